@@ -1,0 +1,11 @@
+//! The vocabulary of quell as types, the tallies and histograms, and the trace format.
+
+mod cause;
+pub mod hist;
+mod shootdown;
+mod tally;
+
+pub use cause::{Cause, UnknownCause};
+pub use hist::Histogram;
+pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
+pub use tally::{Counts, CulpritTally, Lost, Tally, VictimTally};

@@ -1,0 +1,132 @@
+//! One shootdown with its culprit, its victims and what it cost.
+
+use crate::Cause;
+
+/// Marks a stack that is not there, in the fields for stacks.
+pub const NO_STACK: i32 = -1;
+
+/// A CPU that was interrupted, and the thread that ran there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Victim {
+    /// The CPU.
+    pub cpu: u16,
+    /// The process, 0 where the CPU was idle.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The thread's name.
+    pub comm: Comm,
+    /// Interrupted for an address space that is not its own.
+    pub bystander: bool,
+    /// From queueing until the handler starts, ns.
+    pub delay_ns: u32,
+    /// Handler time, ns.
+    pub stall_ns: u32,
+}
+
+/// A thread's name as the kernel keeps it: up to 15 bytes of any kind and a zero.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// The bytes before the first zero, as text; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(16);
+        String::from_utf8_lossy(&self.0[..end])
+    }
+}
+
+impl From<&str> for Comm {
+    fn from(s: &str) -> Self {
+        let mut c = [0; 16];
+        let n = s.len().min(15);
+        c[..n].copy_from_slice(&s.as_bytes()[..n]);
+        Self(c)
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.text())
+    }
+}
+
+/// One shootdown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shootdown {
+    /// When the first request was queued, ns of CLOCK_MONOTONIC.
+    pub t_ns: u64,
+    /// Until the last victim was done, ns.
+    pub wait_ns: u64,
+    /// The culprit's process.
+    pub pid: u32,
+    /// The culprit's thread.
+    pub tid: u32,
+    /// Its name.
+    pub comm: Comm,
+    /// Its CPU.
+    pub cpu: u16,
+    /// Its cgroup's id in the v2 hierarchy.
+    pub cgroup: u64,
+    /// Why.
+    pub cause: Cause,
+    /// The number of the system call that the culprit is in, of its own table; −1 a page fault,
+    /// −2 a kernel thread, −3 a flush of the kernel's own mappings.
+    pub syscall: i16,
+    /// First address.
+    pub start: u64,
+    /// Address after the last; `u64::MAX` where everything is flushed.
+    pub end: u64,
+    /// The address space is the culprit's own.
+    pub own_mm: bool,
+    /// Kernel stack, or [`NO_STACK`].
+    pub kernel_stack: i32,
+    /// User stack, or [`NO_STACK`].
+    pub user_stack: i32,
+    /// Whom it hit.
+    pub victims: Vec<Victim>,
+    /// Victims whose handler the probe did not see: hit, but not known.
+    pub unseen: u16,
+}
+
+impl Default for Shootdown {
+    fn default() -> Self {
+        Self {
+            t_ns: 0,
+            wait_ns: 0,
+            pid: 0,
+            tid: 0,
+            comm: Comm::default(),
+            cpu: 0,
+            cgroup: 0,
+            cause: Cause::Other,
+            syscall: -1,
+            start: 0,
+            end: u64::MAX,
+            own_mm: false,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            victims: Vec::new(),
+            unseen: 0,
+        }
+    }
+}
+
+impl Shootdown {
+    /// Is the whole address space flushed?
+    #[must_use]
+    pub fn full(&self) -> bool {
+        self.end == u64::MAX
+    }
+
+    /// Pages of 4 KiB asked for; 0 where everything is flushed.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        if self.full() {
+            0
+        } else {
+            self.end.saturating_sub(self.start) >> 12
+        }
+    }
+}

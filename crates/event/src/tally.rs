@@ -1,0 +1,285 @@
+//! Exact counts, as the probe keeps them in the kernel: by culprit and cause, and by victim.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Cause, Histogram};
+
+/// What one culprit process did for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Rounds of requests.
+    pub shootdowns: u64,
+    /// Rounds that flushed the whole address space.
+    pub full: u64,
+    /// Pages asked for in all other rounds.
+    pub pages: u64,
+    /// CPUs interrupted.
+    pub victims: u64,
+    /// Time culprits waited, ns.
+    pub wait_ns: u64,
+    /// Time until victims' handlers started, ns.
+    pub delay_ns: u64,
+    /// Time in victims' handlers, ns.
+    pub stall_ns: u64,
+}
+
+impl Counts {
+    /// Adds `other`. The kernel's counters may wrap on single CPUs, never in the sum.
+    pub fn add(&mut self, other: &Self) {
+        self.shootdowns += other.shootdowns;
+        self.full += other.full;
+        self.pages = self.pages.wrapping_add(other.pages);
+        self.victims += other.victims;
+        self.wait_ns = self.wait_ns.wrapping_add(other.wait_ns);
+        self.delay_ns = self.delay_ns.wrapping_add(other.delay_ns);
+        self.stall_ns = self.stall_ns.wrapping_add(other.stall_ns);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            shootdowns: self.shootdowns.saturating_sub(earlier.shootdowns),
+            full: self.full.saturating_sub(earlier.full),
+            pages: self.pages.saturating_sub(earlier.pages),
+            victims: self.victims.saturating_sub(earlier.victims),
+            wait_ns: self.wait_ns.saturating_sub(earlier.wait_ns),
+            delay_ns: self.delay_ns.saturating_sub(earlier.delay_ns),
+            stall_ns: self.stall_ns.saturating_sub(earlier.stall_ns),
+        }
+    }
+}
+
+/// One culprit process and one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CulpritTally {
+    /// Process, 0 for the kernel's idle task.
+    pub pid: u32,
+    /// Name of the thread that was seen last.
+    pub comm: String,
+    /// Id in the cgroup v2 hierarchy.
+    pub cgroup: u64,
+    /// Why.
+    #[serde(with = "cause_name")]
+    pub cause: Cause,
+    /// The kernel function that says more, where the cause is `other`.
+    pub detail: Option<String>,
+    /// How much.
+    pub counts: Counts,
+}
+
+/// One victim process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VictimTally {
+    /// Process, 0 for an idle CPU.
+    pub pid: u32,
+    /// Name of the thread that was seen last.
+    pub comm: String,
+    /// Interrupted for an address space that is not its own.
+    pub bystander: bool,
+    /// Interrupts.
+    pub hits: u64,
+    /// Time in the handler, ns.
+    pub stall_ns: u64,
+}
+
+/// What the probe could not see or keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Records that found the ring full: missing in the trace, not in the counts.
+    pub records: u64,
+    /// Stacks that could not be kept.
+    pub stacks: u64,
+    /// Shootdowns whose culprit is known in the counts but has no record.
+    pub details: u64,
+    /// Shootdowns counted without their culprit, because too many were told apart.
+    pub crowded: u64,
+    /// Victims of requests from before the probe was there.
+    pub unpaired: u64,
+}
+
+impl Lost {
+    /// Everything that makes a figure incomplete. Victims from before the start are none of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.records + self.details + self.crowded
+    }
+}
+
+/// Everything that was counted over a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// How long, ns.
+    pub duration_ns: u64,
+    /// By culprit process and cause.
+    pub culprits: Vec<CulpritTally>,
+    /// By victim process.
+    pub victims: Vec<VictimTally>,
+    /// From queueing the first request until the last victim is done.
+    pub wait: Histogram,
+    /// From queueing until the handler starts.
+    pub delay: Histogram,
+    /// Time in the handler.
+    pub stall: Histogram,
+    /// Flushes of other CPUs that were begun, also those that found nobody to interrupt.
+    pub sends: u64,
+    /// Victims whose handler the probe did not see: counted, but without delay, stall and wait.
+    pub unseen: u64,
+    /// What is missing.
+    pub lost: Lost,
+    /// quell's own shootdowns, counted nowhere else.
+    pub self_shootdowns: u64,
+    /// Victims of those.
+    pub self_victims: u64,
+}
+
+impl Tally {
+    /// Sums over all culprits and causes.
+    #[must_use]
+    pub fn totals(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.culprits.iter().for_each(|c| sum.add(&c.counts));
+        sum
+    }
+
+    /// Flushes that found nobody to interrupt. The kernel's own flushes don't announce
+    /// themselves, so they are left out.
+    #[must_use]
+    pub fn empty_sends(&self) -> u64 {
+        let announced: u64 = self
+            .culprits
+            .iter()
+            .filter(|c| c.cause != Cause::Kernel)
+            .map(|c| c.counts.shootdowns)
+            .sum();
+        self.sends.saturating_sub(announced)
+    }
+
+    /// Victims that `TLB:` in /proc/interrupts counts too: all but those of the kernel's own
+    /// mappings (arch/x86/mm/tlb.c: only flush_tlb_func() counts), and those of quell itself.
+    #[must_use]
+    pub fn interrupts(&self) -> u64 {
+        let counted: u64 = self
+            .culprits
+            .iter()
+            .filter(|c| c.cause != Cause::Kernel)
+            .map(|c| c.counts.victims)
+            .sum();
+        counted + self.self_victims
+    }
+
+    /// What came since `earlier`, a snapshot of the same tally.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let then: HashMap<_, _> = earlier
+            .culprits
+            .iter()
+            .map(|c| ((c.pid, c.cause, &c.detail), &c.counts))
+            .collect();
+        let hits: HashMap<_, _> = earlier
+            .victims
+            .iter()
+            .map(|v| ((v.pid, v.bystander), (v.hits, v.stall_ns)))
+            .collect();
+        let mut culprits = self.culprits.clone();
+        for c in &mut culprits {
+            if let Some(counts) = then.get(&(c.pid, c.cause, &c.detail)) {
+                c.counts = c.counts.since(counts);
+            }
+        }
+        culprits.retain(|c| c.counts != Counts::default());
+        let mut victims = self.victims.clone();
+        for v in &mut victims {
+            if let Some((n, stall)) = hits.get(&(v.pid, v.bystander)) {
+                v.hits = v.hits.saturating_sub(*n);
+                v.stall_ns = v.stall_ns.saturating_sub(*stall);
+            }
+        }
+        victims.retain(|v| v.hits > 0);
+        Self {
+            duration_ns: self.duration_ns.saturating_sub(earlier.duration_ns),
+            culprits,
+            victims,
+            wait: self.wait.since(&earlier.wait),
+            delay: self.delay.since(&earlier.delay),
+            stall: self.stall.since(&earlier.stall),
+            sends: self.sends.saturating_sub(earlier.sends),
+            unseen: self.unseen.saturating_sub(earlier.unseen),
+            lost: Lost {
+                records: self.lost.records.saturating_sub(earlier.lost.records),
+                stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),
+                details: self.lost.details.saturating_sub(earlier.lost.details),
+                crowded: self.lost.crowded.saturating_sub(earlier.lost.crowded),
+                unpaired: self.lost.unpaired.saturating_sub(earlier.lost.unpaired),
+            },
+            self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
+            self_victims: self.self_victims.saturating_sub(earlier.self_victims),
+        }
+    }
+}
+
+/// Causes are written by name.
+mod cause_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::Cause;
+
+    pub(super) fn serialize<S: Serializer>(cause: &Cause, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(cause.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Cause, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn culprit(pid: u32, cause: Cause, shootdowns: u64, victims: u64) -> CulpritTally {
+        CulpritTally {
+            pid,
+            comm: "a".into(),
+            cgroup: 1,
+            cause,
+            detail: None,
+            counts: Counts {
+                shootdowns,
+                victims,
+                ..Counts::default()
+            },
+        }
+    }
+
+    /// Check that flushes of the kernel's own mappings are neither empty sends nor `TLB:` interrupts.
+    #[test]
+    fn kernel_flushes_are_apart() {
+        let tally = Tally {
+            culprits: vec![
+                culprit(1, Cause::Munmap, 10, 20),
+                culprit(2, Cause::Kernel, 3, 6),
+            ],
+            sends: 12,
+            self_victims: 1,
+            ..Tally::default()
+        };
+        assert_eq!(tally.empty_sends(), 2);
+        assert_eq!(tally.interrupts(), 21);
+        assert_eq!(tally.totals().shootdowns, 13);
+    }
+
+    /// Check that an interval holds only what is new, and drops who did nothing in it.
+    #[test]
+    fn since_drops_the_quiet() {
+        let then = Tally {
+            culprits: vec![culprit(1, Cause::Munmap, 10, 20), culprit(2, Cause::Cow, 1, 1)],
+            ..Tally::default()
+        };
+        let mut now = then.clone();
+        now.culprits[0].counts.shootdowns = 15;
+        let diff = now.since(&then);
+        assert_eq!(diff.culprits.len(), 1);
+        assert_eq!(diff.culprits[0].counts.shootdowns, 5);
+    }
+}

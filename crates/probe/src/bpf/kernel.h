@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few kernel types that the probe reads, with only the members it reads.
+ *
+ * CO-RE relocates every access against the BTF of the running kernel, so order and offsets here
+ * mean nothing: a type may lack members, and libbpf matches the rest by name.
+ */
+#ifndef QUELL_KERNEL_H
+#define QUELL_KERNEL_H
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+typedef __u8 u8;
+typedef __s8 s8;
+typedef __u16 u16;
+typedef __s16 s16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+/* include/uapi/linux/bpf.h: map types, flags and limits are user ABI and never change. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_USER_STACK = 256,
+};
+enum {
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
+struct mm_struct {
+	struct task_struct *owner;
+};
+
+struct thread_info {
+	u32 status;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int flags;
+	struct mm_struct *mm;
+	struct mm_struct *active_mm;
+	int pid;
+	int tgid;
+	char comm[16];
+};
+
+struct pt_regs {
+	unsigned long r10;
+	unsigned long dx;
+	unsigned long orig_ax;
+	unsigned long sp;
+};
+
+/* kernel/smp.c: one request to one CPU; `info` is what the sender passes to `func`. */
+struct __call_single_data {
+	void *info;
+};
+
+/* arch/x86/include/asm/tlbflush.h */
+struct flush_tlb_info {
+	struct mm_struct *mm;
+	unsigned long start;
+	unsigned long end;
+	unsigned int initiating_cpu;
+	u8 freed_tables;
+};
+
+#pragma clang attribute pop
+
+/* include/linux/mm_types.h; only the name counts, CO-RE fills in the number. */
+enum tlb_flush_reason {
+	TLB_REMOTE_SEND_IPI = 4,
+};
+
+/* include/linux/sched.h: stable since 2.6, checked in 5.15 and 6.18. */
+#define PF_IO_WORKER 0x00000010
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+/* arch/x86/include/asm/thread_info.h: the thread is in a 32-bit system call. */
+#define TS_COMPAT 0x0002
+
+#endif

@@ -1,0 +1,903 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pairs culprit and victim of every TLB shootdown, from four raw tracepoints (Linux 6.4 and later).
+ *
+ * A shootdown is one round of smp_call_function_many_cond() (kernel/smp.c) with a flush function:
+ *
+ *   culprit: tlb_flush(SEND_IPI), csd_queue_cpu for each target, the IPI, its own flush, waits
+ *   victim:  csd_function_entry, flush, csd_function_exit, releases the csd
+ *
+ * The culprit has preemption off from the first of these to the end of the wait, and may not shoot
+ * from an interrupt (smp.c warns). So a CPU has one round in flight, and one `struct flight` a CPU
+ * pairs both sides without a hash. The victim finds it by flush_tlb_info.initiating_cpu.
+ *
+ * csd_function_exit comes before csd_unlock(), so the culprit waits for the victim's handler: when
+ * the next round starts, nobody writes the flight of the last one any more.
+ *
+ * Nothing here takes a lock but the ring buffer's (interrupts off, no nesting: a raw tracepoint does
+ * not recurse on one CPU) and the map's bucket locks for a key that was not seen before. There
+ * are no loops but the unrolled search for a bucket, so every program ends.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "shootdown.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set by the loader, then read-only: the verifier drops the branches that it rules out. */
+const volatile struct config config SEC(".rodata.config") = {};
+
+/* In .data, where the loader reads it. */
+struct state state SEC(".data.state") = {
+	.next_culprit = 1, /* 0 is for those that found no room */
+	.next_victim = 1,
+	.scope_gen = 1, /* a cached answer about scope is good for one generation */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, struct flight);
+} flights SEC(".maps");
+
+/* When each target was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu * ncpu */
+	__type(key, u32);
+	__type(value, u32);
+} queued SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, struct culprit_key);
+	__type(value, u32);
+} culprit_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, u32);
+	__type(value, struct culprit_info);
+} culprit_infos SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, u32);
+	__type(value, struct culprit_tally);
+} culprit_tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, struct victim_key);
+	__type(value, u32);
+} victim_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, u32);
+	__type(value, struct victim_info);
+} victim_infos SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, u32);
+	__type(value, struct victim_tally);
+} victim_tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HIST_KINDS);
+	__type(key, u32);
+	__type(value, struct hist);
+} hists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct health);
+} healths SEC(".maps");
+
+/* Processes in scope (SCOPE_TREE). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SCOPE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} scope_tgids SEC(".maps");
+
+/* CPUs in scope (SCOPE_CPUS). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, u8);
+} scope_cpus SEC(".maps");
+
+/*
+ * Kernel flushes have no initiating_cpu. A csd belongs to one (culprit CPU, victim CPU) for as long
+ * as both are online (cfd_data in kernel/smp.c), so what was learned once stays true.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u32);
+} csd_culprit SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, MAX_STACKS);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, STACK_DEPTH * sizeof(u64));
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set by the loader */
+} records SEC(".maps");
+
+enum mode {
+	MODE_OUT,   /* not in scope */
+	MODE_IN,    /* counted from the start */
+	MODE_LATER, /* counted once a victim turns out to be in scope */
+};
+
+static __always_inline struct health *health(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&healths, &zero);
+}
+
+static __always_inline struct flight *flight_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&flights, &cpu);
+}
+
+static __always_inline bool is_flush(u64 func)
+{
+	return func == config.fn_flush_tlb_func;
+}
+
+static __always_inline bool is_kernel_flush(u64 func)
+{
+	return func && (func == config.fn_flush_all || func == config.fn_flush_kernel);
+}
+
+static __always_inline bool tgid_in_scope(u32 tgid)
+{
+	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
+}
+
+/* The same, for the culprit's CPU, which mostly asks about the same process again. */
+static __always_inline bool culprit_in_scope(struct flight *f, u32 tgid)
+{
+	u32 gen = *(volatile u32 *)&state.scope_gen;
+
+	if (f->scope_tgid != tgid || f->scope_gen != gen) {
+		f->scope_in = tgid_in_scope(tgid);
+		f->scope_tgid = tgid;
+		f->scope_gen = gen;
+	}
+	return f->scope_in;
+}
+
+/* ---- histograms ------------------------------------------------------------------------- */
+
+static __always_inline u32 log2_floor(u64 v)
+{
+	u32 r, s;
+
+	r = (v > 0xffffffff) << 5; v >>= r;
+	s = (v > 0xffff) << 4; v >>= s; r |= s;
+	s = (v > 0xff) << 3; v >>= s; r |= s;
+	s = (v > 0xf) << 2; v >>= s; r |= s;
+	s = (v > 0x3) << 1; v >>= s; r |= s;
+	return r | (v >> 1);
+}
+
+/* The twin of hist::bucket_of in quell-event; a test compares them. */
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u32 e, b;
+
+	if (ns < HIST_STEPS)
+		return ns;
+	e = log2_floor(ns) - HIST_STEPS_LOG2;
+	b = (e << HIST_STEPS_LOG2) + (u32)(ns >> e);
+	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+}
+
+static __always_inline void hist_add(u32 kind, u64 ns, u64 n)
+{
+	struct hist *h = bpf_map_lookup_elem(&hists, &kind);
+	u32 b = bucket_of(ns);
+
+	/* clang proves the bound from bucket_of and drops the check, which the verifier needs */
+	barrier_var(b);
+	if (!h || b >= HIST_BUCKETS)
+		return;
+	h->count[b] += n;
+	if (ns > h->max)
+		h->max = ns;
+}
+
+/* ---- who ------------------------------------------------------------------------------------ */
+
+/*
+ * The index of a key, made on first sight. The comm is written again whenever a CPU turns to
+ * another key, so it follows exec closely enough. Another CPU may make the same key at the same
+ * time: BPF_NOEXIST lets one win, and the other's number stays unused.
+ */
+static __always_inline u32 culprit_of(struct culprit_key *key)
+{
+	u32 *known = bpf_map_lookup_elem(&culprit_index, key), i;
+	struct culprit_info *info;
+
+	if (known) {
+		i = *known;
+	} else {
+		if (*(volatile u32 *)&state.next_culprit >= MAX_CULPRITS)
+			goto full;
+		i = __sync_fetch_and_add(&state.next_culprit, 1);
+		if (i >= MAX_CULPRITS)
+			goto full;
+		if (bpf_map_update_elem(&culprit_index, key, &i, BPF_NOEXIST)) {
+			known = bpf_map_lookup_elem(&culprit_index, key);
+			if (!known)
+				goto full;
+			i = *known;
+		}
+	}
+	info = bpf_map_lookup_elem(&culprit_infos, &i);
+	if (info) {
+		info->key = *key;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+		info->cgroup = bpf_get_current_cgroup_id();
+	}
+	return i;
+full:
+	return 0;
+}
+
+static __always_inline u32 victim_of(struct victim_key *key)
+{
+	u32 *known = bpf_map_lookup_elem(&victim_index, key), i;
+	struct victim_info *info;
+
+	if (known) {
+		i = *known;
+	} else {
+		if (*(volatile u32 *)&state.next_victim >= MAX_VICTIMS)
+			return 0;
+		i = __sync_fetch_and_add(&state.next_victim, 1);
+		if (i >= MAX_VICTIMS)
+			return 0;
+		if (bpf_map_update_elem(&victim_index, key, &i, BPF_NOEXIST)) {
+			known = bpf_map_lookup_elem(&victim_index, key);
+			if (!known)
+				return 0;
+			i = *known;
+		}
+	}
+	info = bpf_map_lookup_elem(&victim_infos, &i);
+	if (info) {
+		info->key = *key;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	}
+	return i;
+}
+
+static __always_inline bool advice_tells(u8 advice)
+{
+	switch (advice) {
+	case 4:	  /* MADV_DONTNEED */
+	case 8:	  /* MADV_FREE */
+	case 9:	  /* MADV_REMOVE */
+	case 20:  /* MADV_COLD */
+	case 21:  /* MADV_PAGEOUT */
+	case 24:  /* MADV_DONTNEED_LOCKED */
+	case 25:  /* MADV_COLLAPSE */
+	case 102: /* MADV_GUARD_INSTALL */
+	case 103: /* MADV_GUARD_REMOVE */
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Does the system call alone tell the cause of a flush of the caller's own address space? Only
+ * those that can't run into a page fault on user memory, and so into copy-on-write, meanwhile.
+ */
+static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
+{
+	if (compat) {
+		switch (nr) {
+		case 91:  /* munmap */
+		case 125: /* mprotect */
+		case 163: /* mremap */
+		case 45:  /* brk */
+		case 90:  /* mmap */
+		case 192: /* mmap2 */
+			return true;
+		case 219: /* madvise */
+			return advice_tells(advice);
+		}
+		return false;
+	}
+	switch (nr) {
+	case 11:  /* munmap */
+	case 10:  /* mprotect */
+	case 329: /* pkey_mprotect */
+	case 25:  /* mremap */
+	case 12:  /* brk */
+	case 9:	  /* mmap */
+	case 67:  /* shmdt */
+		return true;
+	case 28:  /* madvise */
+	case 440: /* process_madvise */
+		return advice_tells(advice);
+	}
+	return false;
+}
+
+/* Fills the key but for the kernel stack; true if that is needed to tell the cause. */
+static __always_inline bool identify(struct culprit_key *key, struct task_struct *t, u64 mm)
+{
+	struct pt_regs *regs;
+	bool own = mm && mm == (u64)t->mm;
+	bool compat;
+	u32 flags = t->flags;
+
+	key->tgid = t->tgid;
+	key->kstack = KSTACK_UNNEEDED;
+	key->advice = 0;
+	key->zero = 0;
+	key->flags = own ? CULPRIT_OWN : mm ? 0 : CULPRIT_BATCH;
+	if (flags & (PF_KTHREAD | PF_IO_WORKER)) {
+		key->nr = NR_KTHREAD;
+		return true;
+	}
+	if (flags & PF_EXITING) {
+		/* do_exit(): the address space goes, whatever call or fault led here */
+		key->flags |= CULPRIT_EXITING;
+		key->nr = NR_FAULT;
+		return !mm;
+	}
+	regs = (struct pt_regs *)bpf_task_pt_regs(t);
+	key->nr = regs->orig_ax;
+	if (key->nr < 0) {
+		key->nr = NR_FAULT;
+		return true;
+	}
+	compat = t->thread_info.status & TS_COMPAT;
+	if (compat)
+		key->flags |= CULPRIT_COMPAT;
+	if (key->nr == (compat ? 219 : 28))
+		key->advice = regs->dx;
+	else if (key->nr == 440)
+		key->advice = regs->r10;
+	return !(own || key->nr == 440) || !mm || !call_tells(key->nr, compat, key->advice);
+}
+
+/* ---- records ----------------------------------------------------------------------------- */
+
+/* Waking the reader costs an interrupt, so it reads on a timer and is woken only when it is late. */
+static __always_inline u64 wakeup(void)
+{
+	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > config.wakeup_bytes ? BPF_RB_FORCE_WAKEUP :
+									       BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline s32 stack_of(void *ctx, u64 flags)
+{
+	long id = bpf_get_stackid(ctx, &stacks, flags);
+	struct health *h;
+
+	if (id >= 0)
+		return id;
+	/* -EFAULT: there is no such stack (a kernel thread has none of user space) */
+	if (id != -14) {
+		h = health();
+		if (h)
+			h->lost_stacks++;
+	}
+	return KSTACK_LOST;
+}
+
+/* Writes the culprit's record: after the IPI is on its way where that is possible. */
+static __always_inline void write_send(void *ctx, struct flight *f, u32 cpu)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct send_record *r;
+	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
+	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
+	u8 flags = f->send_flags;
+	u64 caller = 0;
+
+	if (config.stack_every && ++f->sampled >= config.stack_every) {
+		f->sampled = 0;
+		flags |= SEND_STACKS;
+		kstack = f->key.kstack >= 0 ? f->key.kstack : stack_of(ctx, 0);
+		if (user) {
+			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+			ustack = stack_of(ctx, BPF_F_USER_STACK);
+			if (bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp))
+				caller = 0;
+		}
+	}
+	r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+	if (!r) {
+		struct health *h = health();
+
+		if (h)
+			h->lost_records++;
+		return;
+	}
+	r->kind = RECORD_SEND;
+	r->flags = flags;
+	r->cpu = cpu;
+	r->seq = f->seq;
+	r->t_ns = f->t0;
+	r->tgid = t->tgid;
+	r->tid = t->pid;
+	r->start = f->start;
+	r->end = f->end;
+	r->caller = caller;
+	r->kstack = kstack;
+	r->ustack = ustack;
+	r->culprit = f->culprit;
+	r->targets = f->closed ? f->state >> 32 : 0;
+	r->cgroup = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
+	bpf_ringbuf_submit(r, wakeup());
+}
+
+/* ---- the culprit ---------------------------------------------------------------------------- */
+
+static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64 victims)
+{
+	struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
+
+	if (!tally)
+		return;
+	tally->shootdowns++;
+	tally->victims += victims;
+	if (end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (end - start) >> 12;
+}
+
+/*
+ * The last round of this CPU is over: its culprit waited for all victims. Where one's handler was
+ * not seen (some kernels run no BPF in some of their tasks), its interrupt is counted all the
+ * same, but the round has no wait.
+ */
+static __always_inline void settle(struct flight *f)
+{
+	u64 state = f->state;
+	struct health *h;
+
+	f->state = 0;
+	f->closed = 0;
+	if (f->mode == MODE_IN && (u32)(state >> 32) != (u32)state) {
+		h = health();
+		if (h)
+			h->unseen += (u32)(state >> 32) - (u32)state;
+	}
+}
+
+/* The first target of a round: who asks, for what, and does it count? */
+static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func,
+				  struct __call_single_data *csd, u64 now)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	u32 tgid = t->tgid;
+	struct culprit_key key = {};
+	bool kernel = !is_flush(func), need_stack;
+	struct flush_tlb_info *info = NULL;
+	u64 mm = 0, start = 0, end = ~0ULL;
+	u8 flags = 0, mode = MODE_IN;
+	struct health *h;
+
+	f->t0 = now;
+	f->waited = 0;
+	f->closed = 0;
+	f->seq++;
+	f->tgid = tgid;
+	if (f->due) {
+		f->due = 0;
+		h = health();
+		if (h)
+			h->lost_details++;
+	}
+
+	if (!kernel || func == config.fn_flush_kernel) {
+		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+		mm = kernel ? 0 : (u64)info->mm;
+		start = info->start;
+		end = info->end;
+		if (info->freed_tables)
+			flags |= SEND_FREED_TABLES;
+	}
+	f->mm = mm;
+
+	if (tgid == config.self_tgid) {
+		f->mode = MODE_OUT;
+		h = health();
+		if (h)
+			h->self_shootdowns++;
+		return;
+	}
+	if (config.scope == SCOPE_CPUS) {
+		mode = MODE_LATER;
+	} else if (config.scope == SCOPE_TREE && !culprit_in_scope(f, tgid)) {
+		mode = MODE_OUT;
+		if (!mm) {
+			/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
+			mode = MODE_LATER;
+		} else if (mm != (u64)t->mm) {
+			/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
+			struct mm_struct *m = bpf_core_cast((void *)mm, struct mm_struct);
+			struct task_struct *owner = m->owner;
+
+			if (owner && tgid_in_scope(owner->tgid))
+				mode = MODE_IN;
+		}
+	}
+	f->mode = mode;
+	if (mode == MODE_OUT)
+		return;
+
+	if (kernel) {
+		key.tgid = tgid;
+		key.nr = NR_KERNEL;
+		key.kstack = KSTACK_UNNEEDED;
+		need_stack = false;
+		flags |= SEND_KERNEL;
+	} else {
+		need_stack = identify(&key, t, mm);
+		if (key.flags & CULPRIT_OWN)
+			flags |= SEND_OWN;
+		if (!mm)
+			flags |= SEND_BATCH;
+	}
+	if (end == ~0ULL)
+		flags |= SEND_FULL;
+	if (need_stack)
+		key.kstack = stack_of(ctx, 0);
+	if (!f->culprit || ((u64 *)&key)[0] != ((u64 *)&f->key)[0] ||
+	    ((u64 *)&key)[1] != ((u64 *)&f->key)[1]) {
+		f->culprit = culprit_of(&key);
+		f->key = key;
+	}
+	if (!f->culprit) {
+		h = health();
+		if (h)
+			h->crowded++;
+	}
+	f->start = start;
+	f->end = end;
+	f->send_flags = flags;
+	if (mode == MODE_IN)
+		count_shootdown(f->culprit, start, end, 1);
+
+	if (config.recording) {
+		/*
+		 * Unwinding takes as long as the IPI's flight. Where this CPU flushes too, it gets
+		 * csd_function_entry(csd = NULL) once the IPI is sent: leave the record to that. It
+		 * does where the address space is loaded here, which is sure if it is current's.
+		 */
+		if (mm && mm == (u64)t->mm)
+			f->due = 1;
+		else
+			write_send(ctx, f, cpu);
+	}
+}
+
+SEC("raw_tp/csd_queue_cpu")
+int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 target = ctx->args[0];
+	u64 func = ctx->args[2];
+	struct __call_single_data *csd;
+	struct flight *f;
+	u32 cpu, cell, *at;
+	u64 now, targets;
+
+	if (!is_flush(func) && !is_kernel_flush(func))
+		return 0;
+	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
+	cpu = bpf_get_smp_processor_id();
+	f = flight_of(cpu);
+	if (!f || target >= config.ncpu)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (f->closed)
+		settle(f);
+	targets = __sync_fetch_and_add(&f->state, 1ULL << 32) >> 32;
+	if (!targets) {
+		begin(ctx, f, cpu, func, csd, now);
+	} else if (f->mode == MODE_IN) {
+		struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &f->culprit);
+
+		if (tally)
+			tally->victims++;
+	}
+	if (f->mode == MODE_OUT)
+		return 0;
+	cell = cpu * config.ncpu + target;
+	at = bpf_map_lookup_elem(&queued, &cell);
+	if (at)
+		*at = now - f->t0;
+	if (!is_flush(func)) {
+		u64 key = (u64)csd;
+		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
+
+		if (!known || *known != cpu)
+			bpf_map_update_elem(&csd_culprit, &key, &cpu, BPF_ANY);
+	}
+	return 0;
+}
+
+/* Marks where a round starts, also one that finds nobody to shoot at. */
+SEC("raw_tp/tlb_flush")
+int tlb_flush(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct flight *f;
+	struct health *h;
+	u32 tgid;
+
+	/* kernels number the reasons differently: BTF knows */
+	if ((u32)ctx->args[0] != bpf_core_enum_value(enum tlb_flush_reason, TLB_REMOTE_SEND_IPI))
+		return 0;
+	f = flight_of(bpf_get_smp_processor_id());
+	if (!f)
+		return 0;
+	settle(f);
+	tgid = bpf_get_current_pid_tgid() >> 32;
+	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
+	    (config.scope == SCOPE_TREE && !culprit_in_scope(f, tgid)))
+		return 0;
+	h = health();
+	if (h)
+		h->sends++;
+	return 0;
+}
+
+/* ---- the victim ------------------------------------------------------------------------------ */
+
+SEC("raw_tp/csd_function_entry")
+int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 func = ctx->args[0], key = ctx->args[1];
+	struct flight *f;
+	u32 cpu, from;
+
+	if (!is_flush(func) && !is_kernel_flush(func))
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	f = flight_of(cpu);
+	if (!f)
+		return 0;
+	if (!key) {
+		/* this CPU's own part of a round: its targets are all queued and the IPI is sent */
+		f->closed = 1;
+		if (config.recording && f->due) {
+			f->due = 0;
+			write_send(ctx, f, cpu);
+		}
+		return 0;
+	}
+	if (is_flush(func)) {
+		struct __call_single_data *csd =
+			bpf_core_cast((void *)key, struct __call_single_data);
+		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+
+		from = info->initiating_cpu;
+		/* keep the two loads apart: the verifier treats kernel and map memory differently */
+		barrier_var(from);
+	} else {
+		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
+
+		if (!culprit)
+			return 0;
+		from = *culprit;
+	}
+	f->from = from;
+	f->t1 = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline u32 clamp(u64 ns)
+{
+	return ns > 0xffffffff ? 0xffffffff : ns;
+}
+
+/*
+ * Does this victim count? In MODE_LATER the first that does makes the shootdown count; it is
+ * tallied on this CPU, which is as good as any.
+ */
+static __always_inline bool victim_counts(struct flight *from, u32 cpu, u32 tgid)
+{
+	if (from->mode == MODE_LATER) {
+		if (config.scope == SCOPE_CPUS) {
+			u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+
+			if (!in || !*in)
+				return false;
+		} else if (!tgid_in_scope(tgid)) {
+			return false;
+		}
+		if (!(__sync_fetch_and_or(&from->waited, WAITED_COUNTS) & WAITED_COUNTS))
+			count_shootdown(from->culprit, from->start, from->end, 0);
+	}
+	return true;
+}
+
+SEC("raw_tp/csd_function_exit")
+int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 func = ctx->args[0], now, delay, stall, wait, round, mm, t1;
+	struct flight *me, *from;
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	struct victim_key vkey;
+	struct task_struct *t;
+	struct health *h;
+	u32 cpu, cell, culprit, *at;
+	u8 mode;
+	bool counts;
+
+	if (!ctx->args[1] || (!is_flush(func) && !is_kernel_flush(func)))
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	me = flight_of(cpu);
+	if (!me || !me->t1)
+		return 0;
+	t1 = me->t1;
+	me->t1 = 0;
+	from = flight_of(me->from);
+	if (!from)
+		return 0;
+	mode = from->mode;
+	if (mode == MODE_OUT) {
+		if (from->tgid == config.self_tgid) {
+			h = health();
+			if (h)
+				h->self_victims++;
+		}
+		return 0;
+	}
+	if (!(from->state >> 32)) {
+		h = health();
+		if (h)
+			h->unpaired++;
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	cell = me->from * config.ncpu + cpu;
+	at = bpf_map_lookup_elem(&queued, &cell);
+	t = bpf_get_current_task_btf();
+	culprit = from->culprit;
+	mm = from->mm;
+	/* clocks of two CPUs may be some ns apart */
+	delay = t1 - from->t0 - (at ? *at : 0);
+	if ((s64)delay < 0)
+		delay = 0;
+	stall = now - t1;
+
+	vkey.tgid = t->tgid;
+	vkey.bystander = mm ? (u64)t->mm != mm : vkey.tgid != from->tgid;
+	counts = victim_counts(from, cpu, vkey.tgid);
+
+	tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
+	if (tally && counts) {
+		if (mode == MODE_LATER)
+			tally->victims++;
+		tally->delay_ns += delay;
+		tally->stall_ns += stall;
+		hist_add(HIST_DELAY, delay, 1);
+		hist_add(HIST_STALL, stall, 1);
+		if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
+			me->victim = victim_of(&vkey);
+			me->vkey = vkey;
+		}
+		vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);
+		if (vt) {
+			vt->hits++;
+			vt->stall_ns += stall;
+		}
+	}
+
+	if (config.recording && counts) {
+		struct victim_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+
+		if (r) {
+			r->kind = RECORD_VICTIM;
+			r->bystander = vkey.bystander;
+			r->cpu = cpu;
+			r->culprit_cpu = me->from;
+			r->zero = 0;
+			r->seq = from->seq;
+			r->tgid = vkey.tgid;
+			r->tid = t->pid;
+			r->delay_ns = clamp(delay);
+			r->stall_ns = clamp(stall);
+			r->zero2 = 0;
+			r->end_ns = now;
+			bpf_get_current_comm(r->comm, sizeof(r->comm));
+			bpf_ringbuf_submit(r, wakeup());
+		} else {
+			h = health();
+			if (h)
+				h->lost_records++;
+		}
+	}
+
+	/*
+	 * The last victim ends the wait. A target that was queued after all others were done (its
+	 * queue was not empty, so those before it had no need of an IPI) ends it once more, later:
+	 * the difference is added, and the histogram moves the round to its new place.
+	 */
+	round = __sync_fetch_and_add(&from->state, 1);
+	if ((u32)(round >> 32) == (u32)round + 1 &&
+	    (mode == MODE_IN || (from->waited & WAITED_COUNTS))) {
+		u64 before = from->waited & ~WAITED_COUNTS;
+
+		wait = now - from->t0;
+		if (tally) {
+			tally->wait_ns += wait - before;
+			if (before)
+				hist_add(HIST_WAIT, before, -1);
+			hist_add(HIST_WAIT, wait, 1);
+		}
+		from->waited = wait | (from->waited & WAITED_COUNTS);
+	}
+	return 0;
+}
+
+/* ---- scope ---------------------------------------------------------------------------------- */
+
+/* A child of a process in scope is in scope. Threads share the tgid and need nothing. */
+SEC("raw_tp/sched_process_fork")
+int sched_process_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *parent = bpf_core_cast((void *)ctx->args[0], struct task_struct);
+	struct task_struct *child = bpf_core_cast((void *)ctx->args[1], struct task_struct);
+	u32 from = parent->tgid, to = child->tgid;
+	u8 one = 1;
+
+	if (from == to || !tgid_in_scope(from))
+		return 0;
+	bpf_map_update_elem(&scope_tgids, &to, &one, BPF_ANY);
+	__sync_fetch_and_add(&state.scope_gen, 1);
+	return 0;
+}
+
+/* A number may be given to a stranger once its process is gone. */
+SEC("raw_tp/sched_process_free")
+int sched_process_free(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *t = bpf_core_cast((void *)ctx->args[0], struct task_struct);
+	u32 tgid = t->tgid;
+
+	if ((u32)t->pid != tgid || bpf_map_delete_elem(&scope_tgids, &tgid))
+		return 0;
+	__sync_fetch_and_add(&state.scope_gen, 1);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/*
+ * What the probe and its loader share: keys, tallies and records.
+ *
+ * The loader's twin of this file is layout.rs; a test there compares the sizes.
+ */
+#ifndef QUELL_SHOOTDOWN_H
+#define QUELL_SHOOTDOWN_H
+
+#define COMM_LEN 16
+
+/* Distinct (process, system call, kernel stack) that can be told apart; more go under index 0. */
+#define MAX_CULPRITS 8192
+#define MAX_VICTIMS 8192
+#define MAX_SCOPE 65536
+#define STACK_DEPTH 64
+#define MAX_STACKS 16384
+
+enum scope_kind {
+	SCOPE_ALL,
+	SCOPE_TREE,
+	SCOPE_CPUS,
+};
+
+/* What the loader tells the probe. */
+struct config {
+	u64 fn_flush_tlb_func;
+	u64 fn_flush_all;    /* do_flush_tlb_all */
+	u64 fn_flush_kernel; /* do_kernel_range_flush */
+	u64 wakeup_bytes;    /* wake the reader when so much of the ring is unread */
+	u32 ncpu;
+	u32 scope;
+	u32 self_tgid;
+	u32 stack_every; /* 0 none, 1 all, N one in N */
+	u32 recording;
+	u32 zero;
+};
+
+/* What the probe tells the loader. */
+struct state {
+	u32 next_culprit;
+	u32 next_victim;
+	u32 scope_gen;
+	u32 zero;
+};
+
+/* How a culprit is told apart. 16 bytes, so that a comparison is two loads. */
+struct culprit_key {
+	u32 tgid;
+	s32 kstack; /* kernel stack where the system call doesn't tell the cause, else KSTACK_* */
+	s16 nr;	    /* system call, or NR_* */
+	u8 advice;  /* madvise's third, process_madvise's fourth argument */
+	u8 flags;   /* CULPRIT_* */
+	u32 zero;
+};
+
+enum {
+	KSTACK_UNNEEDED = -1, /* the system call tells the cause */
+	KSTACK_LOST = -2,     /* the table of stacks had no room */
+};
+enum {
+	NR_FAULT = -1,	/* a page fault */
+	NR_KTHREAD = -2, /* a kernel thread or io_uring worker */
+	NR_KERNEL = -3,	/* a flush of the kernel's own mappings */
+};
+enum {
+	CULPRIT_COMPAT = 1,  /* `nr` is of the 32-bit table */
+	CULPRIT_EXITING = 2, /* the culprit is in do_exit */
+	CULPRIT_OWN = 4,     /* the address space is the culprit's own */
+	CULPRIT_BATCH = 8,   /* no address space: batched by reclaim or migration */
+};
+
+struct culprit_info {
+	struct culprit_key key;
+	char comm[COMM_LEN];
+	u64 cgroup;
+};
+
+struct victim_key {
+	u32 tgid;
+	u32 bystander;
+};
+
+struct victim_info {
+	struct victim_key key;
+	char comm[COMM_LEN];
+};
+
+/* Per CPU and culprit. Sends are written by the culprit's CPU, the rest by the victims'. */
+struct culprit_tally {
+	u64 shootdowns;
+	u64 full;
+	u64 pages;
+	u64 victims;
+	u64 wait_ns;
+	u64 delay_ns;
+	u64 stall_ns;
+	u64 zero;
+};
+
+struct victim_tally {
+	u64 hits;
+	u64 stall_ns;
+};
+
+/*
+ * Log-linear histograms: 32 steps an octave, so a value is known to 1/32, and percentiles read at
+ * the middle of a step are within 1.6 %. 35 octaves above 32 ns reach past 500 s.
+ */
+#define HIST_STEPS_LOG2 5
+#define HIST_STEPS (1 << HIST_STEPS_LOG2)
+#define HIST_BUCKETS (HIST_STEPS * 36)
+
+enum {
+	HIST_WAIT,
+	HIST_DELAY,
+	HIST_STALL,
+	HIST_KINDS,
+};
+
+struct hist {
+	u64 count[HIST_BUCKETS];
+	u64 max;
+};
+
+/* Counters of the probe itself, one a CPU. */
+struct health {
+	u64 sends;	   /* tlb_flush(TLB_REMOTE_SEND_IPI) in scope, also those without a target */
+	u64 lost_records;  /* records that found the ring full */
+	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
+	u64 lost_details;  /* shootdowns whose culprit's record was never written */
+	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
+	u64 unpaired;	   /* victims of a request from before the probe was there */
+	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
+	u64 self_victims;
+	u64 unseen; /* victims whose handler was not seen */
+};
+
+enum record_kind {
+	RECORD_SEND = 1,
+	RECORD_VICTIM = 2,
+};
+
+enum {
+	SEND_FULL = 1,
+	SEND_OWN = 2,
+	SEND_BATCH = 4,
+	SEND_STACKS = 8, /* stacks were asked for */
+	SEND_FREED_TABLES = 16,
+	SEND_KERNEL = 32,
+};
+
+/* One a shootdown. */
+struct send_record {
+	u8 kind;
+	u8 flags;
+	u16 cpu;
+	u32 seq;
+	u64 t_ns;
+	u32 tgid;
+	u32 tid;
+	u64 start;
+	u64 end;
+	u64 caller; /* the word on top of the user stack: who called the system call's wrapper */
+	s32 kstack;
+	s32 ustack;
+	u32 culprit; /* index of the tally, which tells the cause */
+	u32 targets; /* how many, where it was known when this was written, else 0 */
+	u64 cgroup;
+	char comm[COMM_LEN];
+};
+
+/* One a victim. */
+struct victim_record {
+	u8 kind;
+	u8 bystander;
+	u16 cpu;	 /* the victim's */
+	u16 culprit_cpu; /* with seq the name of the shootdown */
+	u16 zero;
+	u32 seq;
+	u32 tgid;
+	u32 tid;
+	u32 delay_ns; /* saturates at 4.29 s */
+	u32 stall_ns;
+	u32 zero2;
+	u64 end_ns;
+	char comm[COMM_LEN];
+};
+
+/* In `waited`: MODE_LATER, and a victim in scope made the round count. */
+#define WAITED_COUNTS (1ULL << 63)
+
+/* What victims need to know of a culprit's round, and what the culprit's CPU keeps for itself. */
+struct flight {
+	/* read by victims; `state` is written by them too */
+	u64 state; /* targets << 32 | done */
+	u64 t0;
+	u64 mm;
+	u32 seq;
+	u32 culprit;
+	u32 tgid;
+	u8 mode;
+	u8 closed;
+	u8 zero[2];
+	u64 waited; /* tallied as wait, if a late target reopens the round; WAITED_COUNTS */
+	u8 pad[16];
+	/* the culprit's side, own CPU only */
+	struct culprit_key key;
+	u32 scope_tgid;
+	u32 scope_gen;
+	u8 scope_in;
+	u8 due;
+	u8 send_flags;
+	u8 zero2;
+	u32 sampled;
+	u64 start;
+	u64 end;
+	u8 pad2[16];
+	/* the victim's side, own CPU only */
+	u64 t1;
+	u32 from;
+	u32 victim;
+	struct victim_key vkey;
+	u8 pad3[40];
+} __attribute__((aligned(64)));
+
+#endif

@@ -1,0 +1,143 @@
+//! From what the probe saw of a culprit to the cause.
+//!
+//! Mostly the system call tells. Where it can't (a fault, a kernel thread, a batched flush), the
+//! kernel stack does: the probe counts such culprits apart by stack, and here the functions on it
+//! are looked up.
+
+use std::rc::Rc;
+
+use blazesym::symbolize::source::{Kernel, Source};
+use blazesym::symbolize::{Input, Symbolizer};
+use quell_event::{Cause, Comm};
+
+use crate::calls;
+use crate::error::{Error, Result};
+use crate::frames;
+use crate::layout::{self, CulpritInfo};
+use crate::loader::{Maps, lookup};
+
+/// A culprit of the tallies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    pub(crate) cgroup: u64,
+    pub(crate) cause: Cause,
+    /// For [`Cause::Other`]: the kernel function that asked.
+    pub(crate) detail: Option<String>,
+    pub(crate) syscall: i16,
+}
+
+/// Looks up causes by the probe's index of a culprit, each once.
+pub(crate) struct Causes {
+    maps: Rc<Maps>,
+    known: Vec<Option<(Cause, Option<String>)>>,
+    symbolizer: Symbolizer,
+}
+
+impl Causes {
+    pub(crate) fn new(maps: Rc<Maps>) -> Self {
+        Self {
+            maps,
+            known: Vec::new(),
+            symbolizer: Symbolizer::new(),
+        }
+    }
+
+    /// The cause alone: cheap enough for every record.
+    pub(crate) fn cause(&mut self, index: u32) -> Cause {
+        if let Some(Some((cause, _))) = self.known.get(index as usize) {
+            return *cause;
+        }
+        self.culprit(index).map_or(Cause::Other, |c| c.cause)
+    }
+
+    /// Everything about a culprit.
+    pub(crate) fn culprit(&mut self, index: u32) -> Result<Culprit> {
+        if index == 0 {
+            return Ok(Culprit {
+                pid: 0,
+                comm: "(more)".to_owned(),
+                cgroup: 0,
+                cause: Cause::Other,
+                detail: Some("too many culprits to tell apart".to_owned()),
+                syscall: layout::NR_FAULT,
+            });
+        }
+        let bytes = lookup(&self.maps.culprit_infos, index)?;
+        let info: CulpritInfo = layout::read(&bytes).unwrap_or_default();
+        let slot = index as usize;
+        if self.known.len() <= slot {
+            self.known.resize(slot + 1, None);
+        }
+        let (cause, detail) = match &self.known[slot] {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.find(&info)?;
+                self.known[slot] = Some(found.clone());
+                found
+            }
+        };
+        Ok(Culprit {
+            pid: info.key.tgid,
+            comm: Comm(info.comm).text().into_owned(),
+            cgroup: info.cgroup,
+            cause,
+            detail,
+            syscall: info.key.nr,
+        })
+    }
+
+    fn find(&self, info: &CulpritInfo) -> Result<(Cause, Option<String>)> {
+        let key = &info.key;
+        if key.nr == layout::NR_KERNEL {
+            return Ok((Cause::Kernel, None));
+        }
+        let by_call = calls::cause_of(key);
+        if key.kstack < 0 {
+            let unknown = || (Cause::Other, Some("stack lost".to_owned()));
+            return Ok(by_call.map_or_else(unknown, |cause| (cause, None)));
+        }
+        let names = self.kernel_stack(key.kstack)?;
+        if let Some(cause) = frames::cause_of(&names, by_call) {
+            return Ok((cause, None));
+        }
+        Ok((Cause::Other, Some(frames::top(&names).to_owned())))
+    }
+
+    /// The functions of a kernel stack, innermost first; addresses where there is no name.
+    pub(crate) fn kernel_stack(&self, id: i32) -> Result<Vec<String>> {
+        let addresses = stack(&self.maps, id)?;
+        let source = Source::Kernel(Kernel {
+            // functions are enough, and a vmlinux that doesn't match would mislead
+            vmlinux: blazesym::MaybeDefault::None,
+            ..Kernel::default()
+        });
+        let found = self
+            .symbolizer
+            .symbolize(&source, Input::AbsAddr(&addresses))
+            .map_err(Error::Symbols)?;
+        Ok(found
+            .iter()
+            .zip(&addresses)
+            .map(|(sym, address)| {
+                sym.as_sym()
+                    .map_or_else(|| format!("{address:#x}"), |s| s.name.clone().into_owned())
+            })
+            .collect())
+    }
+}
+
+/// The addresses of a stack, innermost first.
+pub(crate) fn stack(maps: &Maps, id: i32) -> Result<Vec<u64>> {
+    let Ok(id) = u32::try_from(id) else { return Ok(Vec::new()) };
+    Ok(lookup(&maps.stacks, id)?
+        .chunks_exact(8)
+        .map(|w| {
+            let mut word = [0; 8];
+            word.copy_from_slice(w);
+            u64::from_ne_bytes(word)
+        })
+        .take_while(|&a| a != 0)
+        .collect())
+}

@@ -1,0 +1,91 @@
+//! What can go wrong with the probe.
+
+use std::fmt;
+use std::sync::Mutex;
+
+use libbpf_rs::PrintLevel;
+
+/// Why the probe can't be used.
+#[derive(Debug)]
+pub enum Error {
+    /// Something that this kernel or this user lacks.
+    Missing {
+        /// What is missing, in one sentence.
+        what: String,
+        /// The command or the change that helps.
+        help: String,
+    },
+    /// libbpf or the kernel refused.
+    Load {
+        /// What was being done.
+        doing: &'static str,
+        /// What libbpf returned.
+        source: libbpf_rs::Error,
+        /// What libbpf printed meanwhile: the verifier's log ends in its reason.
+        said: String,
+    },
+    /// A symbol lookup failed.
+    Symbols(blazesym::Error),
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn load(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| Self::Load {
+            doing,
+            source,
+            said: said(),
+        }
+    }
+}
+
+/// The end of what libbpf printed. It prints through a function without context, hence the static.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+/// Enough for the verifier's last lines.
+const SAID_BYTES: usize = 2000;
+
+/// Keeps what libbpf would print to stderr.
+pub(crate) fn listen() {
+    libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| {
+        if let Ok(mut said) = SAID.lock() {
+            said.push_str(&text);
+            let cut = said.len().saturating_sub(SAID_BYTES);
+            if let Some(at) = (cut..=said.len()).find(|&i| said.is_char_boundary(i)) {
+                said.drain(..at);
+            }
+        }
+    })));
+}
+
+fn said() -> String {
+    let text = SAID.lock().map(|mut s| std::mem::take(&mut *s));
+    let text = text.unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(6)..].join("; ")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { what, help } => write!(f, "{what}; {help}"),
+            Self::Load { doing, source, said } if said.is_empty() => {
+                write!(f, "can't {doing}: {source}")
+            }
+            Self::Load { doing, source, said } => write!(f, "can't {doing}: {source} ({said})"),
+            Self::Symbols(source) => write!(f, "can't look up symbols: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Missing { .. } => None,
+            Self::Load { source, .. } => Some(source),
+            Self::Symbols(source) => Some(source),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What the running kernel and this user's rights allow, said before anything is loaded.
+
+use std::fs;
+
+use libbpf_rs::ErrorKind;
+
+use crate::error::{self, Error, Result};
+
+/// The addresses of the functions that flush, as `csd_*` tracepoints name them. 0 matches nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flushes {
+    /// `flush_tlb_func`: user memory.
+    pub(crate) flush_tlb_func: u64,
+    /// `do_flush_tlb_all`: everything, for the kernel's own mappings.
+    pub(crate) flush_all: u64,
+    /// `do_kernel_range_flush`: a range of the kernel's own mappings.
+    pub(crate) flush_kernel: u64,
+}
+
+/// Capability numbers of include/uapi/linux/capability.h.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYSLOG: u32 = 34;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+const AS_ROOT: &str = "run it as root ('sudo quell …'), or give the program the rights once: \
+                       'sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep \"$(command -v quell)\"'";
+
+/// Checks the rights, and finds the functions.
+pub(crate) fn prepare() -> Result<Flushes> {
+    error::listen();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let missing = missing_capabilities(&status);
+    if !missing.is_empty() {
+        return Err(Error::Missing {
+            what: format!("quell lacks {} to load its probe", missing.join(" and ")),
+            help: AS_ROOT.to_owned(),
+        });
+    }
+    let symbols = fs::read("/proc/kallsyms").unwrap_or_default();
+    let flushes = Flushes {
+        flush_tlb_func: address_of(&symbols, "flush_tlb_func"),
+        flush_all: address_of(&symbols, "do_flush_tlb_all"),
+        flush_kernel: address_of(&symbols, "do_kernel_range_flush"),
+    };
+    if flushes.flush_tlb_func != 0 {
+        return Ok(flushes);
+    }
+    Err(if cfg!(not(target_arch = "x86_64")) {
+        Error::Missing {
+            what: "this is not an x86-64 machine, so TLB flushes send no interrupts".to_owned(),
+            help: "there is nothing to trace here".to_owned(),
+        }
+    } else {
+        Error::Missing {
+            what: "the addresses of kernel functions can't be read from /proc/kallsyms".to_owned(),
+            help: "give quell CAP_SYSLOG as well, or run 'sudo sysctl kernel.kptr_restrict=0'"
+                .to_owned(),
+        }
+    })
+}
+
+/// Names what a process with this `/proc/PID/status` lacks.
+fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let effective = status
+        .lines()
+        .find_map(|l| l.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    // unreadable: let the kernel decide
+    let Some(effective) = effective else { return Vec::new() };
+    let has = |cap: u32| effective >> cap & 1 == 1;
+    if has(CAP_SYS_ADMIN) {
+        return Vec::new();
+    }
+    [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON"), (CAP_SYSLOG, "CAP_SYSLOG")]
+        .into_iter()
+        .filter(|&(cap, _)| !has(cap))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Finds a function in the text of /proc/kallsyms, `ADDRESS TYPE NAME[\t[MODULE]]` a line. A
+/// compiler may have put a suffix to a static function (`.isra.0`, `.constprop.0`).
+fn address_of(symbols: &[u8], name: &str) -> u64 {
+    let mut with_suffix = 0;
+    for line in symbols.split(|&b| b == b'\n') {
+        // 16 digits, a space, the type, a space
+        let (Some(digits), Some(rest)) = (line.get(..16), line.get(19..)) else { continue };
+        let Some(tail) = rest.strip_prefix(name.as_bytes()) else { continue };
+        if !matches!(line[17], b't' | b'T') {
+            continue;
+        }
+        let address = std::str::from_utf8(digits)
+            .ok()
+            .and_then(|d| u64::from_str_radix(d, 16).ok())
+            .unwrap_or(0);
+        match tail.first() {
+            None => return address,
+            Some(b'.') => with_suffix = address,
+            Some(_) => {}
+        }
+    }
+    with_suffix
+}
+
+/// Says why a tracepoint can't be attached to.
+pub(crate) fn explain_attach(name: &'static str, err: &libbpf_rs::Error) -> Error {
+    if err.kind() == ErrorKind::NotFound {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        return Error::Missing {
+            what: format!("this kernel ({}) has no tracepoint '{name}'", release.trim()),
+            help: "quell's probe needs Linux 6.4 or later".to_owned(),
+        };
+    }
+    Error::Missing {
+        what: format!("the kernel refused to attach to the tracepoint '{name}': {err}"),
+        help: "look at 'sysctl kernel.perf_event_paranoid' and at /sys/kernel/security/lockdown"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SYMBOLS: &[u8] = b"ffffffff81342490 t __pfx_flush_tlb_func\n\
+        ffffffff813424a0 t flush_tlb_func\n\
+        ffffffff81341e40 t do_flush_tlb_all.isra.0\n\
+        ffffffff81341e50 D do_kernel_range_flush\n\
+        short\n\n";
+
+    /// Check that a function is found by its whole name, with a compiler's suffix, and only as code.
+    #[test]
+    fn functions_are_found() {
+        assert_eq!(address_of(SYMBOLS, "flush_tlb_func"), 0xffff_ffff_8134_24a0);
+        assert_eq!(address_of(SYMBOLS, "do_flush_tlb_all"), 0xffff_ffff_8134_1e40);
+        assert_eq!(address_of(SYMBOLS, "do_kernel_range_flush"), 0);
+        assert_eq!(address_of(SYMBOLS, "flush_tlb"), 0);
+    }
+
+    /// Check that every missing capability is named, and none where the process is all-powerful.
+    #[test]
+    fn missing_capabilities_are_named() {
+        assert_eq!(
+            missing_capabilities("Name:\tquell\nCapEff:\t0000000000000000\n"),
+            ["CAP_BPF", "CAP_PERFMON", "CAP_SYSLOG"]
+        );
+        assert_eq!(missing_capabilities("CapEff:\t0000008000000000\n"), ["CAP_PERFMON", "CAP_SYSLOG"]);
+        assert!(missing_capabilities("CapEff:\t000001ffffffffff\n").is_empty());
+        assert!(missing_capabilities("").is_empty());
+    }
+
+    proptest::proptest! {
+        /// Check that no bytes in place of kallsyms make the search fail.
+        #[test]
+        fn any_bytes_are_searched(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            address_of(&bytes, "flush_tlb_func");
+        }
+    }
+}

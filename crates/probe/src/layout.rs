@@ -1,0 +1,195 @@
+//! What the probe writes, as Rust reads it: the twin of `bpf/shootdown.h`.
+//!
+//! Everything is copied out of a byte slice of the right size, so that no alignment is assumed and
+//! no foreign pointer is kept.
+
+/// Implemented for types of which every pattern of bytes is a value.
+///
+/// # Safety
+///
+/// The type is `repr(C)`, has no padding and only integer members or arrays of them.
+pub(crate) unsafe trait Pod: Copy + Default {}
+
+/// Copies a value out of the front of `bytes`; `None` if they are too few.
+pub(crate) fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, and `Pod` makes any of them a valid `T`; the read assumes no
+    // alignment.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The bytes of a value, for a map.
+pub(crate) fn bytes<T: Pod>(value: &T) -> &[u8] {
+    // SAFETY: `Pod` has no padding, so every byte is initialised, and the slice borrows the value.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+macro_rules! pod {
+    ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $ty:ty,)+ })+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            #[repr(C)]
+            pub(crate) struct $name { $(pub(crate) $field: $ty,)+ }
+            // SAFETY: integers and arrays of them; `layouts_agree` checks that there is no padding.
+            unsafe impl Pod for $name {}
+
+            impl $name {
+                /// Size less the sum of the members' sizes.
+                #[cfg(test)]
+                fn padding() -> usize {
+                    size_of::<Self>() $(- size_of::<$ty>())+
+                }
+            }
+        )+
+    };
+}
+
+pod! {
+    struct Config {
+        fn_flush_tlb_func: u64,
+        fn_flush_all: u64,
+        fn_flush_kernel: u64,
+        wakeup_bytes: u64,
+        ncpu: u32,
+        scope: u32,
+        self_tgid: u32,
+        stack_every: u32,
+        recording: u32,
+        zero: u32,
+    }
+    struct State {
+        next_culprit: u32,
+        next_victim: u32,
+        scope_gen: u32,
+        zero: u32,
+    }
+    struct CulpritKey {
+        tgid: u32,
+        kstack: i32,
+        nr: i16,
+        advice: u8,
+        flags: u8,
+        zero: u32,
+    }
+    struct CulpritInfo {
+        key: CulpritKey,
+        comm: [u8; 16],
+        cgroup: u64,
+    }
+    struct VictimInfo {
+        tgid: u32,
+        bystander: u32,
+        comm: [u8; 16],
+    }
+    struct CulpritCounts {
+        shootdowns: u64,
+        full: u64,
+        pages: u64,
+        victims: u64,
+        wait_ns: u64,
+        delay_ns: u64,
+        stall_ns: u64,
+        zero: u64,
+    }
+    struct VictimCounts {
+        hits: u64,
+        stall_ns: u64,
+    }
+    struct Health {
+        sends: u64,
+        lost_records: u64,
+        lost_stacks: u64,
+        lost_details: u64,
+        crowded: u64,
+        unpaired: u64,
+        self_shootdowns: u64,
+        self_victims: u64,
+        unseen: u64,
+    }
+    struct SendRecord {
+        kind: u8,
+        flags: u8,
+        cpu: u16,
+        seq: u32,
+        t_ns: u64,
+        tgid: u32,
+        tid: u32,
+        start: u64,
+        end: u64,
+        caller: u64,
+        kstack: i32,
+        ustack: i32,
+        culprit: u32,
+        targets: u32,
+        cgroup: u64,
+        comm: [u8; 16],
+    }
+    struct VictimRecord {
+        kind: u8,
+        bystander: u8,
+        cpu: u16,
+        culprit_cpu: u16,
+        zero: u16,
+        seq: u32,
+        tgid: u32,
+        tid: u32,
+        delay_ns: u32,
+        stall_ns: u32,
+        zero2: u32,
+        end_ns: u64,
+        comm: [u8; 16],
+    }
+}
+
+pub(crate) const SCOPE_ALL: u32 = 0;
+pub(crate) const SCOPE_TREE: u32 = 1;
+pub(crate) const SCOPE_CPUS: u32 = 2;
+
+pub(crate) const RECORD_SEND: u8 = 1;
+pub(crate) const RECORD_VICTIM: u8 = 2;
+
+pub(crate) const SEND_OWN: u8 = 2;
+
+pub(crate) const CULPRIT_COMPAT: u8 = 1;
+pub(crate) const CULPRIT_EXITING: u8 = 2;
+
+pub(crate) const NR_FAULT: i16 = -1;
+pub(crate) const NR_KTHREAD: i16 = -2;
+pub(crate) const NR_KERNEL: i16 = -3;
+
+pub(crate) const HIST_WAIT: u32 = 0;
+pub(crate) const HIST_DELAY: u32 = 1;
+pub(crate) const HIST_STALL: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that no type has padding, that is, bytes that the compiler may treat as unwritten.
+    #[test]
+    fn layouts_agree() {
+        assert_eq!(size_of::<CulpritKey>(), 16);
+        assert_eq!(size_of::<SendRecord>(), 96);
+        assert_eq!(size_of::<VictimRecord>(), 56);
+        assert_eq!(Config::padding(), 0);
+        assert_eq!(State::padding(), 0);
+        assert_eq!(CulpritKey::padding(), 0);
+        assert_eq!(CulpritInfo::padding(), 0);
+        assert_eq!(VictimInfo::padding(), 0);
+        assert_eq!(CulpritCounts::padding(), 0);
+        assert_eq!(VictimCounts::padding(), 0);
+        assert_eq!(Health::padding(), 0);
+        assert_eq!(SendRecord::padding(), 0);
+        assert_eq!(VictimRecord::padding(), 0);
+    }
+
+    /// Check that too few bytes are no value.
+    #[test]
+    fn short_is_none() {
+        assert_eq!(read::<VictimCounts>(&[0; 15]), None);
+        assert_eq!(read::<VictimCounts>(&[0; 17]), Some(VictimCounts::default()));
+    }
+}

@@ -1,0 +1,400 @@
+//! Loads the probe, attaches it, and reads its counts.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::time::Instant;
+
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use quell_event::{Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
+
+use crate::causes::Causes;
+use crate::error::{Error, Result};
+use crate::kernel::{self, Flushes};
+use crate::layout::{self, Config, CulpritCounts, Health, State, VictimCounts, VictimInfo};
+
+/// The programs, compiled by the build from `bpf/shootdown.bpf.c`.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shootdown.bpf.o"));
+
+/// Which shootdowns count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them, but for quell's own.
+    All,
+    /// Those of processes that are named by [`Probe::add_process`], and of all their descendants:
+    /// as culprits, and where the kernel flushes their memory.
+    Tree,
+    /// Those that interrupt one of these CPUs.
+    Cpus(Vec<u32>),
+}
+
+/// Of which shootdowns stacks are kept. Counts never depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// Of none.
+    None,
+    /// Of one in so many, on each CPU.
+    OneIn(NonZeroU32),
+}
+
+impl Stacks {
+    /// Of all.
+    pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
+}
+
+/// What the probe is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which shootdowns count.
+    pub scope: Scope,
+    /// Write a record of every shootdown, for [`crate::Records`]; without, only counts.
+    pub recording: bool,
+    /// Of which shootdowns the records have stacks.
+    pub stacks: Stacks,
+    /// Size of the ring of records, bytes; a power of two.
+    pub ring_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scope: Scope::All,
+            recording: false,
+            stacks: Stacks::ALL,
+            ring_bytes: 64 << 20,
+        }
+    }
+}
+
+/// The maps that are read while the probe runs, each by its own descriptor.
+pub(crate) struct Maps {
+    pub(crate) culprit_infos: MapHandle,
+    pub(crate) stacks: MapHandle,
+    pub(crate) records: MapHandle,
+    culprit_tallies: MapHandle,
+    victim_infos: MapHandle,
+    victim_tallies: MapHandle,
+    hists: MapHandle,
+    healths: MapHandle,
+    scope_tgids: MapHandle,
+    state: MapHandle,
+}
+
+/// The probe, counting from [`Probe::attach`] until [`Probe::detach`] or drop.
+pub struct Probe {
+    object: Object,
+    links: Vec<Link>,
+    pub(crate) maps: Rc<Maps>,
+    pub(crate) causes: Rc<RefCell<Causes>>,
+    started: Instant,
+    ended: Option<Instant>,
+}
+
+/// The order matters: what pairs must be there before what it pairs with. Detached in reverse.
+const PROGRAMS: [&str; 6] = [
+    "sched_process_fork",
+    "sched_process_free",
+    "csd_function_exit",
+    "csd_function_entry",
+    "tlb_flush",
+    "csd_queue_cpu",
+];
+
+/// Needed for [`Scope::Tree`] only.
+const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
+
+/// Tells the programs what to do, and sizes their maps.
+fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u32) -> Result<()> {
+    let config = Config {
+        fn_flush_tlb_func: flushes.flush_tlb_func,
+        fn_flush_all: flushes.flush_all,
+        fn_flush_kernel: flushes.flush_kernel,
+        wakeup_bytes: u64::from(options.ring_bytes / 4),
+        ncpu: cpus,
+        scope: match options.scope {
+            Scope::All => layout::SCOPE_ALL,
+            Scope::Tree => layout::SCOPE_TREE,
+            Scope::Cpus(_) => layout::SCOPE_CPUS,
+        },
+        self_tgid: std::process::id(),
+        stack_every: match options.stacks {
+            Stacks::None => 0,
+            Stacks::OneIn(n) => n.get(),
+        },
+        recording: options.recording.into(),
+        zero: 0,
+    };
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let entries = match name.as_str() {
+            "flights" | "scope_cpus" => cpus,
+            "queued" => cpus.saturating_mul(cpus),
+            "records" if options.recording => options.ring_bytes,
+            ".rodata.config" => {
+                map.set_initial_value(layout::bytes(&config))
+                    .map_err(Error::load("configure the eBPF programs"))?;
+                continue;
+            }
+            _ => continue,
+        };
+        map.set_max_entries(entries)
+            .map_err(Error::load("size a map"))?;
+    }
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if options.scope != Scope::Tree && SCOPE_PROGRAMS.contains(&name.as_str()) {
+            program.set_autoload(false);
+        }
+    }
+    Ok(())
+}
+
+impl Probe {
+    /// Which backend this is, as the reports name it.
+    pub const BACKEND: &'static str = "raw_tp";
+
+    /// Loads the programs and starts to count.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
+    pub fn attach(options: &Options) -> Result<Self> {
+        let flushes = kernel::prepare()?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(Error::load("count the CPUs"))?;
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(Error::load("open the eBPF object"))?;
+        configure(&mut open, options, flushes, cpus)?;
+        let object = open.load().map_err(Error::load("load the eBPF programs"))?;
+
+        let map = |name: &str| {
+            let found = object.maps().find(|m| m.name() == name);
+            found.ok_or_else(|| Error::Missing {
+                what: format!("the eBPF object has no map '{name}'"),
+                help: "rebuild quell with 'make build'".to_owned(),
+            })
+        };
+        let handle =
+            |name| MapHandle::try_from(&map(name)?).map_err(Error::load("keep a map open"));
+        if let Scope::Cpus(list) = &options.scope {
+            let cpus = map("scope_cpus")?;
+            for cpu in list {
+                cpus.update(&cpu.to_ne_bytes(), &[1], MapFlags::ANY)
+                    .map_err(Error::load("name a CPU to the probe"))?;
+            }
+        }
+        let maps = Rc::new(Maps {
+            culprit_infos: handle("culprit_infos")?,
+            stacks: handle("stacks")?,
+            records: handle("records")?,
+            culprit_tallies: handle("culprit_tallies")?,
+            victim_infos: handle("victim_infos")?,
+            victim_tallies: handle("victim_tallies")?,
+            hists: handle("hists")?,
+            healths: handle("healths")?,
+            scope_tgids: handle("scope_tgids")?,
+            state: handle(".data.state")?,
+        });
+        let mut probe = Self {
+            object,
+            links: Vec::new(),
+            causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
+            maps,
+            started: Instant::now(),
+            ended: None,
+        };
+        probe.attach_programs(options.scope == Scope::Tree)?;
+        probe.started = Instant::now();
+        Ok(probe)
+    }
+
+    fn attach_programs(&mut self, tree: bool) -> Result<()> {
+        for name in PROGRAMS {
+            if !tree && SCOPE_PROGRAMS.contains(&name) {
+                continue;
+            }
+            let program = self.object.progs_mut().find(|p| p.name() == name);
+            let Some(program) = program else { continue };
+            let link = program
+                .attach_raw_tracepoint(name)
+                .map_err(|err| kernel::explain_attach(name, &err))?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// Takes a process, and all that it forks from now on, into [`Scope::Tree`].
+    ///
+    /// # Errors
+    ///
+    /// If more processes are named than the probe can hold.
+    pub fn add_process(&self, pid: u32) -> Result<()> {
+        self.maps
+            .scope_tgids
+            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(Error::load("name a process to the probe"))?;
+        Ok(())
+    }
+
+    /// Stops counting; the counts stay.
+    pub fn detach(&mut self) {
+        while let Some(link) = self.links.pop() {
+            drop(link);
+        }
+        self.ended.get_or_insert_with(Instant::now);
+    }
+
+    /// How long it has counted, ns.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        let end = self.ended.unwrap_or_else(Instant::now);
+        u64::try_from((end - self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
+    /// the other.
+    ///
+    /// # Errors
+    ///
+    /// If a map can't be read.
+    pub fn tally(&self) -> Result<Tally> {
+        let state = lookup(&self.maps.state, 0)?;
+        let state: State = layout::read(&state).unwrap_or_default();
+        let mut tally = Tally {
+            duration_ns: self.duration_ns(),
+            ..Tally::default()
+        };
+        for index in 0..state.next_culprit {
+            self.add_culprit(index, &mut tally)?;
+        }
+        for index in 0..state.next_victim {
+            self.add_victim(index, &mut tally)?;
+        }
+        self.add_histograms(&mut tally)?;
+        self.add_health(&mut tally)?;
+        Ok(tally)
+    }
+
+    fn add_culprit(&self, index: u32, tally: &mut Tally) -> Result<()> {
+        let mut counts = Counts::default();
+        for cpu in per_cpu(&self.maps.culprit_tallies, index)? {
+            let Some(c) = layout::read::<CulpritCounts>(&cpu) else { continue };
+            counts.add(&Counts {
+                shootdowns: c.shootdowns,
+                full: c.full,
+                pages: c.pages,
+                victims: c.victims,
+                wait_ns: c.wait_ns,
+                delay_ns: c.delay_ns,
+                stall_ns: c.stall_ns,
+            });
+        }
+        if counts == Counts::default() {
+            return Ok(());
+        }
+        let who = self.causes.borrow_mut().culprit(index)?;
+        let known = tally.culprits.iter_mut().find(|c| {
+            c.pid == who.pid && c.cause == who.cause && c.detail == who.detail
+        });
+        if let Some(known) = known {
+            known.counts.add(&counts);
+        } else {
+            tally.culprits.push(CulpritTally {
+                pid: who.pid,
+                comm: who.comm,
+                cgroup: who.cgroup,
+                cause: who.cause,
+                detail: who.detail,
+                counts,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_victim(&self, index: u32, tally: &mut Tally) -> Result<()> {
+        let (mut hits, mut stall_ns) = (0, 0);
+        for cpu in per_cpu(&self.maps.victim_tallies, index)? {
+            let Some(c) = layout::read::<VictimCounts>(&cpu) else { continue };
+            hits += c.hits;
+            stall_ns += c.stall_ns;
+        }
+        if hits == 0 {
+            return Ok(());
+        }
+        let info = lookup(&self.maps.victim_infos, index)?;
+        let info: VictimInfo = layout::read(&info).unwrap_or_default();
+        tally.victims.push(VictimTally {
+            pid: info.tgid,
+            comm: if index == 0 {
+                "(more)".to_owned()
+            } else {
+                quell_event::Comm(info.comm).text().into_owned()
+            },
+            bystander: info.bystander != 0,
+            hits,
+            stall_ns,
+        });
+        Ok(())
+    }
+
+    fn add_histograms(&self, tally: &mut Tally) -> Result<()> {
+        let totals = tally.totals();
+        let kinds = [
+            (layout::HIST_WAIT, &mut tally.wait, totals.wait_ns),
+            (layout::HIST_DELAY, &mut tally.delay, totals.delay_ns),
+            (layout::HIST_STALL, &mut tally.stall, totals.stall_ns),
+        ];
+        for (kind, hist, sum) in kinds {
+            for cpu in per_cpu(&self.maps.hists, kind)? {
+                add_histogram(hist, &cpu);
+            }
+            hist.add_sum(sum);
+        }
+        Ok(())
+    }
+
+    fn add_health(&self, tally: &mut Tally) -> Result<()> {
+        let mut lost = Lost::default();
+        for cpu in per_cpu(&self.maps.healths, 0)? {
+            let h: Health = layout::read(&cpu).unwrap_or_default();
+            tally.sends += h.sends;
+            tally.self_shootdowns += h.self_shootdowns;
+            tally.self_victims += h.self_victims;
+            tally.unseen += h.unseen;
+            lost.records += h.lost_records;
+            lost.stacks += h.lost_stacks;
+            lost.details += h.lost_details;
+            lost.crowded += h.crowded;
+            lost.unpaired += h.unpaired;
+        }
+        tally.lost = lost;
+        Ok(())
+    }
+}
+
+/// One CPU's `struct hist`: the buckets, then the maximum.
+fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
+    let words = bytes.chunks_exact(8).map(|w| {
+        let mut word = [0; 8];
+        word.copy_from_slice(w);
+        u64::from_ne_bytes(word)
+    });
+    let max = words.clone().next_back().unwrap_or(0);
+    hist.add_counts(words.take(quell_event::hist::BUCKETS), max);
+}
+
+fn per_cpu(map: &MapHandle, key: u32) -> Result<Vec<Vec<u8>>> {
+    Ok(map
+        .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::load("read the counts"))?
+        .unwrap_or_default())
+}
+
+pub(crate) fn lookup(map: &MapHandle, key: u32) -> Result<Vec<u8>> {
+    Ok(map
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::load("read a map"))?
+        .unwrap_or_default())
+}

@@ -1,0 +1,115 @@
+//! How often `compare` is wrong, and how often it finds what is there, over thousands of runs of
+//! `prove` that never happened. `examples/calibrate.rs` prints the whole tables.
+
+#[allow(unreachable_pub, dead_code)]
+mod sim;
+
+use quell_stats::{Kind, Pair, Rng, Rules, Verdict, compare};
+use sim::Noise;
+
+/// Enough that 2.5 % and the 1 % that the rule aims at are six standard errors apart. An unoptimised
+/// build takes part of it, so that plain `cargo test` stays quick.
+const RUNS: usize = if cfg!(debug_assertions) { 300 } else { 3_000 };
+
+/// How many runs in which nothing changed have any metric that `claims`.
+fn claimed(noise: Noise, claims: impl Fn(&[Pair], &Rules) -> bool) -> f64 {
+    let mut rng = Rng::new(2_024);
+    let wrong = (0..RUNS)
+        .filter(|&run| {
+            sim::prove(noise, 5, &[1.0; 7], &mut rng)
+                .iter()
+                .enumerate()
+                .any(|(metric, pairs)| claims(pairs, &sim::rules(metric, run as u64)))
+        })
+        .count();
+    wrong as f64 / RUNS as f64
+}
+
+fn assert_honest(noises: &[Noise]) {
+    for &noise in noises {
+        let rate = claimed(noise, |pairs, rules| {
+            compare(pairs, rules).verdict != Verdict::NoEvidence
+        });
+        assert!(rate <= 0.025, "{noise:?}: {rate}");
+    }
+}
+
+/// Check that A against A is called better or worse in at most 2.5 % of runs under quiet noise.
+#[test]
+fn honest_under_quiet_noise() {
+    assert_honest(&[Noise::Gaussian, Noise::Independent, Noise::FewEvents]);
+}
+
+/// Check that A against A is called better or worse in at most 2.5 % of runs under wild noise.
+#[test]
+fn honest_under_wild_noise() {
+    assert_honest(&[Noise::HeavyTails, Noise::Skewed, Noise::Outliers]);
+}
+
+/// Check that A against A is called better or worse in at most 2.5 % of runs on a machine in modes.
+#[test]
+fn honest_in_modes() {
+    assert_honest(&[Noise::TwoModes, Noise::OwnModes, Noise::Neighbour]);
+}
+
+/// Check that A against A is called better or worse in at most 2.5 % of runs on a busy machine.
+#[test]
+fn honest_on_a_busy_machine() {
+    assert_honest(&[Noise::Alternating, Noise::Drift, Noise::Busy]);
+}
+
+/// Check that this simulation can fail: the intervals alone claim far too much in it.
+#[test]
+fn intervals_alone_are_not_honest() {
+    let rate = claimed(Noise::Independent, |pairs, rules| {
+        let (low, high) = compare(pairs, rules).ci95;
+        low > 1.0 || high < 1.0
+    });
+    assert!(rate > 0.10, "{rate}");
+}
+
+/// How often five pairs of Gaussian noise show a change by `ratio` to be better.
+fn found(kind: Kind, usual: f64, ratio: f64, noise: f64) -> f64 {
+    let mut rng = Rng::new(99);
+    let rules = Rules {
+        kind,
+        ..Rules::default()
+    };
+    let hits = (0..RUNS)
+        .filter(|_| {
+            let mut value = |ratio: f64| usual * ratio * (noise * sim::gaussian(&mut rng)).exp();
+            let pairs: Vec<Pair> = (0..5)
+                .map(|_| Pair::new(value(1.0), value(ratio)))
+                .collect();
+            compare(&pairs, &rules).verdict == Verdict::Better
+        })
+        .count();
+    hits as f64 / RUNS as f64
+}
+
+/// Check that five pairs find the changes that people make at least 95 times in 100.
+#[test]
+fn finds_real_changes() {
+    for (kind, usual, ratio, noise) in [
+        (Kind::Count, 2_000.0, 0.5, 0.10),
+        (Kind::Count, 2_000.0, 0.15, 0.30),
+        (Kind::Measure, 6e9, 0.9, 0.02),
+    ] {
+        let rate = found(kind, usual, ratio, noise);
+        assert!(rate >= 0.95, "{ratio} under {noise}: {rate}");
+    }
+}
+
+/// Check that 85 % fewer shootdowns are found nine times in ten on a busy machine as well.
+#[test]
+fn finds_large_changes_on_a_busy_machine() {
+    let mut rng = Rng::new(77);
+    let runs = RUNS / 3;
+    let hits = (0..runs)
+        .filter(|&run| {
+            let all = sim::prove(Noise::Busy, 5, &[0.15; 7], &mut rng);
+            compare(&all[0], &sim::rules(0, run as u64)).verdict == Verdict::Better
+        })
+        .count();
+    assert!(hits as f64 >= 0.9 * runs as f64, "{hits} of {runs}");
+}
