@@ -1,0 +1,183 @@
+//! The command line: what can be said, not what is done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Finds, explains, stops and proves away TLB shootdowns.
+#[derive(Debug, Parser)]
+#[command(name = "quell", version, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Start with: quell prove -- YOUR-PROGRAM\nExit status: 0 done, 1 it did not hold or failed, 2 bad usage; a command's own status is passed on.")]
+pub(crate) struct Cli {
+    /// When to use colour. `NO_COLOR` is respected.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Count shootdowns: exact, cheap, at the end or every interval.
+    Stat(StatArgs),
+    /// Write every shootdown into a trace.
+    Record(RecordArgs),
+    /// Explain a trace: how much, who, at whom, why, where, from which code.
+    Report(ReportArgs),
+    /// Choose remedies for a program, each with its evidence and cost.
+    Plan(PlanArgs),
+    /// Start a command with a plan applied.
+    Run(RunArgs),
+    /// Find, plan, then run with and without in pairs; say what changed.
+    Prove(ProveArgs),
+}
+
+/// Which shootdowns count.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Target {
+    /// Everything on this machine, but for quell itself.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// These processes, and all that they fork. Repeatable, or with commas.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Who shoots at these CPUs, such as 2,4-7.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpu: Option<String>,
+    /// A command to start and watch, with all that it forks.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print counts every so many seconds.
+    #[arg(short = 'I', long, value_name = "SECONDS")]
+    pub(crate) interval: Option<f64>,
+    /// Stop after so many seconds.
+    #[arg(short, long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Print one JSON object (one a line with --interval).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the result to a file, so that it doesn't mix with the command's output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The trace: a new directory.
+    #[arg(short, long, value_name = "DIR", default_value = "trace.quell")]
+    pub(crate) output: PathBuf,
+    /// Replace the trace if there is one.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Of which shootdowns stacks are kept: all, none, or one in N. Counts are always exact.
+    #[arg(long, value_name = "all|none|N", default_value = "all")]
+    pub(crate) stacks: String,
+    /// Stop after so many seconds.
+    #[arg(short, long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// The trace, as written by `quell record`.
+    #[arg(value_name = "TRACE", default_value = "trace.quell")]
+    pub(crate) trace: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Lines of each table.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// Write the result to a file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    /// A trace to choose by.
+    #[arg(value_name = "TRACE", conflicts_with_all = ["pid", "command"])]
+    pub(crate) trace: Option<PathBuf>,
+    /// A running process, watched for --duration.
+    #[arg(short, long, value_name = "PID", conflicts_with = "command")]
+    pub(crate) pid: Option<u32>,
+    /// How long to watch a process, seconds.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub(crate) duration: f64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the plan as TOML, for `quell run --plan`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// A command to run once and watch.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Apply this plan (TOML); without it, one is made from what the command is built of.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Write the plan as TOML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Print the environment that would be set, and start nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The command to start.
+    #[arg(last = true, value_name = "CMD", required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ProveArgs {
+    /// Pairs of runs, with and without the plan; at least 5 for a verdict.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    pub(crate) pairs: usize,
+    /// Prove this plan (TOML) and not the one that quell would choose.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Write the plan as TOML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Take a number from the output, of the load if there is one: the first group of the expression.
+    /// Lower is better, or with NAME^=REGEX higher. Repeatable.
+    #[arg(long, value_name = "NAME=REGEX")]
+    pub(crate) metric: Vec<String>,
+    /// The command is a server: when it is ready, run this (by sh -c), then stop the server.
+    #[arg(long, value_name = "CMD", requires = "ready")]
+    pub(crate) load: Option<String>,
+    /// The server is ready when this TCP port of the loopback address accepts a connection.
+    #[arg(long, value_name = "PORT", requires = "load")]
+    pub(crate) ready: Option<u16>,
+    /// Give up on a run after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub(crate) timeout: f64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the result to a file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The command to prove.
+    #[arg(last = true, value_name = "CMD", required = true)]
+    pub(crate) command: Vec<OsString>,
+}
