@@ -1,0 +1,20 @@
+//! What /proc, /sys, ELF files and the CPU say, read only.
+//!
+//! Each reader takes the root path that it reads under, so that tests feed it a folder of fixtures
+//! and the program feeds it `/`. What is read may be foreign, cut short or hostile (a mapping's name
+//! is chosen by whoever made the file), so parsers here return errors or less, and never panic.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod elf;
+pub mod maps;
+pub mod needed;
+pub mod proc;
+
+use std::path::{Path, PathBuf};
+
+/// The path under `root` that stands for the absolute path `path` (for `/`, the path itself).
+#[must_use]
+pub fn under(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}

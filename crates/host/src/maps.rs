@@ -1,0 +1,293 @@
+//! `/proc/PID/maps`: which mapping lies at an address, and which files a process runs code from.
+//!
+//! The format is that of proc_pid_maps(5): `start-end perms offset dev inode [path]`, one mapping a
+//! line. The kernel writes a newline in a path as `\012` and appends ` (deleted)` to a file that has
+//! no name any more.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::under;
+
+const DELETED: &[u8] = b" (deleted)";
+
+/// What may be done with the pages of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Perms {
+    /// Pages may be read.
+    pub read: bool,
+    /// Pages may be written.
+    pub write: bool,
+    /// Pages may be executed.
+    pub exec: bool,
+    /// Writes are seen by others (`MAP_SHARED`).
+    pub shared: bool,
+}
+
+/// One line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// What may be done with its pages.
+    pub perms: Perms,
+    /// Where in the file it starts.
+    pub offset: u64,
+    /// Major and minor number of the file's device.
+    pub dev: (u32, u32),
+    /// Inode of the file; 0 if it maps none.
+    pub inode: u64,
+    /// The file, or a name in square brackets such as `[heap]`; none for anonymous memory.
+    pub path: Option<PathBuf>,
+    /// Whether the file has no name any more (deleted, or replaced by an upgrade).
+    pub deleted: bool,
+}
+
+impl Mapping {
+    /// Whether a file lies behind it, rather than anonymous memory or one of the kernel's own areas.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.path.as_ref().is_some_and(|p| p.has_root())
+    }
+
+    /// The name of its link in `/proc/PID/map_files`.
+    #[must_use]
+    pub fn map_file_name(&self) -> String {
+        format!("{:x}-{:x}", self.start, self.end)
+    }
+}
+
+/// A file that a process has mapped executable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// The path as the process saw it when it mapped the file.
+    pub path: PathBuf,
+    /// Whether that name is gone.
+    pub deleted: bool,
+    /// The name in `/proc/PID/map_files` of one of its mappings.
+    pub map_file: String,
+}
+
+/// Every mapping in the text of a `maps` file, by address. Lines that are no mapping are left out.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Mapping> {
+    let mut all: Vec<Mapping> = text.split(|b| *b == b'\n').filter_map(parse_line).collect();
+    // The kernel writes them in order; a foreign text may not, and `at` relies on it.
+    all.sort_by_key(|m| (m.start, m.end));
+    all
+}
+
+/// The mappings of process `pid`.
+pub fn read(root: &Path, pid: u32) -> Result<Vec<Mapping>> {
+    let path = under(root, Path::new(&format!("/proc/{pid}/maps")));
+    let text = std::fs::read(&path).with_context(|| {
+        format!(
+            "reading the mappings of process {pid} from {}",
+            path.display()
+        )
+    })?;
+    Ok(parse(&text))
+}
+
+/// The mapping that holds `address`; `maps` must be sorted, as [`parse`] returns it.
+#[must_use]
+pub fn at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
+    let after = maps.partition_point(|m| m.start <= address);
+    maps[..after].last().filter(|m| address < m.end)
+}
+
+/// The files that are mapped executable, each once, in the order of their addresses.
+#[must_use]
+pub fn modules(maps: &[Mapping]) -> Vec<Module> {
+    let mut seen = HashSet::new();
+    maps.iter()
+        .filter(|m| m.perms.exec && m.is_file())
+        .filter_map(|m| {
+            let path = m.path.clone()?;
+            seen.insert((m.dev, m.inode, path.clone())).then(|| Module {
+                path,
+                deleted: m.deleted,
+                map_file: m.map_file_name(),
+            })
+        })
+        .collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mapping> {
+    let (range, rest) = field(line)?;
+    let (perms, rest) = field(rest)?;
+    let (offset, rest) = field(rest)?;
+    let (dev, rest) = field(rest)?;
+    let (inode, rest) = field(rest)?;
+    let (start, end) = halves(range, b'-')?;
+    let (start, end) = (hex(start)?, hex(end)?);
+    let (major, minor) = halves(dev, b':')?;
+    let &[r, w, x, s] = perms else { return None };
+    if start >= end {
+        return None;
+    }
+    // The path starts behind the padding and keeps its own spaces.
+    let path = rest.trim_ascii_start();
+    let deleted = path.ends_with(DELETED) && path.len() > DELETED.len();
+    let path = if deleted {
+        &path[..path.len() - DELETED.len()]
+    } else {
+        path
+    };
+    Some(Mapping {
+        start,
+        end,
+        perms: Perms {
+            read: r == b'r',
+            write: w == b'w',
+            exec: x == b'x',
+            shared: s == b's',
+        },
+        offset: hex(offset)?,
+        dev: (
+            u32::try_from(hex(major)?).ok()?,
+            u32::try_from(hex(minor)?).ok()?,
+        ),
+        inode: std::str::from_utf8(inode).ok()?.parse().ok()?,
+        path: (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(unescape(path)))),
+        deleted,
+    })
+}
+
+/// The first word of a line, and what follows it.
+fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = line.trim_ascii_start();
+    let end = line.iter().position(|b| *b == b' ').unwrap_or(line.len());
+    (end > 0).then(|| line.split_at(end))
+}
+
+fn halves(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|b| *b == separator)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn hex(text: &[u8]) -> Option<u64> {
+    // from_str_radix would take a sign, which the kernel never writes.
+    if text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+/// The only character that the kernel escapes in a path is the newline.
+fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(b"\\012") {
+            out.push(b'\n');
+            rest = tail;
+        } else {
+            out.push(*first);
+            rest = tail;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &[u8] = b"\
+5581aa000000-5581aa100000 r--p 00000000 fe:00 1234                       /usr/bin/some thing
+5581aa100000-5581aa200000 r-xp 00100000 fe:00 1234                       /usr/bin/some thing
+5581ab000000-5581ab021000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n\
+7f1000000000-7f1000021000 r-xp 00000000 fe:00 77                         /lib/libx.so (deleted)
+7f1000100000-7f1000121000 r-xp 00000000 fe:00 78                         /lib/a\\012b.so
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+
+    /// Check that every field of a real maps text is read.
+    #[test]
+    fn reads_fields() {
+        let maps = parse(TEXT);
+        assert_eq!(maps.len(), 8);
+        assert_eq!(
+            maps[0].path.as_deref(),
+            Some(Path::new("/usr/bin/some thing"))
+        );
+        assert_eq!((maps[0].dev, maps[0].inode), ((0xfe, 0), 1234));
+        assert!(maps[1].perms.exec && !maps[1].perms.write && maps[1].offset == 0x10_0000);
+        assert_eq!(maps[2].path.as_deref(), Some(Path::new("[heap]")));
+        assert_eq!(maps[3].path, None);
+        assert!(maps[4].deleted && maps[4].path.as_deref() == Some(Path::new("/lib/libx.so")));
+        assert_eq!(maps[5].path.as_deref(), Some(Path::new("/lib/a\nb.so")));
+    }
+
+    /// Check that modules are the files with code, once each, without the kernel's own areas.
+    #[test]
+    fn lists_modules() {
+        let modules = modules(&parse(TEXT));
+        let paths: Vec<_> = modules
+            .iter()
+            .map(|m| m.path.to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            paths,
+            ["/usr/bin/some thing", "/lib/libx.so", "/lib/a\nb.so"]
+        );
+        assert_eq!(modules[1].map_file, "7f1000000000-7f1000021000");
+    }
+
+    /// Check that an address finds its mapping, and that one between mappings finds none.
+    #[test]
+    fn looks_up() {
+        let maps = parse(TEXT);
+        let path = |a| {
+            at(&maps, a)
+                .and_then(|m| m.path.as_ref())
+                .map(|p| p.display().to_string())
+        };
+        assert_eq!(path(0x5581_ab00_0000).as_deref(), Some("[heap]"));
+        assert_eq!(path(0x5581_ab02_0fff).as_deref(), Some("[heap]"));
+        assert_eq!(at(&maps, 0x5581_ab02_1000), None);
+        assert_eq!(at(&maps, 0), None);
+        assert_eq!(path(0xffff_ffff_ff60_0000).as_deref(), Some("[vsyscall]"));
+    }
+
+    /// Check that this process's own maps are read, and hold the address of this function.
+    #[test]
+    fn reads_own() {
+        let maps = read(Path::new("/"), std::process::id()).unwrap();
+        let here = at(&maps, reads_own as *const () as u64).unwrap();
+        assert_eq!(
+            here.path.as_deref(),
+            std::env::current_exe().ok().as_deref()
+        );
+    }
+
+    proptest! {
+        /// Check that no bytes make the parser panic, and that what it returns is sorted and sane.
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let maps = parse(&bytes);
+            prop_assert!(maps.windows(2).all(|w| w[0].start <= w[1].start));
+            let _ = modules(&maps);
+        }
+
+        /// Check that a real text with one byte changed or cut anywhere is read without panic.
+        #[test]
+        fn damaged(at_byte in 0..TEXT.len(), byte: u8, cut in 0..TEXT.len(), address: u64) {
+            let mut text = TEXT.to_vec();
+            text[at_byte] = byte;
+            let maps = parse(&text[..cut]);
+            prop_assert!(maps.iter().all(|m| m.start < m.end));
+            let _ = at(&maps, address);
+        }
+    }
+}

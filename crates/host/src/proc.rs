@@ -1,0 +1,256 @@
+//! `/proc/PID`: whether a process lives, what it is called, how it was started, and its children.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::under;
+
+/// The process table under a root path.
+#[derive(Debug, Clone)]
+pub struct Proc {
+    root: PathBuf,
+}
+
+/// What `/proc/PID/stat` says that we use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// The name, at most 15 bytes.
+    pub comm: String,
+    /// State letter: `R`, `S`, `D`, `Z`…
+    pub state: char,
+    /// The parent's id.
+    pub ppid: u32,
+    /// User time in clock ticks.
+    pub utime: u64,
+    /// System time in clock ticks.
+    pub stime: u64,
+    /// Number of threads.
+    pub threads: u64,
+    /// When it started, in clock ticks after boot: tells a reused id.
+    pub start: u64,
+}
+
+impl Proc {
+    /// The process table of the machine whose file system starts at `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Proc { root: root.into() }
+    }
+
+    /// The path of one file of a process.
+    #[must_use]
+    pub fn file(&self, pid: u32, name: &str) -> PathBuf {
+        under(&self.root, Path::new(&format!("/proc/{pid}/{name}")))
+    }
+
+    /// Whether there is such a process. A zombie counts as none: it has ended.
+    #[must_use]
+    pub fn exists(&self, pid: u32) -> bool {
+        self.stat(pid)
+            .is_ok_and(|s| s.state != 'Z' && s.state != 'X')
+    }
+
+    /// The name of a process.
+    pub fn comm(&self, pid: u32) -> Result<String> {
+        let bytes = self.read(pid, "comm")?;
+        Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+    }
+
+    /// Its arguments; empty for a kernel thread.
+    pub fn cmdline(&self, pid: u32) -> Result<Vec<OsString>> {
+        Ok(nul_separated(&self.read(pid, "cmdline")?))
+    }
+
+    /// The environment that it was started with.
+    pub fn environ(&self, pid: u32) -> Result<HashMap<OsString, OsString>> {
+        let entries = nul_separated(&self.read(pid, "environ")?);
+        let pairs = entries.into_iter().filter_map(|entry| {
+            let bytes = entry.into_vec();
+            let at = bytes.iter().position(|b| *b == b'=')?;
+            let value = OsString::from_vec(bytes[at + 1..].to_vec());
+            Some((OsString::from_vec(bytes[..at].to_vec()), value))
+        });
+        Ok(pairs.collect())
+    }
+
+    /// The file that it executes, as the kernel names it.
+    pub fn exe(&self, pid: u32) -> Result<PathBuf> {
+        let link = self.file(pid, "exe");
+        std::fs::read_link(&link).with_context(|| format!("reading the link {}", link.display()))
+    }
+
+    /// What its `stat` file says.
+    pub fn stat(&self, pid: u32) -> Result<Stat> {
+        let text = self.read(pid, "stat")?;
+        parse_stat(&text).with_context(|| format!("parsing the stat file of process {pid}"))
+    }
+
+    /// The ids of every process.
+    pub fn pids(&self) -> Result<Vec<u32>> {
+        let dir = under(&self.root, Path::new("/proc"));
+        let entries = std::fs::read_dir(&dir)
+            .with_context(|| format!("listing the processes in {}", dir.display()))?;
+        let mut pids: Vec<u32> = entries
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.parse().ok())
+            .collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    /// `pid` and all its descendants, parents before children.
+    ///
+    /// By scanning every process's parent: `task/*/children` needs a kernel option and misses
+    /// children while they are being made. A child whose parent has ended is not found.
+    pub fn tree(&self, pid: u32) -> Result<Vec<u32>> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for other in self.pids()? {
+            // A process that ended since the listing is no error.
+            if let Ok(stat) = self.stat(other) {
+                children.entry(stat.ppid).or_default().push(other);
+            }
+        }
+        let mut tree = vec![pid];
+        let mut next = 0;
+        while let Some(parent) = tree.get(next).copied() {
+            next += 1;
+            // Removed as they are used, so that a foreign table with a loop ends.
+            tree.extend(
+                children
+                    .remove(&parent)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|c| *c != pid),
+            );
+        }
+        Ok(tree)
+    }
+
+    fn read(&self, pid: u32, name: &str) -> Result<Vec<u8>> {
+        let path = self.file(pid, name);
+        std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    }
+}
+
+fn nul_separated(bytes: &[u8]) -> Vec<OsString> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes
+        .split(|b| *b == 0)
+        .map(|s| OsString::from_vec(s.to_vec()))
+        .collect()
+}
+
+/// The name is in parentheses and may hold anything, so the fields are counted from the last `)`.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|b| *b == b'(')?;
+    let close = text.iter().rposition(|b| *b == b')')?;
+    let comm = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // Field N of proc_pid_stat(5) is at N - 3: the state is field 3.
+    let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        comm,
+        state: fields.first()?.chars().next()?,
+        ppid: u32::try_from(number(4)?).ok()?,
+        utime: number(14)?,
+        stime: number(15)?,
+        threads: number(20)?,
+        start: number(22)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fixture(processes: &[(u32, u32, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, ppid, comm) in processes {
+            let at = dir.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&at).unwrap();
+            let stat =
+                format!("{pid} ({comm}) S {ppid} 1 1 0 -1 0 0 0 0 0 7 8 0 0 20 0 3 0 99 0 0\n");
+            std::fs::write(at.join("stat"), stat).unwrap();
+        }
+        dir
+    }
+
+    /// Check that a name with spaces and parentheses does not shift the fields.
+    #[test]
+    fn odd_names() {
+        let dir = fixture(&[(5, 1, "a) (b R 9")]);
+        let stat = Proc::new(dir.path()).stat(5).unwrap();
+        assert_eq!(
+            (stat.comm.as_str(), stat.state, stat.ppid),
+            ("a) (b R 9", 'S', 1)
+        );
+        assert_eq!(
+            (stat.utime, stat.stime, stat.threads, stat.start),
+            (7, 8, 3, 99)
+        );
+    }
+
+    /// Check that the tree holds all descendants and nobody else, and ends on a loop.
+    #[test]
+    fn tree() {
+        let dir = fixture(&[
+            (1, 0, "init"),
+            (2, 1, "a"),
+            (3, 2, "b"),
+            (4, 2, "c"),
+            (5, 3, "d"),
+            (9, 1, "x"),
+        ]);
+        let proc = Proc::new(dir.path());
+        assert_eq!(proc.tree(2).unwrap(), [2, 3, 4, 5]);
+        assert_eq!(proc.tree(77).unwrap(), [77]);
+        let dir = fixture(&[(2, 3, "a"), (3, 2, "b")]);
+        assert_eq!(Proc::new(dir.path()).tree(2).unwrap(), [2, 3]);
+    }
+
+    /// Check that this process is found with its own arguments, environment and file.
+    #[test]
+    fn own() {
+        let proc = Proc::new("/");
+        let pid = std::process::id();
+        assert!(proc.exists(pid) && !proc.exists(u32::MAX));
+        assert_eq!(
+            proc.cmdline(pid).unwrap(),
+            std::env::args_os().collect::<Vec<_>>()
+        );
+        assert_eq!(Some(proc.exe(pid).unwrap()), std::env::current_exe().ok());
+        assert!(!proc.comm(pid).unwrap().is_empty());
+        let path = proc
+            .environ(pid)
+            .unwrap()
+            .get(std::ffi::OsStr::new("PATH"))
+            .cloned();
+        assert_eq!(path, std::env::var_os("PATH"));
+    }
+
+    /// Check that a missing process is an error that names the file.
+    #[test]
+    fn missing() {
+        let dir = fixture(&[]);
+        let error = format!("{:#}", Proc::new(dir.path()).comm(5).unwrap_err());
+        assert!(error.contains("proc/5/comm"), "{error}");
+    }
+
+    proptest! {
+        /// Check that no bytes make the stat parser panic.
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_stat(&bytes);
+            let _ = nul_separated(&bytes);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Which allocator each observed shootdown came from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use quell_event::Cause;
+
+use crate::{Found, Kind};
+
+/// What was observed of one run: the input of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// All shootdowns of the program.
+    pub shootdowns: u64,
+    /// Its page faults, if they were counted.
+    pub page_faults: Option<u64>,
+    /// Where they came from. Their sum may be less than the total, where stacks were sampled or lost;
+    /// shares are then taken of the sum.
+    pub sources: Vec<Source>,
+}
+
+/// Shootdowns of one origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Why.
+    pub cause: Cause,
+    /// The file of the code that called for it: that of the first user frame outside the C library's
+    /// wrapper of the system call. For glibc's malloc that is the C library itself.
+    pub caller_module: Option<PathBuf>,
+    /// The function in that file, where it has a name.
+    pub caller_symbol: Option<String>,
+    /// What lies at the address range: a file, `[heap]`, `[stack]`, an arena.
+    pub region: Option<String>,
+    /// How many.
+    pub shootdowns: u64,
+}
+
+/// The shootdowns of a run, split over the allocators found (by index) and the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// One for each allocator found.
+    pub(crate) allocators: Vec<Share>,
+    /// By the program's own calls, from files where no allocator was found: file and count.
+    pub(crate) own: BTreeMap<String, u64>,
+    /// Given back by ending threads (their stacks).
+    pub(crate) threads: u64,
+    /// By causes that no allocator has: fork, exit, reclaim…
+    pub(crate) others: BTreeMap<&'static str, u64>,
+    /// The sum of the sources, or the total where there are none.
+    pub(crate) total: u64,
+}
+
+/// What one allocator asked for.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Share {
+    /// In all.
+    pub(crate) shootdowns: u64,
+    /// By cause.
+    pub(crate) causes: BTreeMap<&'static str, u64>,
+    /// How many are counted to it because nobody else could have asked, not because a stack says so.
+    pub(crate) guessed: u64,
+}
+
+/// The causes by which allocators give memory back, or change what is mapped.
+fn by_allocators(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Munmap
+            | Cause::MadviseDontneed
+            | Cause::MadviseFree
+            | Cause::MadviseOther
+            | Cause::Mremap
+            | Cause::Mmap
+            | Cause::Brk
+            | Cause::Mprotect
+    )
+}
+
+/// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
+/// and then copied, with a shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars.
+fn in_metadata(source: &Source) -> bool {
+    let symbol = source.caller_symbol.as_deref().unwrap_or_default();
+    source.cause == Cause::Cow
+        && ["je_", "base_alloc", "edata_"]
+            .iter()
+            .any(|part| symbol.contains(part))
+}
+
+/// The C library's wrappers: a stack that ends in one says nothing about who called it.
+fn is_wrapper(symbol: &str) -> bool {
+    let name = symbol
+        .trim_start_matches('_')
+        .split('@')
+        .next()
+        .unwrap_or_default();
+    matches!(
+        name,
+        "munmap"
+            | "madvise"
+            | "mmap"
+            | "mmap64"
+            | "mremap"
+            | "brk"
+            | "sbrk"
+            | "mprotect"
+            | "syscall"
+    )
+}
+
+fn is_thread_end(source: &Source) -> bool {
+    let symbol = source.caller_symbol.as_deref().unwrap_or_default();
+    let named = [
+        "start_thread",
+        "nptl_",
+        "pthread_",
+        "advise_stack",
+        "free_stacks",
+    ];
+    named.iter().any(|n| symbol.contains(n))
+        || source
+            .region
+            .as_deref()
+            .is_some_and(|r| r.starts_with("[stack") || r.contains("thread stack"))
+}
+
+fn is_libc_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl")
+}
+
+pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
+    let mut out = Split {
+        allocators: vec![Share::default(); found.len()],
+        ..Split::default()
+    };
+    let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
+    out.total = if sum > 0 { sum } else { evidence.shootdowns };
+    for source in &evidence.sources {
+        if !by_allocators(source.cause) && !in_metadata(source) {
+            *out.others.entry(source.cause.name()).or_default() += source.shootdowns;
+        } else if is_thread_end(source) {
+            out.threads += source.shootdowns;
+        } else {
+            match owner(found, source) {
+                Owner::Allocator(index, guessed) => {
+                    out.allocators[index].add(source.cause, source.shootdowns, guessed);
+                }
+                Owner::Program(name) => *out.own.entry(name).or_default() += source.shootdowns,
+            }
+        }
+    }
+    if evidence.sources.is_empty() && evidence.shootdowns > 0 {
+        // Nothing is known but the total.
+        match likely(found, None) {
+            Some(index) => out.allocators[index].add(Cause::Other, evidence.shootdowns, true),
+            None => {
+                out.own
+                    .insert("unknown callers".to_owned(), evidence.shootdowns);
+            }
+        }
+    }
+    out
+}
+
+impl Share {
+    fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
+        self.shootdowns += shootdowns;
+        *self.causes.entry(cause.name()).or_default() += shootdowns;
+        if guessed {
+            self.guessed += shootdowns;
+        }
+    }
+}
+
+enum Owner {
+    Allocator(usize, bool),
+    Program(String),
+}
+
+fn owner(found: &[Found], source: &Source) -> Owner {
+    if let Some(module) = &source.caller_module {
+        let symbol = source.caller_symbol.as_deref();
+        let unknown = is_libc_file(module) && symbol.is_none_or(is_wrapper);
+        if !unknown {
+            // The same file may be known by different paths: /lib is a link to /usr/lib.
+            let same =
+                |f: &&Found| f.module == *module || f.module.file_name() == module.file_name();
+            let own = found.iter().position(|f| same(&f));
+            return match own {
+                Some(index) => Owner::Allocator(index, false),
+                None => Owner::Program(file_name(module)),
+            };
+        }
+    }
+    match likely(found, Some(source)) {
+        Some(index) => Owner::Allocator(index, true),
+        None => Owner::Program("unknown callers".to_owned()),
+    }
+}
+
+/// Who most likely asked when no stack says so: for `[heap]` and brk the C library, otherwise the
+/// allocator that was built in on purpose, and the C library if there is none.
+fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
+    let libc = found.iter().position(|f| f.kind.is_libc());
+    let heap =
+        source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref() == Some("[heap]"));
+    if heap {
+        return libc;
+    }
+    let built_in = found.iter().position(|f| f.replaces_malloc);
+    let other = found
+        .iter()
+        .position(|f| !f.kind.is_libc() && f.kind != Kind::Node);
+    built_in.or(other).or(libc)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,182 @@
+//! Environment variables that hold several settings: reading one, and adding ours to the user's.
+
+/// How the settings in a variable are written.
+enum Syntax {
+    /// `key:value,key:value` (jemalloc), `key=value:key=value` (glibc), `key=value,…` (Go).
+    Pairs { between: char, inside: char },
+    /// Words, where a later one wins (Java, Node).
+    Words,
+    /// One value.
+    Whole,
+}
+
+fn syntax(variable: &str) -> Syntax {
+    match variable {
+        "GLIBC_TUNABLES" => Syntax::Pairs {
+            between: ':',
+            inside: '=',
+        },
+        "GODEBUG" => Syntax::Pairs {
+            between: ',',
+            inside: '=',
+        },
+        "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" => Syntax::Words,
+        name if name.ends_with("MALLOC_CONF") => Syntax::Pairs {
+            between: ',',
+            inside: ':',
+        },
+        _ => Syntax::Whole,
+    }
+}
+
+/// The settings in a value, as (key, setting). A blank around a setting is dropped: jemalloc refuses
+/// all that follows a blank, so a user who wrote one did not get what was meant.
+fn settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
+    match syntax(variable) {
+        Syntax::Pairs { between, inside } => value
+            .split(between)
+            .map(str::trim)
+            .filter(|s| !s.is_empty())
+            .map(|s| (s.split(inside).next().unwrap_or(s), s))
+            .collect(),
+        Syntax::Words => value.split_ascii_whitespace().map(|w| (w, w)).collect(),
+        Syntax::Whole => vec![(variable_key(value), value)],
+    }
+}
+
+/// A whole value is one setting, whatever it is.
+fn variable_key(_value: &str) -> &'static str {
+    "value"
+}
+
+/// The user's value with ours put behind it: later settings win in every one of these variables. A
+/// setting of the user's with the same key as one of ours is replaced; all others stay, in order.
+pub(crate) fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
+    let new = settings(variable, ours);
+    let kept = settings(variable, base.unwrap_or_default());
+    let kept = kept
+        .into_iter()
+        .filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
+    let all: Vec<&str> = kept
+        .map(|(_, s)| s)
+        .filter(|s| !s.is_empty())
+        .chain(new.iter().map(|(_, s)| *s))
+        .collect();
+    match syntax(variable) {
+        Syntax::Pairs { between, .. } => all.join(&between.to_string()),
+        Syntax::Words | Syntax::Whole => all.join(" "),
+    }
+}
+
+/// Whether every setting of ours is already in the user's value.
+pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
+    let Some(base) = base else { return false };
+    let theirs = settings(variable, base);
+    // Of two settings with one key the later one counts.
+    settings(variable, ours).iter().all(|(key, setting)| {
+        theirs
+            .iter()
+            .rev()
+            .find(|(other, _)| other == key)
+            .is_some_and(|(_, s)| s == setting)
+    })
+}
+
+/// The settings of the user's that ours replace with other values.
+pub(crate) fn replaced(variable: &str, base: Option<&str>, ours: &str) -> Vec<String> {
+    let new = settings(variable, ours);
+    settings(variable, base.unwrap_or_default())
+        .into_iter()
+        .filter(|(key, setting)| {
+            !setting.is_empty() && new.iter().any(|(k, s)| k == key && s != setting)
+        })
+        .map(|(_, setting)| setting.to_owned())
+        .collect()
+}
+
+/// What is wrong with a value that the user set, if its reader would refuse it.
+pub(crate) fn complaint(variable: &str, value: &str) -> Option<String> {
+    let Syntax::Pairs { between, inside } = syntax(variable) else {
+        return None;
+    };
+    if variable.ends_with("MALLOC_CONF")
+        && value
+            .split(between)
+            .skip(1)
+            .any(|s| s.starts_with([' ', '\t']))
+    {
+        return Some(format!(
+            "{variable} has a blank behind a comma: jemalloc calls that malformed and ignores the rest; the plan writes it without"
+        ));
+    }
+    let bad = value
+        .split(between)
+        .map(str::trim)
+        .find(|s| !s.is_empty() && !s.contains(inside))?;
+    Some(format!("{variable} holds '{bad}', which is no setting"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Check that the user's own settings stay, in order, and ours come last and win.
+    #[test]
+    fn merges() {
+        let je = "_RJEM_MALLOC_CONF";
+        assert_eq!(merge(je, None, "a:1,b:2"), "a:1,b:2");
+        assert_eq!(merge(je, Some("x:1, a:9,,"), "a:1,b:2"), "x:1,a:1,b:2");
+        assert_eq!(
+            merge("GLIBC_TUNABLES", Some("glibc.malloc.check=1"), "g.t=2"),
+            "glibc.malloc.check=1:g.t=2"
+        );
+        assert_eq!(merge("GODEBUG", Some("gctrace=1"), "x=0"), "gctrace=1,x=0");
+        assert_eq!(
+            merge("JAVA_TOOL_OPTIONS", Some("-Xmx1g  -ea"), "-Xms1g"),
+            "-Xmx1g -ea -Xms1g"
+        );
+        assert_eq!(merge("GOGC", Some("100"), "400"), "400");
+    }
+
+    /// Check that what is set already, or set otherwise, or set badly, is noticed.
+    #[test]
+    fn notices() {
+        assert!(already("MALLOC_CONF", Some("x:1,a:1,b:2"), "a:1,b:2"));
+        assert!(!already("MALLOC_CONF", Some("a:1,b:2,a:3"), "a:1,b:2"));
+        assert!(!already("MALLOC_CONF", None, "a:1"));
+        assert!(already("GOGC", Some("400"), "400"));
+        assert_eq!(replaced("MALLOC_CONF", Some("a:3,c:1"), "a:1"), ["a:3"]);
+        assert!(complaint("MALLOC_CONF", "a:1, b:2").is_some_and(|c| c.contains("blank")));
+        assert!(complaint("GLIBC_TUNABLES", "a=1:b").is_some_and(|c| c.contains("'b'")));
+        assert_eq!(complaint("MALLOC_CONF", "a:1,b:2"), None);
+    }
+
+    proptest! {
+        /// Check for any settings that merging loses no key of either side, that ours win, and that
+        /// merging twice changes nothing.
+        #[test]
+        fn loses_nothing(
+            theirs in proptest::collection::vec(("[a-e]", 0..9u8), 0..6),
+            ours in proptest::collection::vec(("[c-g]", 0..9u8), 1..4),
+        ) {
+            let write = |v: &[(String, u8)]| v.iter().map(|(k, n)| format!("{k}:{n}")).collect::<Vec<_>>().join(",");
+            let (base, new) = (write(&theirs), write(&ours));
+            let merged = merge("MALLOC_CONF", Some(&base), &new);
+            prop_assert!(merged.ends_with(&new));
+            for (key, _) in theirs.iter().chain(&ours) {
+                prop_assert!(settings("MALLOC_CONF", &merged).iter().any(|(k, _)| k == key));
+            }
+            prop_assert_eq!(merge("MALLOC_CONF", Some(&merged), &new), merged.clone());
+        }
+
+        /// Check that no text makes any syntax panic.
+        #[test]
+        fn any_text(base in ".{0,60}", ours in ".{0,60}") {
+            for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "NODE_OPTIONS", "GOGC"] {
+                let _ = (merge(name, Some(&base), &ours), already(name, Some(&base), &ours));
+                let _ = (replaced(name, Some(&base), &ours), complaint(name, &base));
+            }
+        }
+    }
+}

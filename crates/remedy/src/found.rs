@@ -1,0 +1,154 @@
+//! What was recognised: an allocator or a runtime, where it is, and how it listens.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::Version;
+
+/// An allocator, or a runtime with an allocator of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The GNU C library's malloc.
+    Glibc,
+    /// The musl C library's malloc.
+    Musl,
+    /// jemalloc, under any prefix.
+    Jemalloc,
+    /// mimalloc.
+    Mimalloc,
+    /// The tcmalloc of gperftools.
+    Gperftools,
+    /// The tcmalloc of github.com/google/tcmalloc.
+    GoogleTcmalloc,
+    /// The Go runtime.
+    GoRuntime,
+    /// The HotSpot Java virtual machine.
+    Jvm,
+    /// Node.js.
+    Node,
+    /// The .NET runtime.
+    DotNet,
+}
+
+impl Kind {
+    /// The name that people know it by.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Glibc => "glibc malloc",
+            Kind::Musl => "musl malloc",
+            Kind::Jemalloc => "jemalloc",
+            Kind::Mimalloc => "mimalloc",
+            Kind::Gperftools => "gperftools tcmalloc",
+            Kind::GoogleTcmalloc => "google tcmalloc",
+            Kind::GoRuntime => "Go runtime",
+            Kind::Jvm => "Java HotSpot",
+            Kind::Node => "Node.js",
+            Kind::DotNet => ".NET runtime",
+        }
+    }
+
+    /// Whether it is the C library, which is in nearly every process, used or not.
+    #[must_use]
+    pub fn is_libc(self) -> bool {
+        matches!(self, Kind::Glibc | Kind::Musl)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How it got into the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linking {
+    /// A shared library of its own.
+    SharedLibrary,
+    /// Inside an executable, an extension, or another library.
+    Static,
+}
+
+/// One allocator or runtime, recognised in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What it is.
+    pub kind: Kind,
+    /// Its version, or the range it must lie in.
+    pub version: Option<Version>,
+    /// The file that it is in.
+    pub module: PathBuf,
+    /// The environment variable that it reads its settings from, where one is known.
+    pub conf_env: Option<String>,
+    /// What its functions' names start with: nothing, `je_`, `_rjem_`.
+    pub prefix: Option<String>,
+    /// Whether it is a library of its own.
+    pub linking: Linking,
+    /// Whether it takes the place of the C library's malloc for the whole process.
+    pub replaces_malloc: bool,
+    /// Settings that were built in, in the syntax of the environment variable.
+    pub built_in: Option<String>,
+    /// What was recognised, for the user.
+    pub how: String,
+}
+
+impl Found {
+    /// A bare finding, to be filled in.
+    #[must_use]
+    pub fn new(
+        kind: Kind,
+        module: impl Into<PathBuf>,
+        linking: Linking,
+        how: impl Into<String>,
+    ) -> Self {
+        Found {
+            kind,
+            version: None,
+            module: module.into(),
+            conf_env: None,
+            prefix: None,
+            linking,
+            replaces_malloc: false,
+            built_in: None,
+            how: how.into(),
+        }
+    }
+
+    /// Its file's name without folders.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        self.module
+            .file_name()
+            .unwrap_or(self.module.as_os_str())
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// Whether its version is certainly this or newer.
+    #[must_use]
+    pub fn at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
+        self.version
+            .is_some_and(|v| v.at_least(major, minor, patch))
+    }
+
+    /// Whether its version is certainly older than this.
+    #[must_use]
+    pub fn below(&self, major: u32, minor: u32, patch: u32) -> bool {
+        self.version.is_some_and(|v| v.below(major, minor, patch))
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(version) = self.version {
+            write!(f, " {version}")?;
+        }
+        match self.linking {
+            Linking::SharedLibrary => write!(f, ", {}", self.module.display()),
+            Linking::Static => write!(f, ", inside {}", self.module.display()),
+        }
+    }
+}

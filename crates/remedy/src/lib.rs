@@ -1,0 +1,29 @@
+//! Allocators and runtimes: how to recognise each, its knobs by version, and plans.
+//!
+//! * [`recognise_file`], [`recognise_modules`], [`recognise_process`] and [`recognise_command`] say
+//!   which allocators live in a program, by reading files only.
+//! * [`plan()`] chooses remedies from what was observed and what was found.
+//! * A [`Plan`] is TOML that people read and edit, and an environment to start a program with.
+//!
+//! To add a remedy, add a file under `src/remedy/` and name it in `remedy::ALL`; to recognise
+//! something new, add a file under `src/recognise/` and name it in `recognise::ALL`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod attribute;
+mod conf;
+mod found;
+mod plan;
+mod recognise;
+mod remedy;
+mod text;
+mod version;
+
+pub use attribute::{Evidence, Source};
+pub use found::{Found, Kind, Linking};
+pub use plan::{Plan, Planned, plan};
+pub use recognise::{
+    Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
+};
+pub use remedy::{Case, Remedy, Verdict, all as remedies};
+pub use version::Version;

@@ -1,0 +1,236 @@
+//! Which allocators and runtimes live in a file, a set of files, a process or a command.
+//!
+//! Recognition goes by what survives strip(1): constants of the allocator, which must look as a C
+//! compiler leaves them (ended by NUL). Rust and Go do not end their constants so, and that keeps
+//! quell, which holds the same words, from recognising itself.
+
+mod jemalloc;
+mod libc;
+mod mimalloc;
+mod runtime;
+mod tcmalloc;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use quell_host::elf::{ElfFile, Symbol};
+use quell_host::proc::Proc;
+use quell_host::{maps, needed, under};
+
+use crate::{Found, Linking};
+
+/// What a recogniser looks at: one ELF file, and the name to report it under.
+pub(crate) struct Facts<'a> {
+    pub(crate) elf: &'a ElfFile,
+    pub(crate) path: &'a Path,
+    /// The symbols of interest that the file defines, read once.
+    symbols: Vec<Symbol>,
+}
+
+impl<'a> Facts<'a> {
+    fn new(elf: &'a ElfFile, path: &'a Path) -> Self {
+        let wanted = |name: &[u8]| {
+            matches!(name, b"malloc" | b"mi_version" | b"tc_version")
+                || name.ends_with(b"mallctl")
+                || name.starts_with(b"MallocExtension_Internal_")
+        };
+        Facts {
+            elf,
+            path,
+            symbols: elf.symbols(wanted),
+        }
+    }
+
+    pub(crate) fn symbol(&self, name: &str) -> Option<&Symbol> {
+        self.symbols.iter().find(|s| s.name == name)
+    }
+
+    pub(crate) fn symbols_with(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(move |s| wanted(&s.name))
+    }
+
+    /// Whether others find this file's malloc when they ask for malloc.
+    pub(crate) fn exports_malloc(&self) -> bool {
+        self.symbol("malloc").is_some_and(|s| s.exported)
+    }
+
+    /// Whether a name that others link to makes this the allocator's own library.
+    pub(crate) fn linking(&self, api: &str) -> Linking {
+        let own = self.elf.is_library() && self.symbol(api).is_some_and(|s| s.exported);
+        if own {
+            Linking::SharedLibrary
+        } else {
+            Linking::Static
+        }
+    }
+
+    /// Whether a C string ends with `text`: linkers share the tails of strings.
+    pub(crate) fn ends_string(&self, text: &str) -> bool {
+        let mut needle = text.as_bytes().to_vec();
+        needle.push(0);
+        self.elf.has_string(&needle)
+    }
+
+    /// The first C string with `text` in it, as text.
+    pub(crate) fn string_with(&self, text: &str) -> Option<String> {
+        let found = self.elf.find_strings(text.as_bytes(), 1);
+        found
+            .first()
+            .map(|s| String::from_utf8_lossy(s).into_owned())
+    }
+
+    /// A bare finding in this file.
+    pub(crate) fn found(
+        &self,
+        kind: crate::Kind,
+        linking: Linking,
+        how: impl Into<String>,
+    ) -> Found {
+        Found::new(kind, self.path, linking, how)
+    }
+}
+
+/// An option that only some versions have: the oldest, and the newest if newer ones dropped it or
+/// are told by another option.
+type Dated = (&'static str, (u32, u32, u32), Option<(u32, u32, u32)>);
+
+type Recogniser = fn(&Facts<'_>) -> Option<Found>;
+
+/// One function a kind. To recognise something new, add it here.
+const ALL: &[Recogniser] = &[
+    libc::glibc,
+    libc::musl,
+    jemalloc::jemalloc,
+    mimalloc::mimalloc,
+    tcmalloc::gperftools,
+    tcmalloc::google,
+    runtime::go,
+    runtime::jvm,
+    runtime::node,
+    runtime::dotnet,
+];
+
+/// What was found in several files, and which of them could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recognised {
+    /// What was found, each once.
+    pub found: Vec<Found>,
+    /// One line for each file that could not be read, with the reason.
+    pub skipped: Vec<String>,
+    /// What the user should know about how it was looked for.
+    pub notes: Vec<String>,
+}
+
+/// What lives in one file. A file that is no 64-bit ELF file is an error.
+pub fn recognise_file(path: &Path) -> Result<Vec<Found>> {
+    recognise_as(path, path)
+}
+
+/// Reads `real`, and reports it as `shown`.
+fn recognise_as(real: &Path, shown: &Path) -> Result<Vec<Found>> {
+    let elf = ElfFile::open(real)
+        .with_context(|| format!("looking for allocators in {}", shown.display()))?;
+    let facts = Facts::new(&elf, shown);
+    Ok(ALL
+        .iter()
+        .filter_map(|recognise| recognise(&facts))
+        .collect())
+}
+
+/// What lives in several files, each looked at once; what cannot be read is skipped and said.
+pub fn recognise_modules<'a>(paths: impl Iterator<Item = &'a Path>) -> Recognised {
+    let mut out = Recognised::default();
+    let mut seen = HashSet::new();
+    for path in paths {
+        // The same file under two names, such as /lib and /usr/lib.
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if seen.insert(real) {
+            out.add(recognise_as(path, path));
+        }
+    }
+    out
+}
+
+impl Recognised {
+    fn add(&mut self, result: Result<Vec<Found>>) {
+        match result {
+            Ok(found) => self.found.extend(found),
+            Err(error) => self.skipped.push(format!("{error:#}")),
+        }
+    }
+}
+
+/// What lives in a running process, by the files that it has mapped executable.
+///
+/// A file whose name is gone, or that lies in another mount namespace, is read through the links in
+/// `/proc/PID/map_files` or under `/proc/PID/root`, as far as the caller may.
+pub fn recognise_process(root: &Path, pid: u32) -> Result<Recognised> {
+    let proc = Proc::new(root);
+    ensure!(
+        proc.file(pid, "maps").exists(),
+        "looking for allocators in process {pid}: no such process"
+    );
+    let mappings = maps::read(root, pid)?;
+    let mut out = Recognised::default();
+    for module in maps::modules(&mappings) {
+        let exact = proc.file(pid, "map_files").join(&module.map_file);
+        let inside = under(&proc.file(pid, "root"), &module.path);
+        let mut tries = vec![exact];
+        if !module.deleted {
+            // Names still hold: as the process sees them, or as we do.
+            tries.extend([inside, under(root, &module.path)]);
+        }
+        let mut results = tries.iter().map(|real| recognise_as(real, &module.path));
+        let first = results.next();
+        let result = match first {
+            Some(Err(error)) => results.find(Result::is_ok).unwrap_or(Err(error)),
+            Some(ok) => ok,
+            None => continue,
+        };
+        out.add(result);
+    }
+    Ok(out)
+}
+
+/// What lives in a command before it is started: the program and the libraries that it names.
+///
+/// For an interpreter that is only what is known before it runs; extensions that a script loads are
+/// seen by [`recognise_process`] or from a trace.
+pub fn recognise_command(
+    argv: &[OsString],
+    env: &impl Fn(&str) -> Option<OsString>,
+) -> Result<Recognised> {
+    let command = needed::command(Path::new("/"), argv, env)?;
+    let mut out = recognise_modules(command.modules.iter().map(PathBuf::as_path));
+    out.skipped.extend(
+        command
+            .missing
+            .iter()
+            .map(|name| format!("library {name}: not found")),
+    );
+    let program = command
+        .program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let interpreters = [
+        "python", "ruby", "perl", "node", "java", "sh", "bash", "dash", "Rscript", "php",
+    ];
+    let bare = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    if !command.scripts.is_empty() || interpreters.contains(&bare) {
+        out.notes.push(format!(
+            "{program} is an interpreter: what its script loads is known only when it runs"
+        ));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+#[path = "recognise_tests.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+//! The C libraries: glibc and musl, as libraries or inside a static program.
+
+use super::Facts;
+use crate::{Found, Kind, Linking, Version};
+
+/// glibc: `libc.so.6` states its version; a static program holds malloc's messages and the list of
+/// tunables, which dates it.
+pub(super) fn glibc(facts: &Facts<'_>) -> Option<Found> {
+    if facts.elf.is_library() {
+        let banner = facts.string_with("GNU C Library (")?;
+        if !facts
+            .elf
+            .dynamic()
+            .soname
+            .as_deref()
+            .is_some_and(|n| n.starts_with("libc.so"))
+        {
+            return None;
+        }
+        let at = banner.find("release version ")? + "release version ".len();
+        let version = Version::leading(&banner.as_bytes()[at..]);
+        let how = banner
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.')
+            .to_owned();
+        let mut found = facts.found(Kind::Glibc, Linking::SharedLibrary, how);
+        found.version = version;
+        found.conf_env = Some("GLIBC_TUNABLES".to_owned());
+        return Some(found);
+    }
+    let messages = ["malloc(): corrupted top size", "free(): invalid pointer"];
+    if facts.elf.interpreter().is_some() || !messages.iter().all(|m| facts.ends_string(m)) {
+        return None;
+    }
+    // When each tunable came: glibc's NEWS.
+    let tunables = [
+        ("glibc.mem.decorate_maps", (2, 39, 0), None),
+        ("glibc.malloc.hugetlb", (2, 35, 0), Some((2, 38, 0))),
+        (
+            "glibc.pthread.stack_cache_size",
+            (2, 34, 0),
+            Some((2, 34, 0)),
+        ),
+        ("glibc.malloc.tcache_count", (2, 26, 0), Some((2, 33, 0))),
+    ];
+    let dated = tunables
+        .iter()
+        .find(|(tunable, _, _)| facts.ends_string(tunable));
+    let how = "glibc's malloc messages in a static program, dated by its tunables";
+    let mut found = facts.found(Kind::Glibc, Linking::Static, how);
+    found.version = dated.map(|(_, from, to)| Version {
+        from: *from,
+        to: *to,
+    });
+    found.conf_env = dated.map(|_| "GLIBC_TUNABLES".to_owned());
+    Some(found)
+}
+
+/// musl: the loader is the library and states its version; a static program holds the table of
+/// error messages in musl's order and words.
+pub(super) fn musl(facts: &Facts<'_>) -> Option<Found> {
+    if facts
+        .elf
+        .find_strings(b"musl libc (", 1)
+        .first()
+        .is_some_and(|s| {
+            s.starts_with(b"musl libc (") && s.windows(12).any(|w| w == b"\nVersion %s\n")
+        })
+    {
+        // The version is a string of its own: the only one that is nothing but 0.x.y or 1.x.y.
+        let strings = facts.elf.find_strings(b"\x001.", 64);
+        let version = strings.into_iter().find_map(|s| {
+            let version = Version::leading(s)?;
+            (version.to_string().as_bytes() == s).then_some(version)
+        });
+        let mut found = facts.found(
+            Kind::Musl,
+            Linking::SharedLibrary,
+            "the loader's own words: musl libc",
+        );
+        found.version = version;
+        return Some(found);
+    }
+    if facts.elf.interpreter().is_some() || facts.elf.is_library() {
+        return None;
+    }
+    let table = b"\0Result not representable\0Not a tty\0";
+    let how = "musl's table of error messages in a static program";
+    facts
+        .elf
+        .has_string(table)
+        .then(|| facts.found(Kind::Musl, Linking::Static, how))
+}

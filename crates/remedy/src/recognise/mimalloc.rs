@@ -1,0 +1,109 @@
+//! mimalloc 1 to 3: by its options, which it keeps as C strings, and by the code of `mi_version`.
+
+use super::{Dated, Facts};
+use crate::{Found, Kind, Version};
+
+/// What each option proves, newest first, seen in 1.7.1, 2.0.7, 2.0.9, 2.3.2 and 3.3.2. The lines
+/// 1.8/1.9 and 2.1 on were developed side by side with the same options.
+const OPTIONS: &[Dated] = &[
+    ("pagemap_commit", (3, 0, 0), None),
+    ("page_full_retain", (3, 0, 0), None),
+    ("purge_delay", (1, 8, 0), Some((2, 99, 99))),
+    ("allow_decommit", (1, 7, 2), Some((2, 0, 9))),
+    ("reset_delay", (1, 0, 0), Some((2, 0, 3))),
+];
+
+pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
+    // Every version builds the names of its variables from this prefix, and has these two options.
+    let ours = [
+        "mimalloc_",
+        "mimalloc: ",
+        "show_errors",
+        "eager_commit_delay",
+    ];
+    if !ours.iter().all(|text| facts.ends_string(text)) {
+        return None;
+    }
+    let stated = stated_version(facts);
+    let by_options = OPTIONS
+        .iter()
+        .find(|(option, _, _)| facts.ends_string(option))
+        .map(|(_, from, to)| Version {
+            from: *from,
+            to: *to,
+        });
+    let how = if stated.is_some() {
+        "mimalloc's options, and what its mi_version returns"
+    } else {
+        "mimalloc's options, which give a version range"
+    };
+    let mut found = facts.found(Kind::Mimalloc, facts.linking("mi_version"), how);
+    found.version = stated.or(by_options);
+    found.prefix = Some("mi_".to_owned());
+    found.replaces_malloc = facts.exports_malloc();
+    Some(found)
+}
+
+/// `mi_version` is one constant and a return. 209 is 2.0.9 and, since 2.3, 30302 is 3.3.2.
+fn stated_version(facts: &Facts<'_>) -> Option<Version> {
+    let symbol = facts.symbol("mi_version")?;
+    let constant = returned_constant(facts.elf.machine(), facts.elf.bytes_at(symbol.address, 16)?)?;
+    match constant {
+        100..=999 => Some(Version::exact(
+            constant / 100,
+            constant / 10 % 10,
+            constant % 10,
+        )),
+        // In between, as in 2.1.10 written 2110: not worth guessing.
+        10_000..=99_999 => Some(Version::exact(
+            constant / 10_000,
+            constant / 100 % 100,
+            constant % 100,
+        )),
+        _ => None,
+    }
+}
+
+/// The constant that a function returns, where returning a constant is all that it does.
+fn returned_constant(machine: u16, code: &[u8]) -> Option<u32> {
+    const X86_64: u16 = 62;
+    const AARCH64: u16 = 183;
+    match machine {
+        X86_64 => {
+            let code = code.strip_prefix(b"\xf3\x0f\x1e\xfa").unwrap_or(code); // endbr64
+            let [0xb8, a, b, c, d, 0xc3, ..] = *code else {
+                return None;
+            }; // mov eax, imm32; ret
+            Some(u32::from_le_bytes([a, b, c, d]))
+        }
+        AARCH64 => {
+            let word = |at: usize| Some(u32::from_le_bytes(code.get(at..at + 4)?.try_into().ok()?));
+            let at = if word(0)? == 0xd503_245f { 4 } else { 0 }; // bti c
+            let (mov, ret) = (word(at)?, word(at + 4)?);
+            (mov & 0xffe0_001f == 0x5280_0000 && ret == 0xd65f_03c0).then_some(mov >> 5 & 0xffff)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the constant is read from both processors' code, and from nothing else.
+    #[test]
+    fn constants() {
+        assert_eq!(returned_constant(62, b"\xb8\xd1\0\0\0\xc3"), Some(209));
+        assert_eq!(
+            returned_constant(62, b"\xf3\x0f\x1e\xfa\xb8\xd1\0\0\0\xc3"),
+            Some(209)
+        );
+        assert_eq!(returned_constant(62, b"\xb8\xd1\0\0\0\x90"), None);
+        assert_eq!(
+            returned_constant(183, b"\x20\x1a\x80\x52\xc0\x03\x5f\xd6"),
+            Some(209)
+        );
+        assert_eq!(returned_constant(183, b"\x20"), None);
+        assert_eq!(returned_constant(8, b"\xb8\xd1\0\0\0\xc3"), None);
+    }
+}

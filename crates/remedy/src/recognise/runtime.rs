@@ -1,0 +1,82 @@
+//! Runtimes with an allocator of their own: Go, Java, Node.js, .NET.
+
+use super::Facts;
+use crate::{Found, Kind, Linking, Version};
+
+/// Go: the build information that the linker writes, with the version inline since Go 1.18.
+pub(super) fn go(facts: &Facts<'_>) -> Option<Found> {
+    let info = facts.elf.section(".go.buildinfo")?;
+    // Layout (debug/buildinfo): 14 bytes of magic, pointer size, flags; with flag 2 the version
+    // string follows at 32, behind its length as a varint.
+    if !info.starts_with(b"\xff Go buildinf:") {
+        return None;
+    }
+    let inline = info.get(15).is_some_and(|flags| flags & 2 != 0);
+    let length = usize::from(*info.get(32).unwrap_or(&0));
+    let text = info.get(33..33 + length).filter(|_| inline && length < 128);
+    let version = text.and_then(|t| Version::leading(t.strip_prefix(b"go")?));
+    let mut found = facts.found(
+        Kind::GoRuntime,
+        Linking::Static,
+        "the Go linker's build information",
+    );
+    found.version = version;
+    Some(found)
+}
+
+/// Java: libjvm.so states its version in one long line.
+pub(super) fn jvm(facts: &Facts<'_>) -> Option<Found> {
+    if facts.path.file_name()? != "libjvm.so" {
+        return None;
+    }
+    let line = facts.string_with(" JRE (");
+    let version = line.as_deref().and_then(|l| {
+        let at = l.find(" JRE (")? + " JRE (".len();
+        let text = &l[at..];
+        Version::leading(text.as_bytes()).or_else(|| {
+            // 25+36 has no dot.
+            let major = text
+                .split(|c: char| !c.is_ascii_digit())
+                .next()?
+                .parse()
+                .ok()?;
+            Some(Version::exact(major, 0, 0))
+        })
+    });
+    let how = line.map_or_else(
+        || "libjvm.so".to_owned(),
+        |l| l.split(", built").next().unwrap_or(&l).to_owned(),
+    );
+    let mut found = facts.found(Kind::Jvm, Linking::SharedLibrary, how);
+    found.version = version;
+    found.conf_env = Some("JAVA_TOOL_OPTIONS".to_owned());
+    Some(found)
+}
+
+/// Node.js: the address of its own release, which it can print.
+pub(super) fn node(facts: &Facts<'_>) -> Option<Found> {
+    const RELEASE: &[u8] = b"https://nodejs.org/download/release/v";
+    let version = facts
+        .elf
+        .find_strings(RELEASE, 8)
+        .into_iter()
+        .find_map(|s| {
+            s.strip_prefix(RELEASE)
+                .filter(|rest| rest.ends_with(b".tar.gz"))
+                .and_then(Version::leading)
+        })?;
+    let mut found = facts.found(
+        Kind::Node,
+        Linking::Static,
+        "the address of its own Node.js release",
+    );
+    found.version = Some(version);
+    found.conf_env = Some("NODE_OPTIONS".to_owned());
+    Some(found)
+}
+
+/// .NET: its core library has one name everywhere.
+pub(super) fn dotnet(facts: &Facts<'_>) -> Option<Found> {
+    let named = facts.path.file_name()? == "libcoreclr.so";
+    named.then(|| facts.found(Kind::DotNet, Linking::SharedLibrary, "libcoreclr.so"))
+}

@@ -1,0 +1,188 @@
+//! A plan as TOML that people read and edit.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{Plan, Planned};
+
+const SCHEMA: &str = "quell/plan/1";
+const HEAD: &str = "\
+# A plan of quell: what to set for one program, and why. Edit it freely; `quell run --plan FILE -- CMD`
+# starts a command with it. `sets` are environment variables; what you have set yourself is kept.
+";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remedies: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    remedy: String,
+    #[serde(default)]
+    evidence: String,
+    #[serde(default)]
+    predicted_stop: f64,
+    #[serde(default)]
+    cost: String,
+    sets: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// The plan as a commented TOML file.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let entry = |p: &Planned| Entry {
+            remedy: p.remedy.clone(),
+            evidence: p.evidence.clone(),
+            predicted_stop: p.predicted_stop,
+            cost: p.cost.clone(),
+            sets: p.sets.clone(),
+        };
+        let file = File {
+            schema: SCHEMA.to_owned(),
+            notes: self.notes.clone(),
+            remedies: self.remedies.iter().map(entry).collect(),
+        };
+        // Strings, numbers and tables of them: nothing that TOML can't hold.
+        let body = toml::to_string_pretty(&file).unwrap_or_default();
+        format!("{HEAD}\n{body}")
+    }
+
+    /// Reads a plan. An unknown key, a wrong type or an impossible value is refused with its line.
+    pub fn from_toml(text: &str) -> Result<Plan> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |s| {
+                1 + text[..s.start.min(text.len())].matches('\n').count()
+            });
+            let message = error.message().trim().replace('\n', ", ");
+            anyhow!("reading the plan: line {line}: {message}")
+        })?;
+        ensure!(
+            file.schema == SCHEMA,
+            "reading the plan: schema is '{}', not '{SCHEMA}'",
+            file.schema
+        );
+        let mut plan = Plan {
+            notes: file.notes,
+            remedies: Vec::new(),
+        };
+        for entry in file.remedies {
+            let id = &entry.remedy;
+            for (name, value) in &entry.sets {
+                let fits = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+                ensure!(
+                    fits,
+                    "reading the plan: remedy {id}: '{}' can't be an environment variable",
+                    name.escape_debug()
+                );
+            }
+            ensure!(
+                (0.0..=1.0).contains(&entry.predicted_stop),
+                "reading the plan: remedy {id}: predicted_stop is {}, not a share from 0 to 1",
+                entry.predicted_stop
+            );
+            plan.remedies.push(Planned {
+                remedy: entry.remedy,
+                sets: entry.sets,
+                evidence: entry.evidence,
+                predicted_stop: entry.predicted_stop,
+                cost: entry.cost,
+            });
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Plan {
+        Plan {
+            remedies: vec![Planned {
+                remedy: "jemalloc.decay".into(),
+                sets: BTreeMap::from([("_RJEM_MALLOC_CONF".into(), "dirty_decay_ms:-1".into())]),
+                evidence: "1600 of 1700 shootdowns (94 %)".into(),
+                predicted_stop: 0.9,
+                cost: "memory".into(),
+            }],
+            notes: vec!["glibc: left as it is".into()],
+        }
+    }
+
+    /// Check the exact text that users will see and edit.
+    #[test]
+    fn exact() {
+        let body = "\
+schema = \"quell/plan/1\"
+notes = [\"glibc: left as it is\"]
+
+[[remedies]]
+remedy = \"jemalloc.decay\"
+evidence = \"1600 of 1700 shootdowns (94 %)\"
+predicted_stop = 0.9
+cost = \"memory\"
+
+[remedies.sets]
+_RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
+";
+        assert_eq!(sample().to_toml(), format!("{HEAD}\n{body}"));
+    }
+
+    /// Check that a bad plan is refused in one line that names the key and the line.
+    #[test]
+    fn refuses() {
+        let good = sample().to_toml();
+        let why = |text: &str| {
+            let error = format!("{:#}", Plan::from_toml(text).unwrap_err());
+            assert!(!error.contains('\n'), "{error}");
+            error
+        };
+        let unknown = why(&good.replace("cost =", "costs ="));
+        assert!(
+            unknown.contains("line 11") && unknown.contains("`costs`"),
+            "{unknown}"
+        );
+        let top = why(&format!("colour = 1\n{good}"));
+        assert!(top.contains("line 1") && top.contains("`colour`"), "{top}");
+        assert!(why(&good.replace("plan/1", "plan/9")).contains("quell/plan/9"));
+        assert!(why(&good.replace("0.9", "9.0")).contains("predicted_stop is 9"));
+        assert!(why(&good.replace("0.9", "nan")).contains("predicted_stop"));
+        assert!(why(&good.replace("_RJEM_MALLOC_CONF", "\"A=B\"")).contains("'A=B'"));
+        assert!(why("schema = ").contains("line 1"));
+        assert!(why("").contains("schema"));
+        assert!(why("\u{7f}ELF").contains("line 1"));
+    }
+
+    proptest! {
+        /// Check that any plan comes back as it was written.
+        #[test]
+        fn round_trip(
+            ids in proptest::collection::vec(("[a-z.]{1,9}", ".*", 0u32..=1000, "(?s).{0,40}"), 0..4),
+            sets in proptest::collection::btree_map("[A-Z_]{1,9}", "[^\0]{0,30}", 0..4),
+            notes in proptest::collection::vec("(?s).{0,40}", 0..3),
+        ) {
+            let remedies = ids.into_iter().map(|(remedy, evidence, stop, cost)| Planned {
+                remedy, evidence, cost, sets: sets.clone(), predicted_stop: f64::from(stop) / 1000.0,
+            });
+            let plan = Plan { remedies: remedies.collect(), notes };
+            prop_assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);
+        }
+
+        /// Check that no text makes the reader panic.
+        #[test]
+        fn any_text(text in "(?s).{0,200}") {
+            let _ = Plan::from_toml(&text);
+        }
+    }
+}
