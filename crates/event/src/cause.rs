@@ -157,4 +157,16 @@ mod tests {
         let err = "mumap".parse::<Cause>().unwrap_err();
         assert_eq!(err.to_string(), "'mumap' is not a cause");
     }
+
+    /// Check that docs/causes.md has every cause, with the words of its documentation here.
+    #[test]
+    fn documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/causes.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for c in Cause::ALL {
+            let words: Vec<_> = c.describe().split_whitespace().collect();
+            let row = format!("| `{c}` | {} |", words.join(" "));
+            assert!(text.contains(&row), "docs/causes.md lacks: {row}");
+        }
+    }
 }

@@ -3,9 +3,12 @@
 mod cause;
 pub mod hist;
 mod shootdown;
+pub mod summary;
 mod tally;
+pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
 pub use hist::Histogram;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
+pub use summary::Summary;
 pub use tally::{Counts, CulpritTally, Lost, Tally, VictimTally};

@@ -127,6 +127,9 @@ pub struct Tally {
     pub unseen: u64,
     /// What is missing.
     pub lost: Lost,
+    /// CPU time that quell itself used meanwhile, ns, without its probe in the kernel.
+    #[serde(default)]
+    pub self_ns: u64,
     /// quell's own shootdowns, counted nowhere else.
     pub self_shootdowns: u64,
     /// Victims of those.
@@ -212,6 +215,7 @@ impl Tally {
                 crowded: self.lost.crowded.saturating_sub(earlier.lost.crowded),
                 unpaired: self.lost.unpaired.saturating_sub(earlier.lost.unpaired),
             },
+            self_ns: self.self_ns.saturating_sub(earlier.self_ns),
             self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
             self_victims: self.self_victims.saturating_sub(earlier.self_victims),
         }

@@ -28,28 +28,47 @@ pub(crate) struct Culprit {
     pub(crate) syscall: i16,
 }
 
+/// What of a culprit never changes.
+#[derive(Clone)]
+struct Known {
+    cause: Cause,
+    detail: Option<String>,
+    syscall: i16,
+}
+
 /// Looks up causes by the probe's index of a culprit, each once.
 pub(crate) struct Causes {
-    maps: Rc<Maps>,
-    known: Vec<Option<(Cause, Option<String>)>>,
+    maps: Option<Rc<Maps>>,
+    known: Vec<Option<Known>>,
     symbolizer: Symbolizer,
 }
 
 impl Causes {
     pub(crate) fn new(maps: Rc<Maps>) -> Self {
         Self {
-            maps,
+            maps: Some(maps),
             known: Vec::new(),
             symbolizer: Symbolizer::new(),
         }
     }
 
-    /// The cause alone: cheap enough for every record.
-    pub(crate) fn cause(&mut self, index: u32) -> Cause {
-        if let Some(Some((cause, _))) = self.known.get(index as usize) {
-            return *cause;
+    /// Knows nobody, for tests of what only passes causes on.
+    #[cfg(test)]
+    pub(crate) fn unattached() -> Self {
+        Self {
+            maps: None,
+            known: Vec::new(),
+            symbolizer: Symbolizer::new(),
         }
-        self.culprit(index).map_or(Cause::Other, |c| c.cause)
+    }
+
+    /// The cause and the system call alone: cheap enough for every record.
+    pub(crate) fn cause(&mut self, index: u32) -> (Cause, i16) {
+        if let Some(Some(known)) = self.known.get(index as usize) {
+            return (known.cause, known.syscall);
+        }
+        self.culprit(index)
+            .map_or((Cause::Other, layout::NR_FAULT), |c| (c.cause, c.syscall))
     }
 
     /// Everything about a culprit.
@@ -64,27 +83,32 @@ impl Causes {
                 syscall: layout::NR_FAULT,
             });
         }
-        let bytes = lookup(&self.maps.culprit_infos, index)?;
+        let bytes = match &self.maps {
+            Some(maps) => lookup(&maps.culprit_infos, index)?,
+            None => Vec::new(),
+        };
         let info: CulpritInfo = layout::read(&bytes).unwrap_or_default();
         let slot = index as usize;
         if self.known.len() <= slot {
             self.known.resize(slot + 1, None);
         }
-        let (cause, detail) = match &self.known[slot] {
+        let known = match &self.known[slot] {
             Some(known) => known.clone(),
             None => {
-                let found = self.find(&info)?;
-                self.known[slot] = Some(found.clone());
-                found
+                let (cause, detail) = self.find(&info)?;
+                let syscall = info.key.nr;
+                let known = Known { cause, detail, syscall };
+                self.known[slot] = Some(known.clone());
+                known
             }
         };
         Ok(Culprit {
             pid: info.key.tgid,
             comm: Comm(info.comm).text().into_owned(),
             cgroup: info.cgroup,
-            cause,
-            detail,
-            syscall: info.key.nr,
+            cause: known.cause,
+            detail: known.detail,
+            syscall: known.syscall,
         })
     }
 
@@ -107,7 +131,13 @@ impl Causes {
 
     /// The functions of a kernel stack, innermost first; addresses where there is no name.
     pub(crate) fn kernel_stack(&self, id: i32) -> Result<Vec<String>> {
-        let addresses = stack(&self.maps, id)?;
+        let Some(maps) = &self.maps else { return Ok(Vec::new()) };
+        let addresses = stack(maps, id)?;
+        self.kernel_names(&addresses)
+    }
+
+    /// The functions at these kernel addresses.
+    pub(crate) fn kernel_names(&self, addresses: &[u64]) -> Result<Vec<String>> {
         let source = Source::Kernel(Kernel {
             // functions are enough, and a vmlinux that doesn't match would mislead
             vmlinux: blazesym::MaybeDefault::None,
@@ -115,11 +145,11 @@ impl Causes {
         });
         let found = self
             .symbolizer
-            .symbolize(&source, Input::AbsAddr(&addresses))
+            .symbolize(&source, Input::AbsAddr(addresses))
             .map_err(Error::Symbols)?;
         Ok(found
             .iter()
-            .zip(&addresses)
+            .zip(addresses)
             .map(|(sym, address)| {
                 sym.as_sym()
                     .map_or_else(|| format!("{address:#x}"), |s| s.name.clone().into_owned())

@@ -4,9 +4,17 @@ mod calls;
 mod causes;
 mod error;
 mod frames;
+mod interner;
 mod kernel;
 mod layout;
 mod loader;
+mod records;
+mod resolve;
+mod symbols;
 
 pub use error::{Error, Result};
+pub use interner::NewStack;
 pub use loader::{Options, Probe, Scope, Stacks};
+pub use records::{Records, Sink};
+pub use resolve::Resolver;
+pub use symbols::name_frames;

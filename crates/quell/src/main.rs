@@ -1,8 +1,16 @@
 //! quell finds, explains, stops and proves away TLB shootdowns.
 
 mod cli;
+mod clock;
 mod cmd;
+mod evidence;
 mod launch;
+mod outcome;
+mod prove;
+mod recording;
+mod report;
+mod show;
+mod target;
 
 use std::process::ExitCode;
 

@@ -39,12 +39,12 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     match cli.verb {
-        Verb::Stat(args) => stat::run(args),
-        Verb::Record(args) => record::run(args),
-        Verb::Report(args) => report::run(args),
-        Verb::Plan(args) => plan::run(args),
-        Verb::Run(args) => run::run(args),
-        Verb::Prove(args) => prove::run(args),
+        Verb::Stat(args) => stat::run(&args),
+        Verb::Record(args) => record::run(&args),
+        Verb::Report(args) => report::run(&args),
+        Verb::Plan(args) => plan::run(&args),
+        Verb::Run(args) => run::run(&args),
+        Verb::Prove(args) => prove::run(&args),
     }
 }
 

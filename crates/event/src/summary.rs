@@ -1,0 +1,308 @@
+//! What `quell stat --json` and `quell report --json` print: the object `quell/tally/1`.
+//!
+//! Its keys are part of the contract: they never change, more may be added. Times are integer ns.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::{Cause, Histogram, Tally};
+
+/// The name of the object and of its version.
+pub const SCHEMA: &str = "quell/tally/1";
+
+/// What a histogram says, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    /// Of all values.
+    pub sum: u64,
+    /// Half of all values are at most this.
+    pub p50: u64,
+    /// 99 in 100.
+    pub p99: u64,
+    /// 999 in 1,000.
+    pub p999: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl From<&Histogram> for Quantiles {
+    fn from(h: &Histogram) -> Self {
+        Self {
+            sum: h.sum(),
+            p50: h.quantile(0.5),
+            p99: h.quantile(0.99),
+            p999: h.quantile(0.999),
+            max: h.max(),
+        }
+    }
+}
+
+/// One cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CauseRow {
+    /// Its name.
+    pub cause: String,
+    /// For `other`: the kernel function that asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// How many.
+    pub shootdowns: u64,
+    /// CPUs interrupted.
+    pub victims: u64,
+    /// Time that culprits waited.
+    pub wait_ns: u64,
+    /// Time in victims' handlers.
+    pub stall_ns: u64,
+}
+
+/// One culprit process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CulpritRow {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// How many.
+    pub shootdowns: u64,
+    /// CPUs interrupted.
+    pub victims: u64,
+    /// Time that it waited.
+    pub wait_ns: u64,
+    /// Its cgroup's id in the v2 hierarchy.
+    pub cgroup: u64,
+    /// Its threads, where records were kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadRow>,
+}
+
+/// One thread of a culprit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ThreadRow {
+    /// The thread.
+    pub tid: u32,
+    /// Its name.
+    pub comm: String,
+    /// How many.
+    pub shootdowns: u64,
+    /// Time that it waited.
+    pub wait_ns: u64,
+}
+
+/// One victim process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VictimRow {
+    /// The process, 0 for idle CPUs.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Interrupts.
+    pub hits: u64,
+    /// Time in the handler.
+    pub stall_ns: u64,
+    /// Interrupted for an address space that is not its own.
+    pub bystander: bool,
+}
+
+/// One region.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RegionRow {
+    /// What lies there.
+    pub region: String,
+    /// How many.
+    pub shootdowns: u64,
+}
+
+/// One user stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StackRow {
+    /// Innermost first: a function and its file, or an address where there is no name.
+    pub frames: Vec<String>,
+    /// How many.
+    pub shootdowns: u64,
+    /// The cause that most of them have.
+    pub cause: String,
+}
+
+/// The object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// How the shootdowns were seen.
+    pub backend: String,
+    /// Over how long.
+    pub duration_ns: u64,
+    /// Counts or records that are missing; 0 means that everything here is exact.
+    pub lost: u64,
+    /// CPU time that quell itself used meanwhile, without its probe in the kernel.
+    pub self_ns: u64,
+    /// Rounds of requests.
+    pub shootdowns: u64,
+    /// CPUs interrupted.
+    pub victims: u64,
+    /// Flushes that were begun and found nobody to interrupt.
+    pub empty_sends: u64,
+    /// Shootdowns that flushed the whole address space.
+    pub full: u64,
+    /// Pages of 4 KiB asked for in the others.
+    pub pages: u64,
+    /// From queueing the first request until the last victim is done.
+    pub wait_ns: Quantiles,
+    /// From queueing until the handler starts.
+    pub delay_ns: Quantiles,
+    /// Time in the handler.
+    pub stall_ns: Quantiles,
+    /// By cause, most shootdowns first.
+    pub causes: Vec<CauseRow>,
+    /// By culprit process, most shootdowns first.
+    pub culprits: Vec<CulpritRow>,
+    /// By victim process, most hits first.
+    pub victims_by: Vec<VictimRow>,
+    /// By region, where records were kept.
+    pub regions: Vec<RegionRow>,
+    /// By user stack, where stacks were kept.
+    pub stacks: Vec<StackRow>,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Victims that were counted, but whose handler was not seen: no delay, stall and wait.
+    pub unseen: u64,
+    /// Stacks that could not be kept.
+    pub lost_stacks: u64,
+    /// quell's own shootdowns, not in `shootdowns`.
+    pub self_shootdowns: u64,
+    /// Victims of those.
+    pub self_victims: u64,
+}
+
+impl Summary {
+    /// Sums a tally up.
+    #[must_use]
+    pub fn new(tally: &Tally, backend: &str, cpus: u32) -> Self {
+        let totals = tally.totals();
+        Self {
+            schema: SCHEMA.to_owned(),
+            backend: backend.to_owned(),
+            duration_ns: tally.duration_ns,
+            lost: tally.lost.total(),
+            self_ns: tally.self_ns,
+            shootdowns: totals.shootdowns,
+            victims: totals.victims,
+            empty_sends: tally.empty_sends(),
+            full: totals.full,
+            pages: totals.pages,
+            wait_ns: (&tally.wait).into(),
+            delay_ns: (&tally.delay).into(),
+            stall_ns: (&tally.stall).into(),
+            causes: causes(tally),
+            culprits: culprits(tally),
+            victims_by: victims(tally),
+            regions: Vec::new(),
+            stacks: Vec::new(),
+            cpus,
+            unseen: tally.unseen,
+            lost_stacks: tally.lost.stacks,
+            self_shootdowns: tally.self_shootdowns,
+            self_victims: tally.self_victims,
+        }
+    }
+
+    /// The share of the machine's CPU time that went into waits and stalls, 0 to 1. A culprit
+    /// that waits may be stalled as a victim meanwhile, so this is an upper bound.
+    #[must_use]
+    pub fn share_lost(&self) -> f64 {
+        let all = self.duration_ns as f64 * f64::from(self.cpus.max(1));
+        if all == 0.0 {
+            return 0.0;
+        }
+        (self.wait_ns.sum + self.stall_ns.sum) as f64 / all
+    }
+}
+
+fn causes(tally: &Tally) -> Vec<CauseRow> {
+    let mut rows: HashMap<(Cause, Option<&str>), CauseRow> = HashMap::new();
+    for c in &tally.culprits {
+        let row = rows.entry((c.cause, c.detail.as_deref())).or_default();
+        row.cause = c.cause.name().to_owned();
+        row.function.clone_from(&c.detail);
+        row.shootdowns += c.counts.shootdowns;
+        row.victims += c.counts.victims;
+        row.wait_ns += c.counts.wait_ns;
+        row.stall_ns += c.counts.stall_ns;
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort_by(|a, b| {
+        (b.shootdowns, &a.cause, &a.function).cmp(&(a.shootdowns, &b.cause, &b.function))
+    });
+    rows
+}
+
+fn culprits(tally: &Tally) -> Vec<CulpritRow> {
+    let mut rows: HashMap<u32, CulpritRow> = HashMap::new();
+    for c in &tally.culprits {
+        let row = rows.entry(c.pid).or_default();
+        row.pid = c.pid;
+        // a process has one name here: that under which it shot most
+        if row.comm.is_empty() || c.counts.shootdowns > row.shootdowns {
+            row.comm.clone_from(&c.comm);
+        }
+        row.cgroup = c.cgroup;
+        row.shootdowns += c.counts.shootdowns;
+        row.victims += c.counts.victims;
+        row.wait_ns += c.counts.wait_ns;
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort_by_key(|r| (std::cmp::Reverse(r.shootdowns), r.pid));
+    rows
+}
+
+fn victims(tally: &Tally) -> Vec<VictimRow> {
+    let mut rows: Vec<_> = tally
+        .victims
+        .iter()
+        .map(|v| VictimRow {
+            pid: v.pid,
+            comm: if v.pid == 0 { "(idle)".to_owned() } else { v.comm.clone() },
+            hits: v.hits,
+            stall_ns: v.stall_ns,
+            bystander: v.bystander,
+        })
+        .collect();
+    rows.sort_by_key(|r| (std::cmp::Reverse(r.hits), r.pid, r.bystander));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counts, CulpritTally};
+
+    /// Check that rows are sums, sorted by count, and that `other` is split by function.
+    #[test]
+    fn rows_are_sums() {
+        let culprit = |pid, cause, detail: Option<&str>, shootdowns| CulpritTally {
+            pid,
+            comm: format!("p{pid}"),
+            cgroup: 1,
+            cause,
+            detail: detail.map(str::to_owned),
+            counts: Counts { shootdowns, victims: shootdowns, ..Counts::default() },
+        };
+        let tally = Tally {
+            duration_ns: 1000,
+            culprits: vec![
+                culprit(1, Cause::Munmap, None, 5),
+                culprit(2, Cause::Munmap, None, 6),
+                culprit(2, Cause::Other, Some("f"), 1),
+                culprit(2, Cause::Other, Some("g"), 2),
+            ],
+            ..Tally::default()
+        };
+        let s = Summary::new(&tally, "raw_tp", 2);
+        let names: Vec<_> = s.causes.iter().map(|c| (c.function.as_deref(), c.shootdowns)).collect();
+        assert_eq!(names, [(None, 11), (Some("g"), 2), (Some("f"), 1)]);
+        assert_eq!(s.culprits[0].pid, 2);
+        assert_eq!(s.shootdowns, 14);
+        assert_eq!(s.schema, "quell/tally/1");
+    }
+}

@@ -1,0 +1,101 @@
+//! What can be wrong with a trace: one line each, that names the file, the cause, and what helps.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a trace, or kept it from being written.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no such directory.
+    Missing(PathBuf),
+    /// It exists and is no trace; the text says why.
+    NotATrace(PathBuf, String),
+    /// A trace of a schema that this version does not know; the text is that schema.
+    Version(PathBuf, String),
+    /// A file is cut, foreign or garbled; the text says how.
+    Damaged(PathBuf, String),
+    /// A file can't be read.
+    Unreadable(PathBuf, io::Error),
+    /// A trace is there already and was not to be replaced.
+    Exists(PathBuf),
+    /// Something is there that is no trace, and so is never replaced.
+    Occupied(PathBuf),
+    /// The directory can't be made.
+    Create(PathBuf, io::Error),
+    /// The disk or the quota is full; the path is the trace's.
+    Full(PathBuf),
+    /// Writing failed in any other way.
+    Write(PathBuf, io::Error),
+}
+
+impl Error {
+    /// Was quell asked for what can't be, rather than stopped half-way? Exit status 2, then.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(self, Self::Full(_) | Self::Write(..))
+    }
+
+    pub(super) fn damaged(path: &Path, why: impl fmt::Display) -> Self {
+        Self::Damaged(path.to_owned(), one_line(&why.to_string()))
+    }
+
+    pub(super) fn unreadable(path: &Path, err: io::Error) -> Self {
+        if err.kind() == io::ErrorKind::NotFound {
+            return Self::Missing(path.to_owned());
+        }
+        Self::Unreadable(path.to_owned(), err)
+    }
+
+    /// For what was to be written to a file of the trace at `dir`.
+    pub(super) fn write(dir: &Path, path: &Path, err: io::Error) -> Self {
+        match err.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(dir.to_owned()),
+            _ => Self::Write(path.to_owned(), err),
+        }
+    }
+}
+
+/// Texts of libraries may be long and have line breaks, and a file may have put them there.
+fn one_line(text: &str) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(200).map(clean).collect()
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(p) => write!(f, "{}: no such trace", p.display()),
+            Self::NotATrace(p, why) => write!(f, "{}: not a trace: {why}", p.display()),
+            Self::Version(p, found) => write!(
+                f,
+                "{}: a trace of schema '{found}', and this quell reads {}: take the quell that recorded it",
+                p.display(),
+                super::SCHEMA
+            ),
+            Self::Damaged(p, why) => write!(f, "{}: damaged: {why}", p.display()),
+            Self::Unreadable(p, err) => write!(f, "{}: can't be read: {err}", p.display()),
+            Self::Exists(p) => write!(
+                f,
+                "{}: a trace is there already: take another name, or --force to replace it",
+                p.display()
+            ),
+            Self::Occupied(p) => write!(
+                f,
+                "{}: exists and is no trace, so it is left alone: take another name",
+                p.display()
+            ),
+            Self::Create(p, err) => {
+                write!(f, "{}: can't be created: {err}: take a name in a directory that can be written to", p.display())
+            }
+            Self::Full(p) => write!(
+                f,
+                "{}: no space left there: free some, or record to another disk; what was written so far can be read",
+                p.display()
+            ),
+            Self::Write(p, err) => write!(f, "{}: can't be written: {err}", p.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,38 @@
+//! The trace: a directory that any Parquet reader understands and that kill -9 can't spoil.
+//!
+//! Events are appended to an open tail (an Arrow stream, of which every whole batch can be read
+//! however it ends) and sealed into Parquet a million rows at a time, in the background. What every
+//! file and column means is in `docs/trace-format.md`.
+
+mod background;
+mod columns;
+mod error;
+mod intern;
+mod jsonl;
+mod meta;
+mod names;
+mod parquet_batch;
+mod parquet_guard;
+mod parquet_read;
+mod parquet_schema;
+mod quiet;
+mod reader;
+mod row;
+mod seal;
+mod sealer;
+mod side;
+mod tail_frame;
+mod tail_read;
+mod tail_schema;
+mod tail_write;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+pub use meta::{Ended, Meta, SCHEMA};
+pub use reader::Trace;
+pub use row::{Row, UNSEEN_CPU};
+pub use side::{Frame, Module, Process, Stack, StackKind};
+pub use writer::{Progress, Summary, Writer};

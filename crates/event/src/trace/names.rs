@@ -1,0 +1,82 @@
+//! The files of a trace, by name.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+pub(super) const META: &str = "meta.json";
+pub(super) const TALLY: &str = "tally.json";
+pub(super) const PROCESSES: &str = "processes.jsonl";
+pub(super) const STACKS: &str = "stacks.jsonl";
+
+/// A sealed segment.
+pub(super) fn sealed(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("events-{number:05}.parquet"))
+}
+
+/// A segment that is not sealed yet.
+pub(super) fn tail(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("tail-{number:05}.arrows"))
+}
+
+/// The name under which a file is written before it gets its own.
+pub(super) fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
+/// The number of a sealed segment.
+pub(super) fn sealed_number(name: &str) -> Option<u32> {
+    number(name.strip_prefix("events-")?.strip_suffix(".parquet")?)
+}
+
+/// The number of a tail.
+pub(super) fn tail_number(name: &str) -> Option<u32> {
+    number(name.strip_prefix("tail-")?.strip_suffix(".arrows")?)
+}
+
+/// Exactly as written: `events-1.parquet` is somebody else's.
+fn number(digits: &str) -> Option<u32> {
+    let n = digits.parse().ok().filter(|n| format!("{n:05}") == digits)?;
+    (n > 0).then_some(n)
+}
+
+/// Is this a file that a recording leaves, so that replacing a trace may remove it?
+pub(super) fn is_ours(name: &str) -> bool {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    [META, TALLY, PROCESSES, STACKS].contains(&name)
+        || sealed_number(name).is_some()
+        || tail_number(name).is_some()
+}
+
+/// Replaces a whole file, so that a reader finds the old one or the new one.
+pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
+    let path = dir.join(name);
+    let tmp = aside(&path);
+    let write = || -> io::Result<()> {
+        File::create(&tmp)?.write_all(bytes)?;
+        std::fs::rename(&tmp, &path)
+    };
+    write().map_err(|err| Error::write(dir, &path, err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that only names exactly as written have a number, and that other files are not ours.
+    #[test]
+    fn names_are_exact() {
+        assert_eq!(sealed_number("events-00012.parquet"), Some(12));
+        assert_eq!(sealed_number("events-123456.parquet"), Some(123_456));
+        for foreign in ["events-12.parquet", "events-00000.parquet", "events-+0012.parquet"] {
+            assert_eq!(sealed_number(foreign), None, "{foreign}");
+        }
+        assert_eq!(tail_number("tail-00001.arrows"), Some(1));
+        assert!(is_ours("events-00001.parquet.tmp") && is_ours("meta.json.tmp"));
+        assert!(!is_ours("notes.txt") && !is_ours(".tmp"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Rows as Parquet's typed columns, for writing and reading.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::writer::SerializedRowGroupWriter;
+
+use super::columns::comm_of;
+use super::parquet_schema::{Kind, Packing};
+use super::row::Row;
+use crate::{Cause, Comm};
+
+/// Declares every column once: the vectors, how they are written, and how they are read.
+macro_rules! columns {
+    ($($field:ident: $ty:ident, $kind:ident, $packing:ident;)+) => {
+        /// Name, meaning and packing of each column, in order.
+        pub(super) const COLUMNS: &[(&str, Kind, Packing)] =
+            &[$((stringify!($field), Kind::$kind, Packing::$packing),)+];
+
+        /// Some rows; one entry a row in each vector.
+        #[derive(Default)]
+        pub(super) struct Batch {
+            $($field: Vec<<$ty as DataType>::T>,)+
+        }
+
+        impl Batch {
+            pub(super) fn clear(&mut self) {
+                $(self.$field.clear();)+
+            }
+
+            /// Writes all rows as one row group.
+            pub(super) fn write<W: Write + Send>(
+                &self,
+                mut group: SerializedRowGroupWriter<'_, W>,
+            ) -> Result<()> {
+                $(
+                    let mut column = group.next_column()?.ok_or_else(too_few)?;
+                    column.typed::<$ty>().write_batch(&self.$field, None, None)?;
+                    column.close()?;
+                )+
+                group.close()?;
+                Ok(())
+            }
+        }
+
+        /// One reader a column.
+        pub(super) struct Readers {
+            $($field: ColumnReaderImpl<$ty>,)+
+        }
+
+        impl Readers {
+            /// `open` is called for each column with its number.
+            pub(super) fn open<O: Open>(open: &O) -> Result<Self> {
+                let mut next = 0..;
+                let mut number = || next.next().unwrap_or_default();
+                Ok(Self { $($field: open.open::<$ty>(number())?,)+ })
+            }
+
+            /// Reads exactly `rows` rows in place of those in `batch`.
+            pub(super) fn read(&mut self, rows: usize, batch: &mut Batch) -> Result<()> {
+                $(
+                    batch.$field.clear();
+                    self.$field.read_records(rows, None, None, &mut batch.$field)?;
+                    if batch.$field.len() != rows {
+                        return Err(ParquetError::EOF(
+                            concat!("column ", stringify!($field), " ends early").into()));
+                    }
+                )+
+                Ok(())
+            }
+        }
+    };
+}
+
+columns! {
+    id: Int64Type, U64, Delta;
+    victim_index: Int32Type, U16, Dictionary;
+    t_ns: Int64Type, I64, Delta;
+    wait_ns: Int64Type, I64, Delta;
+    cause: ByteArrayType, Text, Dictionary;
+    syscall: Int32Type, I16, Dictionary;
+    pid: Int32Type, U32, Dictionary;
+    tid: Int32Type, U32, Dictionary;
+    comm: ByteArrayType, Text, Dictionary;
+    cpu: Int32Type, U16, Dictionary;
+    cgroup: Int64Type, U64, Dictionary;
+    start: Int64Type, U64, Dictionary;
+    end: Int64Type, U64, Dictionary;
+    full: BoolType, Bool, Plain;
+    pages: Int64Type, U64, Dictionary;
+    own_mm: BoolType, Bool, Plain;
+    kernel_stack: Int32Type, I32, Dictionary;
+    user_stack: Int32Type, I32, Dictionary;
+    victim_cpu: Int32Type, U16, Dictionary;
+    victim_pid: Int32Type, U32, Dictionary;
+    victim_tid: Int32Type, U32, Dictionary;
+    victim_comm: ByteArrayType, Text, Dictionary;
+    bystander: BoolType, Bool, Plain;
+    delay_ns: Int32Type, U32, Delta;
+    stall_ns: Int32Type, U32, Delta;
+}
+
+fn too_few() -> ParquetError {
+    ParquetError::General("the schema has too few columns".into())
+}
+
+/// Opens the reader of a column.
+pub(super) trait Open {
+    fn open<T: DataType>(&self, column: usize) -> Result<ColumnReaderImpl<T>>;
+}
+
+/// Text that was turned into Parquet's kind before: few names make up millions of rows.
+#[derive(Default)]
+pub(super) struct Texts {
+    comms: HashMap<Comm, ByteArray>,
+    causes: HashMap<Cause, ByteArray>,
+}
+
+/// So many names of threads are remembered; more come at the cost of doing it again.
+const COMMS_CAP: usize = 1 << 16;
+
+impl Texts {
+    fn comm(&mut self, comm: Comm) -> ByteArray {
+        if self.comms.len() > COMMS_CAP {
+            self.comms.clear();
+        }
+        let text = |c: &Comm| ByteArray::from(c.text().as_ref());
+        self.comms.entry(comm).or_insert_with_key(text).clone()
+    }
+
+    fn cause(&mut self, cause: Cause) -> ByteArray {
+        self.causes.entry(cause).or_insert_with(|| ByteArray::from(cause.name())).clone()
+    }
+}
+
+impl Batch {
+    pub(super) fn rows(&self) -> usize {
+        self.id.len()
+    }
+
+    /// Adds a row. Numbers without a sign keep their bits, as Parquet has it.
+    pub(super) fn push(&mut self, r: &Row, texts: &mut Texts) {
+        self.id.push(r.id.cast_signed());
+        self.victim_index.push(r.victim_index.into());
+        self.t_ns.push(i64::try_from(r.t_ns).unwrap_or(i64::MAX));
+        self.wait_ns.push(i64::try_from(r.wait_ns).unwrap_or(i64::MAX));
+        self.cause.push(texts.cause(r.cause));
+        self.syscall.push(r.syscall.into());
+        self.pid.push(r.pid.cast_signed());
+        self.tid.push(r.tid.cast_signed());
+        self.comm.push(texts.comm(r.comm));
+        self.cpu.push(r.cpu.into());
+        self.cgroup.push(r.cgroup.cast_signed());
+        self.start.push(r.start.cast_signed());
+        self.end.push(r.end.cast_signed());
+        self.full.push(r.full());
+        self.pages.push(r.pages().cast_signed());
+        self.own_mm.push(r.own_mm);
+        self.kernel_stack.push(r.kernel_stack);
+        self.user_stack.push(r.user_stack);
+        self.victim_cpu.push(r.victim_cpu.into());
+        self.victim_pid.push(r.victim_pid.cast_signed());
+        self.victim_tid.push(r.victim_tid.cast_signed());
+        self.victim_comm.push(texts.comm(r.victim_comm));
+        self.bystander.push(r.bystander);
+        self.delay_ns.push(r.delay_ns.cast_signed());
+        self.stall_ns.push(r.stall_ns.cast_signed());
+    }
+
+    /// Hands over every row. `full` and `pages` follow from the range and are not looked at.
+    pub(super) fn for_each(&self, causes: &mut CauseMemo, each: &mut impl FnMut(&Row)) {
+        for i in 0..self.rows() {
+            each(&Row {
+                id: self.id[i].cast_unsigned(),
+                victim_index: self.victim_index[i] as u16,
+                t_ns: self.t_ns[i].cast_unsigned(),
+                wait_ns: self.wait_ns[i].cast_unsigned(),
+                cause: causes.cause(&self.cause[i]),
+                syscall: self.syscall[i] as i16,
+                pid: self.pid[i].cast_unsigned(),
+                tid: self.tid[i].cast_unsigned(),
+                comm: comm_of(self.comm[i].data()),
+                cpu: self.cpu[i] as u16,
+                cgroup: self.cgroup[i].cast_unsigned(),
+                start: self.start[i].cast_unsigned(),
+                end: self.end[i].cast_unsigned(),
+                own_mm: self.own_mm[i],
+                kernel_stack: self.kernel_stack[i],
+                user_stack: self.user_stack[i],
+                victim_cpu: self.victim_cpu[i] as u16,
+                victim_pid: self.victim_pid[i].cast_unsigned(),
+                victim_tid: self.victim_tid[i].cast_unsigned(),
+                victim_comm: comm_of(self.victim_comm[i].data()),
+                bystander: self.bystander[i],
+                delay_ns: self.delay_ns[i].cast_unsigned(),
+                stall_ns: self.stall_ns[i].cast_unsigned(),
+            });
+        }
+    }
+}
+
+/// The cause that a name stands for; the last one is mostly the next one.
+pub(super) struct CauseMemo {
+    name: ByteArray,
+    cause: Cause,
+}
+
+impl Default for CauseMemo {
+    fn default() -> Self {
+        Self { name: Cause::Other.name().into(), cause: Cause::Other }
+    }
+}
+
+impl CauseMemo {
+    fn cause(&mut self, name: &ByteArray) -> Cause {
+        if self.name.data() != name.data() {
+            self.name = name.clone();
+            let text = std::str::from_utf8(name.data()).unwrap_or_default();
+            self.cause = text.parse().unwrap_or(Cause::Other);
+        }
+        self.cause
+    }
+}

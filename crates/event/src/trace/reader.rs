@@ -1,0 +1,231 @@
+//! Reading a trace, however its recording ended.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::meta::read_capped;
+use super::parquet_read::Sealed;
+use super::row::Row;
+use super::side::{Process, Stack};
+use super::tail_read::{self, Extent};
+use super::{Error, Meta, jsonl, names};
+use crate::{Tally, hist};
+
+/// No `tally.json` is longer, bytes.
+const TALLY_CAP: u64 = 256 << 20;
+
+/// A trace, opened for reading.
+#[derive(Debug)]
+pub struct Trace {
+    dir: PathBuf,
+    meta: Meta,
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug)]
+enum Segment {
+    Sealed(Sealed),
+    /// Kept open: a recording that goes on may seal it meanwhile.
+    Tail(PathBuf, File, Extent),
+}
+
+/// The files that hold one segment.
+#[derive(Default)]
+struct Found {
+    sealed: Option<PathBuf>,
+    tail: Option<PathBuf>,
+}
+
+impl Trace {
+    /// Opens the trace at `dir` and looks at the outside of every segment.
+    ///
+    /// # Errors
+    ///
+    /// All are [`Error`]s: there is none, it is none, it is of another version, or a file of it is
+    /// damaged.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        let meta = Meta::read(dir)?;
+        let mut segments = Vec::new();
+        for (number, found) in (1..).zip(find(dir)?) {
+            segments.push(segment(dir, number, found)?);
+        }
+        let trace = Self { dir: dir.to_owned(), meta, segments };
+        if let Some(ended) = trace.meta.ended
+            && ended.rows != trace.rows()
+        {
+            let why = format!("{} of {} rows are there", trace.rows(), ended.rows);
+            return Err(Error::damaged(dir, why).into());
+        }
+        Ok(trace)
+    }
+
+    /// What the recording is.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Rows in the trace: one for each victim of each shootdown.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.segments.iter().map(Segment::rows).sum()
+    }
+
+    /// Did the recording end without being closed, so that its last second may be missing?
+    #[must_use]
+    pub fn cut_short(&self) -> bool {
+        self.meta.ended.is_none()
+    }
+
+    /// Bytes at the end of tails that belong to no whole batch.
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
+        self.segments.iter().map(Segment::unread).sum()
+    }
+
+    /// The exact counts; `None` where there are none or they are garbled.
+    #[must_use]
+    pub fn tally(&self) -> Option<Tally> {
+        let bytes = read_capped(&self.dir.join(names::TALLY), TALLY_CAP).ok()?;
+        let shape: TallyShape = serde_json::from_slice(&bytes).ok()?;
+        let whole = |h: &HistogramShape| h.counts.len() == hist::BUCKETS;
+        if ![&shape.wait, &shape.delay, &shape.stall].into_iter().all(whole) {
+            return None;
+        }
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// The processes that were seen, by number; of several lines for one the last. Garbled lines
+    /// are left out.
+    ///
+    /// # Errors
+    ///
+    /// The table is there and can't be read.
+    pub fn processes(&self) -> anyhow::Result<HashMap<u32, Process>> {
+        let mut all = HashMap::new();
+        let path = self.dir.join(names::PROCESSES);
+        jsonl::read(&path, |p: Process| drop(all.insert(p.pid, p)))?;
+        Ok(all)
+    }
+
+    /// The stacks, by number; of several lines for one the last. Garbled lines are left out.
+    ///
+    /// # Errors
+    ///
+    /// The table is there and can't be read.
+    pub fn stacks(&self) -> anyhow::Result<HashMap<u32, Stack>> {
+        let mut all = HashMap::new();
+        let path = self.dir.join(names::STACKS);
+        jsonl::read(&path, |s: Stack| drop(all.insert(s.id, s)))?;
+        Ok(all)
+    }
+
+    /// Hands over every row in the order of recording: shootdowns by `id`, victims by
+    /// `victim_index`. Takes some ten megabytes of memory, whatever the length of the trace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] where a page of a sealed segment is garbled; the rows before it have been
+    /// handed over then.
+    pub fn for_each(&self, mut each: impl FnMut(&Row)) -> anyhow::Result<()> {
+        for segment in &self.segments {
+            match segment {
+                Segment::Sealed(sealed) => sealed.for_each(&mut each)?,
+                Segment::Tail(path, file, extent) => {
+                    tail_read::for_each(file, extent.bytes, &mut each)
+                        .map_err(|err| Error::unreadable(path, err))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    fn rows(&self) -> u64 {
+        match self {
+            Self::Sealed(sealed) => sealed.rows,
+            Self::Tail(_, _, extent) => extent.rows,
+        }
+    }
+
+    fn unread(&self) -> u64 {
+        match self {
+            Self::Sealed(_) => 0,
+            Self::Tail(_, _, extent) => extent.unread,
+        }
+    }
+}
+
+/// All segments; they are numbered without a gap, so that a missing one is noticed.
+fn find(dir: &Path) -> Result<Vec<Found>, Error> {
+    let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+    let unreadable = |err| Error::unreadable(dir, err);
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if let Some(n) = names::sealed_number(name) {
+            found.entry(n).or_default().sealed = Some(entry.path());
+        } else if let Some(n) = names::tail_number(name) {
+            found.entry(n).or_default().tail = Some(entry.path());
+        }
+    }
+    for (n, number) in (1..).zip(found.keys()) {
+        if n != *number {
+            return Err(Error::damaged(&names::sealed(dir, n), "is missing"));
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The sealed file counts where there are both: it got its name when it was whole, and the tail
+/// was about to go.
+fn segment(dir: &Path, number: u32, found: Found) -> Result<Segment, Error> {
+    let sealed = match &found.sealed {
+        Some(path) => match Sealed::open(path) {
+            Ok(sealed) => return Ok(Segment::Sealed(sealed)),
+            Err(err) => Some(err),
+        },
+        None => None,
+    };
+    let Some(path) = found.tail else {
+        return Err(sealed.unwrap_or_else(|| Error::damaged(dir, "has a segment without a file")));
+    };
+    let open = || -> io::Result<(File, Extent)> {
+        let file = File::open(&path)?;
+        let extent = tail_read::extent(&file)?;
+        Ok((file, extent))
+    };
+    match (open(), sealed) {
+        (Ok((file, extent)), None) => Ok(Segment::Tail(path, file, extent)),
+        // The disk lost the sealed file's contents when the power went: the tail has them still.
+        (Ok((file, extent)), Some(_)) if extent.unread == 0 && extent.rows > 0 => {
+            Ok(Segment::Tail(path, file, extent))
+        }
+        (_, Some(err)) => Err(err),
+        // Sealed since the directory was listed.
+        (Err(err), None) if err.kind() == io::ErrorKind::NotFound => {
+            Sealed::open(&names::sealed(dir, number)).map(Segment::Sealed)
+        }
+        (Err(err), None) => Err(Error::unreadable(&path, err)),
+    }
+}
+
+/// What a tally must have so that its percentiles can be asked for.
+#[derive(Deserialize)]
+struct TallyShape {
+    wait: HistogramShape,
+    delay: HistogramShape,
+    stall: HistogramShape,
+}
+
+#[derive(Deserialize)]
+struct HistogramShape {
+    counts: Vec<IgnoredAny>,
+}

@@ -1,0 +1,66 @@
+//! The columns of a tail.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+
+use super::SCHEMA;
+use crate::Cause;
+
+/// Key in the stream's metadata: the trace's schema.
+pub(super) const SCHEMA_KEY: &str = "quell.schema";
+/// Key in the stream's metadata: the names of all causes in the order of their numbers.
+pub(super) const CAUSES_KEY: &str = "quell.causes";
+
+/// A batch has no more rows.
+pub(super) const BATCH_ROWS: usize = 1 << 16;
+
+/// Bytes of a value in each column, in order.
+pub(super) const WIDTHS: [u64; 17] = [8, 2, 8, 8, 1, 2, 4, 2, 8, 8, 4, 4, 4, 2, 1, 4, 4];
+
+/// Bytes of a value in each column of a dictionary of threads: pid, tid, cgroup, comm.
+pub(super) const TASK_WIDTHS: [u64; 4] = [4, 4, 8, 16];
+
+/// The columns of a dictionary of threads.
+pub(super) fn task_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("pid", DataType::UInt32, false),
+        Field::new("tid", DataType::UInt32, false),
+        Field::new("cgroup", DataType::UInt64, false),
+        Field::new("comm", DataType::FixedSizeBinary(16), false),
+    ])
+}
+
+/// The columns of a tail.
+pub(super) fn schema() -> SchemaRef {
+    let task = DataType::Dictionary(
+        Box::new(DataType::UInt32),
+        Box::new(DataType::Struct(task_fields())),
+    );
+    let fields = vec![
+        Field::new("id", DataType::UInt64, false),
+        Field::new("victim_index", DataType::UInt16, false),
+        Field::new("t_ns", DataType::UInt64, false),
+        Field::new("wait_ns", DataType::UInt64, false),
+        Field::new("cause", DataType::UInt8, false),
+        Field::new("syscall", DataType::Int16, false),
+        Field::new("culprit", task.clone(), false),
+        Field::new("cpu", DataType::UInt16, false),
+        Field::new("start", DataType::UInt64, false),
+        Field::new("end", DataType::UInt64, false),
+        Field::new("kernel_stack", DataType::Int32, false),
+        Field::new("user_stack", DataType::Int32, false),
+        Field::new("victim", task, false),
+        Field::new("victim_cpu", DataType::UInt16, false),
+        Field::new("flags", DataType::UInt8, false),
+        Field::new("delay_ns", DataType::UInt32, false),
+        Field::new("stall_ns", DataType::UInt32, false),
+    ];
+    let names: Vec<&str> = Cause::ALL.iter().map(|c| c.name()).collect();
+    let metadata = HashMap::from([
+        (SCHEMA_KEY.to_owned(), SCHEMA.to_owned()),
+        (CAUSES_KEY.to_owned(), names.join(",")),
+    ]);
+    Arc::new(Schema::new_with_metadata(fields, metadata))
+}

@@ -1,0 +1,192 @@
+//! What goes in comes out.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::{Frame, Module, Process, Stack, StackKind, Trace, Writer};
+use super::{meta, place, rows_in, rows_of, shootdown, write};
+use crate::{Cause, Comm, Counts, CulpritTally, Histogram, Shootdown, Tally, Victim};
+
+fn comms() -> impl Strategy<Value = Comm> {
+    prop_oneof![
+        any::<[u8; 16]>().prop_map(Comm),
+        "\\PC{0,8}".prop_map(|s: String| Comm::from(s.as_str())),
+        Just(Comm::from("")),
+        Just(Comm::from("a\tb\n\u{1b}[1m")),
+        // As the kernel cuts a name of three-byte letters.
+        Just(Comm::from("日本語の名前")),
+    ]
+}
+
+prop_compose! {
+    fn victims()(
+        cpu in 0u16..u16::MAX, (pid, tid) in any::<(u32, u32)>(), comm in comms(),
+        (bystander, delay_ns, stall_ns) in any::<(bool, u32, u32)>(),
+    ) -> Victim {
+        Victim { cpu, pid, tid, comm, bystander, delay_ns, stall_ns }
+    }
+}
+
+prop_compose! {
+    fn shootdowns()(
+        (t_ns, wait_ns) in (0..=i64::MAX as u64, 0..=i64::MAX as u64),
+        (pid, tid, cpu, cgroup) in any::<(u32, u32, u16, u64)>(),
+        comm in comms(),
+        cause in proptest::sample::select(Cause::ALL),
+        syscall in any::<i16>(),
+        (start, end, full, own_mm) in any::<(u64, u64, bool, bool)>(),
+        (kernel_stack, user_stack) in any::<(i32, i32)>(),
+        victims in prop_oneof![9 => vec(victims(), 0..4), 1 => vec(victims(), 100..300)],
+        unseen in prop_oneof![9 => Just(0u16), 1 => 0u16..70],
+    ) -> Shootdown {
+        let end = if full { u64::MAX } else { end };
+        Shootdown {
+            t_ns, wait_ns, pid, tid, comm, cpu, cgroup, cause, syscall, start, end, own_mm,
+            kernel_stack, user_stack, victims, unseen,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Check that every row comes back, from tails and from sealed segments, in the order of recording.
+    #[test]
+    fn all_rows_come_back(all in vec(shootdowns(), 0..40), segment in 1u64..200) {
+        let (_dir, path) = place();
+        let mut writer = Writer::create(&path, &meta(), false).unwrap();
+        writer.seal_from(segment);
+        for (i, s) in all.iter().enumerate() {
+            writer.push(s);
+            if i % 7 == 0 {
+                writer.write_now();
+            }
+        }
+        writer.write_now();
+        let expected = rows_of(&all);
+        prop_assert_eq!(&rows_in(&Trace::open(&path).unwrap()), &expected);
+
+        let mut seen = 0;
+        let summary = writer.finish(99, |p| seen = p.rows).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        prop_assert_eq!(&rows_in(&trace), &expected);
+        prop_assert_eq!(trace.rows(), expected.len() as u64);
+        prop_assert_eq!((summary.rows, summary.shootdowns), (trace.rows(), all.len() as u64));
+        prop_assert_eq!(seen, trace.rows());
+        prop_assert!(!trace.cut_short());
+        prop_assert_eq!(trace.unread_bytes(), 0);
+    }
+}
+
+/// Check that more rows than a batch, a row group and a page hold come back, and that nothing but sealed segments is left.
+#[test]
+fn long_traces_come_back() {
+    let (_dir, path) = place();
+    let mut writer = Writer::create(&path, &meta(), false).unwrap();
+    writer.seal_from(400_000);
+    let all: Vec<_> = (0..300_000).map(shootdown).collect();
+    for (i, s) in all.iter().enumerate() {
+        writer.push(s);
+        // Now and then far more than a batch comes between two ticks.
+        if i % 90_000 == 0 {
+            writer.write_now();
+        }
+    }
+    writer.finish(1, |_| ()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let expected = rows_of(&all);
+    let mut at = 0;
+    trace
+        .for_each(|row| {
+            assert_eq!(*row, expected[at]);
+            at += 1;
+        })
+        .unwrap();
+    assert_eq!(at, expected.len());
+    let left: Vec<_> = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.iter().all(|n| {
+        let n = n.to_str().unwrap();
+        !n.ends_with(".tmp") && !n.ends_with(".arrows")
+    }));
+}
+
+/// Check that meta, tally, processes and stacks come back, and that later lines replace earlier ones.
+#[test]
+fn side_tables_come_back() {
+    let (_dir, path) = place();
+    let mut writer = Writer::create(&path, &meta(), false).unwrap();
+    let mut wait = Histogram::default();
+    wait.record(1234);
+    let mut tally = Tally {
+        culprits: vec![CulpritTally {
+            pid: 1,
+            comm: "a \"b\"\n".into(),
+            cgroup: u64::MAX,
+            cause: Cause::Munmap,
+            detail: Some("f".into()),
+            counts: Counts { shootdowns: 3, ..Counts::default() },
+        }],
+        wait,
+        ..Tally::default()
+    };
+    writer.tally(&tally);
+    writer.tick().unwrap();
+    assert_eq!(Trace::open(&path).unwrap().tally(), Some(tally.clone()));
+    tally.sends = 9;
+    writer.tally(&tally);
+    let mut process = Process {
+        pid: 7,
+        t_ns: 8,
+        comm: "x".into(),
+        exe: "/bin/x".into(),
+        cmdline: vec!["x".into(), "\u{0}\n".into()],
+        modules: vec![Module {
+            path: "/bin/x".into(),
+            start: 1,
+            end: u64::MAX,
+            offset: 2,
+            perms: "r-xp".into(),
+            dev: 3,
+            inode: 4,
+            build_id: Some("ab".into()),
+        }],
+    };
+    writer.process(&process);
+    process.comm = "y".into();
+    writer.process(&process);
+    let stack = Stack {
+        id: 3,
+        kind: StackKind::User,
+        pid: Some(7),
+        frames: vec![Frame { addr: 5, symbol: Some("main".into()), ..Frame::default() }],
+        cut: true,
+        gone: false,
+    };
+    let kernel = Stack { id: 4, kind: StackKind::Kernel, ..Stack::default() };
+    writer.stack(&stack);
+    writer.stack(&kernel);
+    writer.finish(12, |_| ()).unwrap();
+
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.tally(), Some(tally));
+    assert_eq!(trace.processes().unwrap(), [(7, process)].into());
+    assert_eq!(trace.stacks().unwrap(), [(3, stack), (4, kernel)].into());
+    let mut read = trace.meta().clone();
+    assert_eq!(read.ended.take().map(|e| (e.monotonic_ns, e.rows)), Some((12, 0)));
+    read.schema.clear();
+    assert_eq!(read, meta());
+}
+
+/// Check that each shootdown has exactly one first row, also where nobody is named as its victim.
+#[test]
+fn first_rows_count_shootdowns() {
+    let (_dir, path) = place();
+    let mut writer = write(&path, 500, 1 << 20);
+    writer.push(&Shootdown::default());
+    writer.push(&Shootdown { unseen: 3, ..Shootdown::default() });
+    writer.finish(1, |_| ()).unwrap();
+    let rows = rows_in(&Trace::open(&path).unwrap());
+    assert_eq!(rows.iter().filter(|r| r.is_first()).count(), 502);
+    let unseen: Vec<_> = rows.iter().filter(|r| r.id >= 500).map(|r| r.is_unseen()).collect();
+    assert_eq!(unseen, [true; 4]);
+}

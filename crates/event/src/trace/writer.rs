@@ -1,0 +1,249 @@
+//! Writing a trace while the program that is measured runs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::columns::{Columns, ROWS_CAP};
+use super::jsonl::Lines;
+use super::sealer::Sealer;
+use super::side::{Process, Stack};
+use super::tail_schema::BATCH_ROWS;
+use super::tail_write::Tail;
+use super::{Ended, Error, Meta, SCHEMA, meta, names};
+use crate::{Shootdown, Tally};
+
+/// What is not in the files yet is lost when quell is killed: at most this and a tick.
+const TAIL_EVERY: Duration = Duration::from_millis(500);
+const TALLY_EVERY: Duration = Duration::from_secs(1);
+/// A tail is sealed from so many rows on.
+const TAIL_ROWS: u64 = 1 << 20;
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Shootdowns in the trace.
+    pub shootdowns: u64,
+    /// Rows in the trace.
+    pub rows: u64,
+    /// Shootdowns that are not in it, because the disk did not take them.
+    pub dropped: u64,
+    /// Bytes that the sealed segments take.
+    pub bytes: u64,
+}
+
+/// How far [`Writer::finish`] has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows sealed.
+    pub rows: u64,
+    /// Rows there are.
+    pub of: u64,
+}
+
+/// Writes a trace. Dropped without [`Writer::finish`], it leaves what a killed recording leaves.
+pub struct Writer {
+    dir: PathBuf,
+    meta: Meta,
+    columns: Columns,
+    /// The next shootdown's number.
+    next_id: u64,
+    dropped: u64,
+    /// Rows in tails and segments.
+    rows: u64,
+    tail: Option<Tail>,
+    tails: u32,
+    tail_rows: u64,
+    tail_written: Instant,
+    processes: Lines,
+    stacks: Lines,
+    tally: Vec<u8>,
+    tally_is_new: bool,
+    tally_written: Option<Instant>,
+    sealer: Sealer,
+}
+
+impl Writer {
+    /// Makes the directory and begins a trace there. `force` replaces a trace that is there, and
+    /// nothing else: what quell did not write is never removed.
+    ///
+    /// # Errors
+    ///
+    /// All are [`Error`]s: something is there already, or the directory can't be made.
+    pub fn create(dir: &Path, meta: &Meta, force: bool) -> anyhow::Result<Self> {
+        prepare(dir, force)?;
+        let meta = Meta { schema: SCHEMA.to_owned(), ended: None, ..meta.clone() };
+        meta.write(dir)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            meta,
+            columns: Columns::new(BATCH_ROWS),
+            next_id: 0,
+            dropped: 0,
+            rows: 0,
+            tail: None,
+            tails: 0,
+            tail_rows: TAIL_ROWS,
+            tail_written: Instant::now(),
+            processes: Lines::create(dir, names::PROCESSES)?,
+            stacks: Lines::create(dir, names::STACKS)?,
+            tally: Vec::new(),
+            tally_is_new: false,
+            tally_written: None,
+            sealer: Sealer::start(dir).map_err(|err| Error::Create(dir.to_owned(), err))?,
+        })
+    }
+
+    /// Adds a shootdown, in memory. One that names no victim counts as having one that was not seen.
+    #[inline]
+    pub fn push(&mut self, s: &Shootdown) {
+        if self.columns.rows() >= ROWS_CAP {
+            self.dropped += 1;
+            return;
+        }
+        self.columns.push(self.next_id, s);
+        self.next_id += 1;
+    }
+
+    /// Adds a process, in memory; a later one replaces an earlier one of the same number.
+    pub fn process(&mut self, process: &Process) {
+        self.processes.add(process);
+    }
+
+    /// Adds a stack, in memory.
+    pub fn stack(&mut self, stack: &Stack) {
+        self.stacks.add(stack);
+    }
+
+    /// Takes the counts so far; the next [`Writer::tick`] that is due writes them.
+    pub fn tally(&mut self, tally: &Tally) {
+        self.tally.clear();
+        // Memory takes everything, and a tally has no map whose keys are no text.
+        self.tally_is_new = serde_json::to_writer(&mut self.tally, tally).is_ok();
+    }
+
+    /// Writes what is due: to be called every 100 ms or so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] and [`Error::Write`]. What could not be written is kept, within bounds, and
+    /// tried again by the next call.
+    pub fn tick(&mut self) -> anyhow::Result<()> {
+        if self.tail_written.elapsed() >= TAIL_EVERY || self.columns.rows() >= BATCH_ROWS / 2 {
+            self.write()?;
+        }
+        if self.tally_is_new && self.tally_written.is_none_or(|t| t.elapsed() >= TALLY_EVERY) {
+            self.write_tally()?;
+        }
+        self.sealer.error().map_or(Ok(()), |err| Err(err.into()))
+    }
+
+    /// Writes and seals what is left, and marks the trace as ended at `monotonic_ns`, ns of
+    /// CLOCK_MONOTONIC. `progress` is called whenever a segment is sealed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::tick`]. The trace is then left as by a recording that was killed.
+    pub fn finish(
+        mut self,
+        monotonic_ns: u64,
+        mut progress: impl FnMut(Progress),
+    ) -> anyhow::Result<Summary> {
+        // Each part for itself: a full disk may still have room for the other.
+        let written = self.write();
+        let tallied = if self.tally_is_new { self.write_tally() } else { Ok(()) };
+        let rotated = self.tail.take().map_or(Ok(()), |tail| rotate(tail, &mut self.sealer));
+        let mut done = Progress { rows: 0, of: self.rows };
+        let sealed = self.sealer.finish(|rows| {
+            done.rows += rows;
+            progress(done);
+        });
+        written.and(tallied).and(rotated).and(sealed)?;
+        let shootdowns = self.next_id;
+        self.meta.ended = Some(Ended { monotonic_ns, shootdowns, rows: self.rows });
+        self.meta.write(&self.dir)?;
+        let size = |n| std::fs::metadata(names::sealed(&self.dir, n)).map_or(0, |m| m.len());
+        Ok(Summary {
+            shootdowns,
+            rows: self.rows,
+            dropped: self.dropped,
+            bytes: (1..=self.tails).map(size).sum(),
+        })
+    }
+
+    /// Side tables first, so that what events refer to is there when they are.
+    fn write(&mut self) -> Result<(), Error> {
+        self.processes.write(&self.dir)?;
+        self.stacks.write(&self.dir)?;
+        if self.columns.rows() > 0 && self.tail.is_none() {
+            self.tail = Some(Tail::create(&self.dir, self.tails + 1)?);
+            self.tails += 1;
+        }
+        if let Some(tail) = &mut self.tail {
+            let before = tail.rows();
+            let result = tail.append(&mut self.columns);
+            self.rows += tail.rows() - before;
+            result?;
+        }
+        if let Some(tail) = self.tail.take_if(|t| t.rows() >= self.tail_rows) {
+            rotate(tail, &mut self.sealer)?;
+        }
+        self.tail_written = Instant::now();
+        Ok(())
+    }
+
+    fn write_tally(&mut self) -> Result<(), Error> {
+        names::replace(&self.dir, names::TALLY, &self.tally)?;
+        self.tally_is_new = false;
+        self.tally_written = Some(Instant::now());
+        Ok(())
+    }
+
+    /// For tests, which can't wait for a million rows.
+    #[cfg(test)]
+    pub(super) fn seal_from(&mut self, rows: u64) {
+        self.tail_rows = rows;
+    }
+
+    /// For tests, which can't wait for half a second.
+    #[cfg(test)]
+    pub(super) fn write_now(&mut self) {
+        self.write().expect("the disk takes it");
+    }
+
+    /// For tests of disks that don't take it.
+    #[cfg(test)]
+    pub(super) fn try_write_now(&mut self) -> anyhow::Result<()> {
+        Ok(self.write()?)
+    }
+}
+
+/// Ends a tail and hands it over; one that could not be ended is as good as one that was cut.
+fn rotate(tail: Tail, sealer: &mut Sealer) -> Result<(), Error> {
+    let (number, rows) = (tail.number(), tail.rows());
+    let ended = tail.end();
+    sealer.add(number, rows);
+    ended
+}
+
+/// Makes room for a trace.
+fn prepare(dir: &Path, force: bool) -> Result<(), Error> {
+    match std::fs::create_dir(dir) {
+        Ok(()) => return Ok(()),
+        Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(err) => return Err(Error::Create(dir.to_owned(), err)),
+    }
+    if !meta::is_trace(dir) {
+        return Err(Error::Occupied(dir.to_owned()));
+    }
+    if !force {
+        return Err(Error::Exists(dir.to_owned()));
+    }
+    let write = |err| Error::write(dir, dir, err);
+    for entry in std::fs::read_dir(dir).map_err(write)? {
+        let entry = entry.map_err(write)?;
+        if entry.file_name().to_str().is_some_and(names::is_ours) {
+            std::fs::remove_file(entry.path()).map_err(write)?;
+        }
+    }
+    Ok(())
+}

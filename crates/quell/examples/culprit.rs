@@ -1,0 +1,116 @@
+//! Makes a known number of shootdowns by each of munmap, madvise and mprotect, for the tests.
+//!
+//! `culprit COUNT` prints one line for each: the cause, the first address, the address after the
+//! last, the pages. The main thread shoots from one CPU at a peer that spins on another one.
+//!
+//! A peer that is not running is not interrupted, so it runs as real-time, for well under a second:
+//! the kernel ends it by RLIMIT_RTTIME, and the process by an alarm, whatever happens here.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where the ranges lie: far from what the loader and the allocator use.
+const BASE: usize = 0x1000_0000_0000;
+const PAGE: usize = 4096;
+
+static READY: AtomicBool = AtomicBool::new(false);
+static DONE: AtomicBool = AtomicBool::new(false);
+
+fn pin(cpu: usize) {
+    // SAFETY: a zeroed cpu_set_t is an empty one; the call reads it only.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0, "can't run on CPU {cpu}");
+    }
+}
+
+/// The CPUs that this process may run on.
+fn allowed() -> Vec<usize> {
+    // SAFETY: the call fills the set that it is given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&c| libc::CPU_ISSET(c, &set)).collect()
+    }
+}
+
+fn peer(cpu: usize) {
+    pin(cpu);
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the call reads `param` only. Without the right to it the peer stays an ordinary thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) };
+    let deadline = Instant::now() + Duration::from_millis(800);
+    READY.store(true, Ordering::Release);
+    while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
+        std::hint::spin_loop();
+    }
+}
+
+fn check(what: &str, ret: i32) {
+    assert_eq!(ret, 0, "{what}: {}", std::io::Error::last_os_error());
+}
+
+fn map(at: usize, pages: usize) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE takes no mapping away from anybody.
+    let p = unsafe {
+        libc::mmap(ptr::without_provenance_mut(at), pages * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    assert_eq!(p.addr(), at, "mmap: {}", std::io::Error::last_os_error());
+    p.cast()
+}
+
+fn touch(p: *mut u8, pages: usize) {
+    for i in 0..pages {
+        // SAFETY: the caller mapped so many pages, readable and writable.
+        unsafe { p.add(i * PAGE).write_volatile(1) };
+    }
+}
+
+fn main() {
+    let count: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).expect("usage: culprit COUNT");
+    let cpus = allowed();
+    assert!(cpus.len() > 1, "one CPU: nobody to shoot at");
+    // SAFETY: plain system calls without memory, but for the limit that is read.
+    unsafe {
+        libc::alarm(10);
+        let limit = libc::rlimit { rlim_cur: 900_000, rlim_max: 900_000 };
+        libc::setrlimit(libc::RLIMIT_RTTIME, &limit);
+    }
+    pin(cpus[0]);
+    let thread = std::thread::spawn(move || peer(cpus[1]));
+    while !READY.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+
+    for _ in 0..count {
+        let p = map(BASE, 4);
+        touch(p, 4);
+        // SAFETY: mapped above, used by nobody else.
+        check("munmap", unsafe { libc::munmap(p.cast(), 4 * PAGE) });
+    }
+    let advised = map(BASE + 64 * PAGE, 3);
+    for _ in 0..count {
+        touch(advised, 3);
+        // SAFETY: as above; the pages read as zero afterwards.
+        check("madvise", unsafe { libc::madvise(advised.cast(), 3 * PAGE, libc::MADV_DONTNEED) });
+    }
+    let protected = map(BASE + 128 * PAGE, 2);
+    for _ in 0..count {
+        touch(protected, 2);
+        // SAFETY: as above; made writable again before the next touch, which needs no flush.
+        check("mprotect", unsafe { libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_NONE) });
+        // SAFETY: as above.
+        check("mprotect", unsafe {
+            libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_READ | libc::PROT_WRITE)
+        });
+    }
+    DONE.store(true, Ordering::Release);
+    thread.join().expect("the peer");
+    for (cause, at, pages) in [("munmap", 0, 4), ("madvise.dontneed", 64, 3), ("mprotect", 128, 2)] {
+        let start = BASE + at * PAGE;
+        println!("{cause} {start} {} {pages}", start + pages * PAGE);
+    }
+}

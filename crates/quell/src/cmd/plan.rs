@@ -1,0 +1,212 @@
+//! `quell plan`: the remedies for a program, from a trace, a running process, or a run of a command.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anstyle::Style;
+use quell_host::proc::Proc;
+use quell_probe::{Scope, Stacks};
+use quell_remedy::{Found, Plan, recognise_process};
+use serde::Serialize;
+
+use crate::cli::PlanArgs;
+use crate::cmd::usage;
+use crate::evidence::{Observed, of_trace};
+use crate::launch::{self, Output, signals};
+use crate::outcome;
+use crate::prove::plan_text;
+use crate::prove::temp::TempDir;
+use crate::prove::{Environment, Remedy};
+use crate::recording::{Recording, STEP, record_command};
+use crate::show::emit;
+use crate::show::units::plural;
+use crate::target::seconds;
+
+const BOLD: Style = Style::new().bold();
+
+/// Where `quell record` writes if it is not told.
+const DEFAULT_TRACE: &str = "trace.quell";
+
+/// What was observed, of whom, and in which environment it ran.
+struct Subject {
+    observed: Observed,
+    title: String,
+    /// How it is started again, for the last line.
+    command: String,
+    environment: BTreeMap<String, String>,
+    status: ExitCode,
+}
+
+pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+    let subject = match (&args.trace, args.pid, args.command.as_slice()) {
+        (None, None, []) => trace(Path::new(DEFAULT_TRACE), true)?,
+        (Some(dir), _, _) => trace(dir, false)?,
+        (None, Some(pid), _) => process(pid, args.duration)?,
+        (None, None, command) => run_once(command)?,
+    };
+    let theirs = |name: &str| subject.environment.get(name).cloned();
+    let plan = quell_remedy::plan(&subject.observed.found, &subject.observed.evidence, &theirs);
+    if let Some(path) = &args.save {
+        plan_text::save(&plan, path)?;
+    }
+    let environment = plan.environment(&theirs);
+    let notes = [
+        subject.observed.notes.clone(),
+        plan_text::merged(&environment, &theirs),
+        plan.notes.clone(),
+    ]
+    .concat();
+    let text = if args.json {
+        json(&plan, &environment, &notes, &subject.observed)?
+    } else {
+        text(&plan, &environment, &notes, &subject, args.save.as_deref())
+    };
+    emit(&mut anstream::stdout(), &text)?;
+    Ok(subject.status)
+}
+
+fn own_environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
+    if default && !dir.exists() {
+        return Err(usage("say what to plan for: a TRACE, '-p PID', or '-- COMMAND'"));
+    }
+    Ok(Subject {
+        observed: of_trace(dir)?,
+        title: format!("Plan by the trace {}", dir.display()),
+        command: "COMMAND".to_owned(),
+        environment: own_environment(),
+        status: ExitCode::SUCCESS,
+    })
+}
+
+fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
+    let duration = seconds("--duration", duration)?;
+    let proc = Proc::new("/");
+    if pid == 0 || !proc.exists(pid) {
+        return Err(usage(format!("no such process: {pid}")));
+    }
+    signals::install()?;
+    let temp = TempDir::new()?;
+    let dir = temp.path().join("watched.quell");
+    let command = proc.cmdline(pid).unwrap_or_default();
+    let environment = proc.environ(pid).unwrap_or_default();
+    let mut recording = Recording::start(&dir, false, Scope::Tree, Stacks::ALL, &command)?;
+    // Twice, for those who fork meanwhile; after it is known, a fork is followed.
+    for _ in 0..2 {
+        for child in proc.tree(pid)? {
+            recording.probe.add_process(child)?;
+        }
+    }
+    let recognised = recognise_process(Path::new("/"), pid)?;
+    let end = Instant::now() + duration;
+    while Instant::now() < end && signals::interrupted().is_none() && proc.exists(pid) {
+        recording.step(STEP)?;
+    }
+    recording.finish()?;
+    let mut observed = of_trace(&dir)?;
+    add_found(&mut observed.found, recognised.found);
+    let text = |s: std::ffi::OsString| s.into_string().ok();
+    Ok(Subject {
+        observed,
+        title: format!("Plan for process {pid}, '{}'", outcome::words(&command)),
+        command: outcome::words(&command),
+        environment: environment.into_iter().filter_map(|(n, v)| Some((text(n)?, text(v)?))).collect(),
+        status: ExitCode::SUCCESS,
+    })
+}
+
+/// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
+fn add_found(found: &mut Vec<Found>, more: Vec<Found>) {
+    for f in more {
+        if !found.iter().any(|known| known.kind == f.kind && known.file_name() == f.file_name()) {
+            found.push(f);
+        }
+    }
+}
+
+fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
+    launch::check(command)?;
+    let temp = TempDir::new()?;
+    let dir: PathBuf = temp.path().join("run.quell");
+    // Standard output is for the plan.
+    let ended = record_command(command, &[], &dir, Output::ToStderr)?;
+    let mut observed = of_trace(&dir)?;
+    observed.evidence.page_faults = Some(ended.usage.page_faults());
+    let words = outcome::words(command);
+    let status = outcome::finish(command, &ended, &[]);
+    Ok(Subject {
+        observed,
+        title: format!("Plan for '{words}'"),
+        command: words,
+        environment: own_environment(),
+        status,
+    })
+}
+
+fn text(plan: &Plan, environment: &Environment, notes: &[String], subject: &Subject, saved: Option<&Path>) -> String {
+    let mut out = String::new();
+    let seen = plural(subject.observed.shootdowns, "shootdown");
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#} ({seen} seen)", subject.title);
+    if plan.remedies.is_empty() {
+        out.push_str("\n  nothing to set\n");
+    } else {
+        out.push('\n');
+        out.push_str(&plan_text::remedies(plan));
+    }
+    let found: Vec<String> = subject.observed.found.iter().map(ToString::to_string).collect();
+    out.push_str(&plan_text::list("Found", &found));
+    out.push_str(&plan_text::list("Notes", notes));
+    if !environment.is_empty() {
+        out.push_str(&plan_text::keep(environment, &subject.command, saved));
+        let _ = writeln!(out, "  prove it first: quell prove -- {}", subject.command);
+    }
+    out
+}
+
+/// The plan as in TOML, and what it rests on.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    shootdowns: u64,
+    page_faults: Option<u64>,
+    allocators: Vec<Allocator>,
+    remedies: Vec<Remedy<'a>>,
+    environment: &'a Environment,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Allocator {
+    kind: &'static str,
+    version: Option<String>,
+    module: String,
+    variable: Option<String>,
+}
+
+fn json(plan: &Plan, environment: &Environment, notes: &[String], observed: &Observed) -> anyhow::Result<String> {
+    let allocator = |f: &Found| Allocator {
+        kind: f.kind.name(),
+        version: f.version.map(|v| v.to_string()),
+        module: f.module.display().to_string(),
+        variable: f.conf_env.clone(),
+    };
+    let document = Document {
+        schema: "quell/plan/1",
+        shootdowns: observed.shootdowns,
+        page_faults: observed.evidence.page_faults,
+        allocators: observed.found.iter().map(allocator).collect(),
+        remedies: plan.remedies.iter().map(Remedy::from).collect(),
+        environment,
+        notes,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}

@@ -1,0 +1,45 @@
+//! `quell prove`: find, plan, then run with and without in pairs; say what changed.
+
+use std::process::ExitCode;
+
+use quell_stats::Verdict;
+
+use crate::cli::ProveArgs;
+use crate::prove::failed::{Failed, Interrupted};
+use crate::prove::{self, prove};
+use crate::show::{self, emit};
+
+pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
+    // Before hours of runs, not after them.
+    let mut out = show::output(args.output.as_deref())?;
+    let outcome = match prove(args) {
+        Ok(outcome) => outcome,
+        Err(err) => return failed(err),
+    };
+    let proof = &outcome.proof;
+    let text = if args.json { prove::json(proof)? } else { prove::text(proof, args.save.as_deref()) };
+    emit(&mut out, &text)?;
+    Ok(match outcome.interrupted {
+        Some(signal) => interrupted(signal),
+        None if proof.overall.verdict == Verdict::Better => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    })
+}
+
+fn interrupted(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
+}
+
+/// A run that failed shows the end of its output, below the one line.
+fn failed(err: anyhow::Error) -> anyhow::Result<ExitCode> {
+    if let Some(Interrupted(signal)) = err.downcast_ref() {
+        super::complain(&err);
+        return Ok(interrupted(*signal));
+    }
+    if let Some(failed) = err.downcast_ref::<Failed>() {
+        let code = super::complain(&err);
+        anstream::eprint!("{}", failed.tail());
+        return Ok(code);
+    }
+    Err(err)
+}

@@ -1,0 +1,56 @@
+//! `quell record`: every shootdown into a trace.
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use quell_probe::Stacks;
+
+use crate::cli::RecordArgs;
+use crate::cmd::usage;
+use crate::outcome;
+use crate::recording::{Recording, STEP};
+use crate::report::Report;
+use crate::show::units::{count, plural};
+use crate::target::{self, End, Watch};
+
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
+    let scope = target::scope(&args.target)?;
+    let stacks = stacks(&args.stacks)?;
+    let mut watch = Watch::prepare(&args.target, args.duration)?;
+    let mut recording = Recording::start(&args.output, args.force, scope.clone(), stacks, &args.target.command)?;
+    watch.start(&recording.probe, &scope)?;
+    let end = loop {
+        recording.step(STEP)?;
+        if let Some(end) = watch.step(Duration::ZERO)? {
+            break end;
+        }
+    };
+    recording.finish()?;
+
+    let report = Report::open(&args.output)?;
+    let s = &report.summary;
+    anstream::eprintln!(
+        "quell: {}, {} in {} (lost {}); see them with 'quell report {}'",
+        plural(s.shootdowns, "shootdown"),
+        plural(s.victims, "victim"),
+        args.output.display(),
+        count(s.lost),
+        args.output.display(),
+    );
+    Ok(match end {
+        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
+        End::Over => ExitCode::SUCCESS,
+    })
+}
+
+fn stacks(text: &str) -> anyhow::Result<Stacks> {
+    match text {
+        "all" => Ok(Stacks::ALL),
+        "none" | "0" => Ok(Stacks::None),
+        n => match n.parse::<NonZeroU32>() {
+            Ok(n) => Ok(Stacks::OneIn(n)),
+            Err(_) => Err(usage(format!("--stacks {n}: say all, none, or a number N for one in N"))),
+        },
+    }
+}

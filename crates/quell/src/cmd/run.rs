@@ -1,0 +1,92 @@
+//! `quell run`: start a command with a plan applied.
+//!
+//! quell becomes the command (execve(2)), so that its status, signals and terminal are its own.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use quell_event::Cause;
+use quell_remedy::{Evidence, Found, Plan, Source, recognise_command};
+
+use crate::cli::RunArgs;
+use crate::launch;
+use crate::prove::plan_text::{self, exports, merged, os_pairs, own_env};
+use crate::show::emit;
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let plan = match &args.plan {
+        Some(path) => plan_text::read(path)?,
+        None => by_recognition(&args.command)?,
+    };
+    if let Some(path) = &args.save {
+        plan_text::save(&plan, path)?;
+    }
+    let environment = plan.environment(&own_env);
+    for note in merged(&environment, &own_env) {
+        say(&note);
+    }
+    if args.dry_run {
+        emit(&mut std::io::stdout(), &exports(&environment))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(launch::replace(&args.command, &os_pairs(&environment)))
+}
+
+fn say(text: &str) {
+    anstream::eprintln!("quell: {text}");
+}
+
+/// What is known to be right for the allocators that the command is built of, said in a few lines.
+fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
+    launch::check(command)?;
+    let recognised = recognise_command(command, &|name| std::env::var_os(name))
+        .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
+    let plan = without_evidence(&recognised.found, &own_env);
+    for p in &plan.remedies {
+        for (name, value) in &p.sets {
+            say(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
+        }
+    }
+    if plan.remedies.is_empty() {
+        let why = plan.notes.first().map_or("no allocator with a setting was found in it", String::as_str);
+        say(&format!("nothing to set: {why}"));
+    }
+    for note in &recognised.notes {
+        say(&format!("{note}; 'quell prove' finds out"));
+    }
+    Ok(plan)
+}
+
+/// A plan for what was found, as if each allocator had been seen to shoot. The C library's is left
+/// out where another one takes its place.
+fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> Plan {
+    /// Enough for every remedy to be considered.
+    const SUPPOSED: u64 = 1_000;
+    let replaced = found.iter().any(|f| f.replaces_malloc && !f.kind.is_libc());
+    let used: Vec<Found> = found.iter().filter(|f| !(replaced && f.kind.is_libc())).cloned().collect();
+    let supposed = |f: &Found| Source {
+        cause: Cause::MadviseDontneed,
+        caller_module: Some(f.module.clone()),
+        // Any name that is no wrapper of a system call.
+        caller_symbol: Some("free".to_owned()),
+        region: None,
+        shootdowns: SUPPOSED,
+    };
+    let evidence = Evidence {
+        shootdowns: SUPPOSED * used.len() as u64,
+        page_faults: None,
+        sources: used.iter().map(supposed).collect(),
+    };
+    let mut plan = quell_remedy::plan(&used, &evidence, env);
+    for planned in &mut plan.remedies {
+        // The figures are made up: what is known is what it is built of.
+        let of = used.iter().find(|f| planned.evidence.contains(&f.file_name()));
+        planned.evidence = match of {
+            Some(f) => format!("not observed; by what it is built of: {f}"),
+            None => "not observed; by what it is built of".to_owned(),
+        };
+        planned.predicted_stop = 0.0;
+    }
+    plan
+}

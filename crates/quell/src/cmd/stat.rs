@@ -1,0 +1,101 @@
+//! `quell stat`: exact counts, at the end or every interval.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quell_event::{Summary, Tally};
+use quell_probe::{Options, Probe, Stacks};
+
+use crate::cli::StatArgs;
+use crate::clock::own_cpu_ns;
+use crate::outcome;
+use crate::show::{self, emit};
+use crate::target::{self, End, Watch, seconds};
+
+/// Rows of each table.
+const ROWS: usize = 10;
+
+pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
+    let scope = target::scope(&args.target)?;
+    let interval = args.interval.map(|s| seconds("--interval", s)).transpose()?;
+    let options = Options {
+        scope: scope.clone(),
+        recording: false,
+        stacks: Stacks::None,
+        ..Options::default()
+    };
+    let mut watch = Watch::prepare(&args.target, args.duration)?;
+    let mut probe = Probe::attach(&options)?;
+    let mut out = show::output(args.output.as_deref())?;
+    let printer = Printer {
+        json: args.json,
+        title: title(args),
+        cpus: target::cpu_count(),
+    };
+    let own_before = own_cpu_ns();
+    let count = |probe: &Probe| -> anyhow::Result<Tally> {
+        let mut tally = probe.tally()?;
+        tally.self_ns = own_cpu_ns() - own_before;
+        Ok(tally)
+    };
+    watch.start(&probe, &scope)?;
+
+    let mut last = Tally::default();
+    let mut next = interval.map(|i| Instant::now() + i);
+    let end = loop {
+        // nothing happens here but the end: sleep long, so that nothing is disturbed
+        let timeout = next.map_or(Duration::from_millis(500), |n| n.saturating_duration_since(Instant::now()));
+        if let Some(end) = watch.step(timeout)? {
+            break end;
+        }
+        if let (Some(due), Some(every)) = (next, interval)
+            && Instant::now() >= due
+        {
+            let now = count(&probe)?;
+            printer.print(&mut out, &now.since(&last))?;
+            last = now;
+            next = Some(due + every);
+        }
+    };
+    probe.detach();
+    let total = count(&probe)?;
+    printer.print(&mut out, &if interval.is_some() { total.since(&last) } else { total })?;
+    Ok(match end {
+        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
+        End::Over => ExitCode::SUCCESS,
+    })
+}
+
+struct Printer {
+    json: bool,
+    title: String,
+    cpus: u32,
+}
+
+impl Printer {
+    fn print(&self, out: &mut Box<dyn Write>, tally: &Tally) -> anyhow::Result<()> {
+        let summary = Summary::new(tally, Probe::BACKEND, self.cpus);
+        let text = if self.json {
+            serde_json::to_string(&summary)? + "\n"
+        } else {
+            show::summary::text(&summary, &self.title, ROWS)
+        };
+        emit(out, &text)
+    }
+}
+
+fn title(args: &StatArgs) -> String {
+    let t = &args.target;
+    if !t.command.is_empty() {
+        return format!("Shootdowns of '{}'", outcome::words(&t.command));
+    }
+    match (&t.cpu, t.pid.as_slice()) {
+        (Some(list), _) => format!("Shootdowns at CPU {list}"),
+        (None, []) => "Shootdowns of everything".to_owned(),
+        (None, pids) => {
+            let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+            format!("Shootdowns of process {}", pids.join(", "))
+        }
+    }
+}

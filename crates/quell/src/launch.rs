@@ -1,0 +1,245 @@
+//! Starts commands, held back until whoever measures them is ready, and never leaves one behind.
+//!
+//! ```text
+//! hold ──> Held ──release──> Running ──wait──> Ended
+//! ```
+//!
+//! A held command has a pid but has not run one instruction of its own, so that a probe can be told
+//! its pid first. Whoever waits on a [`Running`] also answers signals: Ctrl-C at the terminal reaches
+//! the command by itself, a signal sent to quell alone is handed on, and a second one, or 5 seconds,
+//! stops the command with all its descendants. A [`Held`] or [`Running`] that is dropped is stopped.
+
+mod capture;
+mod child;
+mod ended;
+mod running;
+pub(crate) mod signals;
+mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::Path;
+
+use anyhow::Context as _;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+pub(crate) use ended::{Ended, Status, Usage};
+pub(crate) use running::Running;
+
+use crate::cmd::usage;
+use capture::Capture;
+use child::{Descriptors, Prepared};
+
+/// Where a command's output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// To quell's own, and its input comes from there.
+    Inherit,
+    /// Both streams together to [`Running::output`]. Its input is empty, or, where quell's own is a
+    /// file, that file from its beginning, so that each of several runs reads the same.
+    Capture,
+    /// Both streams to quell's own standard error, where quell's standard output is for data. Its
+    /// input is quell's.
+    ToStderr,
+    /// Nowhere. Its input is as with [`Output::Capture`].
+    Discard,
+}
+
+/// A command to start.
+pub(crate) struct Spec<'a> {
+    /// The program, looked for in PATH, and its arguments.
+    pub(crate) argv: &'a [OsString],
+    /// Added to quell's own environment.
+    pub(crate) env: &'a [(OsString, OsString)],
+    /// Where its output goes.
+    pub(crate) output: Output,
+}
+
+/// A process that will become the command when it is released.
+pub(crate) struct Held {
+    pid: u32,
+    name: OsString,
+    go: Option<OwnedFd>,
+    failed: OwnedFd,
+    capture: Option<Capture>,
+}
+
+fn pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
+    pipe_with(PipeFlags::CLOEXEC).context("making a pipe to the command")
+}
+
+/// What replaces quell's own input, output and error for the command.
+fn stdio(output: Output) -> anyhow::Result<(Option<Capture>, [Option<OwnedFd>; 3])> {
+    let open = |path: &str, flags| {
+        rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+            .with_context(|| format!("opening {path} for the command"))
+    };
+    let input = || {
+        let own = rustix::fs::fstat(std::io::stdin());
+        let file = own.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
+        // Opened anew, it has an offset of its own (proc_pid_fd(5)).
+        let path = if file { "/proc/self/fd/0" } else { "/dev/null" };
+        open(path, OFlags::RDONLY)
+    };
+    Ok(match output {
+        Output::Inherit => (None, [None, None, None]),
+        Output::ToStderr => {
+            let own = std::io::stderr().as_fd().try_clone_to_owned();
+            let own = own.context("sharing standard error")?;
+            (None, [None, Some(own), None])
+        }
+        Output::Capture => {
+            let (capture, write) = Capture::new()?;
+            let again = write.try_clone().context("sharing a pipe")?;
+            (Some(capture), [Some(input()?), Some(write), Some(again)])
+        }
+        Output::Discard => {
+            let null = open("/dev/null", OFlags::WRONLY)?;
+            let again = null.try_clone().context("sharing /dev/null")?;
+            (None, [Some(input()?), Some(null), Some(again)])
+        }
+    })
+}
+
+/// Makes the process of a command, which waits until it is released.
+pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
+    signals::install()?;
+    tree::adopt_orphans()?;
+    let prepared = Prepared::new(spec.argv, spec.env)?;
+    let (go_read, go_write) = pipe()?;
+    let (failed_read, failed_write) = pipe()?;
+    let (capture, stdio) = stdio(spec.output)?;
+    let fds = Descriptors {
+        go: go_read.as_raw_fd(),
+        failed: failed_write.as_raw_fd(),
+        stdio: [0, 1, 2].map(|n: usize| stdio[n].as_ref().map(|fd| fd.as_raw_fd())),
+        other_end: go_write.as_raw_fd(),
+    };
+    // Until the child has its own answers to them, our handlers must not run in it.
+    let pid = with_blocked(|| {
+        // SAFETY: the child makes nothing but system calls, on what was laid out before.
+        match unsafe { libc::fork() } {
+            -1 => Err(std::io::Error::last_os_error()),
+            // SAFETY: we are the child of fork(2), with the signals blocked.
+            0 => unsafe { prepared.child(&fds) },
+            pid => Ok(u32::try_from(pid).unwrap_or(0)),
+        }
+    })
+    .context("starting a process for the command (fork)")?;
+    tree::await_child(pid);
+    Ok(Held {
+        pid,
+        name: spec.argv.first().cloned().unwrap_or_default(),
+        go: Some(go_write),
+        failed: failed_read,
+        capture,
+    })
+}
+
+/// Runs `action` with INT, TERM and HUP blocked in this thread.
+fn with_blocked<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: pthread_sigmask(3) with sets on the stack.
+    unsafe {
+        let mut asked: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut asked);
+        for signal in signals::ASKED {
+            libc::sigaddset(&raw mut asked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const asked, &raw mut before);
+        let result = action();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
+impl Held {
+    /// The pid that the command will have.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets it become the command. If it can't, that is the error.
+    pub(crate) fn release(mut self) -> anyhow::Result<Running> {
+        let mut running = Running::new(self.pid, self.capture.take())?;
+        if let Some(go) = self.go.take() {
+            // A child that was killed meanwhile is reported by wait.
+            let _ = rustix::io::write(&go, &[1]);
+        }
+        let mut errno = [0; 4];
+        let got = rustix::io::retry_on_intr(|| rustix::io::read(&self.failed, &mut errno));
+        if matches!(got, Ok(4)) {
+            running.wait()?;
+            return Err(cannot_start(&self.name, i32::from_ne_bytes(errno)));
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Released, it belongs to a Running.
+        if self.go.take().is_some() {
+            let Ok(pid) = i32::try_from(self.pid) else {
+                return;
+            };
+            // SAFETY: waitpid(2) for our own child, which ends when its pipe is closed.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            tree::awaited(self.pid);
+        }
+    }
+}
+
+/// Checks that there is such a command, before anything is made ready for it.
+///
+/// # Errors
+///
+/// Bad usage: there is none, or it may not be executed.
+pub(crate) fn check(argv: &[OsString]) -> anyhow::Result<()> {
+    let prepared = Prepared::new(argv, &[])?;
+    let name = argv.first().cloned().unwrap_or_default();
+    prepared.look().map_err(|errno| cannot_start(&name, errno))
+}
+
+/// Becomes the command: the process stays, quell is gone. Returns only if that can't be, and why.
+pub(crate) fn replace(argv: &[OsString], env: &[(OsString, OsString)]) -> anyhow::Error {
+    // Installed only to learn what was ignored, which the command is to inherit.
+    let prepared = match signals::install().and_then(|()| Prepared::new(argv, env)) {
+        Ok(prepared) => prepared,
+        Err(err) => return err,
+    };
+    // SAFETY: both are system calls only, which any process may make.
+    let errno = unsafe {
+        prepared.reset_signals();
+        prepared.exec()
+    };
+    cannot_start(&argv.first().cloned().unwrap_or_default(), errno)
+}
+
+/// Why a command did not start, with what helps.
+fn cannot_start(name: &OsStr, errno: i32) -> anyhow::Error {
+    let shown = name.display();
+    let is_path = name.as_encoded_bytes().contains(&b'/');
+    match errno {
+        libc::ENOENT if is_path && Path::new(name).exists() => usage(format!(
+            "can't start {shown}: what it needs to run, the interpreter in its first line or the dynamic linker, is not there"
+        )),
+        libc::ENOENT | libc::ENOTDIR if is_path => usage(format!("no such command: {shown}")),
+        libc::ENOENT | libc::ENOTDIR => usage(format!(
+            "no such command: {shown} is in no folder of PATH; is it installed, or meant as ./{shown}?"
+        )),
+        libc::EACCES => usage(format!(
+            "can't start {shown}: permission denied; is it a program, and may this user execute it?"
+        )),
+        libc::ENOEXEC => usage(format!("can't start {shown}: it is no program")),
+        errno => {
+            let err = std::io::Error::from_raw_os_error(errno);
+            anyhow::anyhow!("can't start {shown}: {err}")
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "launch/tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! Between fork and exec: what the child does, with nothing that is unsafe there.
+//!
+//! After fork(2) in a program that may have threads, only what signal-safety(7) lists may be called:
+//! no allocation, no locks. So everything that the child needs is laid out by [`Prepared::new`]
+//! before, and [`Prepared::child`] only makes system calls.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::signals;
+use crate::cmd::usage;
+
+/// The exit status of a child that could not become the command; nobody sees it, because the error
+/// is reported by the pipe.
+const GAVE_UP: i32 = 127;
+
+/// A command, ready to be executed.
+pub(super) struct Prepared {
+    /// Where the program may be, in the order of PATH.
+    candidates: Vec<CString>,
+    /// For a script without `#!`, which the shell runs (execvp(3) does this on ENOEXEC): the shell's
+    /// arguments for each candidate.
+    shells: Vec<Pointers>,
+    argv: Pointers,
+    envp: Pointers,
+    ignore: [(i32, bool); 3],
+}
+
+/// C strings and the array of pointers to them that execve(2) wants, ended by a null.
+struct Pointers {
+    _strings: Vec<CString>,
+    array: Vec<*const libc::c_char>,
+}
+
+impl Pointers {
+    fn new(strings: Vec<CString>) -> Self {
+        // A CString's bytes stay where they are when the vector moves.
+        let mut array: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();
+        array.push(std::ptr::null());
+        Self {
+            _strings: strings,
+            array,
+        }
+    }
+}
+
+/// The descriptors that the child starts with.
+pub(super) struct Descriptors {
+    /// One byte here, and it goes on; end of file, and it ends.
+    pub(super) go: RawFd,
+    /// Where it writes errno if it can't become the command.
+    pub(super) failed: RawFd,
+    /// What standard input, output and error are to be, where they are not quell's.
+    pub(super) stdio: [Option<RawFd>; 3],
+    /// quell's end of `go`: while the child has it too, it can't see that quell is gone.
+    pub(super) other_end: RawFd,
+}
+
+fn c_string(text: &OsStr) -> anyhow::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| usage("an argument of the command has a NUL in it"))
+}
+
+impl Prepared {
+    pub(super) fn new(argv: &[OsString], env: &[(OsString, OsString)]) -> anyhow::Result<Self> {
+        let Some(program) = argv.first().filter(|p| !p.is_empty()) else {
+            return Err(usage("no command: name one behind --"));
+        };
+        let environment = environment(env);
+        let path = environment.iter().find(|(name, _)| name == "PATH");
+        let candidates = candidates(program, path.map(|(_, value)| value.as_os_str()))?;
+        let args = argv
+            .iter()
+            .map(|a| c_string(a))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let shells = candidates.iter().map(|file| {
+            let mut shell = vec![c"/bin/sh".to_owned(), file.clone()];
+            shell.extend(args.iter().skip(1).cloned());
+            Pointers::new(shell)
+        });
+        let mut variables = Vec::with_capacity(environment.len());
+        for (name, value) in &environment {
+            let mut text = name.clone();
+            text.push("=");
+            text.push(value);
+            variables.push(c_string(&text)?);
+        }
+        Ok(Self {
+            shells: shells.collect(),
+            candidates,
+            argv: Pointers::new(args),
+            envp: Pointers::new(variables),
+            ignore: signals::ASKED.map(|signal| (signal, signals::was_ignored(signal))),
+        })
+    }
+
+    /// Whether one of the files can be executed, as far as can be known before. Errno if not.
+    pub(super) fn look(&self) -> Result<(), i32> {
+        let mut found = libc::ENOENT;
+        for file in &self.candidates {
+            let path = Path::new(OsStr::from_bytes(file.as_bytes()));
+            let Ok(meta) = path.metadata() else { continue };
+            if meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
+                return Ok(());
+            }
+            found = libc::EACCES;
+        }
+        Err(found)
+    }
+
+    /// Becomes the command. Returns errno if that can't be.
+    ///
+    /// # Safety
+    ///
+    /// Async-signal-safe, for a child between fork and exec.
+    pub(super) unsafe fn exec(&self) -> i32 {
+        let mut found = libc::ENOENT;
+        for (file, shell) in self.candidates.iter().zip(&self.shells) {
+            let (argv, envp) = (self.argv.array.as_ptr(), self.envp.array.as_ptr());
+            // SAFETY: all strings and arrays live in `self` and end with a null.
+            let errno = unsafe {
+                libc::execve(file.as_ptr(), argv, envp);
+                *libc::__errno_location()
+            };
+            match errno {
+                // As execvp(3): go on with the next folder, but remember what was there.
+                libc::ENOENT | libc::ENOTDIR => {}
+                libc::EACCES => found = libc::EACCES,
+                libc::ENOEXEC => {
+                    // SAFETY: as above.
+                    unsafe { libc::execve(c"/bin/sh".as_ptr(), shell.array.as_ptr(), envp) };
+                    return libc::ENOEXEC;
+                }
+                errno => return errno,
+            }
+        }
+        found
+    }
+
+    /// Gives INT, TERM, HUP and PIPE back what they did when quell was started, and no mask.
+    ///
+    /// # Safety
+    ///
+    /// Async-signal-safe, for a child between fork and exec.
+    pub(super) unsafe fn reset_signals(&self) {
+        // SAFETY: sigaction(2) and sigprocmask(2) with structs on the stack.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            for (signal, ignored) in self.ignore {
+                action.sa_sigaction = if ignored {
+                    libc::SIG_IGN
+                } else {
+                    libc::SIG_DFL
+                };
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+            }
+            // Rust's runtime ignores it in quell, and an ignored signal outlives execve(2).
+            action.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(libc::SIGPIPE, &raw const action, std::ptr::null_mut());
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        }
+    }
+
+    /// Everything that the child does: waits to be released, and becomes the command.
+    ///
+    /// # Safety
+    ///
+    /// To be called in the child of a fork(2), with the signals in [`signals::ASKED`] blocked.
+    pub(super) unsafe fn child(&self, fds: &Descriptors) -> ! {
+        // SAFETY: system calls only, on descriptors that are open and memory that is ours.
+        unsafe {
+            libc::close(fds.other_end);
+            self.reset_signals();
+            let mut byte = 0_u8;
+            let got = loop {
+                let got = libc::read(fds.go, (&raw mut byte).cast(), 1);
+                if got >= 0 || *libc::__errno_location() != libc::EINTR {
+                    break got;
+                }
+            };
+            if got != 1 {
+                // quell is gone, or has changed its mind.
+                libc::_exit(GAVE_UP);
+            }
+            for (number, fd) in (0..).zip(fds.stdio) {
+                let Some(fd) = fd else { continue };
+                if libc::dup2(fd, number) < 0 {
+                    give_up(fds.failed, *libc::__errno_location());
+                }
+            }
+            give_up(fds.failed, self.exec())
+        }
+    }
+}
+
+/// Tells quell why, and ends.
+///
+/// # Safety
+///
+/// For a child between fork and exec.
+unsafe fn give_up(failed: RawFd, errno: i32) -> ! {
+    let bytes = errno.to_ne_bytes();
+    // SAFETY: write(2) of a buffer on the stack, and _exit(2).
+    unsafe {
+        libc::write(failed, bytes.as_ptr().cast(), bytes.len());
+        libc::_exit(GAVE_UP)
+    }
+}
+
+/// quell's environment with `added` over it.
+fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<_> = std::env::vars_os().collect();
+    for (name, value) in added {
+        all.retain(|(known, _)| known != name);
+        all.push((name.clone(), value.clone()));
+    }
+    all
+}
+
+/// The files that a command's name may mean.
+fn candidates(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Vec<CString>> {
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_string(program)?]);
+    }
+    // What execvp(3) takes where PATH is not set.
+    let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
+    let folders = path.as_bytes().split(|b| *b == b':');
+    folders
+        .map(|folder| {
+            // An empty entry is the current folder.
+            let folder = if folder.is_empty() { b"." } else { folder };
+            let file = [folder, b"/", program.as_bytes()].concat();
+            c_string(OsStr::from_bytes(&file))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a name is looked for in PATH, in order, and a path is taken as it is.
+    #[test]
+    fn looks_in_path() {
+        let path = Some(OsStr::new("/a::/b/"));
+        let found = candidates(OsStr::new("x"), path).unwrap();
+        assert_eq!(
+            found,
+            [c"/a/x".into(), c"./x".into(), c"/b//x".into()] as [CString; 3]
+        );
+        assert_eq!(
+            candidates(OsStr::new("./x"), path).unwrap(),
+            [CString::from(c"./x")]
+        );
+        assert_eq!(candidates(OsStr::new("x"), None).unwrap().len(), 2);
+    }
+
+    /// Check that what is added replaces what was there, once.
+    #[test]
+    fn adds_to_the_environment() {
+        let all = environment(&[
+            ("PATH".into(), "/x".into()),
+            ("QUELL_NEW".into(), "1".into()),
+        ]);
+        let paths: Vec<_> = all.iter().filter(|(n, _)| n == "PATH").collect();
+        assert_eq!(paths, [&("PATH".into(), "/x".into())]);
+        assert!(all.contains(&("QUELL_NEW".into(), "1".into())));
+    }
+
+    /// Check that no command, an empty one, and one with a NUL are refused.
+    #[test]
+    fn refuses() {
+        assert!(Prepared::new(&[], &[]).is_err());
+        assert!(Prepared::new(&["".into()], &[]).is_err());
+        assert!(Prepared::new(&["a\0b".into()], &[]).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! A command that runs: waited for, interrupted, stopped.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::capture::Capture;
+use super::ended::{Ended, Status, Usage};
+use super::{signals, tree};
+
+/// How long a command may take to end after quell was asked to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long SIGTERM has before SIGKILL follows.
+const GRACE: Duration = Duration::from_secs(2);
+/// Signals closer together than this are one request: timeout(1) signals its child and its group.
+const SAME: Duration = Duration::from_millis(200);
+/// How long SIGKILL has, which only a process in uninterruptible sleep needs.
+const LAST: Duration = Duration::from_secs(10);
+/// How often quell looks whether descendants that are not its children have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A command that was released.
+pub(crate) struct Running {
+    pid: u32,
+    /// Readable when it has ended.
+    fd: OwnedFd,
+    /// When it started, for the kernel: clock ticks after boot.
+    since: u64,
+    started: Instant,
+    capture: Option<Capture>,
+    ended: Option<Ended>,
+    /// Signals to quell that this command has been asked about.
+    seen: u32,
+    asked: Option<Instant>,
+}
+
+impl Running {
+    /// Of a child that is about to be released.
+    pub(super) fn new(pid: u32, capture: Option<Capture>) -> anyhow::Result<Self> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let raw = raw.context("starting the command: no pid")?;
+        let fd = pidfd_open(raw, PidfdFlags::empty())
+            .with_context(|| format!("watching process {pid} (pidfd_open)"))?;
+        // One that came before this command was there is not for it.
+        let _ = signals::take_unshared();
+        Ok(Self {
+            pid,
+            fd,
+            since: tree::start_of(pid).unwrap_or(0),
+            started: Instant::now(),
+            capture,
+            ended: None,
+            seen: signals::count(),
+            asked: None,
+        })
+    }
+
+    /// Its pid.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, if it has. Doesn't wait.
+    pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<Ended>> {
+        self.answer_signals()?;
+        self.reap(libc::WNOHANG)?;
+        Ok(self.ended)
+    }
+
+    /// Waits until it has ended, or the time is over. Signals are answered meanwhile.
+    pub(crate) fn wait_timeout(&mut self, time: Duration) -> anyhow::Result<Option<Ended>> {
+        let end = Instant::now().checked_add(time);
+        loop {
+            if let Some(ended) = self.try_wait()? {
+                return Ok(Some(ended));
+            }
+            let now = Instant::now();
+            let left = end.map_or(time, |end| end.saturating_duration_since(now));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let patience = self
+                .asked
+                .map(|at| (at + PATIENCE).saturating_duration_since(now));
+            // Orphans end unseen, and are reaped now and then.
+            let nap = left
+                .min(Duration::from_secs(1))
+                .min(patience.unwrap_or(left));
+            signals::poll(Some(self.fd.as_fd()), nap)?;
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> anyhow::Result<Ended> {
+        loop {
+            if let Some(ended) = self.wait_timeout(Duration::from_secs(3600))? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// The processes that the command has made and that are still alive, with their names.
+    pub(crate) fn leftovers(&self) -> Vec<(u32, String)> {
+        tree::reap_orphans();
+        let all = tree::descendants(self.pid, self.since);
+        all.into_iter().map(|p| (p.pid, p.comm)).collect()
+    }
+
+    /// What it has written so far, the last 8 MiB of it; all of it once it has ended. Nothing
+    /// unless the output is captured.
+    pub(crate) fn output(&self) -> Vec<u8> {
+        self.capture
+            .as_ref()
+            .map(Capture::bytes)
+            .unwrap_or_default()
+    }
+
+    /// Stops it and all its descendants: SIGTERM, 2 seconds, SIGKILL. Also what it left behind, if
+    /// it has ended.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<Ended> {
+        self.stop_within(GRACE)
+    }
+
+    /// As [`Running::stop`], with another time between SIGTERM and SIGKILL.
+    pub(crate) fn stop_within(&mut self, grace: Duration) -> anyhow::Result<Ended> {
+        self.signal_all(Signal::TERM);
+        if !self.all_gone(grace)? {
+            let end = Instant::now() + LAST;
+            // Again and again: what forks faster than it is found must lose.
+            while Instant::now() < end {
+                self.signal_all(Signal::KILL);
+                if self.all_gone(LOOK)? {
+                    break;
+                }
+            }
+        }
+        match self.ended {
+            Some(ended) => Ok(ended),
+            None => bail!(
+                "stopping process {}: it does not end, even by SIGKILL",
+                self.pid
+            ),
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if self.ended.is_none() {
+            // It may have ended: a descriptor can't mean anybody else.
+            let _ = pidfd_send_signal(&self.fd, signal);
+        }
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        // Listed first: the children of a process that ends change parents.
+        let others = tree::descendants(self.pid, self.since);
+        self.signal(signal);
+        others.iter().for_each(|p| tree::signal(p, signal));
+    }
+
+    /// Waits until the command and all its descendants have ended, or the time is over.
+    fn all_gone(&mut self, time: Duration) -> anyhow::Result<bool> {
+        let end = Instant::now() + time;
+        loop {
+            self.reap(libc::WNOHANG)?;
+            tree::reap_orphans();
+            if self.ended.is_some() && tree::descendants(self.pid, self.since).is_empty() {
+                return Ok(true);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            signals::poll(self.ended.is_none().then(|| self.fd.as_fd()), LOOK)?;
+        }
+    }
+
+    /// Hands on what was sent to quell alone, and stops the command when patience ends.
+    fn answer_signals(&mut self) -> anyhow::Result<()> {
+        tree::reap_orphans();
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let count = signals::count();
+        let mut again = false;
+        if count > self.seen {
+            self.seen = count;
+            if let Some(signal) = signals::take_unshared().and_then(Signal::from_named_raw) {
+                self.signal(signal);
+            }
+            again = self.asked.is_some_and(|at| at.elapsed() > SAME);
+            self.asked.get_or_insert_with(Instant::now);
+        }
+        if again || self.asked.is_some_and(|at| at.elapsed() >= PATIENCE) {
+            self.stop()?;
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, flags: i32) -> anyhow::Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let pid = i32::try_from(self.pid).unwrap_or(-1);
+        let mut word = 0;
+        // SAFETY: wait4(2) of our own child, with structs on the stack to fill in.
+        let (got, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (
+                libc::wait4(pid, &raw mut word, flags, &raw mut usage),
+                usage,
+            )
+        };
+        if got == -1 {
+            let err = std::io::Error::last_os_error();
+            if err.kind() == std::io::ErrorKind::Interrupted {
+                return Ok(());
+            }
+            return Err(err).with_context(|| format!("waiting for process {pid}"));
+        }
+        if got == pid {
+            self.ended = Some(Ended {
+                status: Status::from_wait(word),
+                usage: Usage::new(&usage, self.started.elapsed()),
+            });
+            tree::awaited(self.pid);
+            if let Some(capture) = &mut self.capture {
+                capture.finish();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only where an error left it alone: whoever waits has seen its end.
+        if self.ended.is_none() {
+            let _ = self.stop();
+        }
+    }
+}

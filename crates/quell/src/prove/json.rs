@@ -1,0 +1,129 @@
+//! The proof as one JSON object, `quell/prove/1`.
+
+use std::collections::BTreeMap;
+
+use quell_remedy::Planned;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use super::metric::Unit;
+use super::proof::{Judged, Proof};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    command: &'a [String],
+    pairs: usize,
+    verdict: &'static str,
+    /// Why no pairs were run, if none were.
+    reason: Option<&'a str>,
+    plan: Vec<Remedy<'a>>,
+    environment: &'a BTreeMap<String, String>,
+    metrics: Metrics<'a>,
+    observed: Option<Observed>,
+    notes: &'a [String],
+    seed: u64,
+}
+
+/// One remedy, as in `quell plan --json`.
+#[derive(Serialize)]
+pub(crate) struct Remedy<'a> {
+    remedy: &'a str,
+    sets: &'a BTreeMap<String, String>,
+    evidence: &'a str,
+    predicted_stop: f64,
+    cost: &'a str,
+}
+
+impl<'a> From<&'a Planned> for Remedy<'a> {
+    fn from(p: &'a Planned) -> Self {
+        Self {
+            remedy: &p.remedy,
+            sets: &p.sets,
+            evidence: &p.evidence,
+            predicted_stop: p.predicted_stop,
+            cost: &p.cost,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Observed {
+    shootdowns: u64,
+    page_faults: Option<u64>,
+}
+
+/// In the order of the report.
+struct Metrics<'a>(&'a [Judged]);
+
+#[derive(Serialize)]
+struct Metric<'a> {
+    before: Vec<serde_json::Number>,
+    after: Vec<serde_json::Number>,
+    /// After over before; null where there are no pairs.
+    ratio: Option<f64>,
+    /// An end that is infinite is null.
+    ci95: [Option<f64>; 2],
+    verdict: &'static str,
+    reason: Option<String>,
+    higher_is_better: bool,
+    #[serde(skip)]
+    name: &'a str,
+}
+
+impl<'a> From<&'a Judged> for Metric<'a> {
+    fn from(judged: &'a Judged) -> Self {
+        let c = &judged.comparison;
+        let finite = |v: f64| (v.is_finite() && !c.before.is_empty()).then_some(v);
+        let list = |values: &[f64]| values.iter().filter_map(|v| number(judged.metric.unit, *v)).collect();
+        Self {
+            before: list(&c.before),
+            after: list(&c.after),
+            ratio: finite(c.ratio),
+            ci95: [finite(c.ci95.0), finite(c.ci95.1)],
+            verdict: c.verdict.as_str(),
+            reason: c.reason.map(|r| r.to_string()),
+            higher_is_better: judged.metric.higher_is_better,
+            name: &judged.metric.name,
+        }
+    }
+}
+
+/// An integer, but for the user's own metrics.
+fn number(unit: Unit, value: f64) -> Option<serde_json::Number> {
+    match unit {
+        Unit::Number => serde_json::Number::from_f64(value),
+        _ => Some(serde_json::Number::from(value.round() as u64)),
+    }
+}
+
+impl Serialize for Metrics<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(Some(self.0.len()))?;
+        for metric in self.0.iter().map(Metric::from) {
+            map.serialize_entry(metric.name, &metric)?;
+        }
+        map.end()
+    }
+}
+
+/// The object, on lines.
+pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
+    let document = Document {
+        schema: "quell/prove/1",
+        command: &proof.command,
+        pairs: proof.pairs,
+        verdict: proof.overall.verdict.as_str(),
+        reason: proof.nothing.as_deref(),
+        plan: proof.plan.remedies.iter().map(Remedy::from).collect(),
+        environment: &proof.environment,
+        metrics: Metrics(&proof.metrics),
+        observed: proof.observed.as_ref().map(|e| Observed {
+            shootdowns: e.shootdowns,
+            page_faults: e.page_faults,
+        }),
+        notes: &proof.notes,
+        seed: proof.seed,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}

@@ -1,0 +1,203 @@
+//! What is measured in each run, and numbers out of a program's own output.
+
+use quell_stats::{Kind, Role};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::cmd::usage;
+use crate::show::units::{bytes, count, time};
+
+/// How a value is written for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Count,
+    Nanoseconds,
+    Bytes,
+    /// As the program wrote it.
+    Number,
+}
+
+impl Unit {
+    /// The value with its unit.
+    pub(crate) fn show(self, value: f64) -> String {
+        // Saturates, and a NaN becomes 0: what can't be is shown as something that is.
+        let whole = value.round() as u64;
+        match self {
+            Self::Count => count(whole),
+            Self::Nanoseconds => time(whole),
+            Self::Bytes => bytes(whole),
+            Self::Number if value.abs() >= 1000.0 && value.is_sign_positive() => count(whole),
+            Self::Number => {
+                let text = format!("{value:.3}");
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+        }
+    }
+}
+
+/// One thing that is compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Metric {
+    /// Its key in JSON.
+    pub(crate) name: String,
+    /// Its name in text.
+    pub(crate) title: String,
+    pub(crate) unit: Unit,
+    pub(crate) kind: Kind,
+    pub(crate) role: Role,
+    pub(crate) higher_is_better: bool,
+    /// Where it is in the output, for a metric of the user's.
+    pattern: Option<Regex>,
+}
+
+/// What every run has, in the order of [`super::sample::Sample::values`].
+const BUILT_IN: [(&str, &str, Unit, Kind, Role); 7] = [
+    ("shootdowns", "shootdowns", Unit::Count, Kind::Count, Role::Benefit),
+    ("victims", "victims", Unit::Count, Kind::Count, Role::Benefit),
+    ("wait_ns", "wait of culprits", Unit::Nanoseconds, Kind::Measure, Role::Benefit),
+    ("page_faults", "page faults", Unit::Count, Kind::Count, Role::Benefit),
+    ("system_ns", "system time", Unit::Nanoseconds, Kind::Measure, Role::Benefit),
+    ("wall_ns", "wall time", Unit::Nanoseconds, Kind::Measure, Role::Time),
+    ("max_rss", "maximum memory", Unit::Bytes, Kind::Measure, Role::Cost),
+];
+
+/// The metrics of every run, and those that the user asked for by `NAME=REGEX` or `NAME^=REGEX`.
+pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
+    let built_in = BUILT_IN.iter().map(|&(name, title, unit, kind, role)| Metric {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        unit,
+        kind,
+        role,
+        higher_is_better: false,
+        pattern: None,
+    });
+    let mut metrics: Vec<Metric> = built_in.collect();
+    for text in asked {
+        let metric = parse(text)?;
+        if metrics.iter().any(|m| m.name == metric.name) {
+            return Err(usage(format!("--metric {text}: there is a '{}' already", metric.name)));
+        }
+        metrics.push(metric);
+    }
+    Ok(metrics)
+}
+
+fn parse(text: &str) -> anyhow::Result<Metric> {
+    let bad = |why: &str| usage(format!("--metric {text}: {why}"));
+    let (name, pattern) = text
+        .split_once('=')
+        .ok_or_else(|| bad("write it as NAME=REGEX, or NAME^=REGEX where higher is better"))?;
+    let (name, higher_is_better) = match name.strip_suffix('^') {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(bad("the name may have letters, digits, and _ . - in it, and nothing else"));
+    }
+    // Each line by itself, as one reads the output.
+    let pattern = RegexBuilder::new(pattern).multi_line(true).build().map_err(|err| {
+        let err = err.to_string();
+        let last = err.lines().last().unwrap_or_default();
+        bad(last.trim_start_matches("error: "))
+    })?;
+    if pattern.captures_len() < 2 {
+        return Err(bad("the expression has no group: put ( ) around the number"));
+    }
+    Ok(Metric {
+        name: name.to_owned(),
+        title: if higher_is_better { format!("{name} (higher is better)") } else { name.to_owned() },
+        unit: Unit::Number,
+        kind: Kind::Measure,
+        // What a program says of itself is what its user runs it for: it must not get worse.
+        role: Role::Time,
+        higher_is_better,
+        pattern: Some(pattern),
+    })
+}
+
+impl Metric {
+    /// Whether it comes from the program's output.
+    pub(crate) fn is_from_output(&self) -> bool {
+        self.pattern.is_some()
+    }
+
+    /// Its name within a sentence.
+    pub(crate) fn name_in_text(&self) -> &str {
+        if self.is_from_output() { &self.name } else { &self.title }
+    }
+
+    /// Its value in an output: the first group of the last match. An error says what is wrong.
+    pub(crate) fn read(&self, output: &[u8]) -> Result<f64, String> {
+        let Some(pattern) = &self.pattern else {
+            return Err(format!("{} is not in the output", self.name));
+        };
+        let last = pattern.captures_iter(output).last();
+        let Some(group) = last.as_ref().and_then(|c| c.get(1)) else {
+            return Err(format!("--metric {}: '{pattern}' matches nothing in the output", self.name));
+        };
+        let text = String::from_utf8_lossy(group.as_bytes());
+        let digits: String = text.trim().chars().filter(|c| *c != ',' && *c != '_').collect();
+        match digits.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(value),
+            _ => Err(format!("--metric {}: '{text}' is no number", self.name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(metric: &str, output: &str) -> Result<f64, String> {
+        parse(metric).unwrap().read(output.as_bytes())
+    }
+
+    /// Check that the last match counts, on any line, with commas or an exponent in the number.
+    #[test]
+    fn reads_numbers() {
+        assert_eq!(read("s=([0-9.]+) s", "took 1.5 s\nthen 2.25 s\n"), Ok(2.25));
+        assert_eq!(read("ops^=^ops: (.*)$", "a\nops: 12,345\nb"), Ok(12345.0));
+        assert_eq!(read("x=x=(\\S+)", "x=1e3"), Ok(1000.0));
+    }
+
+    /// Check that no match, no number, and infinity are errors that name the metric.
+    #[test]
+    fn refuses_output() {
+        assert!(read("s=([0-9.]+) s", "").unwrap_err().contains("--metric s: '([0-9.]+) s' matches nothing"));
+        assert!(read("s=(.*)", "fast").unwrap_err().contains("'fast' is no number"));
+        assert!(read("s=(.*)", "inf").is_err());
+    }
+
+    /// Check that bad metrics are refused in one line each.
+    #[test]
+    fn refuses_usage() {
+        for (text, why) in [
+            ("speed", "NAME=REGEX"),
+            ("=(.)", "the name may"),
+            ("a b=(.)", "the name may"),
+            ("a=x", "no group"),
+            ("a=(", "unclosed group"),
+        ] {
+            let err = parse(text).unwrap_err();
+            let line = err.to_string();
+            assert!(err.is::<crate::cmd::Usage>() && line.contains(why), "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+        let twice = ["a=(.)".to_owned(), "a=(.)".to_owned()];
+        assert!(all(&twice).unwrap_err().to_string().contains("already"));
+        assert!(all(&["wall_ns=(.)".to_owned()]).is_err());
+        assert_eq!(all(&[]).unwrap().len(), 7);
+    }
+
+    /// Check that values read well in each unit.
+    #[test]
+    fn units() {
+        assert_eq!(Unit::Count.show(1234.0), "1,234");
+        assert_eq!(Unit::Nanoseconds.show(12_300_000.0), "12.3 ms");
+        assert_eq!(Unit::Bytes.show(650e6), "650 MB");
+        assert_eq!(Unit::Number.show(2.5), "2.5");
+        assert_eq!(Unit::Number.show(12345.6), "12,346");
+        assert_eq!(Unit::Number.show(0.0), "0");
+    }
+}

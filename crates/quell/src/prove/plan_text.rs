@@ -1,0 +1,190 @@
+//! A plan as text, and its environment as lines for a shell. Shared by plan, run and prove.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use anstyle::Style;
+use quell_remedy::Plan;
+
+use crate::cmd::usage;
+use crate::show::units::percent;
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// How wide running text gets.
+const WIDTH: usize = 98;
+
+/// A variable of quell's own environment, which the program inherits.
+pub(crate) fn own_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The environment as a command is started with it.
+pub(crate) fn os_pairs(environment: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+    environment.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// Lines for a shell.
+pub(crate) fn exports(environment: &BTreeMap<String, String>) -> String {
+    let line = |(name, value): (&String, &String)| {
+        format!("export {name}='{}'\n", value.replace('\'', r"'\''"))
+    };
+    environment.iter().map(line).collect()
+}
+
+/// Says of every variable that the user has set too what becomes of it.
+pub(crate) fn merged(environment: &BTreeMap<String, String>, env: &impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let note = |(name, value): (&String, &String)| {
+        let theirs = env(name).filter(|t| !t.is_empty() && t != value)?;
+        Some(format!("{name} is set already, to '{theirs}': the plan makes it '{value}'"))
+    };
+    environment.iter().filter_map(note).collect()
+}
+
+/// Reads a plan of the user's. A file that is no plan is bad input.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
+    Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
+}
+
+/// Writes a plan where the user wants it.
+pub(crate) fn save(plan: &Plan, path: &Path) -> anyhow::Result<()> {
+    std::fs::write(path, plan.to_toml()).with_context(|| format!("writing the plan to {}", path.display()))
+}
+
+/// Breaks text between words into lines, each indented.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    let margin = " ".repeat(indent);
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(out, "{margin}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        let _ = writeln!(out, "{margin}{line}");
+    }
+    out
+}
+
+/// The remedies, each with its evidence, what it is predicted to do, and its cost.
+pub(crate) fn remedies(plan: &Plan) -> String {
+    let mut out = String::new();
+    for p in &plan.remedies {
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
+        for (name, value) in &p.sets {
+            out.push_str(&wrap(&format!("sets {name}={value}"), 4));
+        }
+        if !p.evidence.is_empty() {
+            out.push_str(&wrap(&format!("because {}", p.evidence), 4));
+        }
+        if p.predicted_stop > 0.0 {
+            let _ = writeln!(out, "    predicted to stop {} of all shootdowns", percent(p.predicted_stop));
+        }
+        if !p.cost.is_empty() {
+            out.push_str(&wrap(&format!("cost: {}", p.cost), 4));
+        }
+    }
+    out
+}
+
+/// A list of remarks under a heading; nothing if there are none.
+pub(crate) fn list(heading: &str, notes: &[String]) -> String {
+    let mut out = String::new();
+    if notes.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "\n{BOLD}{heading}{BOLD:#}");
+    for note in notes {
+        let text = wrap(note, 4);
+        out.push_str("  · ");
+        out.push_str(text.trim_start());
+    }
+    out
+}
+
+/// How to keep the plan.
+pub(crate) fn keep(environment: &BTreeMap<String, String>, command: &str, saved: Option<&Path>) -> String {
+    let mut out = format!("\n{BOLD}Keep it{BOLD:#}\n");
+    for line in exports(environment).lines() {
+        let _ = writeln!(out, "  {line}");
+    }
+    let _ = match saved {
+        Some(path) => writeln!(out, "  {DIM}or:{DIM:#} quell run --plan {} -- {command}", path.display()),
+        None => writeln!(out, "  {DIM}or write the plan to a file with --save FILE, and:{DIM:#} quell run --plan FILE -- {command}"),
+    };
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_remedy::Planned;
+
+    /// Check that a shell gets back exactly what was meant, quotes and all.
+    #[test]
+    fn shell_quotes() {
+        let value = "a'b \"$c\" `d`\\";
+        let environment = BTreeMap::from([("QUELL_T".to_owned(), value.to_owned())]);
+        let script = format!("{}printf %s \"$QUELL_T\"", exports(&environment));
+        let out = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
+    }
+
+    /// Check that lines end between words and no word is lost, however long.
+    #[test]
+    fn wraps() {
+        let long = "x".repeat(200);
+        let text = format!("{} {long} end", "word ".repeat(40));
+        let wrapped = wrap(&text, 4);
+        assert!(wrapped.lines().all(|l| l.chars().count() <= WIDTH || l.contains(&long)));
+        let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&wrapped), words(&text));
+        assert_eq!(wrap("", 4), "");
+    }
+
+    /// Check that a variable that both set is said, and one that stays as it is isn't.
+    #[test]
+    fn merging_is_said() {
+        let environment = BTreeMap::from([("A".into(), "x:1,y:2".into()), ("B".into(), "1".into())]);
+        let env = |name: &str| (name == "A").then(|| "x:1".to_owned());
+        assert_eq!(merged(&environment, &env), ["A is set already, to 'x:1': the plan makes it 'x:1,y:2'"]);
+    }
+
+    /// Check the text of a plan as people see it.
+    #[test]
+    fn plan_text() {
+        let plan = Plan {
+            remedies: vec![Planned {
+                remedy: "jemalloc.decay".into(),
+                sets: BTreeMap::from([("_RJEM_MALLOC_CONF".into(), "dirty_decay_ms:-1".into())]),
+                evidence: "1600 of 1700 shootdowns (94 %) are from jemalloc".into(),
+                predicted_stop: 0.894,
+                cost: "freed memory stays resident".into(),
+            }],
+            notes: vec!["glibc: left as it is".into()],
+        };
+        let text = remedies(&plan) + &list("Notes", &plan.notes);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+          jemalloc.decay
+            sets _RJEM_MALLOC_CONF=dirty_decay_ms:-1
+            because 1600 of 1700 shootdowns (94 %) are from jemalloc
+            predicted to stop 89 % of all shootdowns
+            cost: freed memory stays resident
+
+        Notes
+          · glibc: left as it is
+        ");
+    }
+}

@@ -1,0 +1,80 @@
+//! What prove is doing, on standard error: one line that changes on a terminal, one line a pair elsewhere.
+
+use std::io::IsTerminal as _;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// The progress of a number of runs.
+pub(crate) struct Progress {
+    /// Nothing where standard error is no terminal.
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Of so many runs in all.
+    pub(crate) fn new(runs: usize) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self { bar: None };
+        }
+        let runs = u64::try_from(runs).unwrap_or(0);
+        let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+        // A template that doesn't parse leaves the default one.
+        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} runs, {elapsed}  {wide_msg}") {
+            bar.set_style(style);
+        }
+        Self { bar: Some(bar) }
+    }
+
+    /// The number of runs, known only once there is a plan.
+    pub(crate) fn set_runs(&self, runs: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(runs).unwrap_or(0));
+        }
+    }
+
+    /// A run begins.
+    pub(crate) fn begin(&self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.to_owned());
+            bar.tick();
+        }
+    }
+
+    /// It goes on: moves the clock on. No thread does that, to leave the machine to the program.
+    pub(crate) fn tick(&self) {
+        if let Some(bar) = &self.bar {
+            bar.tick();
+        }
+    }
+
+    /// A run is done.
+    pub(crate) fn done(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    /// A line for logs and pipes, where there is no terminal to draw on.
+    pub(crate) fn line(&self, text: &str) {
+        if self.bar.is_none() {
+            anstream::eprintln!("quell: {text}");
+        }
+    }
+
+    /// A line that everyone should see.
+    pub(crate) fn say(&self, text: &str) {
+        let print = || anstream::eprintln!("quell: {text}");
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

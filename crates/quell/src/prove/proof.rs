@@ -1,0 +1,130 @@
+//! The proof: what was run, what came out, and the words for it.
+
+use std::collections::BTreeMap;
+
+use quell_remedy::{Evidence, Plan};
+use quell_stats::{Comparison, Named, Overall, Pair, Rules, compare, overall};
+
+use super::metric::Metric;
+use super::sample::Sample;
+
+/// One metric and what the pairs say about it.
+pub(crate) struct Judged {
+    pub(crate) metric: Metric,
+    pub(crate) comparison: Comparison,
+}
+
+/// Everything that is reported.
+pub(crate) struct Proof {
+    pub(crate) command: Vec<String>,
+    /// Pairs that were run; fewer than were asked for after an interrupt.
+    pub(crate) pairs: usize,
+    /// What chance decided by: the orders of the pairs.
+    pub(crate) seed: u64,
+    pub(crate) plan: Plan,
+    /// What the plan sets, with the user's own settings kept.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// What the observed run showed, if there was one.
+    pub(crate) observed: Option<Evidence>,
+    pub(crate) metrics: Vec<Judged>,
+    pub(crate) overall: Overall,
+    /// Why no pairs were run, if none were.
+    pub(crate) nothing: Option<String>,
+    /// What else the user should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Judges every metric over the pairs of runs, without and with the plan.
+pub(crate) fn judge(metrics: &[Metric], pairs: &[(Sample, Sample)], seed: u64) -> (Vec<Judged>, Overall) {
+    let judged: Vec<Judged> = metrics
+        .iter()
+        .enumerate()
+        .map(|(index, metric)| {
+            let value = |s: &Sample| s.values.get(index).copied().unwrap_or(f64::NAN);
+            let values: Vec<Pair> = pairs.iter().map(|(b, a)| Pair::new(value(b), value(a))).collect();
+            let rules = Rules {
+                family: metrics.len(),
+                seed,
+                kind: metric.kind,
+                higher_is_better: metric.higher_is_better,
+                ..Rules::default()
+            };
+            Judged { metric: metric.clone(), comparison: compare(&values, &rules) }
+        })
+        .collect();
+    let named: Vec<Named<'_>> = judged
+        .iter()
+        .map(|j| Named { name: &j.metric.name, role: j.metric.role, comparison: &j.comparison })
+        .collect();
+    let overall = overall(&named);
+    (judged, overall)
+}
+
+/// Why an empty plan is empty, in a line.
+pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
+    let seen = evidence.shootdowns;
+    let few = plan.notes.iter().any(|n| n.contains("nothing to gain"));
+    let set = plan.notes.iter().any(|n| n.contains("set already"));
+    match seen {
+        0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
+        _ if few => format!(
+            "{} in the observed run: too few to gain anything",
+            crate::show::units::plural(seen, "shootdown")
+        ),
+        _ if set => "what quell would set is set already".to_owned(),
+        _ => format!(
+            "no setting that quell knows reaches the {} of the observed run",
+            crate::show::units::plural(seen, "shootdown")
+        ),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::prove::metric;
+
+    /// Runs whose every metric goes from `before` to `after`, with a little scatter.
+    pub(crate) fn runs(pairs: usize, before: &[f64], after: &[f64]) -> Vec<(Sample, Sample)> {
+        let sample = |values: &[f64], i: usize| Sample {
+            values: values.iter().map(|v| (v * (1.0 + 0.004 * (i % 5) as f64)).round()).collect(),
+            complaints: vec![],
+        };
+        (0..pairs).map(|i| (sample(before, i), sample(after, i * 3))).collect()
+    }
+
+    /// Check that less is better, and for a metric with `^=` more.
+    #[test]
+    fn sides() {
+        let metrics = metric::all(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
+        let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 1e9, 1e8, 5000.0, 5000.0];
+        let after = [100.0, 100.0, 1e5, 1e4, 5e8, 1e9, 1e8, 9000.0, 5000.0];
+        let (judged, overall) = judge(&metrics, &runs(5, &before, &after), 1);
+        let words: Vec<_> = judged.iter().map(|j| j.comparison.verdict.as_str()).collect();
+        assert_eq!(words[..5], ["better"; 5]);
+        assert_eq!(words[5..], ["no evidence", "no evidence", "better", "no evidence"]);
+        assert_eq!(overall.verdict, quell_stats::Verdict::Better);
+    }
+
+    /// Check that no pairs claim nothing, and that four don't either.
+    #[test]
+    fn few_pairs() {
+        let metrics = metric::all(&[]).unwrap();
+        for pairs in [0, 1, 4] {
+            let (judged, overall) = judge(&metrics, &runs(pairs, &[1e4; 7], &[10.0; 7]), 1);
+            assert_eq!(overall.verdict, quell_stats::Verdict::NoEvidence);
+            assert_eq!(judged.len(), 7);
+        }
+    }
+
+    /// Check that the reason for an empty plan fits what was seen.
+    #[test]
+    fn reasons() {
+        let seen = |shootdowns| Evidence { shootdowns, ..Evidence::default() };
+        let noted = |note: &str| Plan { notes: vec![note.to_owned()], ..Plan::default() };
+        assert_eq!(why_nothing(&noted("x: nothing to gain"), &seen(0)), "0 shootdowns in the observed run: nothing to stop");
+        assert_eq!(why_nothing(&noted("x: nothing to gain"), &seen(1)), "1 shootdown in the observed run: too few to gain anything");
+        assert!(why_nothing(&noted("jemalloc: set already"), &seen(5000)).contains("already"));
+        assert!(why_nothing(&Plan::default(), &seen(5000)).contains("reaches the 5,000 shootdowns"));
+    }
+}

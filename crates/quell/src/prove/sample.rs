@@ -1,0 +1,95 @@
+//! What one run yields: a number for each metric, or what a plan is made from.
+
+use quell_remedy::Found;
+
+use super::failed::Failed;
+use super::job::{Env, Job};
+use super::metric::Metric;
+use super::temp::TempDir;
+use super::watch::{Counting, Recorder};
+use crate::evidence;
+
+/// The numbers of one run, in the order of the metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) values: Vec<f64>,
+    /// What the program says of the settings that it was given.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// Runs the job once, counted.
+pub(crate) fn measure(job: &Job<'_>, env: &Env, metrics: &[Metric], when: &str) -> anyhow::Result<Sample> {
+    job.progress.begin(when);
+    let mut counting = Counting::attach()?;
+    let ran = job.run(&mut counting, env, when)?;
+    let totals = counting.tally()?.totals();
+    job.progress.done();
+    // In the order of `metric::BUILT_IN`. Exact up to 2^53, which is 104 days in ns.
+    let mut values = [
+        totals.shootdowns,
+        totals.victims,
+        totals.wait_ns,
+        ran.usage.page_faults(),
+        ran.usage.system_ns,
+        ran.wall_ns,
+        ran.usage.max_rss,
+    ]
+    .map(|n| n as f64)
+    .to_vec();
+    for metric in metrics.iter().filter(|m| m.is_from_output()) {
+        match metric.read(&ran.output) {
+            Ok(value) => values.push(value),
+            Err(why) => return Err(Failed::new(format!("{why} of {when}"), ran.output)),
+        }
+    }
+    Ok(Sample { values, complaints: complaints(&ran.output) })
+}
+
+/// What was seen in the observed run.
+pub(crate) struct Seen {
+    pub(crate) evidence: quell_remedy::Evidence,
+    pub(crate) found: Vec<Found>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Runs the job once, recorded.
+pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen> {
+    let when = "the observed run";
+    job.progress.begin(when);
+    let temp = TempDir::new()?;
+    let dir = temp.path().join("observed.quell");
+    let mut recorder = Recorder::start(&dir, job.argv)?;
+    let ran = job.run(&mut recorder, &[], when)?;
+    // Found now, and not after the first pair.
+    for metric in metrics.iter().filter(|m| m.is_from_output()) {
+        if let Err(why) = metric.read(&ran.output) {
+            return Err(Failed::new(format!("{why} of {when}"), ran.output));
+        }
+    }
+    let observed = evidence::of_trace(&dir)?;
+    let mut evidence = observed.evidence;
+    evidence.page_faults = Some(ran.usage.page_faults());
+    job.progress.done();
+    Ok(Seen { evidence, found: observed.found, notes: observed.notes })
+}
+
+/// Lines by which an allocator refuses its settings. jemalloc says `<jemalloc>: Invalid conf pair` and
+/// `Malformed conf string`, and goes on without.
+fn complaints(output: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(output);
+    let refused = |line: &&str| line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf");
+    text.lines().filter(refused).take(3).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that jemalloc's refusals are seen among other output.
+    #[test]
+    fn refusals() {
+        let output = b"a\n<jemalloc>: Invalid conf pair: x:1\n<jemalloc>: (This is not an error)\nb";
+        assert_eq!(complaints(output), ["<jemalloc>: Invalid conf pair: x:1"]);
+        assert!(complaints(b"conf <jemalloc>").is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! The proof as text: the plan, the table, the verdict, why there is no evidence, how to keep it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use quell_stats::{Comparison, Role, Verdict};
+
+use super::plan_text::{self, wrap};
+use super::proof::{Judged, Proof};
+use crate::show::table::Table;
+
+const BOLD: Style = Style::new().bold();
+
+fn styled(verdict: Verdict) -> String {
+    let style = match verdict {
+        Verdict::Better => Style::new().fg_color(Some(AnsiColor::Green.into())),
+        Verdict::Worse => Style::new().fg_color(Some(AnsiColor::Red.into())),
+        Verdict::NoEvidence => Style::new().dimmed(),
+    };
+    format!("{style}{verdict}{style:#}")
+}
+
+/// A ratio as a change: `-88 %`, `+6.9 %`, `×12`.
+pub(crate) fn change(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        return "?".to_owned();
+    }
+    if ratio >= 10.0 {
+        return format!("×{ratio:.0}");
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    // As many digits as keep 99.9 % apart from all of it.
+    let digits = match percent.abs() {
+        _ if ratio == 0.0 => 0,
+        p if p < 9.95 => 1,
+        p if p < 99.0 || percent > 0.0 => 0,
+        p if p < 99.9 => 1,
+        _ => 2,
+    };
+    let text = format!("{percent:+.digits$} %");
+    if text.trim_start_matches(['+', '-']) == "0.0 %" { "0.0 %".to_owned() } else { text }
+}
+
+fn interval(c: &Comparison) -> String {
+    match c.ci95 {
+        (low, high) if low.is_finite() && high.is_finite() => {
+            format!("{} to {}", change(low), change(high))
+        }
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// The table of all metrics.
+pub(crate) fn table(metrics: &[Judged]) -> String {
+    let mut t = Table::new(&["", ">before", ">after", ">change", ">95 % interval", ""]);
+    for j in metrics {
+        let c = &j.comparison;
+        let unit = j.metric.unit;
+        t.row(vec![
+            j.metric.title.clone(),
+            unit.show(c.median_before),
+            unit.show(c.median_after),
+            change(c.ratio),
+            interval(c),
+            styled(c.verdict),
+        ]);
+    }
+    t.text()
+}
+
+fn titles(metrics: &[Judged], names: &[String]) -> String {
+    let title = |name: &String| {
+        let known = metrics.iter().find(|j| &j.metric.name == name);
+        known.map_or_else(|| name.clone(), |j| format!("{} {}", j.metric.name_in_text(), change(j.comparison.ratio)))
+    };
+    names.iter().map(title).collect::<Vec<_>>().join(", ")
+}
+
+/// The verdict in words, with the price.
+pub(crate) fn verdict(proof: &Proof) -> String {
+    let all = &proof.overall;
+    let role = |name: &String| proof.metrics.iter().find(|j| &j.metric.name == name).map(|j| j.metric.role);
+    let (price, worse): (Vec<String>, Vec<String>) =
+        all.worse.iter().cloned().partition(|name| role(name) == Some(Role::Cost));
+    let mut text = match all.verdict {
+        Verdict::Better => "better".to_owned(),
+        Verdict::Worse => "worse".to_owned(),
+        Verdict::NoEvidence => "no evidence".to_owned(),
+    };
+    if let Some(why) = &proof.nothing {
+        let _ = write!(text, ": {why}");
+        return text;
+    }
+    if !all.better.is_empty() {
+        let _ = write!(text, "; better: {}", titles(&proof.metrics, &all.better));
+    }
+    if !worse.is_empty() {
+        let _ = write!(text, "; worse: {}", titles(&proof.metrics, &worse));
+    }
+    if !price.is_empty() {
+        let _ = write!(text, "; the price: {}", titles(&proof.metrics, &price));
+    }
+    if all.verdict == Verdict::NoEvidence && all.better.is_empty() && all.worse.is_empty() {
+        text.push_str(" that anything changed, which is no proof that nothing did");
+    }
+    text
+}
+
+/// The whole report.
+pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
+    let mut out = String::new();
+    let command = proof.command.join(" ");
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "{BOLD}Proof of '{command}'{BOLD:#}");
+    if proof.plan.remedies.is_empty() {
+        let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
+    } else {
+        let _ = write!(out, "\n{BOLD}Plan{BOLD:#}\n{}", plan_text::remedies(&proof.plan));
+    }
+    if proof.pairs > 0 {
+        let pairs = proof.pairs;
+        let runs = if pairs == 1 { "1 pair of runs".to_owned() } else { format!("{pairs} pairs of runs") };
+        let _ = writeln!(out, "\n{BOLD}Without and with the plan{BOLD:#} ({runs}, medians)");
+        out.push_str(&table(&proof.metrics));
+    }
+    let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
+    if proof.pairs > 0 {
+        let reasons: Vec<String> = proof
+            .metrics
+            .iter()
+            .filter_map(|j| Some(format!("{}: {}", j.metric.name_in_text(), j.comparison.reason?)))
+            .collect();
+        out.push_str(&plan_text::list("Why no evidence", &reasons));
+    }
+    out.push_str(&plan_text::list("Notes", &proof.notes));
+    if proof.overall.verdict == Verdict::Better && !proof.environment.is_empty() {
+        out.push_str(&plan_text::keep(&proof.environment, &command, saved));
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,219 @@
+//! From a running probe to a trace on disk.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_event::{Shootdown, Tally};
+use quell_event::trace::{Meta, Stack, Writer};
+use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
+
+use crate::clock::{monotonic_ns, own_cpu_ns};
+use crate::launch::{self, Ended, Output, Spec};
+
+/// How often the ring is emptied where nothing is urgent.
+pub(crate) const STEP: Duration = Duration::from_millis(50);
+
+/// How often the counts are saved, so that a killed recording keeps them.
+const SAVE: Duration = Duration::from_secs(1);
+
+/// How old the mappings of a culprit may get before they are read again.
+const MAPS_AGE: Duration = Duration::from_secs(5);
+
+/// A recording under way.
+pub(crate) struct Recording {
+    pub(crate) probe: Probe,
+    records: Records,
+    resolver: Resolver,
+    shared: Rc<RefCell<Shared>>,
+    stacks: Vec<Stack>,
+    saved: Instant,
+    own_before: u64,
+    dir: PathBuf,
+}
+
+/// What the sink of the records writes to.
+struct Shared {
+    writer: Option<Writer>,
+    culprits: HashSet<u32>,
+    last: u32,
+}
+
+impl Shared {
+    fn take(&mut self, s: &Shootdown) {
+        if let Some(writer) = &mut self.writer {
+            writer.push(s);
+        }
+        if s.pid != self.last {
+            self.last = s.pid;
+            self.culprits.insert(s.pid);
+        }
+    }
+}
+
+impl Recording {
+    /// Makes the trace and starts to record.
+    ///
+    /// # Errors
+    ///
+    /// If the trace can't be made or the probe can't be loaded.
+    pub(crate) fn start(dir: &Path, force: bool, scope: Scope, stacks: Stacks, command: &[OsString]) -> anyhow::Result<Self> {
+        let stacks_text = match stacks {
+            Stacks::None => "none".to_owned(),
+            Stacks::ALL => "all".to_owned(),
+            Stacks::OneIn(n) => n.to_string(),
+        };
+        let meta = meta(stacks_text, command);
+        let writer = Writer::create(dir, &meta, force)?;
+        let own_before = own_cpu_ns();
+        let options = Options { scope, recording: true, stacks, ..Options::default() };
+        let probe = match Probe::attach(&options) {
+            Ok(probe) => probe,
+            Err(err) => {
+                // nothing was recorded: leave no empty trace behind
+                drop(writer);
+                let _ = std::fs::remove_dir_all(dir);
+                return Err(err.into());
+            }
+        };
+        let shared = Rc::new(RefCell::new(Shared {
+            writer: Some(writer),
+            culprits: HashSet::new(),
+            last: 0,
+        }));
+        let sink = Rc::clone(&shared);
+        let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        Ok(Self {
+            resolver: Resolver::new(&probe),
+            probe,
+            records,
+            shared,
+            stacks: Vec::new(),
+            saved: Instant::now(),
+            own_before,
+            dir: dir.to_owned(),
+        })
+    }
+
+    /// Empties the ring and writes what came. Waits for records up to `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the trace can't be written.
+    pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
+        self.records.wait(timeout)?;
+        self.resolve();
+        self.with_writer(Writer::tick)?;
+        if self.saved.elapsed() >= SAVE {
+            self.saved = Instant::now();
+            let tally = self.tally()?;
+            self.with_writer(|w| {
+                w.tally(&tally);
+                w.tick()
+            })?;
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self) {
+        let culprits: Vec<u32> = {
+            let mut shared = self.shared.borrow_mut();
+            shared.last = 0;
+            shared.culprits.drain().collect()
+        };
+        for pid in culprits {
+            self.resolver.see(pid, MAPS_AGE);
+        }
+        let new = self.records.new_stacks();
+        let stacks = self.resolver.resolve(&new);
+        let mut shared = self.shared.borrow_mut();
+        if let Some(writer) = &mut shared.writer {
+            for stack in &stacks {
+                writer.stack(stack);
+            }
+            for process in self.resolver.changed() {
+                writer.process(&process);
+            }
+        }
+        self.stacks.extend(stacks);
+    }
+
+    fn tally(&self) -> anyhow::Result<Tally> {
+        let mut tally = self.probe.tally()?;
+        tally.self_ns = own_cpu_ns() - self.own_before;
+        Ok(tally)
+    }
+
+    fn with_writer(&self, f: impl FnOnce(&mut Writer) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        match &mut self.shared.borrow_mut().writer {
+            Some(writer) => f(writer),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops, names the code, and closes the trace.
+    ///
+    /// # Errors
+    ///
+    /// If the trace can't be written.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.probe.detach();
+        self.records.finish()?;
+        self.resolve();
+        name_frames(&mut self.stacks);
+        let tally = self.tally()?;
+        let writer = self.shared.borrow_mut().writer.take();
+        let Some(mut writer) = writer else { return Ok(()) };
+        for stack in &self.stacks {
+            writer.stack(stack);
+        }
+        writer.tally(&tally);
+        writer
+            .finish(monotonic_ns(), |_| {})
+            .with_context(|| format!("can't close the trace {}", self.dir.display()))?;
+        Ok(())
+    }
+}
+
+fn meta(stacks: String, command: &[OsString]) -> Meta {
+    let uname = rustix::system::uname();
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    Meta {
+        quell: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        host: uname.nodename().to_string_lossy().into_owned(),
+        start_wall_ns: since_1970.map(ns).unwrap_or(0),
+        start_monotonic_ns: monotonic_ns(),
+        command: command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        cpus: crate::target::cpu_count(),
+        stacks,
+        backend: Probe::BACKEND.to_owned(),
+        ..Meta::default()
+    }
+}
+
+/// Runs a command once and records it into `dir`.
+///
+/// # Errors
+///
+/// If it can't be started, or the trace can't be written.
+pub(crate) fn record_command(argv: &[OsString], env: &[(OsString, OsString)], dir: &Path, output: Output) -> anyhow::Result<Ended> {
+    launch::signals::install()?;
+    let held = launch::hold(&Spec { argv, env, output })?;
+    let mut recording = Recording::start(dir, true, Scope::Tree, Stacks::ALL, argv)?;
+    recording.probe.add_process(held.pid())?;
+    let mut running = held.release()?;
+    let ended = loop {
+        recording.step(STEP)?;
+        if let Some(ended) = running.wait_timeout(Duration::ZERO)? {
+            break ended;
+        }
+    };
+    recording.finish()?;
+    Ok(ended)
+}

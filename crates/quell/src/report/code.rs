@@ -1,0 +1,109 @@
+//! The code and the mappings that a trace knows of.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use quell_event::trace::{Frame, Module, Process, Stack};
+
+use super::aggregate::Aggregate;
+
+/// Functions that only pass a request on to the kernel. The names of libc's wrappers, with and
+/// without their underscores, in glibc and musl.
+const WRAPPERS: &[&str] = &[
+    "madvise", "munmap", "mprotect", "mremap", "mmap", "mmap64", "brk", "sbrk", "posix_madvise", "process_madvise",
+    "syscall", "msync", "pkey_mprotect", "shmdt", "ftruncate", "ftruncate64", "fallocate", "fallocate64",
+];
+
+/// Processes and stacks by their numbers.
+pub(crate) struct Code {
+    processes: HashMap<u32, Process>,
+    stacks: HashMap<i32, Stack>,
+}
+
+impl Code {
+    pub(crate) fn new(processes: HashMap<u32, Process>, stacks: impl IntoIterator<Item = Stack>) -> Self {
+        let mut code = Self {
+            processes,
+            stacks: stacks.into_iter().map(|s| (s.id.cast_signed(), s)).collect(),
+        };
+        // a recording that was cut short has not come to the names
+        let mut nameless: Vec<Stack> = code
+            .stacks
+            .values()
+            .filter(|s| s.frames.iter().all(|f| f.symbol.is_none()))
+            .cloned()
+            .collect();
+        quell_probe::name_frames(&mut nameless);
+        code.stacks.extend(nameless.into_iter().map(|s| (s.id.cast_signed(), s)));
+        code
+    }
+
+    pub(crate) fn stack(&self, id: i32) -> Option<&Stack> {
+        self.stacks.get(&id)
+    }
+
+    /// The mapping with a name that lies at an address of a process.
+    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<&Module> {
+        let modules = &self.processes.get(&pid)?.modules;
+        modules.iter().find(|m| (m.start..m.end).contains(&address))
+    }
+
+    /// The frame that called for a shootdown: the innermost that is no mere wrapper.
+    pub(crate) fn caller(&self, stack: i32) -> Option<&Frame> {
+        let frames = &self.stack(stack)?.frames;
+        let wrapper = |f: &Frame| {
+            let name = f.symbol.as_deref().unwrap_or_default();
+            let bare = name.split('@').next().unwrap_or(name).trim_start_matches('_');
+            WRAPPERS.contains(&bare.strip_prefix("libc_").unwrap_or(bare))
+        };
+        frames.iter().find(|f| f.module.is_some() && !wrapper(f)).or_else(|| frames.first())
+    }
+
+    /// Files that culprits ran code from, without the kernel's own names in brackets.
+    pub(crate) fn modules(&self) -> Vec<PathBuf> {
+        let files: BTreeSet<&str> = self
+            .processes
+            .values()
+            .flat_map(|p| &p.modules)
+            .filter(|m| m.perms.contains('x') && m.path.starts_with('/'))
+            .map(|m| m.path.as_str())
+            .collect();
+        files.into_iter().map(PathBuf::from).collect()
+    }
+
+    /// What the reader should know of the stacks.
+    pub(crate) fn notes(&self, seen: &Aggregate) -> Vec<String> {
+        let (mut short, mut all) = (0u64, 0u64);
+        for (id, n) in seen.user_stacks() {
+            all += n;
+            if self.stack(id).is_some_and(|s| s.frames.len() <= 2) {
+                short += n;
+            }
+        }
+        if all == 0 || short * 2 < all {
+            return Vec::new();
+        }
+        vec![format!(
+            "{} of {} user stacks end after one or two frames: that code keeps no frame pointers \
+             (build it with -fno-omit-frame-pointer, or Rust's -C force-frame-pointers=yes).",
+            crate::show::units::count(short),
+            crate::show::units::count(all),
+        )]
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn base(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|n| n.to_str()).unwrap_or(path)
+}
+
+/// One frame in one line.
+pub(crate) fn line(frame: &Frame) -> String {
+    match (&frame.symbol, &frame.module, frame.offset) {
+        (Some(symbol), Some(module), _) => format!("{symbol} ({})", base(module)),
+        (Some(symbol), None, _) => symbol.clone(),
+        (None, Some(module), Some(offset)) => format!("{}+{offset:#x} [no symbol]", base(module)),
+        (None, Some(module), None) => format!("{:#x} ({module})", frame.addr),
+        (None, None, _) => format!("{:#x} [unknown]", frame.addr),
+    }
+}

@@ -1,0 +1,92 @@
+//! A trace, read and summed up.
+
+mod aggregate;
+mod code;
+mod regions;
+
+use std::path::{Path, PathBuf};
+
+use quell_event::trace::Trace;
+use quell_event::{Cause, Summary};
+
+use aggregate::Aggregate;
+use code::Code;
+
+/// Stacks in a summary: the text shows fewer.
+const STACKS: usize = 50;
+
+/// What a trace says.
+pub(crate) struct Report {
+    pub(crate) title: String,
+    pub(crate) summary: Summary,
+    /// What the reader should know: a recording that was cut short, frames without a name.
+    pub(crate) notes: Vec<String>,
+    /// Where shootdowns came from, for a plan.
+    pub(crate) origins: Vec<Origin>,
+    /// Files that the culprits ran code from.
+    pub(crate) modules: Vec<PathBuf>,
+}
+
+/// Shootdowns of one cause, called for by one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) cause: Cause,
+    pub(crate) module: Option<PathBuf>,
+    pub(crate) symbol: Option<String>,
+    pub(crate) region: String,
+    pub(crate) shootdowns: u64,
+}
+
+impl Report {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or can't be read.
+    pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
+        let trace = Trace::open(dir)?;
+        let meta = trace.meta();
+        let code = Code::new(trace.processes()?, trace.stacks()?.into_values());
+        let mut aggregate = Aggregate::default();
+        trace.for_each(|row| aggregate.take(row))?;
+
+        let mut notes = Vec::new();
+        let cut_short = trace.cut_short();
+        let saved = trace.tally();
+        let rows = aggregate.tally();
+        let tally = match saved {
+            // counts are exact also where records were lost
+            Some(tally) if !cut_short => tally,
+            saved => {
+                let mut tally = rows;
+                if let Some(saved) = saved {
+                    tally.lost = saved.lost;
+                    tally.sends = saved.sends;
+                    tally.duration_ns = tally.duration_ns.max(saved.duration_ns);
+                }
+                tally
+            }
+        };
+        if cut_short {
+            notes.push("The recording was cut short: this is all up to its last second.".to_owned());
+        }
+        let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
+        aggregate.add_threads(&mut summary);
+        let regions = regions::Regions::new(&code);
+        summary.regions = aggregate.regions(&regions);
+        summary.stacks = aggregate.stacks(&code, STACKS);
+        notes.extend(code.notes(&aggregate));
+        let title = match meta.command.as_slice() {
+            [] => format!("Shootdowns on {}", meta.host),
+            command => format!("Shootdowns of '{}'", command.join(" ")),
+        };
+        let origins = aggregate.origins(&code, &regions);
+        Ok(Self {
+            title,
+            summary,
+            notes,
+            origins,
+            modules: code.modules(),
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! How things are printed: numbers, tables, and the summary that stat and report share.
+
+pub(crate) mod summary;
+pub(crate) mod table;
+pub(crate) mod units;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// Where data goes: stdout, or the file that `-o` names.
+///
+/// # Errors
+///
+/// If the file can't be created.
+pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+    Ok(match path {
+        None => Box::new(anstream::stdout()),
+        Some(path) => {
+            let file = File::create(path)
+                .with_context(|| format!("can't write to {}", path.display()))?;
+            Box::new(anstream::StripStream::new(file))
+        }
+    })
+}
+
+/// Writes all of it. A reader that has gone (`| head`) is no error.
+///
+/// # Errors
+///
+/// Any other error of the writer.
+pub(crate) fn emit(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("can't write the result"),
+    }
+}

@@ -1,0 +1,72 @@
+//! Columns of text: numbers to the right, names to the left, no lines.
+
+/// A table that is aligned when printed.
+pub(crate) struct Table {
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With these headings; a heading that begins with `>` is of a column of numbers.
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        Self {
+            right: headings.iter().map(|h| h.starts_with('>')).collect(),
+            rows: vec![headings.iter().map(|h| h.trim_start_matches('>').to_owned()).collect()],
+        }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Has it no rows but the headings?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
+    /// The lines, each indented by two spaces, without spaces at their ends.
+    pub(crate) fn text(&self) -> String {
+        let width = |col: usize| {
+            self.rows
+                .iter()
+                .filter_map(|r| r.get(col))
+                .map(|c| c.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (col, cell) in row.iter().enumerate() {
+                let pad = " ".repeat(widths[col].saturating_sub(cell.chars().count()));
+                line.push_str("  ");
+                if self.right[col] {
+                    line.push_str(&pad);
+                    line.push_str(cell);
+                } else {
+                    line.push_str(cell);
+                    line.push_str(&pad);
+                }
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that columns line up, with wide characters counted as characters.
+    #[test]
+    fn columns_line_up() {
+        let mut t = Table::new(&["name", ">wait", "note"]);
+        t.row(vec!["a".into(), "2.8 µs".into(), String::new()]);
+        t.row(vec!["longer".into(), "12 ms".into(), "x".into()]);
+        assert_eq!(t.text(), "  name      wait  note\n  a       2.8 µs\n  longer   12 ms  x\n");
+    }
+}

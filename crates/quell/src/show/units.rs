@@ -1,0 +1,81 @@
+//! Numbers for people: 1,234,567; 12.3 µs; 650 MB; 12 %.
+
+/// With commas.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Three digits and a unit.
+fn scaled(value: f64, units: &[&str], step: f64) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let digits = match value {
+        v if unit == 0 && v == v.trunc() => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// A time of so many ns.
+pub(crate) fn time(ns: u64) -> String {
+    scaled(ns as f64, &["ns", "µs", "ms", "s"], 1000.0)
+}
+
+/// An amount of memory, decimal as in the contract's bytes.
+pub(crate) fn bytes(n: u64) -> String {
+    scaled(n as f64, &["B", "kB", "MB", "GB", "TB"], 1000.0)
+}
+
+/// A share, 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    match p {
+        0.0 => "0 %".to_owned(),
+        p if p.abs() < 0.05 => "<0.1 %".to_owned(),
+        p if p.abs() < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// "1 shootdown", "2 shootdowns".
+pub(crate) fn plural(n: u64, word: &str) -> String {
+    format!("{} {word}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that numbers read as people write them.
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(time(0), "0 ns");
+        assert_eq!(time(999), "999 ns");
+        assert_eq!(time(1000), "1.00 µs");
+        assert_eq!(time(2_848), "2.85 µs");
+        assert_eq!(time(12_345_678), "12.3 ms");
+        assert_eq!(time(7_205_000_000_000), "7205 s");
+        assert_eq!(bytes(650_000_000), "650 MB");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.0001), "<0.1 %");
+        assert_eq!(percent(0.0512), "5.1 %");
+        assert_eq!(percent(0.876), "88 %");
+        assert_eq!(plural(1, "victim"), "1 victim");
+        assert_eq!(plural(2000, "victim"), "2,000 victims");
+    }
+}

@@ -1,0 +1,218 @@
+//! What is watched, and for how long: everything, processes, CPUs, or a command.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_host::proc::Proc;
+use quell_probe::{Probe, Scope};
+
+use crate::cli::Target;
+use crate::cmd::usage;
+use crate::launch::{self, Ended, Held, Output, Running, Spec, signals};
+
+/// The scope that was asked for.
+///
+/// # Errors
+///
+/// Bad usage: nothing or too much was asked for, or a process or CPU that isn't there.
+pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
+    let asked = [target.all, !target.pid.is_empty(), target.cpu.is_some()];
+    let asked = asked.iter().filter(|&&a| a).count();
+    if asked > 1 {
+        return Err(usage("-a, -p and --cpu exclude each other: choose one"));
+    }
+    if asked == 0 && target.command.is_empty() {
+        return Err(usage("say what to watch: '-a' (everything), '-p PID', '--cpu LIST', or '-- COMMAND'"));
+    }
+    if !target.pid.is_empty() && !target.command.is_empty() {
+        return Err(usage("-p PID and a command exclude each other: choose one"));
+    }
+    let proc = Proc::new("/");
+    for &pid in &target.pid {
+        if pid == 0 || !proc.exists(pid) {
+            return Err(usage(format!("no such process: {pid}")));
+        }
+    }
+    Ok(match &target.cpu {
+        Some(list) => Scope::Cpus(cpus(list, &online()?)?),
+        None if target.all => Scope::All,
+        None => Scope::Tree,
+    })
+}
+
+fn online() -> anyhow::Result<Vec<u32>> {
+    let path = Path::new("/sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    cpu_list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
+}
+
+/// How many CPUs are online.
+pub(crate) fn cpu_count() -> u32 {
+    online().map_or(1, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
+}
+
+/// Parses a list such as `2,4-7`; `None` if it is none.
+fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    /// More than any Linux has (CONFIG_NR_CPUS of x86 ends at 8192).
+    const MOST: u32 = 8192;
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part, part));
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
+        if first > last || last >= MOST {
+            return None;
+        }
+        list.extend(first..=last);
+    }
+    list.sort_unstable();
+    list.dedup();
+    Some(list)
+}
+
+fn cpus(text: &str, online: &[u32]) -> anyhow::Result<Vec<u32>> {
+    let list = cpu_list(text)
+        .ok_or_else(|| usage(format!("'{text}' is no list of CPUs; write it like 2,4-7")))?;
+    if let Some(cpu) = list.iter().find(|c| !online.contains(c)) {
+        return Err(usage(format!("CPU {cpu} is not online on this machine")));
+    }
+    Ok(list)
+}
+
+/// Why watching ended.
+pub(crate) enum End {
+    /// The command ended.
+    Command(Ended),
+    /// All processes of `-p` are gone, or the time is over, or somebody interrupted.
+    Over,
+}
+
+/// What keeps the watch going.
+pub(crate) struct Watch {
+    held: Option<Held>,
+    running: Option<Running>,
+    pids: Vec<(u32, u64)>,
+    deadline: Option<Instant>,
+}
+
+impl Watch {
+    /// Forks the command, if there is one, and holds it back. The scope can then be told its pid.
+    ///
+    /// # Errors
+    ///
+    /// Bad usage, or a fork that fails.
+    pub(crate) fn prepare(target: &Target, duration: Option<f64>) -> anyhow::Result<Self> {
+        signals::install()?;
+        let duration = match duration {
+            Some(s) => Some(seconds("--duration", s)?),
+            None => None,
+        };
+        let held = if target.command.is_empty() {
+            None
+        } else {
+            let spec = Spec { argv: &target.command, env: &[], output: Output::Inherit };
+            Some(launch::hold(&spec)?)
+        };
+        let proc = Proc::new("/");
+        let pids = target
+            .pid
+            .iter()
+            .filter_map(|&pid| Some((pid, proc.stat(pid).ok()?.start)))
+            .collect();
+        Ok(Self {
+            held,
+            running: None,
+            pids,
+            deadline: duration.map(|d| Instant::now() + d),
+        })
+    }
+
+    /// Names the processes to the probe, and lets the command go.
+    ///
+    /// # Errors
+    ///
+    /// If the command can't be started.
+    pub(crate) fn start(&mut self, probe: &Probe, scope: &Scope) -> anyhow::Result<()> {
+        if *scope == Scope::Tree {
+            let proc = Proc::new("/");
+            for &(pid, _) in &self.pids {
+                probe.add_process(pid)?;
+                // what it forked before the probe was there; twice, for forks meanwhile
+                for _ in 0..2 {
+                    for child in proc.tree(pid).unwrap_or_default() {
+                        probe.add_process(child)?;
+                    }
+                }
+            }
+            if let Some(held) = &self.held {
+                probe.add_process(held.pid())?;
+            }
+        }
+        if let Some(held) = self.held.take() {
+            self.running = Some(held.release()?);
+        }
+        Ok(())
+    }
+
+    /// Waits for at most `timeout`; says if the watch is over.
+    ///
+    /// # Errors
+    ///
+    /// If the command can't be waited for.
+    pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<Option<End>> {
+        let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let timeout = left.map_or(timeout, |l| l.min(timeout));
+        if let Some(running) = &mut self.running {
+            // Running looks after Ctrl-C: the command gets it too, and is given time to end
+            if let Some(ended) = running.wait_timeout(timeout)? {
+                return Ok(Some(End::Command(ended)));
+            }
+            if self.deadline.is_some_and(|d| Instant::now() >= d) {
+                return Ok(Some(End::Command(running.stop()?)));
+            }
+            return Ok(None);
+        }
+        if signals::sleep(timeout)?.is_some() || self.deadline.is_some_and(|d| Instant::now() >= d) {
+            return Ok(Some(End::Over));
+        }
+        let proc = Proc::new("/");
+        let alive = |&(pid, start): &(u32, u64)| proc.stat(pid).is_ok_and(|s| s.start == start && s.state != 'Z');
+        if !self.pids.is_empty() && !self.pids.iter().any(alive) {
+            return Ok(Some(End::Over));
+        }
+        Ok(None)
+    }
+
+    /// Processes that the command started and that outlive it.
+    pub(crate) fn leftovers(&self) -> Vec<(u32, String)> {
+        self.running.as_ref().map(Running::leftovers).unwrap_or_default()
+    }
+}
+
+/// A time that was given on the command line.
+///
+/// # Errors
+///
+/// Bad usage: not a positive number, or more than a year.
+pub(crate) fn seconds(option: &str, value: f64) -> anyhow::Result<Duration> {
+    if value > 0.0 && value < 3.2e7 {
+        return Ok(Duration::from_secs_f64(value));
+    }
+    Err(usage(format!("{option} {value}: give a time in seconds above 0")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that lists read as the kernel writes them, and that nonsense is none.
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(cpu_list("3,3, 1"), Some(vec![1, 3]));
+        for bad in ["", "x", "3-1", "1-", "-1", "99999999", "0-4294967295"] {
+            assert_eq!(cpu_list(bad), None, "{bad}");
+        }
+    }
+}

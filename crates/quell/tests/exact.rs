@@ -1,0 +1,108 @@
+//! The counts against the kernel's own, and against a program whose shootdowns are known.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{json, quell, root_only, tlb_interrupts, worst};
+use quell_event::trace::Trace;
+
+/// Shootdowns of each kind that the program makes.
+const COUNT: u64 = 1000;
+
+/// Check that a program that makes 1,000 shootdowns by each of three causes is reported with 1,000 ± 1 of each, by stat.
+#[test]
+fn stat_counts_a_known_program() {
+    if !root_only("stat_counts_a_known_program") {
+        return;
+    }
+    let culprit = common::example("culprit");
+    let out = quell(&["stat", "--json", "--output", "/dev/stderr", "--", &culprit, &COUNT.to_string()]);
+    let stat = json(&out.stderr);
+    for cause in ["munmap", "madvise.dontneed", "mprotect"] {
+        let n = common::cause(&stat, cause, "shootdowns");
+        assert!(n.abs_diff(COUNT) <= 1, "{cause}: {n} of {COUNT}\n{stat:#}");
+        assert_eq!(common::cause(&stat, cause, "victims"), n, "one victim each");
+    }
+    assert_eq!(stat["lost"], 0);
+    // 4, 3 and 2 pages; a thread's stack and the like come on top
+    let pages = stat["pages"].as_u64().expect("pages");
+    assert!((9 * COUNT - 10..9 * COUNT + 200).contains(&pages), "{pages} pages");
+}
+
+/// Check that a trace of the same program has the right pid, thread, cause, range and pages in every row, and that its rows and its tally agree.
+#[test]
+fn trace_has_the_right_ranges() {
+    if !root_only("trace_has_the_right_ranges") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace_dir = dir.path().join("t.quell");
+    let culprit = common::example("culprit");
+    let out = quell(&["record", "--output", trace_dir.to_str().expect("a path"), "--", &culprit, &COUNT.to_string()]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let trace = Trace::open(&trace_dir).expect("a trace");
+    let mut expected = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        let number = |i: usize| words[i].parse::<u64>().expect("a number");
+        expected.insert(words[0].to_owned(), (number(1), number(2), number(3)));
+    }
+    assert_eq!(expected.len(), 3, "{text}");
+
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut rows, mut shootdowns) = (0u64, 0u64);
+    trace
+        .for_each(|row| {
+            rows += 1;
+            if !row.is_first() {
+                return;
+            }
+            shootdowns += 1;
+            let Some(&(start, end, pages)) = expected.get(row.cause.name()) else { return };
+            if row.start != start {
+                return;
+            }
+            assert_eq!((row.end, row.pages(), row.full()), (end, pages, false), "{}", row.cause);
+            assert_eq!(row.pid, row.tid, "the main thread shoots");
+            assert_eq!(row.comm.text(), "culprit");
+            assert!(row.own_mm);
+            assert_eq!(row.victim_pid, row.pid);
+            assert_ne!(row.victim_tid, row.tid);
+            assert_ne!(row.victim_cpu, row.cpu);
+            assert!(u64::from(row.stall_ns) + u64::from(row.delay_ns) <= row.wait_ns + 1000);
+            *seen.entry(row.cause.name().to_owned()).or_default() += 1;
+        })
+        .expect("rows");
+    for cause in expected.keys() {
+        let n = seen.get(cause).copied().unwrap_or(0);
+        assert!(n.abs_diff(COUNT) <= 1, "{cause}: {n} of {COUNT}");
+    }
+    let tally = trace.tally().expect("a tally");
+    assert_eq!(tally.lost.total(), 0);
+    assert_eq!((tally.totals().shootdowns, tally.totals().victims), (shootdowns, rows));
+}
+
+/// Check that over the worst case the victims of `stat -a` are within 0.5 % of the change of `TLB:` in /proc/interrupts, with nothing lost.
+#[test]
+fn victims_equal_interrupts() {
+    if !root_only("victims_equal_interrupts") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let run = |program: &Path| {
+        let before = tlb_interrupts();
+        let program = program.to_str().expect("a path");
+        let out = quell(&["stat", "-a", "--json", "--output", "/dev/stderr", "--", program, "150000"]);
+        (json(&out.stderr), tlb_interrupts() - before)
+    };
+    let (stat, interrupts) = run(&program);
+    let victims = stat["victims"].as_u64().expect("victims") + stat["self_victims"].as_u64().expect("own");
+    let off = victims.abs_diff(interrupts) as f64 / interrupts.max(1) as f64;
+    println!("victims {victims}, interrupts {interrupts}, {:.4} % apart, lost {}", off * 100.0, stat["lost"]);
+    assert!(interrupts > 10_000, "the worst case shoots: {interrupts}");
+    assert!(off <= 0.005, "{victims} victims, {interrupts} interrupts");
+    assert_eq!(stat["lost"], 0);
+}

@@ -1,0 +1,122 @@
+//! What is said, and with which status, when the input is bad.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Output};
+
+use common::{QUELL, quell, root_only};
+
+/// One line on stderr, nothing on stdout, status 2.
+fn refused(args: &[&str]) -> String {
+    let out = quell(args);
+    one_line(args, &out)
+}
+
+fn one_line(args: &[&str], out: &Output) -> String {
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {text}");
+    assert!(out.stdout.is_empty(), "{args:?}");
+    assert_eq!(text.trim_end().lines().count(), 1, "{args:?}: {text}");
+    assert!(text.starts_with("quell: "), "{args:?}: {text}");
+    text.trim_end().to_owned()
+}
+
+/// Check that a target that is missing, doubled or not there is refused in one line.
+#[test]
+fn targets() {
+    insta::assert_snapshot!(refused(&["stat"]), @"quell: say what to watch: '-a' (everything), '-p PID', '--cpu LIST', or '-- COMMAND'");
+    insta::assert_snapshot!(refused(&["stat", "-p", "4194305"]), @"quell: no such process: 4194305");
+    insta::assert_snapshot!(refused(&["record", "-p", "0"]), @"quell: no such process: 0");
+    insta::assert_snapshot!(refused(&["stat", "-a", "--cpu", "0"]), @"quell: -a, -p and --cpu exclude each other: choose one");
+    insta::assert_snapshot!(refused(&["stat", "--cpu", "4-2"]), @"quell: '4-2' is no list of CPUs; write it like 2,4-7");
+    insta::assert_snapshot!(refused(&["stat", "--cpu", "8000"]), @"quell: CPU 8000 is not online on this machine");
+    insta::assert_snapshot!(refused(&["stat", "-a", "-I", "-1"]), @"quell: --interval -1: give a time in seconds above 0");
+    insta::assert_snapshot!(refused(&["record", "-a", "--stacks", "some"]), @"quell: --stacks some: say all, none, or a number N for one in N");
+}
+
+/// Check that what is no trace, and a trace that is damaged, is refused by name.
+#[test]
+fn traces() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let said = refused(&["report", &path("none")]);
+    assert!(said.contains("none"), "{said}");
+    fs::write(path("file"), "x").expect("a file");
+    refused(&["report", &path("file")]);
+    fs::create_dir(path("empty")).expect("a folder");
+    refused(&["report", &path("empty")]);
+    fs::create_dir(path("odd")).expect("a folder");
+    fs::write(path("odd/meta.json"), "{\"schema\":\"quell/trace/99\"}").expect("a file");
+    let said = refused(&["report", &path("odd")]);
+    assert!(said.contains("99"), "{said}");
+    fs::create_dir(path("foreign")).expect("a folder");
+    fs::write(
+        path("foreign/meta.json"),
+        "{\"schema\":\"quell/trace/1\",\"quell\":\"0\",\"kernel\":\"\",\"host\":\"\",\"start_wall_ns\":0,\
+         \"start_monotonic_ns\":0,\"command\":[],\"cpus\":1,\"stacks\":\"all\",\"backend\":\"raw_tp\"}",
+    )
+    .expect("a file");
+    fs::write(path("foreign/events-00001.parquet"), "PAR1 no parquet PAR1").expect("a file");
+    let said = refused(&["report", &path("foreign")]);
+    assert!(said.contains("events-00001.parquet"), "{said}");
+}
+
+/// Check that an unknown plan key, and a plan that is not there, is refused by name.
+#[test]
+fn plans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = dir.path().join("plan.toml");
+    fs::write(&plan, "[[remedies]]\nremedy = \"x\"\nsetz = 1\n").expect("a file");
+    let plan = plan.display().to_string();
+    let said = refused(&["run", "--plan", &plan, "--", "true"]);
+    assert!(said.contains("setz"), "{said}");
+    let said = refused(&["run", "--plan", "/nonexistent/plan", "--", "true"]);
+    assert!(said.contains("/nonexistent/plan"), "{said}");
+}
+
+/// Check that without rights every verb that needs the probe says what is missing and which command helps.
+#[test]
+fn without_root() {
+    let mut command = Command::new(QUELL);
+    command.args(["stat", "-a"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534);
+    }
+    let Ok(out) = command.output() else {
+        eprintln!("SKIPPED without_root: the binary can't be run by another user here");
+        return;
+    };
+    let said = one_line(&["stat", "-a"], &out);
+    assert!(said.contains("CAP_BPF and CAP_PERFMON"), "{said}");
+    assert!(said.contains("sudo"), "{said}");
+}
+
+/// Check that a command that does not exist is bad usage, and that a command's own status and signal are passed on.
+#[test]
+fn commands() {
+    if !root_only("commands") {
+        return;
+    }
+    let said = refused(&["stat", "--", "/nonexistent/program"]);
+    assert!(said.contains("/nonexistent/program"), "{said}");
+    let out = quell(&["stat", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(out.status.code(), Some(7));
+    let out = quell(&["stat", "--", "sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(out.status.code(), Some(128 + libc::SIGSEGV));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("SIGSEGV"), "{said}");
+}
+
+/// Check that a command that leaves a child behind is reported with the child's name.
+#[test]
+fn leftovers() {
+    if !root_only("leftovers") {
+        return;
+    }
+    let out = quell(&["stat", "--", "sh", "-c", "sleep 3 >/dev/null 2>&1 & exit 0"]);
+    assert_eq!(out.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("left running: sleep"), "{said}");
+}

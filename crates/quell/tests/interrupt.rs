@@ -1,0 +1,89 @@
+//! Ctrl-C and kill -9 in the middle of a recording.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{QUELL, json, quell, root_only, worst};
+use quell_event::trace::Trace;
+
+/// Starts a recording of the worst case that would run for minutes.
+fn recording(dir: &Path, program: &Path) -> Child {
+    let child = Command::new(QUELL)
+        .arg("record")
+        .args(["-o".as_ref(), dir.as_os_str()])
+        .args(["--".as_ref(), program.as_os_str(), "100000000".as_ref()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("quell starts");
+    std::thread::sleep(Duration::from_secs(3));
+    child
+}
+
+/// The processes that run this program.
+fn running(program: &Path) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").expect("/proc");
+    all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
+        .collect()
+}
+
+fn signal(pid: u32, signal: i32) {
+    // SAFETY: sends a signal to a process that this test started and has not waited for.
+    let sent = unsafe { libc::kill(pid.cast_signed(), signal) };
+    assert_eq!(sent, 0);
+}
+
+/// Check that Ctrl-C ends a recording with a whole, readable trace and no child left behind.
+#[test]
+fn interrupt_leaves_a_trace_and_no_child() {
+    if !root_only("interrupt_leaves_a_trace_and_no_child") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let trace = dir.path().join("t.quell");
+    let mut child = recording(&trace, &program);
+    signal(child.id(), libc::SIGINT);
+    let begin = Instant::now();
+    child.wait().expect("quell ends");
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    assert_eq!(running(&program), [0; 0]);
+    assert!(!Trace::open(&trace).expect("a trace").cut_short());
+    let out = quell(&["report", "--json", trace.to_str().expect("a path")]);
+    assert!(json(&out.stdout)["shootdowns"].as_u64() > Some(1000));
+}
+
+/// Check that after kill -9 the report reads everything up to the last second.
+#[test]
+fn kill_loses_at_most_a_second() {
+    if !root_only("kill_loses_at_most_a_second") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let path = dir.path().join("t.quell");
+    let mut child = recording(&path, &program);
+    let killed = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    signal(child.id(), libc::SIGKILL);
+    child.wait().expect("quell ends");
+    for pid in running(&program) {
+        signal(pid.cast_unsigned(), libc::SIGKILL);
+    }
+    let trace = Trace::open(&path).expect("a trace");
+    assert!(trace.cut_short());
+    let mut last = 0;
+    trace.for_each(|row| last = last.max(row.t_ns)).expect("rows");
+    let killed = u64::try_from(killed.tv_sec * 1_000_000_000 + killed.tv_nsec).expect("a time");
+    let lost = Duration::from_nanos(killed.saturating_sub(last));
+    println!("lost the last {lost:?}");
+    assert!(lost <= Duration::from_secs(1), "lost {lost:?}");
+    let out = quell(&["report", path.to_str().expect("a path")]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    assert!(text.contains("cut short"), "{text}");
+    assert!(text.contains("give_back (worst)"), "{text}");
+}

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# What the scripts share. Sourced, with bash; leaves the working directory at the project's root.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# `make build` promises target/release/quell, whatever the user's own settings are.
+export CARGO_TARGET_DIR=$PWD/target
+
+# Everything that the scripts say goes to stderr: stdout is for what was asked for.
+say() { printf '%s\n' "$*" >&2; }
+step() { printf '\n==> %s\n' "$*" >&2; }
+fail() {
+	say "$*"
+	exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# Run a command as root: as it is, or by sudo.
+as_root() {
+	if is_root; then "$@"; else sudo -- "$@"; fi
+}
+
+# The oldest Rust that builds this, as Cargo.toml says it.
+rust_needed() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml; }
+
+# Whether the cargo that would be run is new enough.
+cargo_is_new() {
+	local version
+	version=$(RUSTUP_AUTO_INSTALL=0 cargo --version 2>/dev/null | cut -d' ' -f2) || return 1
+	[ "$(printf '%s\n' "$(rust_needed)" "$version" | sort -V | head -n1)" = "$(rust_needed)" ]
+}
+
+# Take the cargo on the PATH, or rustup's, or its stable one where the user's default is too old.
+find_cargo() {
+	cargo_is_new && return
+	local path=$PATH
+	export PATH=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH
+	cargo_is_new && return
+	have rustup && RUSTUP_TOOLCHAIN=stable cargo_is_new && export RUSTUP_TOOLCHAIN=stable && return
+	PATH=$path
+	return 1
+}
