@@ -4,8 +4,8 @@
  *
  *   worst OPERATIONS [CPU CPU]
  *
- * prints three numbers: the wall time of one operation of one thread in ns, by how much TLB: in
- * /proc/interrupts grew meanwhile, and the share of that time in which the slower thread had a CPU.
+ * prints two numbers: the wall time of one operation of one thread in ns, and by how much TLB: in
+ * /proc/interrupts grew meanwhile.
  *
  * Built with frame pointers, so that tracers that unwind user stacks do their full work.
  */
@@ -26,14 +26,13 @@ struct worker {
 	int cpu;
 	pthread_t thread;
 	double seconds;
-	double running;
 };
 
-static double now(clockid_t clock)
+static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(clock, &t);
+	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
@@ -78,7 +77,7 @@ static void *churn(void *arg)
 	struct worker *w = arg;
 	cpu_set_t set;
 	char *page;
-	double begin, ran;
+	double begin;
 
 	CPU_ZERO(&set);
 	CPU_SET(w->cpu, &set);
@@ -92,19 +91,17 @@ static void *churn(void *arg)
 		exit(1);
 	}
 	pthread_barrier_wait(&start);
-	begin = now(CLOCK_MONOTONIC);
-	ran = now(CLOCK_THREAD_CPUTIME_ID);
+	begin = now();
 	for (long i = 0; i < operations; i++)
 		give_back(page);
-	w->running = now(CLOCK_THREAD_CPUTIME_ID) - ran;
-	w->seconds = now(CLOCK_MONOTONIC) - begin;
+	w->seconds = now() - begin;
 	return NULL;
 }
 
 int main(int argc, char **argv)
 {
 	struct worker w[2] = { { .cpu = 0 }, { .cpu = 1 } };
-	double longest = 0, running = 1;
+	double longest = 0;
 	long before;
 
 	if ((argc != 2 && argc != 4) || (operations = atol(argv[1])) < 1) {
@@ -125,9 +122,7 @@ int main(int argc, char **argv)
 		pthread_join(w[i].thread, NULL);
 		if (w[i].seconds > longest)
 			longest = w[i].seconds;
-		if (w[i].running / w[i].seconds < running)
-			running = w[i].running / w[i].seconds;
 	}
-	printf("%.1f %ld %.3f\n", longest * 1e9 / operations, interrupts() - before, running);
+	printf("%.1f %ld\n", longest * 1e9 / operations, interrupts() - before);
 	return 0;
 }

@@ -15,7 +15,14 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("shootdown.bpf.o");
     let status = Command::new(&clang)
         // v3: the atomics that return the old value; Linux 5.12
-        .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86"])
+        .args([
+            "-g",
+            "-O2",
+            "-target",
+            "bpf",
+            "-mcpu=v3",
+            "-D__TARGET_ARCH_x86",
+        ])
         .args(["-Wall", "-Werror", "-I"])
         .arg(headers)
         .args(["-c", "src/bpf/shootdown.bpf.c", "-o"])
@@ -24,7 +31,10 @@ fn main() {
     let problem = match status {
         Ok(status) if status.success() => return,
         Ok(_) => "clang can't compile the eBPF programs".to_owned(),
-        Err(err) => format!("can't run {}: {err}; 'make setup' installs it", clang.display()),
+        Err(err) => format!(
+            "can't run {}: {err}; 'make setup' installs it",
+            clang.display()
+        ),
     };
     println!("cargo:error={problem}");
     std::process::exit(1);

@@ -167,6 +167,12 @@ pub struct Summary {
     pub cpus: u32,
     /// Victims that were counted, but whose handler was not seen: no delay, stall and wait.
     pub unseen: u64,
+    /// Of `victims` and `self_victims` those that `TLB:` in /proc/interrupts counts too.
+    pub interrupts: u64,
+    /// By how much `TLB:` grew meanwhile, whoever the culprit was: equal to `interrupts` if everything
+    /// is watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_interrupts: Option<u64>,
     /// Stacks that could not be kept.
     pub lost_stacks: u64,
     /// quell's own shootdowns, not in `shootdowns`.
@@ -201,6 +207,8 @@ impl Summary {
             stacks: Vec::new(),
             cpus,
             unseen: tally.unseen,
+            interrupts: tally.interrupts(),
+            kernel_interrupts: tally.kernel_interrupts,
             lost_stacks: tally.lost.stacks,
             self_shootdowns: tally.self_shootdowns,
             self_victims: tally.self_victims,
@@ -262,7 +270,11 @@ fn victims(tally: &Tally) -> Vec<VictimRow> {
         .iter()
         .map(|v| VictimRow {
             pid: v.pid,
-            comm: if v.pid == 0 { "(idle)".to_owned() } else { v.comm.clone() },
+            comm: if v.pid == 0 {
+                "(idle)".to_owned()
+            } else {
+                v.comm.clone()
+            },
             hits: v.hits,
             stall_ns: v.stall_ns,
             bystander: v.bystander,
@@ -286,7 +298,11 @@ mod tests {
             cgroup: 1,
             cause,
             detail: detail.map(str::to_owned),
-            counts: Counts { shootdowns, victims: shootdowns, ..Counts::default() },
+            counts: Counts {
+                shootdowns,
+                victims: shootdowns,
+                ..Counts::default()
+            },
         };
         let tally = Tally {
             duration_ns: 1000,
@@ -299,7 +315,11 @@ mod tests {
             ..Tally::default()
         };
         let s = Summary::new(&tally, "raw_tp", 2);
-        let names: Vec<_> = s.causes.iter().map(|c| (c.function.as_deref(), c.shootdowns)).collect();
+        let names: Vec<_> = s
+            .causes
+            .iter()
+            .map(|c| (c.function.as_deref(), c.shootdowns))
+            .collect();
         assert_eq!(names, [(None, 11), (Some("g"), 2), (Some("f"), 1)]);
         assert_eq!(s.culprits[0].pid, 2);
         assert_eq!(s.shootdowns, 14);

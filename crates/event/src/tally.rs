@@ -127,6 +127,9 @@ pub struct Tally {
     pub unseen: u64,
     /// What is missing.
     pub lost: Lost,
+    /// By how much `TLB:` of /proc/interrupts grew meanwhile, whoever the culprit was.
+    #[serde(default)]
+    pub kernel_interrupts: Option<u64>,
     /// CPU time that quell itself used meanwhile, ns, without its probe in the kernel.
     #[serde(default)]
     pub self_ns: u64,
@@ -215,6 +218,9 @@ impl Tally {
                 crowded: self.lost.crowded.saturating_sub(earlier.lost.crowded),
                 unpaired: self.lost.unpaired.saturating_sub(earlier.lost.unpaired),
             },
+            kernel_interrupts: self
+                .kernel_interrupts
+                .map(|now| now.saturating_sub(earlier.kernel_interrupts.unwrap_or(0))),
             self_ns: self.self_ns.saturating_sub(earlier.self_ns),
             self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
             self_victims: self.self_victims.saturating_sub(earlier.self_victims),
@@ -277,7 +283,10 @@ mod tests {
     #[test]
     fn since_drops_the_quiet() {
         let then = Tally {
-            culprits: vec![culprit(1, Cause::Munmap, 10, 20), culprit(2, Cause::Cow, 1, 1)],
+            culprits: vec![
+                culprit(1, Cause::Munmap, 10, 20),
+                culprit(2, Cause::Cow, 1, 1),
+            ],
             ..Tally::default()
         };
         let mut now = then.clone();

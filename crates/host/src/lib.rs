@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod elf;
+pub mod interrupts;
 pub mod maps;
 pub mod needed;
 pub mod proc;

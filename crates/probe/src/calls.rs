@@ -53,15 +53,26 @@ mod tests {
     use super::*;
 
     fn key(nr: i16, advice: u8, flags: u8) -> CulpritKey {
-        CulpritKey { nr, advice, flags, ..CulpritKey::default() }
+        CulpritKey {
+            nr,
+            advice,
+            flags,
+            ..CulpritKey::default()
+        }
     }
 
     /// Check that the same number means what its own table says.
     #[test]
     fn tables_are_apart() {
         assert_eq!(cause_of(&key(11, 0, 0)), Some(Cause::Munmap));
-        assert_eq!(cause_of(&key(11, 0, layout::CULPRIT_COMPAT)), Some(Cause::Exec));
-        assert_eq!(cause_of(&key(91, 0, layout::CULPRIT_COMPAT)), Some(Cause::Munmap));
+        assert_eq!(
+            cause_of(&key(11, 0, layout::CULPRIT_COMPAT)),
+            Some(Cause::Exec)
+        );
+        assert_eq!(
+            cause_of(&key(91, 0, layout::CULPRIT_COMPAT)),
+            Some(Cause::Munmap)
+        );
     }
 
     /// Check that advice is told apart, and that an exit wins over the call it happened in.
@@ -70,7 +81,10 @@ mod tests {
         assert_eq!(cause_of(&key(28, 4, 0)), Some(Cause::MadviseDontneed));
         assert_eq!(cause_of(&key(28, 8, 0)), Some(Cause::MadviseFree));
         assert_eq!(cause_of(&key(440, 21, 0)), Some(Cause::MadvisePageout));
-        assert_eq!(cause_of(&key(28, 4, layout::CULPRIT_EXITING)), Some(Cause::Exit));
+        assert_eq!(
+            cause_of(&key(28, 4, layout::CULPRIT_EXITING)),
+            Some(Cause::Exit)
+        );
         assert_eq!(cause_of(&key(layout::NR_FAULT, 0, 0)), None);
         assert_eq!(cause_of(&key(0, 0, 0)), None);
     }

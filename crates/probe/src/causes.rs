@@ -97,7 +97,11 @@ impl Causes {
             None => {
                 let (cause, detail) = self.find(&info)?;
                 let syscall = info.key.nr;
-                let known = Known { cause, detail, syscall };
+                let known = Known {
+                    cause,
+                    detail,
+                    syscall,
+                };
                 self.known[slot] = Some(known.clone());
                 known
             }
@@ -131,7 +135,9 @@ impl Causes {
 
     /// The functions of a kernel stack, innermost first; addresses where there is no name.
     pub(crate) fn kernel_stack(&self, id: i32) -> Result<Vec<String>> {
-        let Some(maps) = &self.maps else { return Ok(Vec::new()) };
+        let Some(maps) = &self.maps else {
+            return Ok(Vec::new());
+        };
         let addresses = stack(maps, id)?;
         self.kernel_names(&addresses)
     }
@@ -160,7 +166,9 @@ impl Causes {
 
 /// The addresses of a stack, innermost first.
 pub(crate) fn stack(maps: &Maps, id: i32) -> Result<Vec<u64>> {
-    let Ok(id) = u32::try_from(id) else { return Ok(Vec::new()) };
+    let Ok(id) = u32::try_from(id) else {
+        return Ok(Vec::new());
+    };
     Ok(lookup(&maps.stacks, id)?
         .chunks_exact(8)
         .map(|w| {

@@ -71,10 +71,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { what, help } => write!(f, "{what}; {help}"),
-            Self::Load { doing, source, said } if said.is_empty() => {
+            Self::Load {
+                doing,
+                source,
+                said,
+            } if said.is_empty() => {
                 write!(f, "can't {doing}: {source}")
             }
-            Self::Load { doing, source, said } => write!(f, "can't {doing}: {source} ({said})"),
+            Self::Load {
+                doing,
+                source,
+                said,
+            } => write!(f, "can't {doing}: {source} ({said})"),
             Self::Symbols(source) => write!(f, "can't look up symbols: {source}"),
         }
     }

@@ -52,7 +52,12 @@ impl Interner {
         let id = *self.kernel.entry(kernel_id).or_insert_with(|| {
             let id = *next;
             *next += 1;
-            new.push(NewStack { id, pid: None, kernel_id, caller: 0 });
+            new.push(NewStack {
+                id,
+                pid: None,
+                kernel_id,
+                caller: 0,
+            });
             id
         });
         self.last_kernel = Some((kernel_id, id));
@@ -63,8 +68,16 @@ impl Interner {
     pub(crate) fn user(&mut self, pid: u32, kernel_id: i32, caller: u64) -> i32 {
         // not a return address of user space: 47 or 56 bits, and nothing maps the first page
         let plausible = (0x1000..1 << 56).contains(&caller);
-        let caller = if plausible && self.user.len() < MAX_USER { caller } else { 0 };
-        let key = UserKey { pid, kernel_id, caller };
+        let caller = if plausible && self.user.len() < MAX_USER {
+            caller
+        } else {
+            0
+        };
+        let key = UserKey {
+            pid,
+            kernel_id,
+            caller,
+        };
         if let Some((known, id)) = self.last
             && known == key
         {
@@ -77,7 +90,12 @@ impl Interner {
         let id = *self.user.entry(key).or_insert_with(|| {
             let id = *next;
             *next += 1;
-            new.push(NewStack { id, pid: Some(pid), kernel_id, caller });
+            new.push(NewStack {
+                id,
+                pid: Some(pid),
+                kernel_id,
+                caller,
+            });
             id
         });
         self.last = Some((key, id));

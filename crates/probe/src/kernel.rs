@@ -67,16 +67,22 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
         .find_map(|l| l.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     // unreadable: let the kernel decide
-    let Some(effective) = effective else { return Vec::new() };
+    let Some(effective) = effective else {
+        return Vec::new();
+    };
     let has = |cap: u32| effective >> cap & 1 == 1;
     if has(CAP_SYS_ADMIN) {
         return Vec::new();
     }
-    [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON"), (CAP_SYSLOG, "CAP_SYSLOG")]
-        .into_iter()
-        .filter(|&(cap, _)| !has(cap))
-        .map(|(_, name)| name)
-        .collect()
+    [
+        (CAP_BPF, "CAP_BPF"),
+        (CAP_PERFMON, "CAP_PERFMON"),
+        (CAP_SYSLOG, "CAP_SYSLOG"),
+    ]
+    .into_iter()
+    .filter(|&(cap, _)| !has(cap))
+    .map(|(_, name)| name)
+    .collect()
 }
 
 /// Finds a function in the text of /proc/kallsyms, `ADDRESS TYPE NAME[\t[MODULE]]` a line. A
@@ -85,8 +91,12 @@ fn address_of(symbols: &[u8], name: &str) -> u64 {
     let mut with_suffix = 0;
     for line in symbols.split(|&b| b == b'\n') {
         // 16 digits, a space, the type, a space
-        let (Some(digits), Some(rest)) = (line.get(..16), line.get(19..)) else { continue };
-        let Some(tail) = rest.strip_prefix(name.as_bytes()) else { continue };
+        let (Some(digits), Some(rest)) = (line.get(..16), line.get(19..)) else {
+            continue;
+        };
+        let Some(tail) = rest.strip_prefix(name.as_bytes()) else {
+            continue;
+        };
         if !matches!(line[17], b't' | b'T') {
             continue;
         }
@@ -108,7 +118,10 @@ pub(crate) fn explain_attach(name: &'static str, err: &libbpf_rs::Error) -> Erro
     if err.kind() == ErrorKind::NotFound {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         return Error::Missing {
-            what: format!("this kernel ({}) has no tracepoint '{name}'", release.trim()),
+            what: format!(
+                "this kernel ({}) has no tracepoint '{name}'",
+                release.trim()
+            ),
             help: "quell's probe needs Linux 6.4 or later".to_owned(),
         };
     }
@@ -133,7 +146,10 @@ mod tests {
     #[test]
     fn functions_are_found() {
         assert_eq!(address_of(SYMBOLS, "flush_tlb_func"), 0xffff_ffff_8134_24a0);
-        assert_eq!(address_of(SYMBOLS, "do_flush_tlb_all"), 0xffff_ffff_8134_1e40);
+        assert_eq!(
+            address_of(SYMBOLS, "do_flush_tlb_all"),
+            0xffff_ffff_8134_1e40
+        );
         assert_eq!(address_of(SYMBOLS, "do_kernel_range_flush"), 0);
         assert_eq!(address_of(SYMBOLS, "flush_tlb"), 0);
     }
@@ -145,7 +161,10 @@ mod tests {
             missing_capabilities("Name:\tquell\nCapEff:\t0000000000000000\n"),
             ["CAP_BPF", "CAP_PERFMON", "CAP_SYSLOG"]
         );
-        assert_eq!(missing_capabilities("CapEff:\t0000008000000000\n"), ["CAP_PERFMON", "CAP_SYSLOG"]);
+        assert_eq!(
+            missing_capabilities("CapEff:\t0000008000000000\n"),
+            ["CAP_PERFMON", "CAP_SYSLOG"]
+        );
         assert!(missing_capabilities("CapEff:\t000001ffffffffff\n").is_empty());
         assert!(missing_capabilities("").is_empty());
     }

@@ -190,6 +190,9 @@ mod tests {
     #[test]
     fn short_is_none() {
         assert_eq!(read::<VictimCounts>(&[0; 15]), None);
-        assert_eq!(read::<VictimCounts>(&[0; 17]), Some(VictimCounts::default()));
+        assert_eq!(
+            read::<VictimCounts>(&[0; 17]),
+            Some(VictimCounts::default())
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -88,6 +89,9 @@ pub struct Probe {
     pub(crate) causes: Rc<RefCell<Causes>>,
     started: Instant,
     ended: Option<Instant>,
+    /// `TLB:` of /proc/interrupts when it began.
+    interrupts: Option<u64>,
+    interrupts_ended: Option<u64>,
 }
 
 /// The order matters: what pairs must be there before what it pairs with. Detached in reverse.
@@ -204,9 +208,12 @@ impl Probe {
             maps,
             started: Instant::now(),
             ended: None,
+            interrupts: None,
+            interrupts_ended: None,
         };
         probe.attach_programs(options.scope == Scope::Tree)?;
         probe.started = Instant::now();
+        probe.interrupts = interrupts();
         Ok(probe)
     }
 
@@ -240,6 +247,9 @@ impl Probe {
 
     /// Stops counting; the counts stay.
     pub fn detach(&mut self) {
+        if self.ended.is_none() {
+            self.interrupts_ended = interrupts();
+        }
         while let Some(link) = self.links.pop() {
             drop(link);
         }
@@ -264,6 +274,7 @@ impl Probe {
         let state: State = layout::read(&state).unwrap_or_default();
         let mut tally = Tally {
             duration_ns: self.duration_ns(),
+            kernel_interrupts: self.kernel_interrupts(),
             ..Tally::default()
         };
         for index in 0..state.next_culprit {
@@ -277,10 +288,22 @@ impl Probe {
         Ok(tally)
     }
 
+    /// What the kernel itself counted meanwhile, of all culprits.
+    fn kernel_interrupts(&self) -> Option<u64> {
+        let now = if self.ended.is_some() {
+            self.interrupts_ended
+        } else {
+            interrupts()
+        };
+        Some(now?.wrapping_sub(self.interrupts?))
+    }
+
     fn add_culprit(&self, index: u32, tally: &mut Tally) -> Result<()> {
         let mut counts = Counts::default();
         for cpu in per_cpu(&self.maps.culprit_tallies, index)? {
-            let Some(c) = layout::read::<CulpritCounts>(&cpu) else { continue };
+            let Some(c) = layout::read::<CulpritCounts>(&cpu) else {
+                continue;
+            };
             counts.add(&Counts {
                 shootdowns: c.shootdowns,
                 full: c.full,
@@ -295,9 +318,10 @@ impl Probe {
             return Ok(());
         }
         let who = self.causes.borrow_mut().culprit(index)?;
-        let known = tally.culprits.iter_mut().find(|c| {
-            c.pid == who.pid && c.cause == who.cause && c.detail == who.detail
-        });
+        let known = tally
+            .culprits
+            .iter_mut()
+            .find(|c| c.pid == who.pid && c.cause == who.cause && c.detail == who.detail);
         if let Some(known) = known {
             known.counts.add(&counts);
         } else {
@@ -316,7 +340,9 @@ impl Probe {
     fn add_victim(&self, index: u32, tally: &mut Tally) -> Result<()> {
         let (mut hits, mut stall_ns) = (0, 0);
         for cpu in per_cpu(&self.maps.victim_tallies, index)? {
-            let Some(c) = layout::read::<VictimCounts>(&cpu) else { continue };
+            let Some(c) = layout::read::<VictimCounts>(&cpu) else {
+                continue;
+            };
             hits += c.hits;
             stall_ns += c.stall_ns;
         }
@@ -372,6 +398,10 @@ impl Probe {
         tally.lost = lost;
         Ok(())
     }
+}
+
+fn interrupts() -> Option<u64> {
+    quell_host::interrupts::tlb(Path::new("/")).ok().flatten()
 }
 
 /// One CPU's `struct hist`: the buckets, then the maximum.

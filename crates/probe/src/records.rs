@@ -143,7 +143,9 @@ impl Joiner {
             }
             Some(&RECORD_VICTIM) => {
                 if let Some(victim) = layout::read::<VictimRecord>(bytes) {
-                    self.round(victim.culprit_cpu, victim.seq).victims.push(victim);
+                    self.round(victim.culprit_cpu, victim.seq)
+                        .victims
+                        .push(victim);
                 }
             }
             _ => {}
@@ -277,7 +279,10 @@ mod tests {
         assert_eq!(seen.borrow().len(), 1);
         j.finish();
         let seen = seen.borrow();
-        let waits: Vec<_> = seen.iter().map(|s| (s.cpu, s.wait_ns, s.victims.len(), s.unseen)).collect();
+        let waits: Vec<_> = seen
+            .iter()
+            .map(|s| (s.cpu, s.wait_ns, s.victims.len(), s.unseen))
+            .collect();
         assert_eq!(waits, [(0, 80, 2, 0), (0, 0, 0, 1), (1, 10, 1, 0)]);
     }
 

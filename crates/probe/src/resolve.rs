@@ -12,8 +12,8 @@ use quell_event::trace::{Frame, Module, Process, Stack, StackKind};
 use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 
-use crate::interner::NewStack;
 use crate::causes::stack;
+use crate::interner::NewStack;
 use crate::loader::{Maps, Probe};
 
 /// Reading maps takes the process's mmap_lock: not more often than this for the same process.
@@ -50,7 +50,12 @@ impl Resolver {
     /// Makes sure that the mappings of a process have been read once, and again if they are older
     /// than `age`.
     pub fn see(&mut self, pid: u32, age: Duration) {
-        if pid == 0 || self.snapshots.get(&pid).is_some_and(|s| s.taken.elapsed() < age) {
+        if pid == 0
+            || self
+                .snapshots
+                .get(&pid)
+                .is_some_and(|s| s.taken.elapsed() < age)
+        {
             return;
         }
         // the process may be gone: then what was read before stays
@@ -93,7 +98,12 @@ impl Resolver {
                 caller: false,
             })
             .collect();
-        Stack { id: new.id, kind: StackKind::Kernel, frames, ..Stack::default() }
+        Stack {
+            id: new.id,
+            kind: StackKind::Kernel,
+            frames,
+            ..Stack::default()
+        }
     }
 
     fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
@@ -122,7 +132,9 @@ impl Resolver {
                     addr,
                     symbol: None,
                     module: module.and_then(|m| Some(m.path.as_ref()?.display().to_string())),
-                    offset: module.filter(|m| m.is_file()).map(|m| addr - m.start + m.offset),
+                    offset: module
+                        .filter(|m| m.is_file())
+                        .map(|m| addr - m.start + m.offset),
                     caller: missed && i == 1,
                 }
             })
@@ -140,7 +152,10 @@ impl Resolver {
     /// The processes whose named mappings are new or have changed since the last call.
     pub fn changed(&mut self) -> Vec<Process> {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().filter_map(|pid| self.process(pid)).collect()
+        changed
+            .into_iter()
+            .filter_map(|pid| self.process(pid))
+            .collect()
     }
 
     fn process(&self, pid: u32) -> Option<Process> {
@@ -151,8 +166,16 @@ impl Resolver {
             pid,
             t_ns: 0,
             comm: proc.comm(pid).unwrap_or_default(),
-            exe: proc.exe(pid).map(|p| p.display().to_string()).unwrap_or_default(),
-            cmdline: proc.cmdline(pid).unwrap_or_default().into_iter().map(lossy).collect(),
+            exe: proc
+                .exe(pid)
+                .map(|p| p.display().to_string())
+                .unwrap_or_default(),
+            cmdline: proc
+                .cmdline(pid)
+                .unwrap_or_default()
+                .into_iter()
+                .map(lossy)
+                .collect(),
             modules: named(&snapshot.maps).map(module).collect(),
         })
     }
@@ -167,7 +190,11 @@ fn named(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
 fn module(m: &Mapping) -> Module {
     let flag = |on, c| if on { c } else { '-' };
     Module {
-        path: m.path.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
+        path: m
+            .path
+            .as_ref()
+            .map(|p| p.display().to_string())
+            .unwrap_or_default(),
         start: m.start,
         end: m.end,
         offset: m.offset,
@@ -196,9 +223,13 @@ fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
 fn follows_call(mapping: &Mapping, address: u64) -> bool {
     use std::os::unix::fs::FileExt as _;
     const LONGEST: usize = 7;
-    let Some(path) = mapping.path.as_deref().filter(|_| mapping.is_file()) else { return false };
+    let Some(path) = mapping.path.as_deref().filter(|_| mapping.is_file()) else {
+        return false;
+    };
     let offset = address - mapping.start + mapping.offset;
-    let Some(from) = offset.checked_sub(LONGEST as u64) else { return false };
+    let Some(from) = offset.checked_sub(LONGEST as u64) else {
+        return false;
+    };
     let mut before = [0; LONGEST];
     open(path)
         .and_then(|f| f.read_exact_at(&mut before, from))
@@ -212,7 +243,12 @@ fn open(path: &Path) -> std::io::Result<std::fs::File> {
 /// Is the end of these bytes a call of x86-64? `e8` with four bytes of distance, or `ff /2` with a
 /// register, a memory operand, and one or four bytes of displacement (Intel SDM, volume 2, CALL).
 fn ends_in_call(code: &[u8]) -> bool {
-    let at = |back: usize| code.len().checked_sub(back).and_then(|i| code.get(i)).copied();
+    let at = |back: usize| {
+        code.len()
+            .checked_sub(back)
+            .and_then(|i| code.get(i))
+            .copied()
+    };
     let indirect = |back: usize| {
         at(back) == Some(0xff) && at(back - 1).is_some_and(|modrm| modrm & 0x38 == 0x10)
     };

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
@@ -16,6 +16,8 @@ const SIZE: usize = 8 * PAGE;
 const HUGE: usize = 2 << 20;
 
 static STOP: AtomicBool = AtomicBool::new(false);
+/// Grows while the peer runs.
+static BEATS: AtomicU64 = AtomicU64::new(0);
 
 fn pin(cpu: usize) {
     // SAFETY: a zeroed cpu_set_t is an empty one; the call reads it only.
@@ -37,8 +39,22 @@ fn map(size: usize, file: Option<&File>) -> *mut u8 {
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
     };
     // SAFETY: the kernel chooses a free address.
-    let p = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
-    assert_ne!(p, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+    let p = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            fd,
+            0,
+        )
+    };
+    assert_ne!(
+        p,
+        libc::MAP_FAILED,
+        "mmap: {}",
+        std::io::Error::last_os_error()
+    );
     p.cast()
 }
 
@@ -131,7 +147,10 @@ fn once(cause: &str, p: *mut u8, shared: &File) {
             // SAFETY: the range is this program's own, and is made writable again at once.
             unsafe {
                 check("mprotect", libc::mprotect(p.cast(), SIZE, libc::PROT_READ));
-                check("mprotect", libc::mprotect(p.cast(), SIZE, libc::PROT_READ | libc::PROT_WRITE));
+                check(
+                    "mprotect",
+                    libc::mprotect(p.cast(), SIZE, libc::PROT_READ | libc::PROT_WRITE),
+                );
             }
         }
         "mremap" => {
@@ -145,7 +164,16 @@ fn once(cause: &str, p: *mut u8, shared: &File) {
         "mmap" => {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
             // SAFETY: replaces a mapping of this program's own that nobody uses meanwhile.
-            let r = unsafe { libc::mmap(p.cast(), SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+            let r = unsafe {
+                libc::mmap(
+                    p.cast(),
+                    SIZE,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    flags,
+                    -1,
+                    0,
+                )
+            };
             assert_ne!(r, libc::MAP_FAILED);
         }
         "brk" => {
@@ -166,7 +194,9 @@ fn once(cause: &str, p: *mut u8, shared: &File) {
             let q = map(SIZE, Some(shared));
             touch(q, SIZE, 5);
             // SAFETY: the range is mapped.
-            check("msync", unsafe { libc::msync(q.cast(), SIZE, libc::MS_SYNC) });
+            check("msync", unsafe {
+                libc::msync(q.cast(), SIZE, libc::MS_SYNC)
+            });
             unmap(q, SIZE);
         }
         "truncate" => {
@@ -177,6 +207,15 @@ fn once(cause: &str, p: *mut u8, shared: &File) {
             unmap(q, SIZE);
         }
         other => panic!("no way to make '{other}' here"),
+    }
+}
+
+/// Waits until the peer is running: on a busy machine it often isn't, and then it is not hit.
+fn wait_for_peer() {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let before = BEATS.load(Ordering::Relaxed);
+    while BEATS.load(Ordering::Relaxed) < before + 10 && Instant::now() < deadline {
+        std::hint::spin_loop();
     }
 }
 
@@ -198,12 +237,13 @@ fn main() {
         pin(1);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !STOP.load(Ordering::Relaxed) && Instant::now() < deadline {
-            std::hint::spin_loop();
+            BEATS.fetch_add(1, Ordering::Relaxed);
         }
     });
     let shared = file(SIZE);
     let p = map(SIZE, None);
     for _ in 0..count {
+        wait_for_peer();
         touch(p, SIZE, 1);
         once(cause, p, &shared);
     }

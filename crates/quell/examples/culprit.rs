@@ -22,7 +22,11 @@ fn pin(cpu: usize) {
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0, "can't run on CPU {cpu}");
+        assert_eq!(
+            libc::sched_setaffinity(0, size_of_val(&set), &set),
+            0,
+            "can't run on CPU {cpu}"
+        );
     }
 }
 
@@ -32,7 +36,9 @@ fn allowed() -> Vec<usize> {
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
-        (0..libc::CPU_SETSIZE as usize).filter(|&c| libc::CPU_ISSET(c, &set)).collect()
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|&c| libc::CPU_ISSET(c, &set))
+            .collect()
     }
 }
 
@@ -56,7 +62,14 @@ fn map(at: usize, pages: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: NOREPLACE takes no mapping away from anybody.
     let p = unsafe {
-        libc::mmap(ptr::without_provenance_mut(at), pages * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        libc::mmap(
+            ptr::without_provenance_mut(at),
+            pages * PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
     };
     assert_eq!(p.addr(), at, "mmap: {}", std::io::Error::last_os_error());
     p.cast()
@@ -70,13 +83,19 @@ fn touch(p: *mut u8, pages: usize) {
 }
 
 fn main() {
-    let count: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).expect("usage: culprit COUNT");
+    let count: usize = std::env::args()
+        .nth(1)
+        .and_then(|a| a.parse().ok())
+        .expect("usage: culprit COUNT");
     let cpus = allowed();
     assert!(cpus.len() > 1, "one CPU: nobody to shoot at");
     // SAFETY: plain system calls without memory, but for the limit that is read.
     unsafe {
         libc::alarm(10);
-        let limit = libc::rlimit { rlim_cur: 900_000, rlim_max: 900_000 };
+        let limit = libc::rlimit {
+            rlim_cur: 900_000,
+            rlim_max: 900_000,
+        };
         libc::setrlimit(libc::RLIMIT_RTTIME, &limit);
     }
     pin(cpus[0]);
@@ -95,21 +114,33 @@ fn main() {
     for _ in 0..count {
         touch(advised, 3);
         // SAFETY: as above; the pages read as zero afterwards.
-        check("madvise", unsafe { libc::madvise(advised.cast(), 3 * PAGE, libc::MADV_DONTNEED) });
+        check("madvise", unsafe {
+            libc::madvise(advised.cast(), 3 * PAGE, libc::MADV_DONTNEED)
+        });
     }
     let protected = map(BASE + 128 * PAGE, 2);
     for _ in 0..count {
         touch(protected, 2);
         // SAFETY: as above; made writable again before the next touch, which needs no flush.
-        check("mprotect", unsafe { libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_NONE) });
+        check("mprotect", unsafe {
+            libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_NONE)
+        });
         // SAFETY: as above.
         check("mprotect", unsafe {
-            libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_READ | libc::PROT_WRITE)
+            libc::mprotect(
+                protected.cast(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
         });
     }
     DONE.store(true, Ordering::Release);
     thread.join().expect("the peer");
-    for (cause, at, pages) in [("munmap", 0, 4), ("madvise.dontneed", 64, 3), ("mprotect", 128, 2)] {
+    for (cause, at, pages) in [
+        ("munmap", 0, 4),
+        ("madvise.dontneed", 64, 3),
+        ("mprotect", 128, 2),
+    ] {
         let start = BASE + at * PAGE;
         println!("{cause} {start} {} {pages}", start + pages * PAGE);
     }

@@ -7,8 +7,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Finds, explains, stops and proves away TLB shootdowns.
 #[derive(Debug, Parser)]
-#[command(name = "quell", version, about, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "Start with: quell prove -- YOUR-PROGRAM\nExit status: 0 done, 1 it did not hold or failed, 2 bad usage; a command's own status is passed on.")]
+#[command(
+    name = "quell",
+    version,
+    about,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Start with: quell prove -- YOUR-PROGRAM\nExit status: 0 done, 1 it did not hold or failed, 2 bad usage; a command's own status is passed on."
+)]
 pub(crate) struct Cli {
     /// When to use colour. `NO_COLOR` is respected.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]

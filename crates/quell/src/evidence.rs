@@ -35,7 +35,11 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         .collect();
     let shootdowns = report.summary.shootdowns;
     Ok(Observed {
-        evidence: Evidence { shootdowns, page_faults: None, sources },
+        evidence: Evidence {
+            shootdowns,
+            page_faults: None,
+            sources,
+        },
         found: recognised.found,
         notes: report.notes,
         shootdowns,

@@ -42,8 +42,6 @@ pub(crate) enum Output {
     /// Both streams to quell's own standard error, where quell's standard output is for data. Its
     /// input is quell's.
     ToStderr,
-    /// Nowhere. Its input is as with [`Output::Capture`].
-    Discard,
 }
 
 /// A command to start.
@@ -93,11 +91,6 @@ fn stdio(output: Output) -> anyhow::Result<(Option<Capture>, [Option<OwnedFd>; 3
             let (capture, write) = Capture::new()?;
             let again = write.try_clone().context("sharing a pipe")?;
             (Some(capture), [Some(input()?), Some(write), Some(again)])
-        }
-        Output::Discard => {
-            let null = open("/dev/null", OFlags::WRONLY)?;
-            let again = null.try_clone().context("sharing /dev/null")?;
-            (None, [Some(input()?), Some(null), Some(again)])
         }
     })
 }

@@ -17,7 +17,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => return cmd::refuse(&err),
+    };
     match cmd::dispatch(cli) {
         Ok(code) => code,
         Err(err) => cmd::complain(&err),

@@ -7,19 +7,31 @@ use crate::launch::{Ended, Status, signals};
 
 /// The command as one would type it, for messages.
 pub(crate) fn words(argv: &[OsString]) -> String {
-    let words: Vec<_> = argv.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let words: Vec<_> = argv
+        .iter()
+        .map(|w| w.to_string_lossy().into_owned())
+        .collect();
     words.join(" ")
 }
 
 /// Says what is unusual about the end of a command, and returns its status.
 pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String)]) -> ExitCode {
-    let name = argv.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = argv
+        .first()
+        .map(|w| w.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if let Status::Signal(signal) = ended.status {
         anstream::eprintln!("quell: '{name}' was ended by {}", signals::name(signal));
     }
     if !leftovers.is_empty() {
-        let list: Vec<_> = leftovers.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
-        anstream::eprintln!("quell: '{name}' has ended, but left running: {}; they were watched until now", list.join(", "));
+        let list: Vec<_> = leftovers
+            .iter()
+            .map(|(pid, comm)| format!("{comm} ({pid})"))
+            .collect();
+        anstream::eprintln!(
+            "quell: '{name}' has ended, but left running: {}; they were watched until now",
+            list.join(", ")
+        );
     }
     ended.status.exit_code()
 }

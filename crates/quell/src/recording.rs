@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_event::{Shootdown, Tally};
 use quell_event::trace::{Meta, Stack, Writer};
+use quell_event::{Shootdown, Tally};
 use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
@@ -61,7 +61,13 @@ impl Recording {
     /// # Errors
     ///
     /// If the trace can't be made or the probe can't be loaded.
-    pub(crate) fn start(dir: &Path, force: bool, scope: Scope, stacks: Stacks, command: &[OsString]) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        dir: &Path,
+        force: bool,
+        scope: Scope,
+        stacks: Stacks,
+        command: &[OsString],
+    ) -> anyhow::Result<Self> {
         let stacks_text = match stacks {
             Stacks::None => "none".to_owned(),
             Stacks::ALL => "all".to_owned(),
@@ -70,7 +76,12 @@ impl Recording {
         let meta = meta(stacks_text, command);
         let writer = Writer::create(dir, &meta, force)?;
         let own_before = own_cpu_ns();
-        let options = Options { scope, recording: true, stacks, ..Options::default() };
+        let options = Options {
+            scope,
+            recording: true,
+            stacks,
+            ..Options::default()
+        };
         let probe = match Probe::attach(&options) {
             Ok(probe) => probe,
             Err(err) => {
@@ -167,7 +178,9 @@ impl Recording {
         name_frames(&mut self.stacks);
         let tally = self.tally()?;
         let writer = self.shared.borrow_mut().writer.take();
-        let Some(mut writer) = writer else { return Ok(()) };
+        let Some(mut writer) = writer else {
+            return Ok(());
+        };
         for stack in &self.stacks {
             writer.stack(stack);
         }
@@ -189,7 +202,10 @@ fn meta(stacks: String, command: &[OsString]) -> Meta {
         host: uname.nodename().to_string_lossy().into_owned(),
         start_wall_ns: since_1970.map(ns).unwrap_or(0),
         start_monotonic_ns: monotonic_ns(),
-        command: command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        command: command
+            .iter()
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect(),
         cpus: crate::target::cpu_count(),
         stacks,
         backend: Probe::BACKEND.to_owned(),
@@ -202,7 +218,12 @@ fn meta(stacks: String, command: &[OsString]) -> Meta {
 /// # Errors
 ///
 /// If it can't be started, or the trace can't be written.
-pub(crate) fn record_command(argv: &[OsString], env: &[(OsString, OsString)], dir: &Path, output: Output) -> anyhow::Result<Ended> {
+pub(crate) fn record_command(
+    argv: &[OsString],
+    env: &[(OsString, OsString)],
+    dir: &Path,
+    output: Output,
+) -> anyhow::Result<Ended> {
     launch::signals::install()?;
     let held = launch::hold(&Spec { argv, env, output })?;
     let mut recording = Recording::start(dir, true, Scope::Tree, Stacks::ALL, argv)?;

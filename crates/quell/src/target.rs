@@ -23,7 +23,9 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
         return Err(usage("-a, -p and --cpu exclude each other: choose one"));
     }
     if asked == 0 && target.command.is_empty() {
-        return Err(usage("say what to watch: '-a' (everything), '-p PID', '--cpu LIST', or '-- COMMAND'"));
+        return Err(usage(
+            "say what to watch: '-a' (everything), '-p PID', '--cpu LIST', or '-- COMMAND'",
+        ));
     }
     if !target.pid.is_empty() && !target.command.is_empty() {
         return Err(usage("-p PID and a command exclude each other: choose one"));
@@ -43,7 +45,8 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
 
 fn online() -> anyhow::Result<Vec<u32>> {
     let path = Path::new("/sys/devices/system/cpu/online");
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
     cpu_list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
 }
 
@@ -111,7 +114,11 @@ impl Watch {
         let held = if target.command.is_empty() {
             None
         } else {
-            let spec = Spec { argv: &target.command, env: &[], output: Output::Inherit };
+            let spec = Spec {
+                argv: &target.command,
+                env: &[],
+                output: Output::Inherit,
+            };
             Some(launch::hold(&spec)?)
         };
         let proc = Proc::new("/");
@@ -161,7 +168,9 @@ impl Watch {
     ///
     /// If the command can't be waited for.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<Option<End>> {
-        let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let left = self
+            .deadline
+            .map(|d| d.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(timeout, |l| l.min(timeout));
         if let Some(running) = &mut self.running {
             // Running looks after Ctrl-C: the command gets it too, and is given time to end
@@ -173,11 +182,15 @@ impl Watch {
             }
             return Ok(None);
         }
-        if signals::sleep(timeout)?.is_some() || self.deadline.is_some_and(|d| Instant::now() >= d) {
+        if signals::sleep(timeout)?.is_some() || self.deadline.is_some_and(|d| Instant::now() >= d)
+        {
             return Ok(Some(End::Over));
         }
         let proc = Proc::new("/");
-        let alive = |&(pid, start): &(u32, u64)| proc.stat(pid).is_ok_and(|s| s.start == start && s.state != 'Z');
+        let alive = |&(pid, start): &(u32, u64)| {
+            proc.stat(pid)
+                .is_ok_and(|s| s.start == start && s.state != 'Z')
+        };
         if !self.pids.is_empty() && !self.pids.iter().any(alive) {
             return Ok(Some(End::Over));
         }
@@ -186,7 +199,10 @@ impl Watch {
 
     /// Processes that the command started and that outlive it.
     pub(crate) fn leftovers(&self) -> Vec<(u32, String)> {
-        self.running.as_ref().map(Running::leftovers).unwrap_or_default()
+        self.running
+            .as_ref()
+            .map(Running::leftovers)
+            .unwrap_or_default()
     }
 }
 
@@ -199,7 +215,9 @@ pub(crate) fn seconds(option: &str, value: f64) -> anyhow::Result<Duration> {
     if value > 0.0 && value < 3.2e7 {
         return Ok(Duration::from_secs_f64(value));
     }
-    Err(usage(format!("{option} {value}: give a time in seconds above 0")))
+    Err(usage(format!(
+        "{option} {value}: give a time in seconds above 0"
+    )))
 }
 
 #[cfg(test)]

@@ -39,7 +39,12 @@ mod tests {
         });
         let stat = stat.join().unwrap();
         // Counted after the name, which may have spaces: nice is field 19 and policy field 41.
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .collect();
         assert!(fields[41 - 3] == "5" || fields[19 - 3] == "19", "{stat}");
     }
 }

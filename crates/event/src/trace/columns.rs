@@ -70,14 +70,22 @@ impl Columns {
     /// was not seen.
     #[inline]
     pub(super) fn push(&mut self, id: u64, s: &Shootdown) {
-        let culprit =
-            self.culprits.id(&Task { pid: s.pid, tid: s.tid, cgroup: s.cgroup, comm: s.comm });
+        let culprit = self.culprits.id(&Task {
+            pid: s.pid,
+            tid: s.tid,
+            cgroup: s.cgroup,
+            comm: s.comm,
+        });
         let mut index = 0;
         for v in &s.victims {
             self.row(id, index, culprit, s, v);
             index = index.saturating_add(1);
         }
-        let unseen = if s.victims.is_empty() { s.unseen.max(1) } else { s.unseen };
+        let unseen = if s.victims.is_empty() {
+            s.unseen.max(1)
+        } else {
+            s.unseen
+        };
         if unseen > 0 {
             self.unseen(id, index, culprit, s, unseen);
         }
@@ -85,7 +93,10 @@ impl Columns {
 
     #[cold]
     fn unseen(&mut self, id: u64, mut index: u16, culprit: u32, s: &Shootdown, n: u16) {
-        let nobody = Victim { cpu: UNSEEN_CPU, ..Victim::default() };
+        let nobody = Victim {
+            cpu: UNSEEN_CPU,
+            ..Victim::default()
+        };
         for _ in 0..n {
             self.row(id, index, culprit, s, &nobody);
             index = index.saturating_add(1);
@@ -94,7 +105,12 @@ impl Columns {
 
     #[inline]
     fn row(&mut self, id: u64, index: u16, culprit: u32, s: &Shootdown, v: &Victim) {
-        let victim = self.victims.id(&Task { pid: v.pid, tid: v.tid, cgroup: 0, comm: v.comm });
+        let victim = self.victims.id(&Task {
+            pid: v.pid,
+            tid: v.tid,
+            cgroup: 0,
+            comm: v.comm,
+        });
         self.id.push(id);
         self.victim_index.push(index);
         self.t_ns.push(s.t_ns);
@@ -109,7 +125,8 @@ impl Columns {
         self.user_stack.push(s.user_stack);
         self.victim.push(victim);
         self.victim_cpu.push(v.cpu);
-        self.flags.push(u8::from(s.own_mm) * OWN_MM + u8::from(v.bystander) * BYSTANDER);
+        self.flags
+            .push(u8::from(s.own_mm) * OWN_MM + u8::from(v.bystander) * BYSTANDER);
         self.delay_ns.push(v.delay_ns);
         self.stall_ns.push(v.stall_ns);
     }

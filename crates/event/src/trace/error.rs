@@ -86,7 +86,11 @@ impl fmt::Display for Error {
                 p.display()
             ),
             Self::Create(p, err) => {
-                write!(f, "{}: can't be created: {err}: take a name in a directory that can be written to", p.display())
+                write!(
+                    f,
+                    "{}: can't be created: {err}: take a name in a directory that can be written to",
+                    p.display()
+                )
             }
             Self::Full(p) => write!(
                 f,

@@ -23,7 +23,10 @@ pub(super) struct Interner {
 
 impl Interner {
     pub(super) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(256), slots: vec![EMPTY; 512] }
+        Self {
+            tasks: Vec::with_capacity(256),
+            slots: vec![EMPTY; 512],
+        }
     }
 
     /// The task's number in this batch.

@@ -28,7 +28,11 @@ impl Lines {
             .append(true)
             .open(&path)
             .map_err(|err| Error::write(dir, &path, err))?;
-        Ok(Self { path, file, pending: Vec::new() })
+        Ok(Self {
+            path,
+            file,
+            pending: Vec::new(),
+        })
     }
 
     /// Adds a line, in memory.
@@ -78,7 +82,9 @@ pub(super) fn read<T: DeserializeOwned>(
             if (line.len() as u64) < LINE_CAP {
                 return Ok(garbled);
             }
-            reader.skip_until(b'\n').map_err(|err| Error::unreadable(path, err))?;
+            reader
+                .skip_until(b'\n')
+                .map_err(|err| Error::unreadable(path, err))?;
             garbled += 1;
             continue;
         }

@@ -69,11 +69,17 @@ impl Meta {
         let bytes = match read_capped(&path, CAP) {
             Ok(bytes) => bytes,
             Err(Error::Missing(_)) if dir.is_dir() => {
-                return Err(Error::NotATrace(dir.to_owned(), format!("it has no {}", names::META)));
+                return Err(Error::NotATrace(
+                    dir.to_owned(),
+                    format!("it has no {}", names::META),
+                ));
             }
             Err(Error::Missing(_)) => return Err(Error::Missing(dir.to_owned())),
             Err(_) if dir.is_file() => {
-                return Err(Error::NotATrace(dir.to_owned(), "a trace is a directory".into()));
+                return Err(Error::NotATrace(
+                    dir.to_owned(),
+                    "a trace is a directory".into(),
+                ));
             }
             Err(err) => return Err(err),
         };
@@ -84,7 +90,12 @@ impl Meta {
             return Err(Error::NotATrace(dir.to_owned(), why));
         }
         if schema.schema != SCHEMA {
-            let shown = schema.schema.chars().filter(|c| !c.is_control()).take(40).collect();
+            let shown = schema
+                .schema
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(40)
+                .collect();
             return Err(Error::Version(dir.to_owned(), shown));
         }
         serde_json::from_slice(&bytes).map_err(|err| Error::damaged(&path, err))
@@ -110,7 +121,9 @@ pub(super) fn is_trace(dir: &Path) -> bool {
 pub(super) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|err| Error::unreadable(path, err))?;
-    file.take(cap + 1).read_to_end(&mut bytes).map_err(|err| Error::unreadable(path, err))?;
+    file.take(cap + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|err| Error::unreadable(path, err))?;
     if bytes.len() as u64 > cap {
         return Err(Error::damaged(path, format!("longer than {cap} bytes")));
     }

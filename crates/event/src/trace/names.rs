@@ -40,7 +40,10 @@ pub(super) fn tail_number(name: &str) -> Option<u32> {
 
 /// Exactly as written: `events-1.parquet` is somebody else's.
 fn number(digits: &str) -> Option<u32> {
-    let n = digits.parse().ok().filter(|n| format!("{n:05}") == digits)?;
+    let n = digits
+        .parse()
+        .ok()
+        .filter(|n| format!("{n:05}") == digits)?;
     (n > 0).then_some(n)
 }
 
@@ -72,7 +75,11 @@ mod tests {
     fn names_are_exact() {
         assert_eq!(sealed_number("events-00012.parquet"), Some(12));
         assert_eq!(sealed_number("events-123456.parquet"), Some(123_456));
-        for foreign in ["events-12.parquet", "events-00000.parquet", "events-+0012.parquet"] {
+        for foreign in [
+            "events-12.parquet",
+            "events-00000.parquet",
+            "events-+0012.parquet",
+        ] {
             assert_eq!(sealed_number(foreign), None, "{foreign}");
         }
         assert_eq!(tail_number("tail-00001.arrows"), Some(1));

@@ -113,26 +113,44 @@ pub(super) trait Open {
 }
 
 /// Text that was turned into Parquet's kind before: few names make up millions of rows.
-#[derive(Default)]
 pub(super) struct Texts {
     comms: HashMap<Comm, ByteArray>,
-    causes: HashMap<Cause, ByteArray>,
+    /// By number.
+    causes: Vec<ByteArray>,
+    /// What culprits and victims were called last, and mostly are again.
+    last: [(Comm, ByteArray); 2],
 }
 
 /// So many names of threads are remembered; more come at the cost of doing it again.
 const COMMS_CAP: usize = 1 << 16;
 
-impl Texts {
-    fn comm(&mut self, comm: Comm) -> ByteArray {
-        if self.comms.len() > COMMS_CAP {
-            self.comms.clear();
-        }
-        let text = |c: &Comm| ByteArray::from(c.text().as_ref());
-        self.comms.entry(comm).or_insert_with_key(text).clone()
-    }
+const CULPRIT: usize = 0;
+const VICTIM: usize = 1;
 
-    fn cause(&mut self, cause: Cause) -> ByteArray {
-        self.causes.entry(cause).or_insert_with(|| ByteArray::from(cause.name())).clone()
+impl Default for Texts {
+    fn default() -> Self {
+        let nobody = (Comm::default(), ByteArray::from(""));
+        Self {
+            comms: HashMap::new(),
+            causes: Cause::ALL.iter().map(|c| c.name().into()).collect(),
+            last: [nobody.clone(), nobody],
+        }
+    }
+}
+
+impl Texts {
+    fn comm(&mut self, comm: Comm, whose: usize) -> ByteArray {
+        if self.last[whose].0 != comm {
+            if self.comms.len() > COMMS_CAP {
+                self.comms.clear();
+            }
+            let text = |c: &Comm| ByteArray::from(c.text().as_ref());
+            self.last[whose] = (
+                comm,
+                self.comms.entry(comm).or_insert_with_key(text).clone(),
+            );
+        }
+        self.last[whose].1.clone()
     }
 }
 
@@ -146,12 +164,13 @@ impl Batch {
         self.id.push(r.id.cast_signed());
         self.victim_index.push(r.victim_index.into());
         self.t_ns.push(i64::try_from(r.t_ns).unwrap_or(i64::MAX));
-        self.wait_ns.push(i64::try_from(r.wait_ns).unwrap_or(i64::MAX));
-        self.cause.push(texts.cause(r.cause));
+        self.wait_ns
+            .push(i64::try_from(r.wait_ns).unwrap_or(i64::MAX));
+        self.cause.push(texts.causes[r.cause as usize].clone());
         self.syscall.push(r.syscall.into());
         self.pid.push(r.pid.cast_signed());
         self.tid.push(r.tid.cast_signed());
-        self.comm.push(texts.comm(r.comm));
+        self.comm.push(texts.comm(r.comm, CULPRIT));
         self.cpu.push(r.cpu.into());
         self.cgroup.push(r.cgroup.cast_signed());
         self.start.push(r.start.cast_signed());
@@ -164,7 +183,7 @@ impl Batch {
         self.victim_cpu.push(r.victim_cpu.into());
         self.victim_pid.push(r.victim_pid.cast_signed());
         self.victim_tid.push(r.victim_tid.cast_signed());
-        self.victim_comm.push(texts.comm(r.victim_comm));
+        self.victim_comm.push(texts.comm(r.victim_comm, VICTIM));
         self.bystander.push(r.bystander);
         self.delay_ns.push(r.delay_ns.cast_signed());
         self.stall_ns.push(r.stall_ns.cast_signed());
@@ -210,7 +229,10 @@ pub(super) struct CauseMemo {
 
 impl Default for CauseMemo {
     fn default() -> Self {
-        Self { name: Cause::Other.name().into(), cause: Cause::Other }
+        Self {
+            name: Cause::Other.name().into(),
+            cause: Cause::Other,
+        }
     }
 }
 

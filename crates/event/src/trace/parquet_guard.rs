@@ -102,15 +102,30 @@ pub(super) struct GuardedPages<P>(pub(super) P);
 impl<P: PageReader> GuardedPages<P> {
     fn check(page: &Page) -> Result<()> {
         let (num_values, ok) = match page {
-            Page::DataPage { num_values, encoding, .. } => {
+            Page::DataPage {
+                num_values,
+                encoding,
+                ..
+            } => {
                 use Encoding as E;
-                let ours = matches!(encoding, E::PLAIN | E::RLE_DICTIONARY | E::DELTA_BINARY_PACKED);
+                let ours = matches!(
+                    encoding,
+                    E::PLAIN | E::RLE_DICTIONARY | E::DELTA_BINARY_PACKED
+                );
                 (*num_values, ours)
             }
             // Each value of a dictionary takes four bytes or more.
-            Page::DictionaryPage { num_values, buf, encoding, .. } => {
+            Page::DictionaryPage {
+                num_values,
+                buf,
+                encoding,
+                ..
+            } => {
                 let ours = matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY);
-                (*num_values, ours && u64::from(*num_values) * 4 <= buf.len() as u64)
+                (
+                    *num_values,
+                    ours && u64::from(*num_values) * 4 <= buf.len() as u64,
+                )
             }
             Page::DataPageV2 { .. } => (0, false),
         };

@@ -41,8 +41,15 @@ impl Sealed {
     /// Checks that the file is whole and ours.
     pub(super) fn open(path: &Path) -> std::result::Result<Self, Error> {
         let (_, footer) = open(path)?;
-        let rows = footer.row_groups().iter().map(|g| g.num_rows().cast_unsigned()).sum();
-        Ok(Self { path: path.to_owned(), rows })
+        let rows = footer
+            .row_groups()
+            .iter()
+            .map(|g| g.num_rows().cast_unsigned())
+            .sum();
+        Ok(Self {
+            path: path.to_owned(),
+            rows,
+        })
     }
 
     /// Hands over every row.
@@ -88,7 +95,10 @@ impl Open for Columns<'_> {
         let rows = usize::try_from(self.group.num_rows()).unwrap_or(0);
         let column = self.group.column(column);
         let pages = SerializedPageReader::new(Arc::clone(self.file), column, rows, None)?;
-        Ok(ColumnReaderImpl::new(column.column_descr_ptr(), Box::new(GuardedPages(pages))))
+        Ok(ColumnReaderImpl::new(
+            column.column_descr_ptr(),
+            Box::new(GuardedPages(pages)),
+        ))
     }
 }
 
@@ -98,19 +108,29 @@ fn open(path: &Path) -> std::result::Result<(GuardedFile, ParquetMetaData), Erro
     let len = file.metadata().map_err(unreadable)?.len();
     let mut end = [0; 8];
     if len < 12 {
-        return Err(Error::damaged(path, "cut short: too short for a Parquet file"));
+        return Err(Error::damaged(
+            path,
+            "cut short: too short for a Parquet file",
+        ));
     }
     file.read_exact_at(&mut end, len - 8).map_err(unreadable)?;
     let [a, b, c, d, magic @ ..] = end;
     if magic != *END {
-        return Err(Error::damaged(path, "cut short, or not a Parquet file: its end is missing"));
+        return Err(Error::damaged(
+            path,
+            "cut short, or not a Parquet file: its end is missing",
+        ));
     }
     let footer_len = u32::from_le_bytes([a, b, c, d]);
     if footer_len > FOOTER_CAP || u64::from(footer_len) > len - 12 {
-        return Err(Error::damaged(path, "not a file of quell's: its footer is too long"));
+        return Err(Error::damaged(
+            path,
+            "not a file of quell's: its footer is too long",
+        ));
     }
     let mut footer = vec![0; footer_len as usize];
-    file.read_exact_at(&mut footer, len - 8 - u64::from(footer_len)).map_err(unreadable)?;
+    file.read_exact_at(&mut footer, len - 8 - u64::from(footer_len))
+        .map_err(unreadable)?;
     let footer = decode(path, footer)?;
     Ok((GuardedFile::new(Arc::new(file), len), footer))
 }
@@ -124,7 +144,9 @@ fn decode(path: &Path, footer: Vec<u8>) -> std::result::Result<ParquetMetaData, 
             Ok(footer)
         })
     };
-    let thread = std::thread::Builder::new().stack_size(FOOTER_STACK).spawn(decode);
+    let thread = std::thread::Builder::new()
+        .stack_size(FOOTER_STACK)
+        .spawn(decode);
     let thread = thread.map_err(|err| Error::unreadable(path, err))?;
     garbled(path, thread.join().unwrap_or_default())
 }
@@ -154,9 +176,14 @@ fn check(footer: &ParquetMetaData) -> Result<()> {
         return refuse("has other columns than a trace");
     }
     for group in footer.row_groups() {
-        let types = group.columns().iter().zip(COLUMNS).all(|(c, (_, kind, _))| {
-            c.column_type() == kind.physical() && c.column_descr().physical_type() == c.column_type()
-        });
+        let types = group
+            .columns()
+            .iter()
+            .zip(COLUMNS)
+            .all(|(c, (_, kind, _))| {
+                c.column_type() == kind.physical()
+                    && c.column_descr().physical_type() == c.column_type()
+            });
         let rows = (0..=GROUP_ROWS_CAP).contains(&group.num_rows());
         if group.num_columns() != COLUMNS.len() || !types || !rows {
             return refuse("its footer is garbled");

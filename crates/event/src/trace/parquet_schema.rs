@@ -70,8 +70,15 @@ pub(super) fn schema() -> Result<TypePtr> {
         Ok(Arc::new(column.build()?))
     };
     let columns = COLUMNS.iter().map(column).collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(Type::group_type_builder("quell").with_fields(columns).build()?))
+    Ok(Arc::new(
+        Type::group_type_builder("quell")
+            .with_fields(columns)
+            .build()?,
+    ))
 }
+
+/// Columns that queries narrow down by. Each takes time to keep the least and the largest of.
+const STATISTICS: [&str; 6] = ["id", "t_ns", "cause", "pid", "tid", "victim_pid"];
 
 /// Old pages and encodings that every reader knows; statistics for whole row groups only, because
 /// smaller ones are worth less than they take.
@@ -79,16 +86,23 @@ pub(super) fn properties() -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .set_created_by(format!("quell {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.into(), SCHEMA.to_owned())]))
+        .set_key_value_metadata(Some(vec![KeyValue::new(
+            SCHEMA_KEY.into(),
+            SCHEMA.to_owned(),
+        )]))
         .set_dictionary_enabled(true);
     for (name, _, packing) in COLUMNS {
+        let path = ColumnPath::from(*name);
+        if STATISTICS.contains(name) {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
+        }
         if *packing == Packing::Dictionary {
             continue;
         }
-        let path = ColumnPath::from(*name);
         properties = properties.set_column_dictionary_enabled(path.clone(), false);
         if *packing == Packing::Delta {
             properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);

@@ -54,7 +54,11 @@ impl Trace {
         for (number, found) in (1..).zip(find(dir)?) {
             segments.push(segment(dir, number, found)?);
         }
-        let trace = Self { dir: dir.to_owned(), meta, segments };
+        let trace = Self {
+            dir: dir.to_owned(),
+            meta,
+            segments,
+        };
         if let Some(ended) = trace.meta.ended
             && ended.rows != trace.rows()
         {
@@ -94,7 +98,10 @@ impl Trace {
         let bytes = read_capped(&self.dir.join(names::TALLY), TALLY_CAP).ok()?;
         let shape: TallyShape = serde_json::from_slice(&bytes).ok()?;
         let whole = |h: &HistogramShape| h.counts.len() == hist::BUCKETS;
-        if ![&shape.wait, &shape.delay, &shape.stall].into_iter().all(whole) {
+        if ![&shape.wait, &shape.delay, &shape.stall]
+            .into_iter()
+            .all(whole)
+        {
             return None;
         }
         serde_json::from_slice(&bytes).ok()

@@ -109,6 +109,10 @@ impl Row {
     /// Pages of 4 KiB asked for; 0 where everything is flushed.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        if self.full() { 0 } else { self.end.saturating_sub(self.start) >> 12 }
+        if self.full() {
+            0
+        } else {
+            self.end.saturating_sub(self.start) >> 12
+        }
     }
 }

@@ -30,7 +30,10 @@ pub(super) fn seal(dir: &Path, number: u32, stop: &AtomicBool) -> Result<Option<
     let extent = tail_read::extent(&file).map_err(|err| Error::unreadable(&tail, err))?;
     if extent.unread > 0 {
         // Somebody else wrote to it: keep what can't be read here for whom it concerns.
-        return Err(Error::damaged(&tail, "has bytes that are no batch, so it is not sealed"));
+        return Err(Error::damaged(
+            &tail,
+            "has bytes that are no batch, so it is not sealed",
+        ));
     }
     match copy(&file, extent.bytes, &aside, stop) {
         Ok(true) => {}
@@ -83,7 +86,10 @@ fn copy(tail: &File, bytes: u64, to: &Path, stop: &AtomicBool) -> io::Result<boo
         return Ok(false);
     }
     if batch.rows() > 0 {
-        writer.next_row_group().and_then(|group| batch.write(group)).map_err(io_error)?;
+        writer
+            .next_row_group()
+            .and_then(|group| batch.write(group))
+            .map_err(io_error)?;
     }
     let file = writer.into_inner().map_err(io_error)?;
     file.sync_all()?;

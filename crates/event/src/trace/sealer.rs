@@ -33,11 +33,19 @@ impl Sealer {
     pub(super) fn start(dir: &Path) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (queue, numbers) = channel();
-        let thread = std::thread::Builder::new().name("quell-seal".into()).spawn({
-            let (dir, shared) = (dir.to_owned(), Arc::clone(&shared));
-            move || work(&dir, &numbers, &shared)
-        })?;
-        Ok(Self { dir: dir.to_owned(), queue, handed: VecDeque::new(), shared, thread })
+        let thread = std::thread::Builder::new()
+            .name("quell-seal".into())
+            .spawn({
+                let (dir, shared) = (dir.to_owned(), Arc::clone(&shared));
+                move || work(&dir, &numbers, &shared)
+            })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            queue,
+            handed: VecDeque::new(),
+            shared,
+            thread,
+        })
     }
 
     /// Hands over a tail that nobody writes to any more.
@@ -49,12 +57,22 @@ impl Sealer {
 
     /// What went wrong since the last call. The tail it concerns is still there.
     pub(super) fn error(&self) -> Option<Error> {
-        self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.shared
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Seals what is left, and calls `progress` with the rows of each.
     pub(super) fn finish(self, mut progress: impl FnMut(u64)) -> Result<(), Error> {
-        let Self { dir, queue, handed, shared, thread } = self;
+        let Self {
+            dir,
+            queue,
+            handed,
+            shared,
+            thread,
+        } = self;
         shared.stop.store(true, Ordering::Relaxed);
         drop(queue);
         // A panic there leaves the tail where it was, to be sealed here.

@@ -63,7 +63,12 @@ pub(super) fn message(file: &File, at: u64, len: u64) -> io::Result<Option<Messa
         return Ok(None);
     }
     if header_len == 0 {
-        return Ok(Some(Message { kind: Kind::End, body_at: at + 8, body_len: 0, next: at + 8 }));
+        return Ok(Some(Message {
+            kind: Kind::End,
+            body_at: at + 8,
+            body_len: 0,
+            next: at + 8,
+        }));
     }
     let mut header = vec![0; header_len as usize];
     if !whole(file.read_exact_at(&mut header, at + 8))? {
@@ -107,13 +112,23 @@ fn parse(header: &[u8], body_at: u64, left: u64) -> Option<Message> {
         }
         _ => return None,
     };
-    Some(Message { kind, body_at, body_len: body as usize, next: body_at + body })
+    Some(Message {
+        kind,
+        body_at,
+        body_len: body as usize,
+        next: body_at + body,
+    })
 }
 
 /// The names of the causes, of a stream that says that it is a tail.
 fn causes(message: &arrow_ipc::Message<'_>) -> Option<Vec<String>> {
     let metadata = message.header_as_schema()?.custom_metadata()?;
-    let get = |key| metadata.iter().find(|kv| kv.key() == Some(key)).and_then(|kv| kv.value());
+    let get = |key| {
+        metadata
+            .iter()
+            .find(|kv| kv.key() == Some(key))
+            .and_then(|kv| kv.value())
+    };
     if get(SCHEMA_KEY) != Some(SCHEMA) {
         return None;
     }
@@ -137,5 +152,8 @@ fn layout(batch: &RecordBatch<'_>, skip: usize, widths: &[u64], body: u64) -> Op
         }
         columns.push(offset as usize);
     }
-    Some(Layout { rows: rows as usize, columns })
+    Some(Layout {
+        rows: rows as usize,
+        columns,
+    })
 }

@@ -43,15 +43,17 @@ pub(super) fn extent(file: &File) -> io::Result<Extent> {
 }
 
 /// Hands over every row of the first `bytes` bytes, as [`extent`] found them.
-pub(super) fn for_each(
-    file: &File,
-    bytes: u64,
-    mut each: impl FnMut(&Row),
-) -> io::Result<()> {
+pub(super) fn for_each(file: &File, bytes: u64, mut each: impl FnMut(&Row)) -> io::Result<()> {
     let mut at = 0;
     let mut tables = Tables::default();
     let mut body = Vec::new();
-    while let Some(Message { kind, body_at, body_len, next }) = message(file, at, bytes)? {
+    while let Some(Message {
+        kind,
+        body_at,
+        body_len,
+        next,
+    }) = message(file, at, bytes)?
+    {
         at = next;
         // Grows to the largest body, which is checked to be in the file.
         body.resize(body_len, 0);
@@ -128,7 +130,9 @@ fn rows(body: &[u8], layout: &Layout, tables: &Tables, each: &mut impl FnMut(&Ro
     let delay_ns = Column::<4>::new(body, layout, 15);
     let stall_ns = Column::<4>::new(body, layout, 16);
     let thread = |all: &[Task], key: [u8; 4]| {
-        all.get(u32::from_le_bytes(key) as usize).copied().unwrap_or_default()
+        all.get(u32::from_le_bytes(key) as usize)
+            .copied()
+            .unwrap_or_default()
     };
     for i in 0..layout.rows {
         let by = thread(&tables.culprits, culprit.get(i));
@@ -140,7 +144,11 @@ fn rows(body: &[u8], layout: &Layout, tables: &Tables, each: &mut impl FnMut(&Ro
             victim_index: u16::from_le_bytes(victim_index.get(i)),
             t_ns: u64::from_le_bytes(t_ns.get(i)),
             wait_ns: u64::from_le_bytes(wait_ns.get(i)),
-            cause: tables.causes.get(usize::from(cause)).copied().unwrap_or(Cause::Other),
+            cause: tables
+                .causes
+                .get(usize::from(cause))
+                .copied()
+                .unwrap_or(Cause::Other),
             syscall: i16::from_le_bytes(syscall.get(i)),
             pid: by.pid,
             tid: by.tid,

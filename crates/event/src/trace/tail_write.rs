@@ -8,9 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::types::{
-    Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, DictionaryArray, FixedSizeBinaryArray, PrimitiveArray, RecordBatch,
     StructArray,
@@ -51,7 +49,16 @@ impl Tail {
         let stream = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)
             .and_then(|options| StreamWriter::try_new_with_options(Vec::new(), &schema, options))
             .map_err(|err| encoding(&path, err))?;
-        Ok(Self { dir: dir.to_owned(), path, number, file, whole: 0, rows: 0, schema, stream })
+        Ok(Self {
+            dir: dir.to_owned(),
+            path,
+            number,
+            file,
+            whole: 0,
+            rows: 0,
+            schema,
+            stream,
+        })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -67,7 +74,8 @@ impl Tail {
     pub(super) fn append(&mut self, columns: &mut Columns) -> Result<(), Error> {
         if columns.rows() > 0 {
             let rows = columns.rows();
-            self.encode(columns).map_err(|err| encoding(&self.path, err))?;
+            self.encode(columns)
+                .map_err(|err| encoding(&self.path, err))?;
             self.rows += rows as u64;
         }
         self.flush()
@@ -75,7 +83,9 @@ impl Tail {
 
     /// Ends the stream, as a reader of Arrow expects it.
     pub(super) fn end(mut self) -> Result<(), Error> {
-        self.stream.finish().map_err(|err| encoding(&self.path, err))?;
+        self.stream
+            .finish()
+            .map_err(|err| encoding(&self.path, err))?;
         self.flush()
     }
 
@@ -87,7 +97,11 @@ impl Tail {
                 use std::io::{Seek, SeekFrom};
                 self.file.seek(SeekFrom::Start(self.whole)).map(|_| ())
             });
-            return Err(Error::write(&self.dir, &self.path, cut.err().unwrap_or(err)));
+            return Err(Error::write(
+                &self.dir,
+                &self.path,
+                cut.err().unwrap_or(err),
+            ));
         }
         self.whole += pending.len() as u64;
         pending.clear();
@@ -115,7 +129,8 @@ impl Tail {
 
         let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
         for from in (0..rows).step_by(BATCH_ROWS) {
-            self.stream.write(&batch.slice(from, BATCH_ROWS.min(rows - from)))?;
+            self.stream
+                .write(&batch.slice(from, BATCH_ROWS.min(rows - from)))?;
         }
         drop(batch);
 
@@ -125,8 +140,25 @@ impl Tail {
         macro_rules! back {
             ($($field:ident),+) => { $( columns.$field = emptied(lent.next()); )+ };
         }
-        back!(id, victim_index, t_ns, wait_ns, cause, syscall, cpu, start, end);
-        back!(kernel_stack, user_stack, victim_cpu, flags, delay_ns, stall_ns);
+        back!(
+            id,
+            victim_index,
+            t_ns,
+            wait_ns,
+            cause,
+            syscall,
+            cpu,
+            start,
+            end
+        );
+        back!(
+            kernel_stack,
+            user_stack,
+            victim_cpu,
+            flags,
+            delay_ns,
+            stall_ns
+        );
         columns.culprit.clear();
         columns.victim.clear();
         columns.culprits.clear();
@@ -145,18 +177,27 @@ fn emptied<T: ArrowNativeType>(buffer: Option<Buffer>) -> Vec<T> {
 fn threads(keys: &[u32], interner: &Interner) -> Result<ArrayRef, ArrowError> {
     let tasks = interner.tasks();
     let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(keys.to_vec()), None);
-    Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(dictionary(tasks)?))?))
+    Ok(Arc::new(DictionaryArray::try_new(
+        keys,
+        Arc::new(dictionary(tasks)?),
+    )?))
 }
 
 fn dictionary(tasks: &[Task]) -> Result<StructArray, ArrowError> {
     let u32s = |get: fn(&Task) -> u32| -> ArrayRef {
-        Arc::new(PrimitiveArray::<UInt32Type>::from_iter_values(tasks.iter().map(get)))
+        Arc::new(PrimitiveArray::<UInt32Type>::from_iter_values(
+            tasks.iter().map(get),
+        ))
     };
     let cgroups = PrimitiveArray::<UInt64Type>::from_iter_values(tasks.iter().map(|t| t.cgroup));
     let comms: Vec<u8> = tasks.iter().flat_map(|t| as_text(&t.comm).0).collect();
     let comms = FixedSizeBinaryArray::try_new(16, Buffer::from_vec(comms), None)?;
-    let columns: Vec<ArrayRef> =
-        vec![u32s(|t| t.pid), u32s(|t| t.tid), Arc::new(cgroups), Arc::new(comms)];
+    let columns: Vec<ArrayRef> = vec![
+        u32s(|t| t.pid),
+        u32s(|t| t.tid),
+        Arc::new(cgroups),
+        Arc::new(comms),
+    ];
     debug_assert!(columns.iter().all(|c| c.len() == tasks.len()));
     StructArray::try_new(task_fields(), columns, None)
 }

@@ -71,7 +71,11 @@ impl Writer {
     /// All are [`Error`]s: something is there already, or the directory can't be made.
     pub fn create(dir: &Path, meta: &Meta, force: bool) -> anyhow::Result<Self> {
         prepare(dir, force)?;
-        let meta = Meta { schema: SCHEMA.to_owned(), ended: None, ..meta.clone() };
+        let meta = Meta {
+            schema: SCHEMA.to_owned(),
+            ended: None,
+            ..meta.clone()
+        };
         meta.write(dir)?;
         Ok(Self {
             dir: dir.to_owned(),
@@ -131,7 +135,11 @@ impl Writer {
         if self.tail_written.elapsed() >= TAIL_EVERY || self.columns.rows() >= BATCH_ROWS / 2 {
             self.write()?;
         }
-        if self.tally_is_new && self.tally_written.is_none_or(|t| t.elapsed() >= TALLY_EVERY) {
+        if self.tally_is_new
+            && self
+                .tally_written
+                .is_none_or(|t| t.elapsed() >= TALLY_EVERY)
+        {
             self.write_tally()?;
         }
         self.sealer.error().map_or(Ok(()), |err| Err(err.into()))
@@ -150,16 +158,30 @@ impl Writer {
     ) -> anyhow::Result<Summary> {
         // Each part for itself: a full disk may still have room for the other.
         let written = self.write();
-        let tallied = if self.tally_is_new { self.write_tally() } else { Ok(()) };
-        let rotated = self.tail.take().map_or(Ok(()), |tail| rotate(tail, &mut self.sealer));
-        let mut done = Progress { rows: 0, of: self.rows };
+        let tallied = if self.tally_is_new {
+            self.write_tally()
+        } else {
+            Ok(())
+        };
+        let rotated = self
+            .tail
+            .take()
+            .map_or(Ok(()), |tail| rotate(tail, &mut self.sealer));
+        let mut done = Progress {
+            rows: 0,
+            of: self.rows,
+        };
         let sealed = self.sealer.finish(|rows| {
             done.rows += rows;
             progress(done);
         });
         written.and(tallied).and(rotated).and(sealed)?;
         let shootdowns = self.next_id;
-        self.meta.ended = Some(Ended { monotonic_ns, shootdowns, rows: self.rows });
+        self.meta.ended = Some(Ended {
+            monotonic_ns,
+            shootdowns,
+            rows: self.rows,
+        });
         self.meta.write(&self.dir)?;
         let size = |n| std::fs::metadata(names::sealed(&self.dir, n)).map_or(0, |m| m.len());
         Ok(Summary {

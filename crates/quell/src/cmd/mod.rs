@@ -52,6 +52,31 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     anstream::eprintln!("{red}quell:{red:#} {err:#}");
-    let bad_input = err.is::<Usage>() || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }));
-    ExitCode::from(if bad_input { 2 } else { 1 })
+    ExitCode::from(if err.chain().any(is_bad_input) { 2 } else { 1 })
+}
+
+/// Was quell asked for what can't be, rather than stopped half-way?
+fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
+    err.is::<Usage>()
+        || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
+        || err.downcast_ref().is_some_and(quell_event::trace::Error::is_bad_input)
+}
+
+/// Says in one line what was wrong with the command line. Help and version go to stdout, as they are.
+pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
+    if !err.use_stderr() {
+        let _ = err.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = err.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    // a list of what is missing stands on the lines below
+    let rest: Vec<_> = text.lines().skip(1).take_while(|l| !l.is_empty()).map(str::trim).collect();
+    let first = if rest.is_empty() { first.to_owned() } else { format!("{first} {}", rest.join(" ")) };
+    if err.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = err.print();
+        return ExitCode::from(2);
+    }
+    complain(&usage(format!("{first}; see 'quell --help'")))
 }

@@ -76,7 +76,9 @@ fn own_environment() -> BTreeMap<String, String> {
 
 fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
     if default && !dir.exists() {
-        return Err(usage("say what to plan for: a TRACE, '-p PID', or '-- COMMAND'"));
+        return Err(usage(
+            "say what to plan for: a TRACE, '-p PID', or '-- COMMAND'",
+        ));
     }
     Ok(Subject {
         observed: of_trace(dir)?,
@@ -114,11 +116,16 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let mut observed = of_trace(&dir)?;
     add_found(&mut observed.found, recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
+    let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
+    let words = plan_text::shell_words(&words);
     Ok(Subject {
         observed,
-        title: format!("Plan for process {pid}, '{}'", outcome::words(&command)),
-        command: outcome::words(&command),
-        environment: environment.into_iter().filter_map(|(n, v)| Some((text(n)?, text(v)?))).collect(),
+        title: format!("Plan for process {pid}, {words}"),
+        command: words,
+        environment: environment
+            .into_iter()
+            .filter_map(|(n, v)| Some((text(n)?, text(v)?)))
+            .collect(),
         status: ExitCode::SUCCESS,
     })
 }
@@ -126,7 +133,10 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
 /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
 fn add_found(found: &mut Vec<Found>, more: Vec<Found>) {
     for f in more {
-        if !found.iter().any(|known| known.kind == f.kind && known.file_name() == f.file_name()) {
+        if !found
+            .iter()
+            .any(|known| known.kind == f.kind && known.file_name() == f.file_name())
+        {
             found.push(f);
         }
     }
@@ -140,18 +150,25 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let ended = record_command(command, &[], &dir, Output::ToStderr)?;
     let mut observed = of_trace(&dir)?;
     observed.evidence.page_faults = Some(ended.usage.page_faults());
-    let words = outcome::words(command);
+    let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
+    let words = plan_text::shell_words(&words);
     let status = outcome::finish(command, &ended, &[]);
     Ok(Subject {
         observed,
-        title: format!("Plan for '{words}'"),
+        title: format!("Plan for {words}"),
         command: words,
         environment: own_environment(),
         status,
     })
 }
 
-fn text(plan: &Plan, environment: &Environment, notes: &[String], subject: &Subject, saved: Option<&Path>) -> String {
+fn text(
+    plan: &Plan,
+    environment: &Environment,
+    notes: &[String],
+    subject: &Subject,
+    saved: Option<&Path>,
+) -> String {
     let mut out = String::new();
     let seen = plural(subject.observed.shootdowns, "shootdown");
     // Writing to a String does not fail.
@@ -162,7 +179,12 @@ fn text(plan: &Plan, environment: &Environment, notes: &[String], subject: &Subj
         out.push('\n');
         out.push_str(&plan_text::remedies(plan));
     }
-    let found: Vec<String> = subject.observed.found.iter().map(ToString::to_string).collect();
+    let found: Vec<String> = subject
+        .observed
+        .found
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     out.push_str(&plan_text::list("Found", &found));
     out.push_str(&plan_text::list("Notes", notes));
     if !environment.is_empty() {
@@ -192,7 +214,12 @@ struct Allocator {
     variable: Option<String>,
 }
 
-fn json(plan: &Plan, environment: &Environment, notes: &[String], observed: &Observed) -> anyhow::Result<String> {
+fn json(
+    plan: &Plan,
+    environment: &Environment,
+    notes: &[String],
+    observed: &Observed,
+) -> anyhow::Result<String> {
     let allocator = |f: &Found| Allocator {
         kind: f.kind.name(),
         version: f.version.map(|v| v.to_string()),
@@ -208,5 +235,5 @@ fn json(plan: &Plan, environment: &Environment, notes: &[String], observed: &Obs
         environment,
         notes,
     };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(serde_json::to_string(&document)? + "\n")
 }

@@ -17,7 +17,11 @@ pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
         Err(err) => return failed(err),
     };
     let proof = &outcome.proof;
-    let text = if args.json { prove::json(proof)? } else { prove::text(proof, args.save.as_deref()) };
+    let text = if args.json {
+        prove::json(proof)?
+    } else {
+        prove::text(proof, args.save.as_deref())
+    };
     emit(&mut out, &text)?;
     Ok(match outcome.interrupted {
         Some(signal) => interrupted(signal),

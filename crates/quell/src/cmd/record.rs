@@ -18,7 +18,13 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let scope = target::scope(&args.target)?;
     let stacks = stacks(&args.stacks)?;
     let mut watch = Watch::prepare(&args.target, args.duration)?;
-    let mut recording = Recording::start(&args.output, args.force, scope.clone(), stacks, &args.target.command)?;
+    let mut recording = Recording::start(
+        &args.output,
+        args.force,
+        scope.clone(),
+        stacks,
+        &args.target.command,
+    )?;
     watch.start(&recording.probe, &scope)?;
     let end = loop {
         recording.step(STEP)?;
@@ -50,7 +56,9 @@ fn stacks(text: &str) -> anyhow::Result<Stacks> {
         "none" | "0" => Ok(Stacks::None),
         n => match n.parse::<NonZeroU32>() {
             Ok(n) => Ok(Stacks::OneIn(n)),
-            Err(_) => Err(usage(format!("--stacks {n}: say all, none, or a number N for one in N"))),
+            Err(_) => Err(usage(format!(
+                "--stacks {n}: say all, none, or a number N for one in N"
+            ))),
         },
     }
 }

@@ -49,7 +49,10 @@ fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
         }
     }
     if plan.remedies.is_empty() {
-        let why = plan.notes.first().map_or("no allocator with a setting was found in it", String::as_str);
+        let why = plan.notes.first().map_or(
+            "no allocator with a setting was found in it",
+            String::as_str,
+        );
         say(&format!("nothing to set: {why}"));
     }
     for note in &recognised.notes {
@@ -64,7 +67,11 @@ fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> P
     /// Enough for every remedy to be considered.
     const SUPPOSED: u64 = 1_000;
     let replaced = found.iter().any(|f| f.replaces_malloc && !f.kind.is_libc());
-    let used: Vec<Found> = found.iter().filter(|f| !(replaced && f.kind.is_libc())).cloned().collect();
+    let used: Vec<Found> = found
+        .iter()
+        .filter(|f| !(replaced && f.kind.is_libc()))
+        .cloned()
+        .collect();
     let supposed = |f: &Found| Source {
         cause: Cause::MadviseDontneed,
         caller_module: Some(f.module.clone()),
@@ -81,7 +88,9 @@ fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> P
     let mut plan = quell_remedy::plan(&used, &evidence, env);
     for planned in &mut plan.remedies {
         // The figures are made up: what is known is what it is built of.
-        let of = used.iter().find(|f| planned.evidence.contains(&f.file_name()));
+        let of = used
+            .iter()
+            .find(|f| planned.evidence.contains(&f.file_name()));
         planned.evidence = match of {
             Some(f) => format!("not observed; by what it is built of: {f}"),
             None => "not observed; by what it is built of".to_owned(),

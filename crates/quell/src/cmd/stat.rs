@@ -18,7 +18,10 @@ const ROWS: usize = 10;
 
 pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let scope = target::scope(&args.target)?;
-    let interval = args.interval.map(|s| seconds("--interval", s)).transpose()?;
+    let interval = args
+        .interval
+        .map(|s| seconds("--interval", s))
+        .transpose()?;
     let options = Options {
         scope: scope.clone(),
         recording: false,
@@ -45,7 +48,9 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
         // nothing happens here but the end: sleep long, so that nothing is disturbed
-        let timeout = next.map_or(Duration::from_millis(500), |n| n.saturating_duration_since(Instant::now()));
+        let timeout = next.map_or(Duration::from_millis(500), |n| {
+            n.saturating_duration_since(Instant::now())
+        });
         if let Some(end) = watch.step(timeout)? {
             break end;
         }
@@ -60,7 +65,14 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     };
     probe.detach();
     let total = count(&probe)?;
-    printer.print(&mut out, &if interval.is_some() { total.since(&last) } else { total })?;
+    printer.print(
+        &mut out,
+        &if interval.is_some() {
+            total.since(&last)
+        } else {
+            total
+        },
+    )?;
     Ok(match end {
         End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
         End::Over => ExitCode::SUCCESS,

@@ -57,11 +57,6 @@ impl Running {
         })
     }
 
-    /// Its pid.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
-    }
-
     /// How it ended, if it has. Doesn't wait.
     pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<Ended>> {
         self.answer_signals()?;
@@ -166,6 +161,8 @@ impl Running {
             self.reap(libc::WNOHANG)?;
             tree::reap_orphans();
             if self.ended.is_some() && tree::descendants(self.pid, self.since).is_empty() {
+                // Those that ended just now.
+                tree::reap_orphans();
                 return Ok(true);
             }
             if Instant::now() >= end {

@@ -32,7 +32,7 @@ fn holds() {
     let held = hold(&Spec {
         argv: &argv,
         env: &[],
-        output: Output::Discard,
+        output: Output::Capture,
     })
     .unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -58,7 +58,7 @@ fn drops() {
     let held = hold(&Spec {
         argv: &argv,
         env: &[],
-        output: Output::Discard,
+        output: Output::Capture,
     })
     .unwrap();
     let pid = held.pid();
@@ -172,7 +172,7 @@ fn timeout() {
     let _one = alone();
     let mut run = start(&["sleep", "96"], &[]).unwrap();
     assert_eq!(run.wait_timeout(Duration::from_millis(50)).unwrap(), None);
-    let pid = run.pid();
+    let pid = run.pid;
     drop(run);
     assert_eq!(tree::start_of(pid), None);
 }

@@ -15,7 +15,11 @@ pub(crate) struct Failed {
 
 impl Failed {
     pub(crate) fn new(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
-        Self { line: line.into(), output }.into()
+        Self {
+            line: line.into(),
+            output,
+        }
+        .into()
     }
 
     /// The last lines of the output, indented, with nothing in it that a terminal would obey.
@@ -35,7 +39,11 @@ impl Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line)?;
-        let what = if self.output.is_empty() { "it wrote nothing" } else { "the end of its output:" };
+        let what = if self.output.is_empty() {
+            "it wrote nothing"
+        } else {
+            "the end of its output:"
+        };
         write!(f, "; {what}")
     }
 }
@@ -62,11 +70,20 @@ mod tests {
     #[test]
     fn tail() {
         let lines: String = (0..50).map(|i| format!("line {i}\x1b[2J\n")).collect();
-        let failed = Failed { line: "it failed".into(), output: lines.into_bytes() };
+        let failed = Failed {
+            line: "it failed".into(),
+            output: lines.into_bytes(),
+        };
         let tail = failed.tail();
         assert_eq!(tail.lines().count(), LINES);
         assert!(tail.ends_with("  | line 49[2J\n") && !tail.contains('\x1b'));
-        let silent = Failed { line: "it failed".into(), output: vec![] };
-        assert_eq!((silent.tail().as_str(), silent.to_string().as_str()), ("", "it failed; it wrote nothing"));
+        let silent = Failed {
+            line: "it failed".into(),
+            output: vec![],
+        };
+        assert_eq!(
+            (silent.tail().as_str(), silent.to_string().as_str()),
+            ("", "it failed; it wrote nothing")
+        );
     }
 }

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::failed::{Failed, Interrupted};
+use super::plan_text::shell_words;
 use super::progress::Progress;
 use super::watch::Watcher;
 use crate::cmd::usage;
 use crate::launch::{self, Ended, Output, Running, Spec, Usage, signals};
-use crate::outcome::words;
 
 /// How often a server that starts is asked whether it is ready.
 const KNOCK: Duration = Duration::from_millis(20);
@@ -61,7 +61,8 @@ fn interrupted() -> anyhow::Result<()> {
 impl Job<'_> {
     /// The command, as one would type it, but not for pages.
     pub(crate) fn name(&self) -> String {
-        let text = words(self.argv);
+        let words: Vec<_> = self.argv.iter().map(|w| w.to_string_lossy()).collect();
+        let text = shell_words(&words);
         match text.char_indices().nth(60) {
             Some((at, _)) => format!("'{}…'", &text[..at]),
             None => format!("'{text}'"),
@@ -69,7 +70,12 @@ impl Job<'_> {
     }
 
     /// Runs it once, watched. `when` says which run it is, for messages.
-    pub(crate) fn run(&self, watcher: &mut dyn Watcher, env: &Env, when: &str) -> anyhow::Result<Ran> {
+    pub(crate) fn run(
+        &self,
+        watcher: &mut dyn Watcher,
+        env: &Env,
+        when: &str,
+    ) -> anyhow::Result<Ran> {
         interrupted()?;
         match &self.load {
             None => self.run_command(watcher, env, when),
@@ -87,10 +93,20 @@ impl Job<'_> {
             let line = format!("{} {} in {when}", self.name(), ended.status);
             return Err(Failed::new(line, command.output()));
         }
-        Ok(Ran { usage: ended.usage, wall_ns: ended.usage.wall_ns, output: command.output() })
+        Ok(Ran {
+            usage: ended.usage,
+            wall_ns: ended.usage.wall_ns,
+            output: command.output(),
+        })
     }
 
-    fn run_server(&self, load: &Load, watcher: &mut dyn Watcher, env: &Env, when: &str) -> anyhow::Result<Ran> {
+    fn run_server(
+        &self,
+        load: &Load,
+        watcher: &mut dyn Watcher,
+        env: &Env,
+        when: &str,
+    ) -> anyhow::Result<Ran> {
         if accepts(load.port) {
             return Err(usage(format!(
                 "--ready {}: something accepts connections there before the server was started: stop it, or choose another port",
@@ -110,7 +126,11 @@ impl Job<'_> {
         watcher.end()?;
         interrupted()?;
         if let Some(died) = died {
-            let line = format!("the server {} {} under the load in {when}", self.name(), died.status);
+            let line = format!(
+                "the server {} {} under the load in {when}",
+                self.name(),
+                died.status
+            );
             return Err(Failed::new(line, server.output()));
         }
         self.stop_leftovers(&mut client)?;
@@ -120,7 +140,11 @@ impl Job<'_> {
         }
         let stopped = server.stop_within(GRACE)?;
         self.wait_free(load.port)?;
-        Ok(Ran { usage: stopped.usage, wall_ns: ended.usage.wall_ns, output: client.output() })
+        Ok(Ran {
+            usage: stopped.usage,
+            wall_ns: ended.usage.wall_ns,
+            output: client.output(),
+        })
     }
 
     /// Waits for the end of a command, and for no longer than it may take.
@@ -143,7 +167,9 @@ impl Job<'_> {
             if left.is_zero() {
                 running.stop()?;
                 let seconds = self.timeout.as_secs_f64();
-                let line = format!("{name} took longer than {seconds} s in {when} and was stopped; --timeout gives it more");
+                let line = format!(
+                    "{name} took longer than {seconds} s in {when} and was stopped; --timeout gives it more"
+                );
                 return Err(Failed::new(line, running.output()));
             }
         }
@@ -162,9 +188,17 @@ impl Job<'_> {
             let ended = server.wait_timeout(KNOCK)?;
             interrupted()?;
             if let Some(ended) = ended {
-                let hint = if server.leftovers().is_empty() { "" } else { "; it went to the background: start it so that it stays" };
+                let hint = if server.leftovers().is_empty() {
+                    ""
+                } else {
+                    "; it went to the background: start it so that it stays"
+                };
                 server.stop()?;
-                let line = format!("the server {} {} before port {port} accepted, in {when}{hint}", self.name(), ended.status);
+                let line = format!(
+                    "the server {} {} before port {port} accepted, in {when}{hint}",
+                    self.name(),
+                    ended.status
+                );
                 return Err(Failed::new(line, server.output()));
             }
             if accepts(port) {
@@ -174,7 +208,10 @@ impl Job<'_> {
             if Instant::now() >= deadline {
                 server.stop()?;
                 let seconds = self.timeout.as_secs_f64();
-                let line = format!("the server {} did not accept at port {port} within {seconds} s in {when}", self.name());
+                let line = format!(
+                    "the server {} did not accept at port {port} within {seconds} s in {when}",
+                    self.name()
+                );
                 return Err(Failed::new(line, server.output()));
             }
         }
@@ -186,7 +223,10 @@ impl Job<'_> {
         while accepts(port) {
             if Instant::now() >= deadline {
                 return Err(Failed::new(
-                    format!("port {port} still accepts after the server {} was stopped", self.name()),
+                    format!(
+                        "port {port} still accepts after the server {} was stopped",
+                        self.name()
+                    ),
                     Vec::new(),
                 ));
             }
@@ -204,7 +244,10 @@ impl Job<'_> {
         }
         command.stop()?;
         if !self.said_leftovers.replace(true) {
-            let list: Vec<_> = left.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
+            let list: Vec<_> = left
+                .iter()
+                .map(|(pid, comm)| format!("{comm} ({pid})"))
+                .collect();
             self.progress.say(&format!(
                 "{} ended and left running: {}; stopped after each run, because quell started it",
                 self.name(),
@@ -216,8 +259,16 @@ impl Job<'_> {
 }
 
 /// Starts a command with its output captured, and tells the watcher of it before it begins.
-fn start(argv: &[OsString], env: &Env, watcher: Option<&mut dyn Watcher>) -> anyhow::Result<Running> {
-    let held = launch::hold(&Spec { argv, env, output: Output::Capture })?;
+fn start(
+    argv: &[OsString],
+    env: &Env,
+    watcher: Option<&mut dyn Watcher>,
+) -> anyhow::Result<Running> {
+    let held = launch::hold(&Spec {
+        argv,
+        env,
+        output: Output::Capture,
+    })?;
     if let Some(watcher) = watcher {
         watcher.add(held.pid())?;
     }

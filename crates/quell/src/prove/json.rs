@@ -75,14 +75,22 @@ impl<'a> From<&'a Judged> for Metric<'a> {
     fn from(judged: &'a Judged) -> Self {
         let c = &judged.comparison;
         let finite = |v: f64| (v.is_finite() && !c.before.is_empty()).then_some(v);
-        let list = |values: &[f64]| values.iter().filter_map(|v| number(judged.metric.unit, *v)).collect();
+        let list = |values: &[f64]| {
+            values
+                .iter()
+                .filter_map(|v| number(judged.metric.unit, *v))
+                .collect()
+        };
         Self {
             before: list(&c.before),
             after: list(&c.after),
             ratio: finite(c.ratio),
             ci95: [finite(c.ci95.0), finite(c.ci95.1)],
             verdict: c.verdict.as_str(),
-            reason: c.reason.map(|r| r.to_string()),
+            reason: match c.reason {
+                _ if c.before.is_empty() => Some("no pairs were run".to_owned()),
+                reason => reason.map(|r| r.to_string()),
+            },
             higher_is_better: judged.metric.higher_is_better,
             name: &judged.metric.name,
         }
@@ -107,7 +115,7 @@ impl Serialize for Metrics<'_> {
     }
 }
 
-/// The object, on lines.
+/// The object, on one line.
 pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
     let document = Document {
         schema: "quell/prove/1",
@@ -125,5 +133,5 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
         notes: &proof.notes,
         seed: proof.seed,
     };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(serde_json::to_string(&document)? + "\n")
 }

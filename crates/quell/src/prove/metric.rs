@@ -51,31 +51,78 @@ pub(crate) struct Metric {
 
 /// What every run has, in the order of [`super::sample::Sample::values`].
 const BUILT_IN: [(&str, &str, Unit, Kind, Role); 7] = [
-    ("shootdowns", "shootdowns", Unit::Count, Kind::Count, Role::Benefit),
-    ("victims", "victims", Unit::Count, Kind::Count, Role::Benefit),
-    ("wait_ns", "wait of culprits", Unit::Nanoseconds, Kind::Measure, Role::Benefit),
-    ("page_faults", "page faults", Unit::Count, Kind::Count, Role::Benefit),
-    ("system_ns", "system time", Unit::Nanoseconds, Kind::Measure, Role::Benefit),
-    ("wall_ns", "wall time", Unit::Nanoseconds, Kind::Measure, Role::Time),
-    ("max_rss", "maximum memory", Unit::Bytes, Kind::Measure, Role::Cost),
+    (
+        "shootdowns",
+        "shootdowns",
+        Unit::Count,
+        Kind::Count,
+        Role::Benefit,
+    ),
+    (
+        "victims",
+        "victims",
+        Unit::Count,
+        Kind::Count,
+        Role::Benefit,
+    ),
+    (
+        "wait_ns",
+        "wait of culprits",
+        Unit::Nanoseconds,
+        Kind::Measure,
+        Role::Benefit,
+    ),
+    (
+        "page_faults",
+        "page faults",
+        Unit::Count,
+        Kind::Count,
+        Role::Benefit,
+    ),
+    (
+        "system_ns",
+        "system time",
+        Unit::Nanoseconds,
+        Kind::Measure,
+        Role::Benefit,
+    ),
+    (
+        "wall_ns",
+        "wall time",
+        Unit::Nanoseconds,
+        Kind::Measure,
+        Role::Time,
+    ),
+    (
+        "max_rss",
+        "maximum memory",
+        Unit::Bytes,
+        Kind::Measure,
+        Role::Cost,
+    ),
 ];
 
 /// The metrics of every run, and those that the user asked for by `NAME=REGEX` or `NAME^=REGEX`.
 pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
-    let built_in = BUILT_IN.iter().map(|&(name, title, unit, kind, role)| Metric {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        unit,
-        kind,
-        role,
-        higher_is_better: false,
-        pattern: None,
-    });
+    let built_in = BUILT_IN
+        .iter()
+        .map(|&(name, title, unit, kind, role)| Metric {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            unit,
+            kind,
+            role,
+            higher_is_better: false,
+            pattern: None,
+        });
     let mut metrics: Vec<Metric> = built_in.collect();
     for text in asked {
         let metric = parse(text)?;
         if metrics.iter().any(|m| m.name == metric.name) {
-            return Err(usage(format!("--metric {text}: there is a '{}' already", metric.name)));
+            return Err(usage(format!(
+                "--metric {text}: there is a '{}' already",
+                metric.name
+            )));
         }
         metrics.push(metric);
     }
@@ -93,20 +140,31 @@ fn parse(text: &str) -> anyhow::Result<Metric> {
     };
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     if name.is_empty() || !name.chars().all(fits) {
-        return Err(bad("the name may have letters, digits, and _ . - in it, and nothing else"));
+        return Err(bad(
+            "the name may have letters, digits, and _ . - in it, and nothing else",
+        ));
     }
     // Each line by itself, as one reads the output.
-    let pattern = RegexBuilder::new(pattern).multi_line(true).build().map_err(|err| {
-        let err = err.to_string();
-        let last = err.lines().last().unwrap_or_default();
-        bad(last.trim_start_matches("error: "))
-    })?;
+    let pattern = RegexBuilder::new(pattern)
+        .multi_line(true)
+        .build()
+        .map_err(|err| {
+            let err = err.to_string();
+            let last = err.lines().last().unwrap_or_default();
+            bad(last.trim_start_matches("error: "))
+        })?;
     if pattern.captures_len() < 2 {
-        return Err(bad("the expression has no group: put ( ) around the number"));
+        return Err(bad(
+            "the expression has no group: put ( ) around the number",
+        ));
     }
     Ok(Metric {
         name: name.to_owned(),
-        title: if higher_is_better { format!("{name} (higher is better)") } else { name.to_owned() },
+        title: if higher_is_better {
+            format!("{name} (higher is better)")
+        } else {
+            name.to_owned()
+        },
         unit: Unit::Number,
         kind: Kind::Measure,
         // What a program says of itself is what its user runs it for: it must not get worse.
@@ -124,7 +182,11 @@ impl Metric {
 
     /// Its name within a sentence.
     pub(crate) fn name_in_text(&self) -> &str {
-        if self.is_from_output() { &self.name } else { &self.title }
+        if self.is_from_output() {
+            &self.name
+        } else {
+            &self.title
+        }
     }
 
     /// Its value in an output: the first group of the last match. An error says what is wrong.
@@ -134,10 +196,17 @@ impl Metric {
         };
         let last = pattern.captures_iter(output).last();
         let Some(group) = last.as_ref().and_then(|c| c.get(1)) else {
-            return Err(format!("--metric {}: '{pattern}' matches nothing in the output", self.name));
+            return Err(format!(
+                "--metric {}: '{pattern}' matches nothing in the output",
+                self.name
+            ));
         };
         let text = String::from_utf8_lossy(group.as_bytes());
-        let digits: String = text.trim().chars().filter(|c| *c != ',' && *c != '_').collect();
+        let digits: String = text
+            .trim()
+            .chars()
+            .filter(|c| *c != ',' && *c != '_')
+            .collect();
         match digits.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(value),
             _ => Err(format!("--metric {}: '{text}' is no number", self.name)),
@@ -164,8 +233,16 @@ mod tests {
     /// Check that no match, no number, and infinity are errors that name the metric.
     #[test]
     fn refuses_output() {
-        assert!(read("s=([0-9.]+) s", "").unwrap_err().contains("--metric s: '([0-9.]+) s' matches nothing"));
-        assert!(read("s=(.*)", "fast").unwrap_err().contains("'fast' is no number"));
+        assert!(
+            read("s=([0-9.]+) s", "")
+                .unwrap_err()
+                .contains("--metric s: '([0-9.]+) s' matches nothing")
+        );
+        assert!(
+            read("s=(.*)", "fast")
+                .unwrap_err()
+                .contains("'fast' is no number")
+        );
         assert!(read("s=(.*)", "inf").is_err());
     }
 
@@ -181,7 +258,10 @@ mod tests {
         ] {
             let err = parse(text).unwrap_err();
             let line = err.to_string();
-            assert!(err.is::<crate::cmd::Usage>() && line.contains(why), "{line}");
+            assert!(
+                err.is::<crate::cmd::Usage>() && line.contains(why),
+                "{line}"
+            );
             assert!(!line.contains('\n'), "{line}");
         }
         let twice = ["a=(.)".to_owned(), "a=(.)".to_owned()];

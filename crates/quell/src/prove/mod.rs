@@ -51,7 +51,10 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let metrics = metric::all(&args.metric)?;
     let timeout = seconds("--timeout", args.timeout)?;
     if args.pairs == 0 || args.pairs > MOST_PAIRS {
-        return Err(usage(format!("--pairs {}: give a number from 1 to {MOST_PAIRS}", args.pairs)));
+        return Err(usage(format!(
+            "--pairs {}: give a number from 1 to {MOST_PAIRS}",
+            args.pairs
+        )));
     }
     let given = args.plan.as_deref().map(plan_text::read).transpose()?;
     launch::check(&args.command)?;
@@ -65,7 +68,9 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         said_leftovers: Cell::new(false),
     };
     if args.pairs < FEWEST_PAIRS {
-        progress.say(&format!("with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"));
+        progress.say(&format!(
+            "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
+        ));
     }
     let (plan, observed, notes) = match given {
         Some(plan) => {
@@ -79,11 +84,21 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     }
     let environment = plan.environment(&plan_text::own_env);
     let mut proof = Proof {
-        command: args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        command: args
+            .command
+            .iter()
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect(),
         pairs: 0,
         // Chance decides the orders; printed, so that it can be told again.
-        seed: RandomState::new().hash_one(std::process::id()),
-        notes: [notes, plan_text::merged(&environment, &plan_text::own_env), plan.notes.clone()].concat(),
+        // Of 32 bits, which any JSON reader holds exactly.
+        seed: RandomState::new().hash_one(std::process::id()) >> 32,
+        notes: [
+            notes,
+            plan_text::merged(&environment, &plan_text::own_env),
+            plan.notes.clone(),
+        ]
+        .concat(),
         nothing: None,
         metrics: Vec::new(),
         overall: quell_stats::overall(&[]),
@@ -114,11 +129,17 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
 
 fn load(args: &ProveArgs) -> Option<Load> {
     // clap sees to it that both are there or none.
-    args.load.clone().zip(args.ready).map(|(command, port)| Load { command, port })
+    args.load
+        .clone()
+        .zip(args.ready)
+        .map(|(command, port)| Load { command, port })
 }
 
 /// The observed run, and the plan that follows from it.
-fn choose(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<(Plan, Option<Evidence>, Vec<String>)> {
+fn choose(
+    job: &Job<'_>,
+    metrics: &[Metric],
+) -> anyhow::Result<(Plan, Option<Evidence>, Vec<String>)> {
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics)?;
     let plan = quell_remedy::plan(&seen.found, &seen.evidence, &plan_text::own_env);
@@ -132,9 +153,18 @@ struct RanPairs {
 }
 
 /// The warm-up and the pairs. An interrupt ends them, and what is there is kept.
-fn run_pairs(job: &Job<'_>, metrics: &[Metric], proof: &Proof, asked: usize) -> anyhow::Result<RanPairs> {
+fn run_pairs(
+    job: &Job<'_>,
+    metrics: &[Metric],
+    proof: &Proof,
+    asked: usize,
+) -> anyhow::Result<RanPairs> {
     let env = plan_text::os_pairs(&proof.environment);
-    let mut ran = RanPairs { pairs: Vec::new(), notes: Vec::new(), interrupted: None };
+    let mut ran = RanPairs {
+        pairs: Vec::new(),
+        notes: Vec::new(),
+        interrupted: None,
+    };
     let mut run = || -> anyhow::Result<()> {
         // With the plan: without it, the program has run already, when it was observed.
         job.progress.line("warming up, with the plan");
@@ -147,7 +177,12 @@ fn run_pairs(job: &Job<'_>, metrics: &[Metric], proof: &Proof, asked: usize) -> 
         for (index, order) in orders(asked, proof.seed).into_iter().enumerate() {
             let number = index + 1;
             let side = |env: &Env, which: &str| {
-                sample::measure(job, env, metrics, &format!("pair {number} of {asked}, {which} the plan"))
+                sample::measure(
+                    job,
+                    env,
+                    metrics,
+                    &format!("pair {number} of {asked}, {which} the plan"),
+                )
             };
             let (before, after) = match order {
                 Order::BeforeFirst => {
@@ -159,13 +194,17 @@ fn run_pairs(job: &Job<'_>, metrics: &[Metric], proof: &Proof, asked: usize) -> 
                     (side(&[], "without")?, after)
                 }
             };
-            job.progress.line(&format!("pair {number} of {asked}: {}", in_a_line(metrics, &before, &after)));
+            job.progress.line(&format!(
+                "pair {number} of {asked}: {}",
+                in_a_line(metrics, &before, &after)
+            ));
             ran.pairs.push((before, after));
         }
         Ok(())
     };
     match run() {
-        Err(err) if err.is::<failed::Interrupted>() => {
+        // What a few pairs say is said; without any there is nothing to say.
+        Err(err) if err.is::<failed::Interrupted>() && !ran.pairs.is_empty() => {
             ran.interrupted = err.downcast_ref::<failed::Interrupted>().map(|i| i.0);
             Ok(ran)
         }
@@ -177,9 +216,18 @@ fn run_pairs(job: &Job<'_>, metrics: &[Metric], proof: &Proof, asked: usize) -> 
 /// A pair, for a log: shootdowns, faults and the time.
 fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
     let shown = metrics.iter().zip(before.values.iter().zip(&after.values));
-    let shown = shown.filter(|(m, _)| ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output());
+    let shown = shown.filter(|(m, _)| {
+        ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output()
+    });
     let parts: Vec<String> = shown
-        .map(|(m, (b, a))| format!("{} {} to {}", m.name_in_text(), m.unit.show(*b), m.unit.show(*a)))
+        .map(|(m, (b, a))| {
+            format!(
+                "{} {} to {}",
+                m.name_in_text(),
+                m.unit.show(*b),
+                m.unit.show(*a)
+            )
+        })
         .collect();
     parts.join(", ")
 }

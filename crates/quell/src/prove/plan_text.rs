@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::Context as _;
 use anstyle::Style;
+use anyhow::Context as _;
 use quell_remedy::Plan;
 
 use crate::cmd::usage;
@@ -25,7 +25,10 @@ pub(crate) fn own_env(name: &str) -> Option<String> {
 
 /// The environment as a command is started with it.
 pub(crate) fn os_pairs(environment: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
-    environment.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    environment
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 /// Lines for a shell.
@@ -37,24 +40,41 @@ pub(crate) fn exports(environment: &BTreeMap<String, String>) -> String {
 }
 
 /// Says of every variable that the user has set too what becomes of it.
-pub(crate) fn merged(environment: &BTreeMap<String, String>, env: &impl Fn(&str) -> Option<String>) -> Vec<String> {
+pub(crate) fn merged(
+    environment: &BTreeMap<String, String>,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
     let note = |(name, value): (&String, &String)| {
         let theirs = env(name).filter(|t| !t.is_empty() && t != value)?;
-        Some(format!("{name} is set already, to '{theirs}': the plan makes it '{value}'"))
+        Some(format!(
+            "{name} is set already, to '{theirs}': the plan makes it '{value}'"
+        ))
     };
     environment.iter().filter_map(note).collect()
+}
+
+/// A command as a shell reads it back.
+pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%^".contains(c);
+    let word = |w: &S| match w.as_ref() {
+        w if !w.is_empty() && w.chars().all(plain) => w.to_owned(),
+        w => format!("'{}'", w.replace('\'', r"'\''")),
+    };
+    argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Reads a plan of the user's. A file that is no plan is bad input.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
     Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
 }
 
 /// Writes a plan where the user wants it.
 pub(crate) fn save(plan: &Plan, path: &Path) -> anyhow::Result<()> {
-    std::fs::write(path, plan.to_toml()).with_context(|| format!("writing the plan to {}", path.display()))
+    std::fs::write(path, plan.to_toml())
+        .with_context(|| format!("writing the plan to {}", path.display()))
 }
 
 /// Breaks text between words into lines, each indented.
@@ -84,13 +104,18 @@ pub(crate) fn remedies(plan: &Plan) -> String {
         // Writing to a String does not fail.
         let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
         for (name, value) in &p.sets {
-            out.push_str(&wrap(&format!("sets {name}={value}"), 4));
+            // Never broken: it is there to be copied.
+            let _ = writeln!(out, "    sets {name}={value}");
         }
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
         }
         if p.predicted_stop > 0.0 {
-            let _ = writeln!(out, "    predicted to stop {} of all shootdowns", percent(p.predicted_stop));
+            let _ = writeln!(
+                out,
+                "    predicted to stop {} of all shootdowns",
+                percent(p.predicted_stop)
+            );
         }
         if !p.cost.is_empty() {
             out.push_str(&wrap(&format!("cost: {}", p.cost), 4));
@@ -115,14 +140,25 @@ pub(crate) fn list(heading: &str, notes: &[String]) -> String {
 }
 
 /// How to keep the plan.
-pub(crate) fn keep(environment: &BTreeMap<String, String>, command: &str, saved: Option<&Path>) -> String {
+pub(crate) fn keep(
+    environment: &BTreeMap<String, String>,
+    command: &str,
+    saved: Option<&Path>,
+) -> String {
     let mut out = format!("\n{BOLD}Keep it{BOLD:#}\n");
     for line in exports(environment).lines() {
         let _ = writeln!(out, "  {line}");
     }
     let _ = match saved {
-        Some(path) => writeln!(out, "  {DIM}or:{DIM:#} quell run --plan {} -- {command}", path.display()),
-        None => writeln!(out, "  {DIM}or write the plan to a file with --save FILE, and:{DIM:#} quell run --plan FILE -- {command}"),
+        Some(path) => writeln!(
+            out,
+            "  {DIM}or:{DIM:#} quell run --plan {} -- {command}",
+            path.display()
+        ),
+        None => writeln!(
+            out,
+            "  {DIM}or write the plan to a file with --save FILE, and:{DIM:#} quell run --plan FILE -- {command}"
+        ),
     };
     out
 }
@@ -137,8 +173,14 @@ mod tests {
     fn shell_quotes() {
         let value = "a'b \"$c\" `d`\\";
         let environment = BTreeMap::from([("QUELL_T".to_owned(), value.to_owned())]);
+        let argv = ["sh", "-c", "echo 'x'", "a.b=c", ""];
+        assert_eq!(shell_words(&argv), r"sh -c 'echo '\''x'\''' a.b=c ''");
         let script = format!("{}printf %s \"$QUELL_T\"", exports(&environment));
-        let out = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        let out = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .output()
+            .unwrap();
         assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
     }
 
@@ -148,7 +190,11 @@ mod tests {
         let long = "x".repeat(200);
         let text = format!("{} {long} end", "word ".repeat(40));
         let wrapped = wrap(&text, 4);
-        assert!(wrapped.lines().all(|l| l.chars().count() <= WIDTH || l.contains(&long)));
+        assert!(
+            wrapped
+                .lines()
+                .all(|l| l.chars().count() <= WIDTH || l.contains(&long))
+        );
         let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&wrapped), words(&text));
         assert_eq!(wrap("", 4), "");
@@ -157,9 +203,13 @@ mod tests {
     /// Check that a variable that both set is said, and one that stays as it is isn't.
     #[test]
     fn merging_is_said() {
-        let environment = BTreeMap::from([("A".into(), "x:1,y:2".into()), ("B".into(), "1".into())]);
+        let environment =
+            BTreeMap::from([("A".into(), "x:1,y:2".into()), ("B".into(), "1".into())]);
         let env = |name: &str| (name == "A").then(|| "x:1".to_owned());
-        assert_eq!(merged(&environment, &env), ["A is set already, to 'x:1': the plan makes it 'x:1,y:2'"]);
+        assert_eq!(
+            merged(&environment, &env),
+            ["A is set already, to 'x:1': the plan makes it 'x:1,y:2'"]
+        );
     }
 
     /// Check the text of a plan as people see it.

@@ -19,7 +19,9 @@ impl Progress {
         let runs = u64::try_from(runs).unwrap_or(0);
         let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
         // A template that doesn't parse leaves the default one.
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} runs, {elapsed}  {wide_msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:20} {pos}/{len} runs, {elapsed}  {wide_msg}")
+        {
             bar.set_style(style);
         }
         Self { bar: Some(bar) }

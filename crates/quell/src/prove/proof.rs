@@ -35,13 +35,20 @@ pub(crate) struct Proof {
 }
 
 /// Judges every metric over the pairs of runs, without and with the plan.
-pub(crate) fn judge(metrics: &[Metric], pairs: &[(Sample, Sample)], seed: u64) -> (Vec<Judged>, Overall) {
+pub(crate) fn judge(
+    metrics: &[Metric],
+    pairs: &[(Sample, Sample)],
+    seed: u64,
+) -> (Vec<Judged>, Overall) {
     let judged: Vec<Judged> = metrics
         .iter()
         .enumerate()
         .map(|(index, metric)| {
             let value = |s: &Sample| s.values.get(index).copied().unwrap_or(f64::NAN);
-            let values: Vec<Pair> = pairs.iter().map(|(b, a)| Pair::new(value(b), value(a))).collect();
+            let values: Vec<Pair> = pairs
+                .iter()
+                .map(|(b, a)| Pair::new(value(b), value(a)))
+                .collect();
             let rules = Rules {
                 family: metrics.len(),
                 seed,
@@ -49,12 +56,19 @@ pub(crate) fn judge(metrics: &[Metric], pairs: &[(Sample, Sample)], seed: u64) -
                 higher_is_better: metric.higher_is_better,
                 ..Rules::default()
             };
-            Judged { metric: metric.clone(), comparison: compare(&values, &rules) }
+            Judged {
+                metric: metric.clone(),
+                comparison: compare(&values, &rules),
+            }
         })
         .collect();
     let named: Vec<Named<'_>> = judged
         .iter()
-        .map(|j| Named { name: &j.metric.name, role: j.metric.role, comparison: &j.comparison })
+        .map(|j| Named {
+            name: &j.metric.name,
+            role: j.metric.role,
+            comparison: &j.comparison,
+        })
         .collect();
     let overall = overall(&named);
     (judged, overall)
@@ -87,10 +101,15 @@ pub(crate) mod tests {
     /// Runs whose every metric goes from `before` to `after`, with a little scatter.
     pub(crate) fn runs(pairs: usize, before: &[f64], after: &[f64]) -> Vec<(Sample, Sample)> {
         let sample = |values: &[f64], i: usize| Sample {
-            values: values.iter().map(|v| (v * (1.0 + 0.004 * (i % 5) as f64)).round()).collect(),
+            values: values
+                .iter()
+                .map(|v| (v * (1.0 + 0.004 * (i % 5) as f64)).round())
+                .collect(),
             complaints: vec![],
         };
-        (0..pairs).map(|i| (sample(before, i), sample(after, i * 3))).collect()
+        (0..pairs)
+            .map(|i| (sample(before, i), sample(after, i * 3)))
+            .collect()
     }
 
     /// Check that less is better, and for a metric with `^=` more.
@@ -100,9 +119,15 @@ pub(crate) mod tests {
         let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 1e9, 1e8, 5000.0, 5000.0];
         let after = [100.0, 100.0, 1e5, 1e4, 5e8, 1e9, 1e8, 9000.0, 5000.0];
         let (judged, overall) = judge(&metrics, &runs(5, &before, &after), 1);
-        let words: Vec<_> = judged.iter().map(|j| j.comparison.verdict.as_str()).collect();
+        let words: Vec<_> = judged
+            .iter()
+            .map(|j| j.comparison.verdict.as_str())
+            .collect();
         assert_eq!(words[..5], ["better"; 5]);
-        assert_eq!(words[5..], ["no evidence", "no evidence", "better", "no evidence"]);
+        assert_eq!(
+            words[5..],
+            ["no evidence", "no evidence", "better", "no evidence"]
+        );
         assert_eq!(overall.verdict, quell_stats::Verdict::Better);
     }
 
@@ -120,11 +145,25 @@ pub(crate) mod tests {
     /// Check that the reason for an empty plan fits what was seen.
     #[test]
     fn reasons() {
-        let seen = |shootdowns| Evidence { shootdowns, ..Evidence::default() };
-        let noted = |note: &str| Plan { notes: vec![note.to_owned()], ..Plan::default() };
-        assert_eq!(why_nothing(&noted("x: nothing to gain"), &seen(0)), "0 shootdowns in the observed run: nothing to stop");
-        assert_eq!(why_nothing(&noted("x: nothing to gain"), &seen(1)), "1 shootdown in the observed run: too few to gain anything");
+        let seen = |shootdowns| Evidence {
+            shootdowns,
+            ..Evidence::default()
+        };
+        let noted = |note: &str| Plan {
+            notes: vec![note.to_owned()],
+            ..Plan::default()
+        };
+        assert_eq!(
+            why_nothing(&noted("x: nothing to gain"), &seen(0)),
+            "0 shootdowns in the observed run: nothing to stop"
+        );
+        assert_eq!(
+            why_nothing(&noted("x: nothing to gain"), &seen(1)),
+            "1 shootdown in the observed run: too few to gain anything"
+        );
         assert!(why_nothing(&noted("jemalloc: set already"), &seen(5000)).contains("already"));
-        assert!(why_nothing(&Plan::default(), &seen(5000)).contains("reaches the 5,000 shootdowns"));
+        assert!(
+            why_nothing(&Plan::default(), &seen(5000)).contains("reaches the 5,000 shootdowns")
+        );
     }
 }

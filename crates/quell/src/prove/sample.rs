@@ -18,7 +18,12 @@ pub(crate) struct Sample {
 }
 
 /// Runs the job once, counted.
-pub(crate) fn measure(job: &Job<'_>, env: &Env, metrics: &[Metric], when: &str) -> anyhow::Result<Sample> {
+pub(crate) fn measure(
+    job: &Job<'_>,
+    env: &Env,
+    metrics: &[Metric],
+    when: &str,
+) -> anyhow::Result<Sample> {
     job.progress.begin(when);
     let mut counting = Counting::attach()?;
     let ran = job.run(&mut counting, env, when)?;
@@ -42,7 +47,10 @@ pub(crate) fn measure(job: &Job<'_>, env: &Env, metrics: &[Metric], when: &str) 
             Err(why) => return Err(Failed::new(format!("{why} of {when}"), ran.output)),
         }
     }
-    Ok(Sample { values, complaints: complaints(&ran.output) })
+    Ok(Sample {
+        values,
+        complaints: complaints(&ran.output),
+    })
 }
 
 /// What was seen in the observed run.
@@ -70,15 +78,24 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let mut evidence = observed.evidence;
     evidence.page_faults = Some(ran.usage.page_faults());
     job.progress.done();
-    Ok(Seen { evidence, found: observed.found, notes: observed.notes })
+    Ok(Seen {
+        evidence,
+        found: observed.found,
+        notes: observed.notes,
+    })
 }
 
 /// Lines by which an allocator refuses its settings. jemalloc says `<jemalloc>: Invalid conf pair` and
 /// `Malformed conf string`, and goes on without.
 fn complaints(output: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
-    let refused = |line: &&str| line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf");
-    text.lines().filter(refused).take(3).map(str::to_owned).collect()
+    let refused =
+        |line: &&str| line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf");
+    text.lines()
+        .filter(refused)
+        .take(3)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -88,7 +105,8 @@ mod tests {
     /// Check that jemalloc's refusals are seen among other output.
     #[test]
     fn refusals() {
-        let output = b"a\n<jemalloc>: Invalid conf pair: x:1\n<jemalloc>: (This is not an error)\nb";
+        let output =
+            b"a\n<jemalloc>: Invalid conf pair: x:1\n<jemalloc>: (This is not an error)\nb";
         assert_eq!(complaints(output), ["<jemalloc>: Invalid conf pair: x:1"]);
         assert!(complaints(b"conf <jemalloc>").is_empty());
     }

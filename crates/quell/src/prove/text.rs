@@ -39,7 +39,11 @@ pub(crate) fn change(ratio: f64) -> String {
         _ => 2,
     };
     let text = format!("{percent:+.digits$} %");
-    if text.trim_start_matches(['+', '-']) == "0.0 %" { "0.0 %".to_owned() } else { text }
+    if text.trim_start_matches(['+', '-']) == "0.0 %" {
+        "0.0 %".to_owned()
+    } else {
+        text
+    }
 }
 
 fn interval(c: &Comparison) -> String {
@@ -72,7 +76,10 @@ pub(crate) fn table(metrics: &[Judged]) -> String {
 fn titles(metrics: &[Judged], names: &[String]) -> String {
     let title = |name: &String| {
         let known = metrics.iter().find(|j| &j.metric.name == name);
-        known.map_or_else(|| name.clone(), |j| format!("{} {}", j.metric.name_in_text(), change(j.comparison.ratio)))
+        known.map_or_else(
+            || name.clone(),
+            |j| format!("{} {}", j.metric.name_in_text(), change(j.comparison.ratio)),
+        )
     };
     names.iter().map(title).collect::<Vec<_>>().join(", ")
 }
@@ -80,23 +87,38 @@ fn titles(metrics: &[Judged], names: &[String]) -> String {
 /// The verdict in words, with the price.
 pub(crate) fn verdict(proof: &Proof) -> String {
     let all = &proof.overall;
-    let role = |name: &String| proof.metrics.iter().find(|j| &j.metric.name == name).map(|j| j.metric.role);
-    let (price, worse): (Vec<String>, Vec<String>) =
-        all.worse.iter().cloned().partition(|name| role(name) == Some(Role::Cost));
-    let mut text = match all.verdict {
-        Verdict::Better => "better".to_owned(),
-        Verdict::Worse => "worse".to_owned(),
-        Verdict::NoEvidence => "no evidence".to_owned(),
+    let role = |name: &String| {
+        proof
+            .metrics
+            .iter()
+            .find(|j| &j.metric.name == name)
+            .map(|j| j.metric.role)
     };
+    let (price, worse): (Vec<String>, Vec<String>) = all
+        .worse
+        .iter()
+        .cloned()
+        .partition(|name| role(name) == Some(Role::Cost));
+    let mut text = all.verdict.to_string();
     if let Some(why) = &proof.nothing {
         let _ = write!(text, ": {why}");
         return text;
     }
-    if !all.better.is_empty() {
-        let _ = write!(text, "; better: {}", titles(&proof.metrics, &all.better));
-    }
-    if !worse.is_empty() {
-        let _ = write!(text, "; worse: {}", titles(&proof.metrics, &worse));
+    let better = (Verdict::Better, &all.better);
+    let worse = (Verdict::Worse, &worse);
+    // What carries the verdict comes first.
+    let parts = if all.verdict == Verdict::Worse {
+        [worse, better]
+    } else {
+        [better, worse]
+    };
+    for (word, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
+        let list = titles(&proof.metrics, names);
+        let _ = if *word == all.verdict {
+            write!(text, ": {list}")
+        } else {
+            write!(text, "; {word}: {list}")
+        };
     }
     if !price.is_empty() {
         let _ = write!(text, "; the price: {}", titles(&proof.metrics, &price));
@@ -110,18 +132,29 @@ pub(crate) fn verdict(proof: &Proof) -> String {
 /// The whole report.
 pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     let mut out = String::new();
-    let command = proof.command.join(" ");
+    let command = plan_text::shell_words(&proof.command);
     // Writing to a String does not fail.
-    let _ = writeln!(out, "{BOLD}Proof of '{command}'{BOLD:#}");
+    let _ = writeln!(out, "{BOLD}Proof of {command}{BOLD:#}");
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {
-        let _ = write!(out, "\n{BOLD}Plan{BOLD:#}\n{}", plan_text::remedies(&proof.plan));
+        let _ = write!(
+            out,
+            "\n{BOLD}Plan{BOLD:#}\n{}",
+            plan_text::remedies(&proof.plan)
+        );
     }
     if proof.pairs > 0 {
         let pairs = proof.pairs;
-        let runs = if pairs == 1 { "1 pair of runs".to_owned() } else { format!("{pairs} pairs of runs") };
-        let _ = writeln!(out, "\n{BOLD}Without and with the plan{BOLD:#} ({runs}, medians)");
+        let runs = if pairs == 1 {
+            "1 pair of runs".to_owned()
+        } else {
+            format!("{pairs} pairs of runs")
+        };
+        let _ = writeln!(
+            out,
+            "\n{BOLD}Without and with the plan{BOLD:#} ({runs}; medians, and the change within pairs)"
+        );
         out.push_str(&table(&proof.metrics));
     }
     let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
@@ -129,7 +162,13 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         let reasons: Vec<String> = proof
             .metrics
             .iter()
-            .filter_map(|j| Some(format!("{}: {}", j.metric.name_in_text(), j.comparison.reason?)))
+            .filter_map(|j| {
+                Some(format!(
+                    "{}: {}",
+                    j.metric.name_in_text(),
+                    j.comparison.reason?
+                ))
+            })
             .collect();
         out.push_str(&plan_text::list("Why no evidence", &reasons));
     }

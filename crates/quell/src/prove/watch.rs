@@ -36,7 +36,10 @@ impl Counting {
             stacks: Stacks::None,
             ..Options::default()
         };
-        Ok(Self { probe: Probe::attach(&options)?, before: Tally::default() })
+        Ok(Self {
+            probe: Probe::attach(&options)?,
+            before: Tally::default(),
+        })
     }
 
     /// What was counted between begin and end.

@@ -59,8 +59,17 @@ impl Aggregate {
             thread.0 = row.comm;
             thread.1 += 1;
             thread.2 += row.wait_ns;
-            let grain = if row.full() { u64::MAX } else { row.start >> GRAIN_LOG2 };
-            let place = Place { pid: row.pid, cause: row.cause, user_stack: row.user_stack, grain };
+            let grain = if row.full() {
+                u64::MAX
+            } else {
+                row.start >> GRAIN_LOG2
+            };
+            let place = Place {
+                pid: row.pid,
+                cause: row.cause,
+                user_stack: row.user_stack,
+                grain,
+            };
             let seen = self.places.entry(place).or_insert((0, row.start));
             seen.0 += 1;
             self.wait.record(row.wait_ns);
@@ -78,7 +87,10 @@ impl Aggregate {
         counts.stall_ns += u64::from(row.stall_ns);
         self.delay.record(u64::from(row.delay_ns));
         self.stall.record(u64::from(row.stall_ns));
-        let victim = self.victims.entry((row.victim_pid, row.bystander)).or_default();
+        let victim = self
+            .victims
+            .entry((row.victim_pid, row.bystander))
+            .or_default();
         victim.0 = row.victim_comm;
         victim.1 += 1;
         victim.2 += u64::from(row.stall_ns);
@@ -140,7 +152,9 @@ impl Aggregate {
         }
         for culprit in &mut summary.culprits {
             culprit.threads = by_pid.remove(&culprit.pid).unwrap_or_default();
-            culprit.threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
+            culprit
+                .threads
+                .sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
         }
     }
 
@@ -162,9 +176,15 @@ impl Aggregate {
     pub(crate) fn stacks(&self, code: &Code, most: usize) -> Vec<StackRow> {
         let mut rows: HashMap<Vec<String>, HashMap<Cause, u64>> = HashMap::new();
         for (place, (n, _)) in &self.places {
-            let Some(stack) = code.stack(place.user_stack) else { continue };
+            let Some(stack) = code.stack(place.user_stack) else {
+                continue;
+            };
             let frames = stack.frames.iter().map(line).collect();
-            *rows.entry(frames).or_default().entry(place.cause).or_default() += n;
+            *rows
+                .entry(frames)
+                .or_default()
+                .entry(place.cause)
+                .or_default() += n;
         }
         let mut rows: Vec<_> = rows
             .into_iter()
@@ -205,7 +225,9 @@ impl Aggregate {
                 shootdowns,
             })
             .collect();
-        rows.sort_by(|a, b| (b.shootdowns, a.cause, &a.region).cmp(&(a.shootdowns, b.cause, &b.region)));
+        rows.sort_by(|a, b| {
+            (b.shootdowns, a.cause, &a.region).cmp(&(a.shootdowns, b.cause, &b.region))
+        });
         rows
     }
 }

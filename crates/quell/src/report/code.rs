@@ -10,8 +10,24 @@ use super::aggregate::Aggregate;
 /// Functions that only pass a request on to the kernel. The names of libc's wrappers, with and
 /// without their underscores, in glibc and musl.
 const WRAPPERS: &[&str] = &[
-    "madvise", "munmap", "mprotect", "mremap", "mmap", "mmap64", "brk", "sbrk", "posix_madvise", "process_madvise",
-    "syscall", "msync", "pkey_mprotect", "shmdt", "ftruncate", "ftruncate64", "fallocate", "fallocate64",
+    "madvise",
+    "munmap",
+    "mprotect",
+    "mremap",
+    "mmap",
+    "mmap64",
+    "brk",
+    "sbrk",
+    "posix_madvise",
+    "process_madvise",
+    "syscall",
+    "msync",
+    "pkey_mprotect",
+    "shmdt",
+    "ftruncate",
+    "ftruncate64",
+    "fallocate",
+    "fallocate64",
 ];
 
 /// Processes and stacks by their numbers.
@@ -21,10 +37,16 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn new(processes: HashMap<u32, Process>, stacks: impl IntoIterator<Item = Stack>) -> Self {
+    pub(crate) fn new(
+        processes: HashMap<u32, Process>,
+        stacks: impl IntoIterator<Item = Stack>,
+    ) -> Self {
         let mut code = Self {
             processes,
-            stacks: stacks.into_iter().map(|s| (s.id.cast_signed(), s)).collect(),
+            stacks: stacks
+                .into_iter()
+                .map(|s| (s.id.cast_signed(), s))
+                .collect(),
         };
         // a recording that was cut short has not come to the names
         let mut nameless: Vec<Stack> = code
@@ -34,7 +56,8 @@ impl Code {
             .cloned()
             .collect();
         quell_probe::name_frames(&mut nameless);
-        code.stacks.extend(nameless.into_iter().map(|s| (s.id.cast_signed(), s)));
+        code.stacks
+            .extend(nameless.into_iter().map(|s| (s.id.cast_signed(), s)));
         code
     }
 
@@ -53,10 +76,17 @@ impl Code {
         let frames = &self.stack(stack)?.frames;
         let wrapper = |f: &Frame| {
             let name = f.symbol.as_deref().unwrap_or_default();
-            let bare = name.split('@').next().unwrap_or(name).trim_start_matches('_');
+            let bare = name
+                .split('@')
+                .next()
+                .unwrap_or(name)
+                .trim_start_matches('_');
             WRAPPERS.contains(&bare.strip_prefix("libc_").unwrap_or(bare))
         };
-        frames.iter().find(|f| f.module.is_some() && !wrapper(f)).or_else(|| frames.first())
+        frames
+            .iter()
+            .find(|f| f.module.is_some() && !wrapper(f))
+            .or_else(|| frames.first())
     }
 
     /// Files that culprits ran code from, without the kernel's own names in brackets.
@@ -94,7 +124,10 @@ impl Code {
 
 /// The last part of a path.
 pub(crate) fn base(path: &str) -> &str {
-    Path::new(path).file_name().and_then(|n| n.to_str()).unwrap_or(path)
+    Path::new(path)
+        .file_name()
+        .and_then(|n| n.to_str())
+        .unwrap_or(path)
 }
 
 /// One frame in one line.

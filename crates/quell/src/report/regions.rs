@@ -29,9 +29,30 @@ const ALLOCATORS: &[(&str, &str)] = &[
 
 /// Functions of libc that give memory of its malloc back.
 const GLIBC: &[&str] = &[
-    "systrim", "munmap_chunk", "heap_trim", "_int_free", "free", "cfree", "realloc", "malloc_trim", "mremap_chunk", "sysmalloc",
-    "shrink_heap", "_int_free_maybe_consolidate", "int_free", "libc_free", "libc_realloc", "libc_malloc", "malloc", "default_morecore",
-    "glibc_morecore", "new_heap", "int_realloc", "arena_get2", "calloc", "libc_calloc",
+    "systrim",
+    "munmap_chunk",
+    "heap_trim",
+    "_int_free",
+    "free",
+    "cfree",
+    "realloc",
+    "malloc_trim",
+    "mremap_chunk",
+    "sysmalloc",
+    "shrink_heap",
+    "_int_free_maybe_consolidate",
+    "int_free",
+    "libc_free",
+    "libc_realloc",
+    "libc_malloc",
+    "malloc",
+    "default_morecore",
+    "glibc_morecore",
+    "new_heap",
+    "int_realloc",
+    "arena_get2",
+    "calloc",
+    "libc_calloc",
 ];
 
 /// Names regions.
@@ -55,7 +76,11 @@ impl<'a> Regions<'a> {
             };
         }
         let Some(caller) = self.code.caller(user_stack) else {
-            let what = if full { "whole address space" } else { "anonymous memory" };
+            let what = if full {
+                "whole address space"
+            } else {
+                "anonymous memory"
+            };
             return what.to_owned();
         };
         match (allocator(caller), caller.module.as_deref()) {
@@ -71,15 +96,29 @@ impl<'a> Regions<'a> {
 /// The allocator that this code belongs to.
 fn allocator(frame: &Frame) -> Option<&'static str> {
     let module = frame.module.as_deref().map(base).unwrap_or_default();
-    let library = [("libjemalloc", "jemalloc"), ("libmimalloc", "mimalloc"), ("libtcmalloc", "gperftools tcmalloc")];
-    if let Some((_, name)) = library.iter().find(|(prefix, _)| module.starts_with(prefix)) {
+    let library = [
+        ("libjemalloc", "jemalloc"),
+        ("libmimalloc", "mimalloc"),
+        ("libtcmalloc", "gperftools tcmalloc"),
+    ];
+    if let Some((_, name)) = library
+        .iter()
+        .find(|(prefix, _)| module.starts_with(prefix))
+    {
         return Some(name);
     }
     let symbol = frame.symbol.as_deref()?;
-    if let Some((_, name)) = ALLOCATORS.iter().find(|(prefix, _)| symbol.starts_with(prefix)) {
+    if let Some((_, name)) = ALLOCATORS
+        .iter()
+        .find(|(prefix, _)| symbol.starts_with(prefix))
+    {
         return Some(name);
     }
-    let bare = symbol.split('@').next().unwrap_or(symbol).trim_start_matches('_');
+    let bare = symbol
+        .split('@')
+        .next()
+        .unwrap_or(symbol)
+        .trim_start_matches('_');
     let libc = module.starts_with("libc.") || module.starts_with("libc-");
     (libc && GLIBC.iter().any(|f| f.trim_start_matches('_') == bare)).then_some("glibc malloc")
 }
@@ -90,7 +129,12 @@ mod tests {
     use quell_event::trace::{Module, Process, Stack};
 
     fn stack(id: u32, frames: Vec<Frame>) -> Stack {
-        Stack { id, pid: Some(7), frames, ..Stack::default() }
+        Stack {
+            id,
+            pid: Some(7),
+            frames,
+            ..Stack::default()
+        }
     }
 
     fn frame(symbol: &str, module: &str) -> Frame {
@@ -109,22 +153,53 @@ mod tests {
         let process = Process {
             pid: 7,
             modules: vec![
-                Module { path: "/data/db".into(), start: 0x1000, end: 0x5000, ..Module::default() },
-                Module { path: "[heap]".into(), start: 0x9000, end: 0xa000, ..Module::default() },
+                Module {
+                    path: "/data/db".into(),
+                    start: 0x1000,
+                    end: 0x5000,
+                    ..Module::default()
+                },
+                Module {
+                    path: "[heap]".into(),
+                    start: 0x9000,
+                    end: 0xa000,
+                    ..Module::default()
+                },
             ],
             ..Process::default()
         };
         let stacks = vec![
-            stack(0, vec![frame("__madvise", "/lib/libc.so.6"), frame("_rjem_je_pages_purge_forced", "/x/polars.abi3.so")]),
-            stack(1, vec![frame("__munmap", "/lib/libc.so.6"), frame("munmap_chunk", "/lib/libc.so.6")]),
-            stack(2, vec![frame("munmap", "/lib/libc.so.6"), frame("work", "/bin/app")]),
+            stack(
+                0,
+                vec![
+                    frame("__madvise", "/lib/libc.so.6"),
+                    frame("_rjem_je_pages_purge_forced", "/x/polars.abi3.so"),
+                ],
+            ),
+            stack(
+                1,
+                vec![
+                    frame("__munmap", "/lib/libc.so.6"),
+                    frame("munmap_chunk", "/lib/libc.so.6"),
+                ],
+            ),
+            stack(
+                2,
+                vec![frame("munmap", "/lib/libc.so.6"), frame("work", "/bin/app")],
+            ),
         ];
         let code = Code::new([(7, process)].into(), stacks);
         let r = Regions::new(&code);
         assert_eq!(r.name(7, 0x2000, false, -1), "file /data/db");
         assert_eq!(r.name(7, 0x9000, false, -1), "[heap] (brk)");
-        assert_eq!(r.name(7, 0x70000, false, 0), "anonymous memory of jemalloc (polars.abi3.so)");
-        assert_eq!(r.name(7, 0x70000, false, 1), "anonymous memory of glibc malloc (libc.so.6)");
+        assert_eq!(
+            r.name(7, 0x70000, false, 0),
+            "anonymous memory of jemalloc (polars.abi3.so)"
+        );
+        assert_eq!(
+            r.name(7, 0x70000, false, 1),
+            "anonymous memory of glibc malloc (libc.so.6)"
+        );
         assert_eq!(r.name(7, 0, true, 2), "whole address space, by app");
         assert_eq!(r.name(7, 0, true, -1), "whole address space");
         assert_eq!(r.name(8, 0x2000, false, -1), "anonymous memory");

@@ -16,7 +16,12 @@ const DIM: Style = Style::new().dimmed();
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
     let mut out = String::new();
     // writing to a String does not fail
-    let _ = writeln!(out, "{BOLD}{title}{BOLD:#} {DIM}({}, {}){DIM:#}\n", s.backend, time(s.duration_ns));
+    let _ = writeln!(
+        out,
+        "{BOLD}{title}{BOLD:#} {DIM}({}, {}){DIM:#}\n",
+        s.backend,
+        time(s.duration_ns)
+    );
     how_much(&mut out, s);
     if s.shootdowns > 0 {
         who(&mut out, s, top);
@@ -34,18 +39,44 @@ fn heading(out: &mut String, text: &str) {
 }
 
 fn how_much(out: &mut String, s: &Summary) {
-    let rate = if s.duration_ns == 0 { 0 } else {
+    let rate = if s.duration_ns == 0 {
+        0
+    } else {
         (s.shootdowns as f64 * 1e9 / s.duration_ns as f64).round() as u64
     };
     let mut t = Table::new(&[">", "", ""]);
-    t.row(vec![count(s.shootdowns), "shootdowns".into(), format!("{} a second, {}", count(rate), kinds(s))]);
-    let each = if s.shootdowns == 0 { 0.0 } else { s.victims as f64 / s.shootdowns as f64 };
-    t.row(vec![count(s.victims), "victims".into(), format!("{each:.2} a shootdown")]);
-    t.row(vec![count(s.empty_sends), "empty sends".into(), "flushes that found no CPU to interrupt".into()]);
-    for (q, name) in [(&s.wait_ns, "wait of culprits"), (&s.delay_ns, "delay of victims"), (&s.stall_ns, "stall of victims")] {
+    t.row(vec![
+        count(s.shootdowns),
+        "shootdowns".into(),
+        format!("{} a second, {}", count(rate), kinds(s)),
+    ]);
+    let each = if s.shootdowns == 0 {
+        0.0
+    } else {
+        s.victims as f64 / s.shootdowns as f64
+    };
+    t.row(vec![
+        count(s.victims),
+        "victims".into(),
+        format!("{each:.2} a shootdown"),
+    ]);
+    t.row(vec![
+        count(s.empty_sends),
+        "empty sends".into(),
+        "flushes that found no CPU to interrupt".into(),
+    ]);
+    for (q, name) in [
+        (&s.wait_ns, "wait of culprits"),
+        (&s.delay_ns, "delay of victims"),
+        (&s.stall_ns, "stall of victims"),
+    ] {
         t.row(vec![time(q.sum), name.into(), quantiles(q)]);
     }
-    t.row(vec![percent(s.share_lost()), "of CPU time lost".into(), format!("waits and stalls, of {} CPUs", s.cpus)]);
+    t.row(vec![
+        percent(s.share_lost()),
+        "of CPU time lost".into(),
+        format!("waits and stalls, of {} CPUs", s.cpus),
+    ]);
     // the first line of the table is its empty heading
     out.push_str(t.text().trim_start_matches('\n'));
 }
@@ -58,12 +89,21 @@ fn kinds(s: &Summary) -> String {
     let full = format!("{} full", percent(s.full as f64 / s.shootdowns as f64));
     match ranged {
         0 => full,
-        n => format!("{full}, {:.1} pages in each of the others", s.pages as f64 / n as f64),
+        n => format!(
+            "{full}, {:.1} pages in each of the others",
+            s.pages as f64 / n as f64
+        ),
     }
 }
 
 fn quantiles(q: &Quantiles) -> String {
-    format!("p50 {}, p99 {}, p99.9 {}, max {}", time(q.p50), time(q.p99), time(q.p999), time(q.max))
+    format!(
+        "p50 {}, p99 {}, p99.9 {}, max {}",
+        time(q.p50),
+        time(q.p99),
+        time(q.p999),
+        time(q.max)
+    )
 }
 
 /// Says how many rows a table leaves out.
@@ -77,10 +117,22 @@ fn who(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Who: culprits");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">pid", "name"]);
     for c in s.culprits.iter().take(top) {
-        t.row(vec![count(c.shootdowns), count(c.victims), time(c.wait_ns), c.pid.to_string(), c.comm.clone()]);
+        t.row(vec![
+            count(c.shootdowns),
+            count(c.victims),
+            time(c.wait_ns),
+            c.pid.to_string(),
+            c.comm.clone(),
+        ]);
         // a thread that did it all alone needs no line of its own
         for th in c.threads.iter().take(top).filter(|_| c.threads.len() > 1) {
-            t.row(vec![count(th.shootdowns), String::new(), time(th.wait_ns), th.tid.to_string(), format!("· {}", th.comm)]);
+            t.row(vec![
+                count(th.shootdowns),
+                String::new(),
+                time(th.wait_ns),
+                th.tid.to_string(),
+                format!("· {}", th.comm),
+            ]);
         }
     }
     out.push_str(&t.text());
@@ -96,7 +148,13 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
             (true, _) => "bystander: the memory was not its own",
             (false, _) => "",
         };
-        t.row(vec![count(v.hits), time(v.stall_ns), v.pid.to_string(), v.comm.clone(), mark.into()]);
+        t.row(vec![
+            count(v.hits),
+            time(v.stall_ns),
+            v.pid.to_string(),
+            v.comm.clone(),
+            mark.into(),
+        ]);
     }
     out.push_str(&t.text());
     more(out, s.victims_by.len(), top);
@@ -110,7 +168,13 @@ fn why(out: &mut String, s: &Summary, top: usize) {
             Some(function) => format!("{}: {function}", c.cause),
             None => c.cause.clone(),
         };
-        t.row(vec![count(c.shootdowns), count(c.victims), time(c.wait_ns), time(c.stall_ns), name]);
+        t.row(vec![
+            count(c.shootdowns),
+            count(c.victims),
+            time(c.wait_ns),
+            time(c.stall_ns),
+            name,
+        ]);
     }
     out.push_str(&t.text());
     more(out, s.causes.len(), top);
@@ -138,7 +202,13 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
     let top = top.div_ceil(3);
     for stack in s.stacks.iter().take(top) {
         let share = stack.shootdowns as f64 / s.shootdowns.max(1) as f64;
-        let _ = writeln!(out, "  {} ({}), {}", plural(stack.shootdowns, "shootdown"), percent(share), stack.cause);
+        let _ = writeln!(
+            out,
+            "  {} ({}), {}",
+            plural(stack.shootdowns, "shootdown"),
+            percent(share),
+            stack.cause
+        );
         for frame in &stack.frames {
             let _ = writeln!(out, "      {frame}");
         }
@@ -149,16 +219,25 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
 fn footer(out: &mut String, s: &Summary) {
     let mut notes = vec![match s.lost {
         0 => "lost 0".to_owned(),
-        n => format!("lost {}: figures that need records are too low by so much", count(n)),
+        n => format!(
+            "lost {}: figures that need records are too low by so much",
+            count(n)
+        ),
     }];
     if s.lost_stacks > 0 {
         notes.push(format!("{} not kept", plural(s.lost_stacks, "stack")));
     }
     if s.unseen > 0 {
-        notes.push(format!("{} counted but not seen in their handler", plural(s.unseen, "victim")));
+        notes.push(format!(
+            "{} counted but not seen in their handler",
+            plural(s.unseen, "victim")
+        ));
     }
     if s.self_shootdowns > 0 {
-        notes.push(format!("{} of quell itself not counted", plural(s.self_shootdowns, "shootdown")));
+        notes.push(format!(
+            "{} of quell itself not counted",
+            plural(s.self_shootdowns, "shootdown")
+        ));
     }
     notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}", notes.join("; "));

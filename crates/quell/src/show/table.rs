@@ -11,18 +11,18 @@ impl Table {
     pub(crate) fn new(headings: &[&str]) -> Self {
         Self {
             right: headings.iter().map(|h| h.starts_with('>')).collect(),
-            rows: vec![headings.iter().map(|h| h.trim_start_matches('>').to_owned()).collect()],
+            rows: vec![
+                headings
+                    .iter()
+                    .map(|h| h.trim_start_matches('>').to_owned())
+                    .collect(),
+            ],
         }
     }
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
-    }
-
-    /// Has it no rows but the headings?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.len() < 2
     }
 
     /// The lines, each indented by two spaces, without spaces at their ends.
@@ -67,6 +67,9 @@ mod tests {
         let mut t = Table::new(&["name", ">wait", "note"]);
         t.row(vec!["a".into(), "2.8 µs".into(), String::new()]);
         t.row(vec!["longer".into(), "12 ms".into(), "x".into()]);
-        assert_eq!(t.text(), "  name      wait  note\n  a       2.8 µs\n  longer   12 ms  x\n");
+        assert_eq!(
+            t.text(),
+            "  name      wait  note\n  a       2.8 µs\n  longer   12 ms  x\n"
+        );
     }
 }

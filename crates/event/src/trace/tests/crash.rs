@@ -93,7 +93,10 @@ fn cut_lines_are_left_out() {
     let (_dir, path) = place();
     let mut writer = Writer::create(&path, &meta(), false).unwrap();
     for pid in 1..=3 {
-        writer.process(&super::super::Process { pid, ..Default::default() });
+        writer.process(&super::super::Process {
+            pid,
+            ..Default::default()
+        });
     }
     writer.finish(1, |_| ()).unwrap();
     let table = path.join("processes.jsonl");

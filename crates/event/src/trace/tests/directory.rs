@@ -21,7 +21,10 @@ fn foreign_things_are_left_alone() {
         assert!(matches!(refused(&err), Error::Occupied(_)), "{err}");
         assert!(refused(&err).is_bad_input());
     }
-    assert_eq!(fs::read_to_string(path.join("meta.json")).unwrap(), "{\"mine\": 1}");
+    assert_eq!(
+        fs::read_to_string(path.join("meta.json")).unwrap(),
+        "{\"mine\": 1}"
+    );
     fs::remove_dir_all(&path).unwrap();
     fs::write(&path, "text").unwrap();
     assert!(Writer::create(&path, &meta(), true).is_err());
@@ -49,7 +52,9 @@ fn traces_are_replaced_by_force_only() {
 #[test]
 fn parents_must_be_there() {
     let (_dir, path) = place();
-    let err = Writer::create(&path.join("deep"), &meta(), false).err().unwrap();
+    let err = Writer::create(&path.join("deep"), &meta(), false)
+        .err()
+        .unwrap();
     assert!(matches!(refused(&err), Error::Create(..)), "{err}");
     assert!(err.to_string().contains("trace.quell/deep"), "{err}");
 }
@@ -68,9 +73,16 @@ fn reading_refuses_what_is_no_trace() {
     fs::create_dir(&path).unwrap();
     let err = open();
     assert!(matches!(refused(&err), Error::NotATrace(..)), "{err}");
-    fs::write(path.join("meta.json"), "{\"schema\": \"quell/trace/2\", \"start\": 1}").unwrap();
+    fs::write(
+        path.join("meta.json"),
+        "{\"schema\": \"quell/trace/2\", \"start\": 1}",
+    )
+    .unwrap();
     let err = open();
-    assert!(matches!(refused(&err), Error::Version(_, v) if v == "quell/trace/2"), "{err}");
+    assert!(
+        matches!(refused(&err), Error::Version(_, v) if v == "quell/trace/2"),
+        "{err}"
+    );
     fs::write(path.join("meta.json"), "{\"schema\": \"quell/tally/1\"}").unwrap();
     assert!(matches!(refused(&open()), Error::NotATrace(..)));
     for garbled in ["", "{", "[1]", "{\"schema\": \"quell/trace/1\"}"] {
@@ -91,7 +103,10 @@ fn reading_refuses_damaged_segments() {
     let damaged = |bytes: &[u8]| {
         fs::write(&first, bytes).unwrap();
         let err = Trace::open(&path).err().unwrap();
-        assert!(matches!(refused(&err), Error::Damaged(p, _) if *p == first), "{err}");
+        assert!(
+            matches!(refused(&err), Error::Damaged(p, _) if *p == first),
+            "{err}"
+        );
         err.to_string()
     };
     assert!(damaged(&whole[..whole.len() / 2]).contains("cut short"));
@@ -100,16 +115,24 @@ fn reading_refuses_damaged_segments() {
     assert!(damaged(&foreign()).contains("quell did not write"));
     fs::remove_file(&first).unwrap();
     let err = Trace::open(&path).err().unwrap();
-    assert!(matches!(refused(&err), Error::Damaged(p, _) if *p == first), "{err}");
+    assert!(
+        matches!(refused(&err), Error::Damaged(p, _) if *p == first),
+        "{err}"
+    );
     fs::write(&first, &whole).unwrap();
     Trace::open(&path).unwrap();
     // The last one leaves no gap, but the recording said how many rows there are.
     let mut last = 1;
-    while path.join(format!("events-{:05}.parquet", last + 1)).exists() {
+    while path
+        .join(format!("events-{:05}.parquet", last + 1))
+        .exists()
+    {
         last += 1;
     }
     fs::remove_file(path.join(format!("events-{last:05}.parquet"))).unwrap();
-    assert!(matches!(refused(&Trace::open(&path).err().unwrap()), Error::Damaged(p, _) if *p == path));
+    assert!(
+        matches!(refused(&Trace::open(&path).err().unwrap()), Error::Damaged(p, _) if *p == path)
+    );
 }
 
 /// A good Parquet file of somebody else's.
@@ -151,16 +174,27 @@ fn full_disks_leave_a_trace() {
                 break;
             }
         }
-        let err = told.or_else(|| writer.finish(1, |_| ()).err()).expect("the disk is full");
-        assert!(matches!(refused(&err), Error::Full(p) if *p == path), "{err}");
+        let err = told
+            .or_else(|| writer.finish(1, |_| ()).err())
+            .expect("the disk is full");
+        assert!(
+            matches!(refused(&err), Error::Full(p) if *p == path),
+            "{err}"
+        );
         assert!(!refused(&err).is_bad_input());
         let trace = Trace::open(&path).unwrap();
         assert!(trace.cut_short());
         let rows = rows_in(&trace);
         assert!(rows.len() > 10_000, "{}", rows.len());
-        assert_eq!(rows.iter().filter(|r| r.is_first()).count() as u64, rows.last().unwrap().id + 1);
+        assert_eq!(
+            rows.iter().filter(|r| r.is_first()).count() as u64,
+            rows.last().unwrap().id + 1
+        );
     });
-    let unmounted = std::process::Command::new("umount").arg("-l").arg(dir.path()).status();
+    let unmounted = std::process::Command::new("umount")
+        .arg("-l")
+        .arg(dir.path())
+        .status();
     assert!(unmounted.unwrap().success());
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);

@@ -58,7 +58,11 @@ fn shootdown(n: u64) -> Shootdown {
         cause: Cause::ALL[h as usize % Cause::ALL.len()],
         syscall: 28,
         start: if full { 0 } else { start },
-        end: if full { u64::MAX } else { start + (1 + h % 8) * 0x1000 },
+        end: if full {
+            u64::MAX
+        } else {
+            start + (1 + h % 8) * 0x1000
+        },
         own_mm: h % 3 != 0,
         kernel_stack: (h % 50) as i32,
         user_stack: (h % 90) as i32 - 1,
@@ -71,8 +75,15 @@ fn shootdown(n: u64) -> Shootdown {
 fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (id, s) in (0..).zip(all) {
-        let none = Victim { cpu: UNSEEN_CPU, ..Victim::default() };
-        let unseen = if s.victims.is_empty() { s.unseen.max(1) } else { s.unseen };
+        let none = Victim {
+            cpu: UNSEEN_CPU,
+            ..Victim::default()
+        };
+        let unseen = if s.victims.is_empty() {
+            s.unseen.max(1)
+        } else {
+            s.unseen
+        };
         let unseen = std::iter::repeat_n(&none, unseen.into());
         for (index, v) in (0..).zip(s.victims.iter().chain(unseen)) {
             rows.push(Row {

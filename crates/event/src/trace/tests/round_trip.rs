@@ -103,7 +103,10 @@ fn long_traces_come_back() {
         })
         .unwrap();
     assert_eq!(at, expected.len());
-    let left: Vec<_> = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert!(left.iter().all(|n| {
         let n = n.to_str().unwrap();
         !n.ends_with(".tmp") && !n.ends_with(".arrows")
@@ -124,7 +127,10 @@ fn side_tables_come_back() {
             cgroup: u64::MAX,
             cause: Cause::Munmap,
             detail: Some("f".into()),
-            counts: Counts { shootdowns: 3, ..Counts::default() },
+            counts: Counts {
+                shootdowns: 3,
+                ..Counts::default()
+            },
         }],
         wait,
         ..Tally::default()
@@ -158,11 +164,19 @@ fn side_tables_come_back() {
         id: 3,
         kind: StackKind::User,
         pid: Some(7),
-        frames: vec![Frame { addr: 5, symbol: Some("main".into()), ..Frame::default() }],
+        frames: vec![Frame {
+            addr: 5,
+            symbol: Some("main".into()),
+            ..Frame::default()
+        }],
         cut: true,
         gone: false,
     };
-    let kernel = Stack { id: 4, kind: StackKind::Kernel, ..Stack::default() };
+    let kernel = Stack {
+        id: 4,
+        kind: StackKind::Kernel,
+        ..Stack::default()
+    };
     writer.stack(&stack);
     writer.stack(&kernel);
     writer.finish(12, |_| ()).unwrap();
@@ -172,7 +186,10 @@ fn side_tables_come_back() {
     assert_eq!(trace.processes().unwrap(), [(7, process)].into());
     assert_eq!(trace.stacks().unwrap(), [(3, stack), (4, kernel)].into());
     let mut read = trace.meta().clone();
-    assert_eq!(read.ended.take().map(|e| (e.monotonic_ns, e.rows)), Some((12, 0)));
+    assert_eq!(
+        read.ended.take().map(|e| (e.monotonic_ns, e.rows)),
+        Some((12, 0))
+    );
     read.schema.clear();
     assert_eq!(read, meta());
 }
@@ -183,10 +200,17 @@ fn first_rows_count_shootdowns() {
     let (_dir, path) = place();
     let mut writer = write(&path, 500, 1 << 20);
     writer.push(&Shootdown::default());
-    writer.push(&Shootdown { unseen: 3, ..Shootdown::default() });
+    writer.push(&Shootdown {
+        unseen: 3,
+        ..Shootdown::default()
+    });
     writer.finish(1, |_| ()).unwrap();
     let rows = rows_in(&Trace::open(&path).unwrap());
     assert_eq!(rows.iter().filter(|r| r.is_first()).count(), 502);
-    let unseen: Vec<_> = rows.iter().filter(|r| r.id >= 500).map(|r| r.is_unseen()).collect();
+    let unseen: Vec<_> = rows
+        .iter()
+        .filter(|r| r.id >= 500)
+        .map(|r| r.is_unseen())
+        .collect();
     assert_eq!(unseen, [true; 4]);
 }

@@ -1,17 +1,15 @@
 //! What the tests of the binary share.
 
-#![allow(dead_code, reason = "every test file uses its own part")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
 /// The binary under test.
-pub const QUELL: &str = env!("CARGO_BIN_EXE_quell");
+pub(crate) const QUELL: &str = env!("CARGO_BIN_EXE_quell");
 
 /// True for root. Otherwise says loudly that the test was skipped.
-pub fn root_only(test: &str) -> bool {
+pub(crate) fn root_only(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
         eprintln!("SKIPPED {test}: needs root, for the probe");
@@ -20,19 +18,30 @@ pub fn root_only(test: &str) -> bool {
 }
 
 /// Runs quell to its end.
-pub fn quell(args: &[&str]) -> Output {
-    Command::new(QUELL).args(args).output().expect("quell starts")
+pub(crate) fn quell(args: &[&str]) -> Output {
+    Command::new(QUELL)
+        .args(args)
+        .output()
+        .expect("quell starts")
 }
 
 /// An example program of this crate, which cargo built beside the tests.
-pub fn example(name: &str) -> String {
-    let dir = Path::new(QUELL).parent().expect("a folder").join("examples").join(name);
-    assert!(dir.exists(), "{} is not built: run 'cargo build --release --examples'", dir.display());
+pub(crate) fn example(name: &str) -> String {
+    let dir = Path::new(QUELL)
+        .parent()
+        .expect("a folder")
+        .join("examples")
+        .join(name);
+    assert!(
+        dir.exists(),
+        "{} is not built: run 'cargo build --release --examples'",
+        dir.display()
+    );
     dir.display().to_string()
 }
 
 /// Builds the worst case of bench/overhead.
-pub fn worst(dir: &Path) -> PathBuf {
+pub(crate) fn worst(dir: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/overhead/worst.c");
     let out = dir.join("worst");
     let status = Command::new("cc")
@@ -46,7 +55,7 @@ pub fn worst(dir: &Path) -> PathBuf {
 }
 
 /// The last line of the output that is a JSON object.
-pub fn json(text: &[u8]) -> Value {
+pub(crate) fn json(text: &[u8]) -> Value {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().rfind(|l| l.starts_with('{'));
     let line = line.unwrap_or_else(|| panic!("no JSON in: {text}"));
@@ -54,7 +63,7 @@ pub fn json(text: &[u8]) -> Value {
 }
 
 /// A figure of one cause, 0 if the cause is not there.
-pub fn cause(stat: &Value, name: &str, figure: &str) -> u64 {
+pub(crate) fn cause(stat: &Value, name: &str, figure: &str) -> u64 {
     let causes = stat["causes"].as_array().expect("causes");
     causes
         .iter()
@@ -64,8 +73,13 @@ pub fn cause(stat: &Value, name: &str, figure: &str) -> u64 {
 }
 
 /// `TLB:` of /proc/interrupts, all CPUs.
-pub fn tlb_interrupts() -> u64 {
+pub(crate) fn tlb_interrupts() -> u64 {
     let text = std::fs::read_to_string("/proc/interrupts").expect("/proc/interrupts");
-    let line = text.lines().find(|l| l.trim_start().starts_with("TLB:")).expect("a TLB: line");
-    line.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).sum()
+    let line = text
+        .lines()
+        .find(|l| l.trim_start().starts_with("TLB:"))
+        .expect("a TLB: line");
+    line.split_whitespace()
+        .filter_map(|w| w.parse::<u64>().ok())
+        .sum()
 }

@@ -1,12 +1,10 @@
 //! Ctrl-C and kill -9 in the middle of a recording.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{QUELL, json, quell, root_only, worst};
+use crate::common::{QUELL, json, quell, root_only, worst};
 use quell_event::trace::Trace;
 
 /// Starts a recording of the worst case that would run for minutes.
@@ -27,7 +25,9 @@ fn recording(dir: &Path, program: &Path) -> Child {
 fn running(program: &Path) -> Vec<i32> {
     let all = std::fs::read_dir("/proc").expect("/proc");
     all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
+        .filter(|pid| {
+            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
+        })
         .collect()
 }
 
@@ -50,7 +50,11 @@ fn interrupt_leaves_a_trace_and_no_child() {
     signal(child.id(), libc::SIGINT);
     let begin = Instant::now();
     child.wait().expect("quell ends");
-    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begin.elapsed()
+    );
     assert_eq!(running(&program), [0; 0]);
     assert!(!Trace::open(&trace).expect("a trace").cut_short());
     let out = quell(&["report", "--json", trace.to_str().expect("a path")]);
@@ -76,7 +80,9 @@ fn kill_loses_at_most_a_second() {
     let trace = Trace::open(&path).expect("a trace");
     assert!(trace.cut_short());
     let mut last = 0;
-    trace.for_each(|row| last = last.max(row.t_ns)).expect("rows");
+    trace
+        .for_each(|row| last = last.max(row.t_ns))
+        .expect("rows");
     let killed = u64::try_from(killed.tv_sec * 1_000_000_000 + killed.tv_nsec).expect("a time");
     let lost = Duration::from_nanos(killed.saturating_sub(last));
     println!("lost the last {lost:?}");

@@ -1,12 +1,10 @@
 //! What is said, and with which status, when the input is bad.
 
-mod common;
-
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
-use common::{QUELL, quell, root_only};
+use crate::common::{QUELL, quell, root_only};
 
 /// One line on stderr, nothing on stdout, status 2.
 fn refused(args: &[&str]) -> String {
@@ -32,8 +30,10 @@ fn targets() {
     insta::assert_snapshot!(refused(&["stat", "-a", "--cpu", "0"]), @"quell: -a, -p and --cpu exclude each other: choose one");
     insta::assert_snapshot!(refused(&["stat", "--cpu", "4-2"]), @"quell: '4-2' is no list of CPUs; write it like 2,4-7");
     insta::assert_snapshot!(refused(&["stat", "--cpu", "8000"]), @"quell: CPU 8000 is not online on this machine");
-    insta::assert_snapshot!(refused(&["stat", "-a", "-I", "-1"]), @"quell: --interval -1: give a time in seconds above 0");
+    insta::assert_snapshot!(refused(&["stat", "-a", "-I", "0"]), @"quell: --interval 0: give a time in seconds above 0");
     insta::assert_snapshot!(refused(&["record", "-a", "--stacks", "some"]), @"quell: --stacks some: say all, none, or a number N for one in N");
+    insta::assert_snapshot!(refused(&["stat", "--frob"]), @"quell: unexpected argument '--frob' found; see 'quell --help'");
+    insta::assert_snapshot!(refused(&["run"]), @"quell: the following required arguments were not provided: <CMD>...; see 'quell --help'");
 }
 
 /// Check that what is no trace, and a trace that is damaged, is refused by name.
@@ -115,7 +115,13 @@ fn leftovers() {
     if !root_only("leftovers") {
         return;
     }
-    let out = quell(&["stat", "--", "sh", "-c", "sleep 3 >/dev/null 2>&1 & exit 0"]);
+    let out = quell(&[
+        "stat",
+        "--",
+        "sh",
+        "-c",
+        "sleep 3 >/dev/null 2>&1 & sleep 0.5; exit 0",
+    ]);
     assert_eq!(out.status.code(), Some(0));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("left running: sleep"), "{said}");
