@@ -74,23 +74,11 @@ impl Recording {
             Stacks::OneIn(n) => n.to_string(),
         };
         let meta = meta(stacks_text, command);
-        let writer = Writer::create(dir, &meta, force)?;
         let own_before = own_cpu_ns();
-        let options = Options {
-            scope,
-            recording: true,
-            stacks,
-            ..Options::default()
-        };
-        let probe = match Probe::attach(&options) {
-            Ok(probe) => probe,
-            Err(err) => {
-                // nothing was recorded: leave no empty trace behind
-                drop(writer);
-                let _ = std::fs::remove_dir_all(dir);
-                return Err(err.into());
-            }
-        };
+        let options = Options { scope, recording: true, stacks, ..Options::default() };
+        // The probe first: where it can't be loaded, no trace is replaced.
+        let probe = Probe::attach(&options)?;
+        let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {
             writer: Some(writer),
             culprits: HashSet::new(),

@@ -1,5 +1,6 @@
 //! What is watched, and for how long: everything, processes, CPUs, or a command.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -158,6 +159,9 @@ impl Watch {
         }
         if let Some(held) = self.held.take() {
             self.running = Some(held.release()?);
+        } else if std::io::stderr().is_terminal() {
+            let end = if self.deadline.is_some() { "" } else { "; Ctrl-C ends it" };
+            anstream::eprintln!("quell: watching{end}");
         }
         Ok(())
     }

@@ -166,13 +166,22 @@ fn stubborn() {
     assert!(begin.elapsed() < Duration::from_secs(9));
 }
 
-/// Check that a wait with a limit comes back, and the command goes on.
+/// Check that a wait with a limit comes back, the command goes on, and dropped it is stopped.
 #[test]
 fn timeout() {
     let _one = alone();
-    let mut run = start(&["sleep", "96"], &[]).unwrap();
-    assert_eq!(run.wait_timeout(Duration::from_millis(50)).unwrap(), None);
-    let pid = run.pid;
+    let argv = ["sleep".into(), "96".into()];
+    let spec = Spec {
+        argv: &argv,
+        env: &[],
+        output: Output::Capture,
+    };
+    let held = hold(&spec).unwrap();
+    let pid = held.pid();
+    let mut run = held.release().unwrap();
+    let waited = run.wait_timeout(Duration::from_millis(50)).unwrap();
+    assert_eq!(waited, None);
+    assert!(tree::start_of(pid).is_some());
     drop(run);
     assert_eq!(tree::start_of(pid), None);
 }
