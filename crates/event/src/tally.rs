@@ -94,12 +94,10 @@ pub struct Lost {
     pub details: u64,
     /// Shootdowns counted without their culprit, because too many were told apart.
     pub crowded: u64,
-    /// Victims of requests from before the probe was there.
-    pub unpaired: u64,
 }
 
 impl Lost {
-    /// Everything that makes a figure incomplete. Victims from before the start are none of it.
+    /// Everything that makes a figure incomplete.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.records + self.details + self.crowded
@@ -216,7 +214,6 @@ impl Tally {
                 stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),
                 details: self.lost.details.saturating_sub(earlier.lost.details),
                 crowded: self.lost.crowded.saturating_sub(earlier.lost.crowded),
-                unpaired: self.lost.unpaired.saturating_sub(earlier.lost.unpaired),
             },
             kernel_interrupts: self
                 .kernel_interrupts

@@ -104,10 +104,8 @@ pod! {
         lost_stacks: u64,
         lost_details: u64,
         crowded: u64,
-        unpaired: u64,
         self_shootdowns: u64,
         self_victims: u64,
-        unseen: u64,
     }
     struct SendRecord {
         kind: u8,

@@ -131,7 +131,7 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "flights" | "scope_cpus" => cpus,
+            "flights" | "owns" | "scope_cpus" => cpus,
             "queued" => cpus.saturating_mul(cpus),
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
@@ -283,6 +283,9 @@ impl Probe {
         for index in 0..state.next_victim {
             self.add_victim(index, &mut tally)?;
         }
+        // victims are counted when they are queued, hits when their handler is seen
+        let hits: u64 = tally.victims.iter().map(|v| v.hits).sum();
+        tally.unseen = tally.totals().victims.saturating_sub(hits);
         self.add_histograms(&mut tally)?;
         self.add_health(&mut tally)?;
         Ok(tally)
@@ -388,12 +391,10 @@ impl Probe {
             tally.sends += h.sends;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
-            tally.unseen += h.unseen;
             lost.records += h.lost_records;
             lost.stacks += h.lost_stacks;
             lost.details += h.lost_details;
             lost.crowded += h.crowded;
-            lost.unpaired += h.unpaired;
         }
         tally.lost = lost;
         Ok(())

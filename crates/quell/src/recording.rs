@@ -75,7 +75,12 @@ impl Recording {
         };
         let meta = meta(stacks_text, command);
         let own_before = own_cpu_ns();
-        let options = Options { scope, recording: true, stacks, ..Options::default() };
+        let options = Options {
+            scope,
+            recording: true,
+            stacks,
+            ..Options::default()
+        };
         // The probe first: where it can't be loaded, no trace is replaced.
         let probe = Probe::attach(&options)?;
         let writer = Writer::create(dir, &meta, force)?;

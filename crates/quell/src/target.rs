@@ -160,7 +160,11 @@ impl Watch {
         if let Some(held) = self.held.take() {
             self.running = Some(held.release()?);
         } else if std::io::stderr().is_terminal() {
-            let end = if self.deadline.is_some() { "" } else { "; Ctrl-C ends it" };
+            let end = if self.deadline.is_some() {
+                ""
+            } else {
+                "; Ctrl-C ends it"
+            };
             anstream::eprintln!("quell: watching{end}");
         }
         Ok(())

@@ -43,7 +43,14 @@ struct {
 	__type(value, struct flight);
 } flights SEC(".maps");
 
-/* When each target was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, struct own);
+} owns SEC(".maps");
+
+/* When each target but the first was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* ncpu * ncpu */
@@ -166,6 +173,11 @@ static __always_inline struct flight *flight_of(u32 cpu)
 	return bpf_map_lookup_elem(&flights, &cpu);
 }
 
+static __always_inline struct own *own_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&owns, &cpu);
+}
+
 static __always_inline bool is_flush(u64 func)
 {
 	return func == config.fn_flush_tlb_func;
@@ -182,16 +194,16 @@ static __always_inline bool tgid_in_scope(u32 tgid)
 }
 
 /* The same, for the culprit's CPU, which mostly asks about the same process again. */
-static __always_inline bool culprit_in_scope(struct flight *f, u32 tgid)
+static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)
 {
 	u32 gen = *(volatile u32 *)&state.scope_gen;
 
-	if (f->scope_tgid != tgid || f->scope_gen != gen) {
-		f->scope_in = tgid_in_scope(tgid);
-		f->scope_tgid = tgid;
-		f->scope_gen = gen;
+	if (o->scope_tgid != tgid || o->scope_gen != gen) {
+		o->scope_in = tgid_in_scope(tgid);
+		o->scope_tgid = tgid;
+		o->scope_gen = gen;
 	}
-	return f->scope_in;
+	return o->scope_in;
 }
 
 /* ---- histograms ------------------------------------------------------------------------- */
@@ -418,19 +430,19 @@ static __always_inline s32 stack_of(void *ctx, u64 flags)
 }
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(void *ctx, struct flight *f, u32 cpu)
+static __always_inline void write_send(void *ctx, struct flight *f, struct own *o, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct send_record *r;
 	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
 	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
-	u8 flags = f->send_flags;
+	u8 flags = o->send_flags;
 	u64 caller = 0;
 
-	if (config.stack_every && ++f->sampled >= config.stack_every) {
-		f->sampled = 0;
+	if (config.stack_every && ++o->sampled >= config.stack_every) {
+		o->sampled = 0;
 		flags |= SEND_STACKS;
-		kstack = f->key.kstack >= 0 ? f->key.kstack : stack_of(ctx, 0);
+		kstack = o->key.kstack >= 0 ? o->key.kstack : stack_of(ctx, 0);
 		if (user) {
 			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
@@ -460,7 +472,7 @@ static __always_inline void write_send(void *ctx, struct flight *f, u32 cpu)
 	r->kstack = kstack;
 	r->ustack = ustack;
 	r->culprit = f->culprit;
-	r->targets = f->closed ? f->state >> 32 : 0;
+	r->targets = o->open ? 0 : f->targets;
 	r->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 	bpf_ringbuf_submit(r, wakeup());
@@ -482,28 +494,9 @@ static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64
 		tally->pages += (end - start) >> 12;
 }
 
-/*
- * The last round of this CPU is over: its culprit waited for all victims. Where one's handler was
- * not seen (some kernels run no BPF in some of their tasks), its interrupt is counted all the
- * same, but the round has no wait.
- */
-static __always_inline void settle(struct flight *f)
-{
-	u64 state = f->state;
-	struct health *h;
-
-	f->state = 0;
-	f->closed = 0;
-	if (f->mode == MODE_IN && (u32)(state >> 32) != (u32)state) {
-		h = health();
-		if (h)
-			h->unseen += (u32)(state >> 32) - (u32)state;
-	}
-}
-
 /* The first target of a round: who asks, for what, and does it count? */
-static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func,
-				  struct __call_single_data *csd, u64 now)
+static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u32 cpu, u32 target,
+				  u64 func, struct __call_single_data *csd, u64 now)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	u32 tgid = t->tgid;
@@ -514,17 +507,19 @@ static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func
 	u8 flags = 0, mode = MODE_IN;
 	struct health *h;
 
-	f->t0 = now;
-	f->waited = 0;
-	f->closed = 0;
-	f->seq++;
-	f->tgid = tgid;
-	if (f->due) {
-		f->due = 0;
+	if (o->due) {
 		h = health();
 		if (h)
 			h->lost_details++;
 	}
+	o->due = 0;
+	o->open = 1;
+	o->func = func;
+	f->t0 = now;
+	f->seq++;
+	f->targets = 0;
+	f->first = target;
+	f->tgid = tgid;
 
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
@@ -535,6 +530,8 @@ static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func
 			flags |= SEND_FREED_TABLES;
 	}
 	f->mm = mm;
+	f->start = start;
+	f->end = end;
 
 	if (tgid == config.self_tgid) {
 		f->mode = MODE_OUT;
@@ -545,7 +542,7 @@ static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func
 	}
 	if (config.scope == SCOPE_CPUS) {
 		mode = MODE_LATER;
-	} else if (config.scope == SCOPE_TREE && !culprit_in_scope(f, tgid)) {
+	} else if (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)) {
 		mode = MODE_OUT;
 		if (!mm) {
 			/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
@@ -580,21 +577,20 @@ static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func
 		flags |= SEND_FULL;
 	if (need_stack)
 		key.kstack = stack_of(ctx, 0);
-	if (!f->culprit || ((u64 *)&key)[0] != ((u64 *)&f->key)[0] ||
-	    ((u64 *)&key)[1] != ((u64 *)&f->key)[1]) {
-		f->culprit = culprit_of(&key);
-		f->key = key;
+	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
+	    ((u64 *)&key)[1] != ((u64 *)&o->key)[1]) {
+		o->culprit = culprit_of(&key);
+		o->key = key;
 	}
-	if (!f->culprit) {
+	if (!o->culprit) {
 		h = health();
 		if (h)
 			h->crowded++;
 	}
-	f->start = start;
-	f->end = end;
-	f->send_flags = flags;
+	f->culprit = o->culprit;
+	o->send_flags = flags;
 	if (mode == MODE_IN)
-		count_shootdown(f->culprit, start, end, 1);
+		count_shootdown(o->culprit, start, end, 1);
 
 	if (config.recording) {
 		/*
@@ -603,9 +599,9 @@ static __always_inline void begin(void *ctx, struct flight *f, u32 cpu, u64 func
 		 * does where the address space is loaded here, which is sure if it is current's.
 		 */
 		if (mm && mm == (u64)t->mm)
-			f->due = 1;
+			o->due = 1;
 		else
-			write_send(ctx, f, cpu);
+			write_send(ctx, f, o, cpu);
 	}
 }
 
@@ -616,34 +612,37 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u64 func = ctx->args[2];
 	struct __call_single_data *csd;
 	struct flight *f;
+	struct own *o;
 	u32 cpu, cell, *at;
-	u64 now, targets;
+	u64 now;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
 		return 0;
 	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
 	cpu = bpf_get_smp_processor_id();
 	f = flight_of(cpu);
-	if (!f || target >= config.ncpu)
+	o = own_of(cpu);
+	if (!f || !o || target >= config.ncpu)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (f->closed)
-		settle(f);
-	targets = __sync_fetch_and_add(&f->state, 1ULL << 32) >> 32;
-	if (!targets) {
-		begin(ctx, f, cpu, func, csd, now);
+	if (!o->open || o->func != func) {
+		begin(ctx, f, o, cpu, target, func, csd, now);
 	} else if (f->mode == MODE_IN) {
-		struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &f->culprit);
+		struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &o->culprit);
 
 		if (tally)
 			tally->victims++;
 	}
 	if (f->mode == MODE_OUT)
 		return 0;
-	cell = cpu * config.ncpu + target;
-	at = bpf_map_lookup_elem(&queued, &cell);
-	if (at)
-		*at = now - f->t0;
+	/* before the target can see the request: what follows in the kernel is a locked llist_add */
+	f->targets++;
+	if (target != f->first) {
+		cell = cpu * config.ncpu + target;
+		at = bpf_map_lookup_elem(&queued, &cell);
+		if (at)
+			*at = now - f->t0;
+	}
 	if (!is_flush(func)) {
 		u64 key = (u64)csd;
 		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
@@ -658,20 +657,21 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/tlb_flush")
 int tlb_flush(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct flight *f;
+	struct own *o;
 	struct health *h;
 	u32 tgid;
 
 	/* kernels number the reasons differently: BTF knows */
 	if ((u32)ctx->args[0] != bpf_core_enum_value(enum tlb_flush_reason, TLB_REMOTE_SEND_IPI))
 		return 0;
-	f = flight_of(bpf_get_smp_processor_id());
-	if (!f)
+	o = own_of(bpf_get_smp_processor_id());
+	if (!o)
 		return 0;
-	settle(f);
+	/* the last round is over: its culprit, on this CPU, waited for all of its victims */
+	o->open = 0;
 	tgid = bpf_get_current_pid_tgid() >> 32;
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
-	    (config.scope == SCOPE_TREE && !culprit_in_scope(f, tgid)))
+	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
 		return 0;
 	h = health();
 	if (h)
@@ -686,20 +686,23 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
 	struct flight *f;
+	struct own *o;
 	u32 cpu, from;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
-	f = flight_of(cpu);
-	if (!f)
+	o = own_of(cpu);
+	if (!o)
 		return 0;
 	if (!key) {
 		/* this CPU's own part of a round: its targets are all queued and the IPI is sent */
-		f->closed = 1;
-		if (config.recording && f->due) {
-			f->due = 0;
-			write_send(ctx, f, cpu);
+		o->open = 0;
+		if (config.recording && o->due) {
+			o->due = 0;
+			f = flight_of(cpu);
+			if (f)
+				write_send(ctx, f, o, cpu);
 		}
 		return 0;
 	}
@@ -718,8 +721,8 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		from = *culprit;
 	}
-	f->from = from;
-	f->t1 = bpf_ktime_get_ns();
+	o->from = from;
+	o->t1 = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -732,45 +735,63 @@ static __always_inline u32 clamp(u64 ns)
  * Does this victim count? In MODE_LATER the first that does makes the shootdown count; it is
  * tallied on this CPU, which is as good as any.
  */
-static __always_inline bool victim_counts(struct flight *from, u32 cpu, u32 tgid)
+static __always_inline bool victim_counts(struct flight *from, u32 seq, u32 cpu, u32 tgid)
 {
-	if (from->mode == MODE_LATER) {
-		if (config.scope == SCOPE_CPUS) {
-			u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+	u32 before;
 
-			if (!in || !*in)
-				return false;
-		} else if (!tgid_in_scope(tgid)) {
+	if (from->mode != MODE_LATER)
+		return true;
+	if (config.scope == SCOPE_CPUS) {
+		u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+
+		if (!in || !*in)
 			return false;
-		}
-		if (!(__sync_fetch_and_or(&from->waited, WAITED_COUNTS) & WAITED_COUNTS))
-			count_shootdown(from->culprit, from->start, from->end, 0);
+	} else if (!tgid_in_scope(tgid)) {
+		return false;
 	}
+	before = from->counted_seq;
+	if (before != seq && __sync_val_compare_and_swap(&from->counted_seq, before, seq) == before)
+		count_shootdown(from->culprit, from->start, from->end, 0);
 	return true;
+}
+
+/*
+ * Marks this victim as done and says how many are. The first of a round takes over from the round
+ * before, of which nobody is left: its culprit waited.
+ */
+static __always_inline u32 done(struct flight *from, u32 seq)
+{
+	u64 before = from->round;
+
+	if (before >> 32 != seq)
+		__sync_val_compare_and_swap(&from->round, before, (u64)seq << 32);
+	return (u32)__sync_fetch_and_add(&from->round, 1) + 1;
 }
 
 SEC("raw_tp/csd_function_exit")
 int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 func = ctx->args[0], now, delay, stall, wait, round, mm, t1;
-	struct flight *me, *from;
+	u64 func = ctx->args[0], now, delay, stall, wait, mm, t0, t1;
+	struct flight *from;
+	struct own *me;
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
 	struct victim_key vkey;
 	struct task_struct *t;
 	struct health *h;
-	u32 cpu, cell, culprit, *at;
+	u32 cpu, cell, culprit, seq, *at;
 	u8 mode;
 	bool counts;
 
 	if (!ctx->args[1] || (!is_flush(func) && !is_kernel_flush(func)))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
-	me = flight_of(cpu);
+	me = own_of(cpu);
 	if (!me || !me->t1)
 		return 0;
 	t1 = me->t1;
 	me->t1 = 0;
+	now = bpf_ktime_get_ns();
 	from = flight_of(me->from);
 	if (!from)
 		return 0;
@@ -783,27 +804,26 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		}
 		return 0;
 	}
-	if (!(from->state >> 32)) {
-		h = health();
-		if (h)
-			h->unpaired++;
-		return 0;
-	}
-	now = bpf_ktime_get_ns();
-	cell = me->from * config.ncpu + cpu;
-	at = bpf_map_lookup_elem(&queued, &cell);
 	t = bpf_get_current_task_btf();
 	culprit = from->culprit;
+	seq = from->seq;
 	mm = from->mm;
+	t0 = from->t0;
+	delay = t1 - t0;
+	if (from->first != cpu) {
+		cell = me->from * config.ncpu + cpu;
+		at = bpf_map_lookup_elem(&queued, &cell);
+		if (at)
+			delay -= *at;
+	}
 	/* clocks of two CPUs may be some ns apart */
-	delay = t1 - from->t0 - (at ? *at : 0);
 	if ((s64)delay < 0)
 		delay = 0;
 	stall = now - t1;
 
 	vkey.tgid = t->tgid;
 	vkey.bystander = mm ? (u64)t->mm != mm : vkey.tgid != from->tgid;
-	counts = victim_counts(from, cpu, vkey.tgid);
+	counts = victim_counts(from, seq, cpu, vkey.tgid);
 
 	tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
 	if (tally && counts) {
@@ -833,7 +853,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 			r->cpu = cpu;
 			r->culprit_cpu = me->from;
 			r->zero = 0;
-			r->seq = from->seq;
+			r->seq = seq;
 			r->tgid = vkey.tgid;
 			r->tid = t->pid;
 			r->delay_ns = clamp(delay);
@@ -854,19 +874,19 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	 * queue was not empty, so those before it had no need of an IPI) ends it once more, later:
 	 * the difference is added, and the histogram moves the round to its new place.
 	 */
-	round = __sync_fetch_and_add(&from->state, 1);
-	if ((u32)(round >> 32) == (u32)round + 1 &&
-	    (mode == MODE_IN || (from->waited & WAITED_COUNTS))) {
-		u64 before = from->waited & ~WAITED_COUNTS;
+	if (done(from, seq) == *(volatile u32 *)&from->targets &&
+	    (mode == MODE_IN || from->counted_seq == seq)) {
+		u64 before = from->waited_seq == seq ? from->waited : 0;
 
-		wait = now - from->t0;
+		wait = now - t0;
 		if (tally) {
 			tally->wait_ns += wait - before;
 			if (before)
 				hist_add(HIST_WAIT, before, -1);
 			hist_add(HIST_WAIT, wait, 1);
 		}
-		from->waited = wait | (from->waited & WAITED_COUNTS);
+		from->waited = wait;
+		from->waited_seq = seq;
 	}
 	return 0;
 }

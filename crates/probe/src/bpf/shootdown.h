@@ -130,10 +130,8 @@ struct health {
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
 	u64 lost_details;  /* shootdowns whose culprit's record was never written */
 	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
-	u64 unpaired;	   /* victims of a request from before the probe was there */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
-	u64 unseen; /* victims whose handler was not seen */
 };
 
 enum record_kind {
@@ -187,41 +185,51 @@ struct victim_record {
 	char comm[COMM_LEN];
 };
 
-/* In `waited`: MODE_LATER, and a victim in scope made the round count. */
-#define WAITED_COUNTS (1ULL << 63)
-
-/* What victims need to know of a culprit's round, and what the culprit's CPU keeps for itself. */
+/*
+ * A CPU's round in flight. The lines that different CPUs write are two lines apart (the processor
+ * fetches neighbours together): the culprit's CPU never waits for a line that victims have written.
+ */
 struct flight {
-	/* read by victims; `state` is written by them too */
-	u64 state; /* targets << 32 | done */
+	/* the culprit writes, victims read */
 	u64 t0;
 	u64 mm;
-	u32 seq;
-	u32 culprit;
-	u32 tgid;
-	u8 mode;
-	u8 closed;
-	u8 zero[2];
-	u64 waited; /* tallied as wait, if a late target reopens the round; WAITED_COUNTS */
-	u8 pad[16];
-	/* the culprit's side, own CPU only */
-	struct culprit_key key;
-	u32 scope_tgid;
-	u32 scope_gen;
-	u8 scope_in;
-	u8 due;
-	u8 send_flags;
-	u8 zero2;
-	u32 sampled;
 	u64 start;
 	u64 end;
-	u8 pad2[16];
-	/* the victim's side, own CPU only */
-	u64 t1;
+	u32 seq;
+	u32 targets; /* queued so far */
+	u32 first;   /* the first target's CPU: queued at t0 */
+	u32 culprit; /* index of the tally */
+	u32 tgid;
+	u8 mode;
+	u8 pad[128 - 57 + 4];
+	/* victims write */
+	u64 round;     /* seq << 32 | how many are done */
+	u64 waited;    /* what was tallied as wait for waited_seq, if a late target reopens the round */
+	u32 waited_seq;
+	u32 counted_seq; /* MODE_LATER: the round that counts because of a victim in scope */
+	u8 pad2[128 - 24];
+} __attribute__((aligned(128)));
+
+/* What a CPU keeps for itself. */
+struct own {
+	/* as culprit */
+	u64 func;      /* of the round that is open */
+	struct culprit_key key;
+	u32 culprit;
+	u32 scope_tgid; /* the last answer about scope */
+	u32 scope_gen;
+	u8 scope_in;
+	u8 open;       /* targets may still be queued to the round */
+	u8 due;	       /* the culprit's record is still to be written */
+	u8 send_flags;
+	u32 sampled;
+	/* as victim */
 	u32 from;
+	u64 t1;
 	u32 victim;
+	u32 zero;
 	struct victim_key vkey;
-	u8 pad3[40];
-} __attribute__((aligned(64)));
+	u8 pad[128 - 80];
+} __attribute__((aligned(128)));
 
 #endif

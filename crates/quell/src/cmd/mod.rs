@@ -59,7 +59,9 @@ pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
 fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
     err.is::<Usage>()
         || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
-        || err.downcast_ref().is_some_and(quell_event::trace::Error::is_bad_input)
+        || err
+            .downcast_ref()
+            .is_some_and(quell_event::trace::Error::is_bad_input)
 }
 
 /// Says in one line what was wrong with the command line. Help and version go to stdout, as they are.
@@ -72,8 +74,17 @@ pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     let first = text.lines().next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     // a list of what is missing stands on the lines below
-    let rest: Vec<_> = text.lines().skip(1).take_while(|l| !l.is_empty()).map(str::trim).collect();
-    let first = if rest.is_empty() { first.to_owned() } else { format!("{first} {}", rest.join(" ")) };
+    let rest: Vec<_> = text
+        .lines()
+        .skip(1)
+        .take_while(|l| !l.is_empty())
+        .map(str::trim)
+        .collect();
+    let first = if rest.is_empty() {
+        first.to_owned()
+    } else {
+        format!("{first} {}", rest.join(" "))
+    };
     if err.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = err.print();
         return ExitCode::from(2);

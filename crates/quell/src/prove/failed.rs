@@ -14,7 +14,7 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    pub(crate) fn new(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
+    pub(crate) fn error(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
         Self {
             line: line.into(),
             output,

@@ -91,7 +91,7 @@ impl Job<'_> {
         self.stop_leftovers(&mut command)?;
         if !ended.status.is_success() {
             let line = format!("{} {} in {when}", self.name(), ended.status);
-            return Err(Failed::new(line, command.output()));
+            return Err(Failed::error(line, command.output()));
         }
         Ok(Ran {
             usage: ended.usage,
@@ -131,12 +131,12 @@ impl Job<'_> {
                 self.name(),
                 died.status
             );
-            return Err(Failed::new(line, server.output()));
+            return Err(Failed::error(line, server.output()));
         }
         self.stop_leftovers(&mut client)?;
         if !ended.status.is_success() {
             let line = format!("{name} {} in {when}", ended.status);
-            return Err(Failed::new(line, client.output()));
+            return Err(Failed::error(line, client.output()));
         }
         let stopped = server.stop_within(GRACE)?;
         self.wait_free(load.port)?;
@@ -170,7 +170,7 @@ impl Job<'_> {
                 let line = format!(
                     "{name} took longer than {seconds} s in {when} and was stopped; --timeout gives it more"
                 );
-                return Err(Failed::new(line, running.output()));
+                return Err(Failed::error(line, running.output()));
             }
         }
     }
@@ -199,7 +199,7 @@ impl Job<'_> {
                     self.name(),
                     ended.status
                 );
-                return Err(Failed::new(line, server.output()));
+                return Err(Failed::error(line, server.output()));
             }
             if accepts(port) {
                 return Ok(());
@@ -212,7 +212,7 @@ impl Job<'_> {
                     "the server {} did not accept at port {port} within {seconds} s in {when}",
                     self.name()
                 );
-                return Err(Failed::new(line, server.output()));
+                return Err(Failed::error(line, server.output()));
             }
         }
     }
@@ -222,7 +222,7 @@ impl Job<'_> {
         let deadline = Instant::now() + GRACE;
         while accepts(port) {
             if Instant::now() >= deadline {
-                return Err(Failed::new(
+                return Err(Failed::error(
                     format!(
                         "port {port} still accepts after the server {} was stopped",
                         self.name()

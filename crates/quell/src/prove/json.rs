@@ -87,10 +87,7 @@ impl<'a> From<&'a Judged> for Metric<'a> {
             ratio: finite(c.ratio),
             ci95: [finite(c.ci95.0), finite(c.ci95.1)],
             verdict: c.verdict.as_str(),
-            reason: match c.reason {
-                _ if c.before.is_empty() => Some("no pairs were run".to_owned()),
-                reason => reason.map(|r| r.to_string()),
-            },
+            reason: judged.reason(),
             higher_is_better: judged.metric.higher_is_better,
             name: &judged.metric.name,
         }

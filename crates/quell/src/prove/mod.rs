@@ -106,13 +106,17 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         environment,
         observed,
     };
+    let same = |(name, value): (&String, &String)| plan_text::own_env(name).as_ref() == Some(value);
+    if !proof.environment.is_empty() && proof.environment.iter().all(same) {
+        let note = "all that the plan sets is set already: both sides of a pair are the same";
+        proof.notes.push(note.to_owned());
+    }
     let (mut pairs, mut interrupted) = (Vec::new(), None);
     match &proof.observed {
         Some(evidence) if proof.plan.remedies.is_empty() => {
             proof.nothing = Some(proof::why_nothing(&proof.plan, evidence));
         }
         _ => {
-            release_memory();
             let ran = run_pairs(&job, &metrics, &proof, args.pairs)?;
             (pairs, interrupted) = (ran.pairs, ran.interrupted);
             proof.notes.extend(ran.notes);
@@ -230,13 +234,6 @@ fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
         })
         .collect();
     parts.join(", ")
-}
-
-/// Gives back what reading the trace took. A command begins as a fork of quell, and the size that
-/// quell has then counts for its maximum (exec_mmap() in fs/exec.c).
-fn release_memory() {
-    // SAFETY: malloc_trim(3) only gives free memory back.
-    unsafe { libc::malloc_trim(0) };
 }
 
 /// What `quell prove` and `quell plan` print of an environment in JSON.

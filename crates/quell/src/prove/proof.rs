@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use quell_remedy::{Evidence, Plan};
-use quell_stats::{Comparison, Named, Overall, Pair, Rules, compare, overall};
+use quell_stats::{
+    Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Rules, compare, overall,
+};
 
 use super::metric::Metric;
 use super::sample::Sample;
@@ -32,6 +34,29 @@ pub(crate) struct Proof {
     pub(crate) nothing: Option<String>,
     /// What else the user should know.
     pub(crate) notes: Vec<String>,
+}
+
+impl Judged {
+    /// Why there is no evidence, where there is none.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let c = &self.comparison;
+        if c.before.is_empty() {
+            return Some("no pairs were run".to_owned());
+        }
+        Some(match c.reason? {
+            // Thousands are not few: it is their difference that is.
+            Reason::TooFewCounts { before, after }
+                if c.median_before.max(c.median_after) >= FEWEST_COUNTS =>
+            {
+                format!(
+                    "{} before and {} after in all runs together, which is no more apart than chance brings",
+                    self.metric.unit.show(before),
+                    self.metric.unit.show(after)
+                )
+            }
+            reason => reason.to_string(),
+        })
+    }
 }
 
 /// Judges every metric over the pairs of runs, without and with the plan.

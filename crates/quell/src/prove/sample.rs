@@ -26,6 +26,7 @@ pub(crate) fn measure(
 ) -> anyhow::Result<Sample> {
     job.progress.begin(when);
     let mut counting = Counting::attach()?;
+    release_memory();
     let ran = job.run(&mut counting, env, when)?;
     let totals = counting.tally()?.totals();
     job.progress.done();
@@ -44,13 +45,20 @@ pub(crate) fn measure(
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         match metric.read(&ran.output) {
             Ok(value) => values.push(value),
-            Err(why) => return Err(Failed::new(format!("{why} of {when}"), ran.output)),
+            Err(why) => return Err(Failed::error(format!("{why} of {when}"), ran.output)),
         }
     }
     Ok(Sample {
         values,
         complaints: complaints(&ran.output),
     })
+}
+
+/// Gives back what reading a trace and loading the probe took. A command begins as a fork of quell,
+/// and the size that quell has then counts for the command's maximum (exec_mmap() in fs/exec.c).
+fn release_memory() {
+    // SAFETY: malloc_trim(3) only gives free memory back.
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// What was seen in the observed run.
@@ -71,7 +79,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     // Found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         if let Err(why) = metric.read(&ran.output) {
-            return Err(Failed::new(format!("{why} of {when}"), ran.output));
+            return Err(Failed::error(format!("{why} of {when}"), ran.output));
         }
     }
     let observed = evidence::of_trace(&dir)?;

@@ -159,17 +159,8 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     }
     let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
     if proof.pairs > 0 {
-        let reasons: Vec<String> = proof
-            .metrics
-            .iter()
-            .filter_map(|j| {
-                Some(format!(
-                    "{}: {}",
-                    j.metric.name_in_text(),
-                    j.comparison.reason?
-                ))
-            })
-            .collect();
+        let reason = |j: &Judged| Some(format!("{}: {}", j.metric.name_in_text(), j.reason()?));
+        let reasons: Vec<String> = proof.metrics.iter().filter_map(reason).collect();
         out.push_str(&plan_text::list("Why no evidence", &reasons));
     }
     out.push_str(&plan_text::list("Notes", &proof.notes));

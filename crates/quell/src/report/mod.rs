@@ -68,7 +68,8 @@ impl Report {
             }
         };
         if cut_short {
-            notes.push("The recording was cut short: this is all up to its last second.".to_owned());
+            notes
+                .push("The recording was cut short: this is all up to its last second.".to_owned());
         }
         let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
         aggregate.add_threads(&mut summary);

@@ -19,8 +19,8 @@ pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {
         None => Box::new(anstream::stdout()),
         Some(path) => {
-            let file = File::create(path)
-                .with_context(|| format!("can't write to {}", path.display()))?;
+            let file =
+                File::create(path).with_context(|| format!("can't write to {}", path.display()))?;
             Box::new(anstream::StripStream::new(file))
         }
     })

@@ -5,3 +5,5 @@ mod common;
 mod exact;
 mod input;
 mod interrupt;
+mod prove;
+mod run;

@@ -1,0 +1,345 @@
+//! `quell prove`: honest where there is nothing to gain, clear where a run fails, clean afterwards.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{QUELL, json, quell, root_only, worst};
+
+/// A plan that sets nothing: A against A.
+fn empty_plan(dir: &Path) -> String {
+    let path = dir.join("empty.toml");
+    std::fs::write(&path, "schema = \"quell/plan/1\"\n").expect("a file");
+    path.display().to_string()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// The JSON of a proof that claims nothing.
+fn nothing_claimed(args: &[&str]) -> Value {
+    let out = quell(args);
+    assert_eq!(out.status.code(), Some(1), "{args:?}: {}", said(&out));
+    let proof = json(&out.stdout);
+    assert_eq!(proof["schema"], "quell/prove/1");
+    assert_eq!(proof["verdict"], "no evidence", "{proof:#}");
+    for name in [
+        "shootdowns",
+        "victims",
+        "wait_ns",
+        "page_faults",
+        "system_ns",
+        "wall_ns",
+        "max_rss",
+    ] {
+        assert_eq!(proof["metrics"][name]["verdict"], "no evidence", "{name}");
+    }
+    proof
+}
+
+/// Check that programs with nothing to gain get no pairs, no claim, and the reason.
+#[test]
+fn nothing_to_gain() {
+    if !root_only("nothing_to_gain") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let big = dir.path().join("big");
+    std::fs::write(&big, vec![7; 64 << 20]).expect("a file");
+    let big = big.display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/overhead/worst.c");
+    let object = dir.path().join("worst.o").display().to_string();
+    let worst = worst(dir.path()).display().to_string();
+    for (command, why) in [
+        (vec!["sha256sum", &big], ["nothing to stop", "too few"]),
+        (
+            vec!["cc", "-O2", "-c", source, "-o", &object],
+            ["nothing to stop", "too few"],
+        ),
+        // Its own calls, which no setting reaches.
+        (
+            vec![&worst, "30000"],
+            ["no setting that quell knows", "too few"],
+        ),
+    ] {
+        let args = [vec!["prove", "--json", "--"], command].concat();
+        let proof = nothing_claimed(&args);
+        assert_eq!(proof["pairs"], 0);
+        let reason = proof["reason"].as_str().expect("a reason");
+        assert!(why.iter().any(|w| reason.contains(w)), "{args:?}: {reason}");
+    }
+}
+
+/// Check that one pair claims nothing, that a metric comes from the output's last match, and that an
+/// empty plan is run against itself.
+#[test]
+fn empty_plan_runs() {
+    if !root_only("empty_plan_runs") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = empty_plan(dir.path());
+    let script = "echo took 9 s; echo took 1.5 s";
+    let proof = nothing_claimed(&[
+        "prove",
+        "--json",
+        "-n",
+        "1",
+        "--plan",
+        &plan,
+        "--metric",
+        "took=took ([0-9.]+)",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(
+        (&proof["pairs"], &proof["plan"]),
+        (&1.into(), &serde_json::json!([]))
+    );
+    assert_eq!(proof["metrics"]["took"]["before"], serde_json::json!([1.5]));
+    let memory = proof["metrics"]["max_rss"]["after"][0]
+        .as_u64()
+        .expect("memory");
+    // What quell itself is made of must not show in the memory of a small program.
+    assert!((500_000..8_000_000).contains(&memory), "{memory}");
+}
+
+/// Check that a run that fails, dies or says nothing to a metric is reported with its output's end.
+#[test]
+fn failing_runs() {
+    if !root_only("failing_runs") {
+        return;
+    }
+    for (script, line, tail) in [
+        (
+            "echo the end >&2; exit 3",
+            "ended with status 3 in the observed run",
+            "  | the end",
+        ),
+        (
+            "echo the end; kill -SEGV $$",
+            "was ended by SIGSEGV in the observed run",
+            "  | the end",
+        ),
+        (
+            "echo fast",
+            "--metric s: 'took (.*)' matches nothing",
+            "  | fast",
+        ),
+    ] {
+        let out = quell(&["prove", "--metric", "s=took (.*)", "--", "sh", "-c", script]);
+        let said = said(&out);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains(line) && said.contains(tail), "{said}");
+    }
+    let out = quell(&["prove", "--timeout", "0.3", "--", "sleep", "60"]);
+    assert!(
+        said(&out).contains("took longer than 0.3 s"),
+        "{}",
+        said(&out)
+    );
+}
+
+/// Check that bad usage is status 2, before anything is run.
+#[test]
+fn bad_usage() {
+    for (args, why) in [
+        (vec!["--", "no-such-command-of-quell"], "no such command"),
+        (vec!["-n", "0", "--", "true"], "--pairs 0"),
+        (vec!["--metric", "x", "--", "true"], "NAME=REGEX"),
+        (vec!["--timeout", "0", "--", "true"], "--timeout 0"),
+        (
+            vec!["--plan", "/nonexistent/plan", "--", "true"],
+            "/nonexistent/plan",
+        ),
+        (vec!["--load", "true", "--", "true"], "--ready"),
+    ] {
+        let out = quell(&[vec!["prove"], args].concat());
+        assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+        assert!(said(&out).contains(why), "{}", said(&out));
+    }
+}
+
+/// Check that what a command leaves running is named and stopped.
+#[test]
+fn leftovers_are_stopped() {
+    if !root_only("leftovers_are_stopped") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let pid = dir.path().join("pid");
+    let script = format!("sleep 300 & echo $! > {}; sleep 0.3", pid.display());
+    let out = quell(&["prove", "--", "sh", "-c", &script]);
+    assert!(
+        said(&out).contains("left running: sleep ("),
+        "{}",
+        said(&out)
+    );
+    let pid = std::fs::read_to_string(pid).expect("a pid");
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+/// Check that Ctrl-C in the first run, and in a pair, ends prove in time with the signal's status and
+/// without the command.
+#[test]
+fn interrupts() {
+    if !root_only("interrupts") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (pid, plan) = (dir.path().join("pid"), empty_plan(dir.path()));
+    for given in [vec![], vec!["--plan", &plan]] {
+        let script = format!("echo $$ > {}; exec sleep 300", pid.display());
+        let mut child = Command::new(QUELL)
+            .arg("prove")
+            .args(given)
+            .args(["--", "sh", "-c", &script])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("quell starts");
+        let begin = Instant::now();
+        let started = || std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
+        while !started() && begin.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // SAFETY: a signal to a process that this test started and has not waited for.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+        let status = child.wait().expect("quell ends");
+        assert_eq!(status.code(), Some(128 + libc::SIGINT));
+        let text = std::fs::read_to_string(&pid).expect("a pid");
+        assert!(!Path::new("/proc").join(text.trim()).exists());
+        std::fs::remove_file(&pid).expect("the file goes");
+    }
+}
+
+/// Check that a server is measured under its load: the load's output and time, the server's memory;
+/// and that its port is free afterwards.
+#[test]
+fn server_under_load() {
+    if !root_only("server_under_load") {
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED server_under_load: needs python3");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = empty_plan(dir.path());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let text = port.to_string();
+    let server = format!(
+        "import socket, time\n\
+         time.sleep(0.3)\n\
+         held = bytearray(b'x') * 50_000_000\n\
+         s = socket.socket()\n\
+         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+         s.bind(('127.0.0.1', {port})); s.listen()\n\
+         while True: s.accept()[0].close()"
+    );
+    let args = [
+        "prove",
+        "--json",
+        "-n",
+        "1",
+        "--plan",
+        &plan,
+        "--ready",
+        &text,
+        "--load",
+        "sleep 0.2; echo ops: 1,234",
+        "--metric",
+        "ops^=ops: (.*)",
+        "--",
+        "python3",
+        "-c",
+        &server,
+    ];
+    let out = quell(&args);
+    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert!(
+        said(&out).contains("something accepts connections there before"),
+        "{}",
+        said(&out)
+    );
+    drop(listener);
+    let proof = nothing_claimed(&args);
+    let metric = |name: &str| {
+        proof["metrics"][name]["after"][0]
+            .as_f64()
+            .expect("a value")
+    };
+    assert_eq!(metric("ops"), 1234.0);
+    assert!(
+        (0.2e9..5e9).contains(&metric("wall_ns")),
+        "{}",
+        metric("wall_ns")
+    );
+    assert!(metric("max_rss") > 50e6);
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+    let failing: Vec<&str> = args
+        .iter()
+        .map(|a| if a.starts_with("sleep") { "false" } else { a })
+        .collect();
+    let out = quell(&failing);
+    assert!(
+        said(&out).contains("the load 'false' ended with status 1"),
+        "{}",
+        said(&out)
+    );
+}
+
+/// Check that a redis-server under large values is proved to be better off with its jemalloc told,
+/// by the variable that it listens to, to keep its memory; at a price that is shown.
+#[test]
+fn redis() {
+    if !root_only("redis") {
+        return;
+    }
+    let there = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    if !there("redis-server") || !there("redis-benchmark") {
+        eprintln!("SKIPPED redis: needs redis-server and redis-tools (apt-get install redis)");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path().display().to_string();
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = free.local_addr().expect("an address").port().to_string();
+    drop(free);
+    let load = format!("redis-benchmark -p {port} -t set -d 400000 -n 3500 -r 500 -c 20 -q");
+    #[rustfmt::skip]
+    let out = quell(&[
+        "prove", "--json", "--metric", "rps^=([0-9.]+) requests per second", "--ready", &port,
+        "--load", &load, "--", "redis-server", "--port", &port, "--dir", &dir, "--save", "",
+        "--io-threads", "2", "--io-threads-do-reads", "yes",
+    ]);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let proof = json(&out.stdout);
+    println!("{proof:#}");
+    assert_eq!(proof["verdict"], "better");
+    assert_eq!(proof["plan"][0]["remedy"], "jemalloc.decay");
+    let sets = proof["plan"][0]["sets"].as_object().expect("variables");
+    let variables: Vec<_> = sets.keys().collect();
+    // Debian's links the system's jemalloc; one with Redis's own listens to the other name only.
+    assert!(
+        variables == ["MALLOC_CONF"] || variables == ["JE_MALLOC_CONF"],
+        "{variables:?}"
+    );
+    let faults = &proof["metrics"]["page_faults"];
+    assert_eq!(faults["verdict"], "better");
+    assert!(faults["ci95"][1].as_f64() < Some(0.5), "{faults}");
+    assert_eq!(
+        proof["metrics"]["max_rss"]["after"]
+            .as_array()
+            .map(Vec::len),
+        Some(5)
+    );
+    assert_eq!(proof["metrics"]["rps"]["higher_is_better"], true);
+}

@@ -1,0 +1,191 @@
+//! `quell run` and `quell plan`: what is set, what is said, and what is passed on.
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::{QUELL, json, quell, root_only, worst};
+
+const PLAN: &str = r#"schema = "quell/plan/1"
+[[remedies]]
+remedy = "jemalloc.decay"
+[remedies.sets]
+_RJEM_MALLOC_CONF = "dirty_decay_ms:-1,muzzy_decay_ms:-1"
+QUELL_TEST = "it's"
+"#;
+
+fn plan_file(dir: &tempfile::TempDir) -> String {
+    let path = dir.path().join("plan.toml");
+    std::fs::write(&path, PLAN).expect("a file");
+    path.display().to_string()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn run(args: &[&str], theirs: Option<&str>) -> Output {
+    let mut command = Command::new(QUELL);
+    command
+        .arg("run")
+        .args(args)
+        .env_remove("_RJEM_MALLOC_CONF");
+    if let Some(value) = theirs {
+        command.env("_RJEM_MALLOC_CONF", value);
+    }
+    command.output().expect("quell starts")
+}
+
+/// Check that the command gets the plan's environment with the user's own settings kept, and that
+/// a dry run prints the same as lines for a shell, and nothing else.
+#[test]
+fn sets_the_environment() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = plan_file(&dir);
+    let print = [
+        "--plan",
+        &plan,
+        "--",
+        "sh",
+        "-c",
+        "echo $_RJEM_MALLOC_CONF $QUELL_TEST",
+    ];
+    let out = run(&print, None);
+    assert_eq!(
+        text(&out.stdout),
+        "dirty_decay_ms:-1,muzzy_decay_ms:-1 it's\n"
+    );
+    assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+    let out = run(&print, Some("narenas:4,dirty_decay_ms:7"));
+    assert_eq!(
+        text(&out.stdout),
+        "narenas:4,dirty_decay_ms:-1,muzzy_decay_ms:-1 it's\n"
+    );
+    assert!(
+        text(&out.stderr)
+            .contains("_RJEM_MALLOC_CONF is set already, to 'narenas:4,dirty_decay_ms:7'")
+    );
+    let out = run(&["--dry-run", "--plan", &plan, "--", "true"], None);
+    insta::assert_snapshot!(text(&out.stdout), @r"
+    export QUELL_TEST='it'\''s'
+    export _RJEM_MALLOC_CONF='dirty_decay_ms:-1,muzzy_decay_ms:-1'
+    ");
+}
+
+/// Check that status, signal, input and arguments pass through as if quell were not there.
+#[test]
+fn passes_through() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = plan_file(&dir);
+    let out = run(&["--plan", &plan, "--", "sh", "-c", "exit 7"], None);
+    assert_eq!(out.status.code(), Some(7));
+    let out = run(&["--plan", &plan, "--", "sh", "-c", "kill -TERM $$"], None);
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&out.status),
+        Some(libc::SIGTERM)
+    );
+    let mut child = Command::new(QUELL)
+        .args(["run", "--plan", &plan, "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("quell starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"through").expect("written");
+    drop(input);
+    assert_eq!(
+        child.wait_with_output().expect("it ends").stdout,
+        b"through"
+    );
+}
+
+/// Check that without a plan the C library is recognised, what is set is said, and it can be saved
+/// and read back.
+#[test]
+fn plans_by_recognition() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let saved = dir.path().join("saved.toml").display().to_string();
+    let out = run(&["--dry-run", "--save", &saved, "--", "true"], None);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).lines().count() <= 3,
+        "{}",
+        text(&out.stderr)
+    );
+    if text(&out.stderr).contains("glibc malloc") {
+        assert!(
+            text(&out.stdout).starts_with("export GLIBC_TUNABLES='glibc.malloc."),
+            "{}",
+            text(&out.stdout)
+        );
+    }
+    let again = run(&["--dry-run", "--plan", &saved, "--", "true"], None);
+    assert_eq!(again.stdout, out.stdout);
+}
+
+/// Check that a command that can't be started is bad usage, with and without a plan.
+#[test]
+fn cannot_start() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = plan_file(&dir);
+    for args in [
+        vec!["--", "no-such-command-of-quell"],
+        vec!["--plan", &plan, "--", "no-such-command-of-quell"],
+    ] {
+        let out = run(&args, None);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(
+            text(&out.stderr).contains("no such command: no-such-command-of-quell"),
+            "{}",
+            text(&out.stderr)
+        );
+    }
+}
+
+/// Check that a plan for a command keeps its output apart, passes its status on, and says that the
+/// program's own calls can't be reached.
+#[test]
+fn plan_of_a_command() {
+    if !root_only("plan_of_a_command") {
+        return;
+    }
+    let out = quell(&["plan", "--json", "--", "sh", "-c", "echo data; exit 4"]);
+    assert_eq!(out.status.code(), Some(4));
+    assert!(text(&out.stderr).contains("data") && !text(&out.stdout).contains("data"));
+    assert_eq!(json(&out.stdout)["schema"], "quell/plan/1");
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let worst = worst(dir.path()).display().to_string();
+    let out = quell(&["plan", "--json", "--", &worst, "50000"]);
+    let plan = json(&out.stdout);
+    assert_eq!(
+        (out.status.code(), &plan["remedies"]),
+        (Some(0), &serde_json::json!([]))
+    );
+    let notes = plan["notes"].to_string();
+    assert!(notes.contains("worst's own calls"), "{notes}");
+}
+
+/// Check that plan refuses what is not there, and says what it takes.
+#[test]
+fn plan_usage() {
+    for (args, why) in [
+        (vec!["-p", "4194305"], "no such process: 4194305"),
+        (vec!["-p", "1", "-d", "0"], "--duration 0"),
+        (vec!["/nonexistent/trace"], "/nonexistent/trace"),
+        (vec!["--", "no-such-command-of-quell"], "no such command"),
+    ] {
+        let out = quell(&[vec!["plan"], args].concat());
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(why), "{}", text(&out.stderr));
+    }
+    let out = Command::new(QUELL)
+        .arg("plan")
+        .current_dir("/")
+        .output()
+        .expect("quell starts");
+    assert!(
+        text(&out.stderr).contains("say what to plan for"),
+        "{}",
+        text(&out.stderr)
+    );
+}
