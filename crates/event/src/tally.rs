@@ -121,6 +121,9 @@ pub struct Tally {
     pub stall: Histogram,
     /// Flushes of other CPUs that were begun, also those that found nobody to interrupt.
     pub sends: u64,
+    /// Those of them that found somebody.
+    #[serde(default)]
+    pub answered: u64,
     /// Victims whose handler the probe did not see: counted, but without delay, stall and wait.
     pub unseen: u64,
     /// What is missing.
@@ -147,16 +150,10 @@ impl Tally {
     }
 
     /// Flushes that found nobody to interrupt. The kernel's own flushes don't announce
-    /// themselves, so they are left out.
+    /// themselves, and with a scope of CPUs nobody knows whom they were for: those are not counted.
     #[must_use]
     pub fn empty_sends(&self) -> u64 {
-        let announced: u64 = self
-            .culprits
-            .iter()
-            .filter(|c| c.cause != Cause::Kernel)
-            .map(|c| c.counts.shootdowns)
-            .sum();
-        self.sends.saturating_sub(announced)
+        self.sends.saturating_sub(self.answered)
     }
 
     /// Victims that `TLB:` in /proc/interrupts counts too: all but those of the kernel's own
@@ -208,6 +205,7 @@ impl Tally {
             delay: self.delay.since(&earlier.delay),
             stall: self.stall.since(&earlier.stall),
             sends: self.sends.saturating_sub(earlier.sends),
+            answered: self.answered.saturating_sub(earlier.answered),
             unseen: self.unseen.saturating_sub(earlier.unseen),
             lost: Lost {
                 records: self.lost.records.saturating_sub(earlier.lost.records),
@@ -259,7 +257,8 @@ mod tests {
         }
     }
 
-    /// Check that flushes of the kernel's own mappings are neither empty sends nor `TLB:` interrupts.
+    /// Check that empty sends are those without an answer, and that flushes of the kernel's own
+    /// mappings are no `TLB:` interrupts.
     #[test]
     fn kernel_flushes_are_apart() {
         let tally = Tally {
@@ -268,6 +267,7 @@ mod tests {
                 culprit(2, Cause::Kernel, 3, 6),
             ],
             sends: 12,
+            answered: 10,
             self_victims: 1,
             ..Tally::default()
         };

@@ -60,6 +60,22 @@ pub(crate) fn prepare() -> Result<Flushes> {
     })
 }
 
+/// The number of the first PID namespace (include/linux/proc_ns.h: PROC_PID_INIT_INO).
+const HOST_PIDS: &str = "pid:[4026531836]";
+
+/// The probe sees the numbers of the host: in another PID namespace those of `-p` and of a command
+/// mean somebody else there.
+pub(crate) fn require_host_pids() -> Result<()> {
+    match fs::read_link("/proc/self/ns/pid") {
+        Ok(name) if name.as_os_str() != HOST_PIDS => Err(Error::Missing {
+            what: "quell runs in a container with process numbers of its own".to_owned(),
+            help: "share the host's (docker run --pid=host), or watch everything with -a"
+                .to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Names what a process with this `/proc/PID/status` lacks.
 fn missing_capabilities(status: &str) -> Vec<&'static str> {
     let effective = status

@@ -52,7 +52,6 @@ pod! {
         fn_flush_tlb_func: u64,
         fn_flush_all: u64,
         fn_flush_kernel: u64,
-        wakeup_bytes: u64,
         ncpu: u32,
         scope: u32,
         self_tgid: u32,
@@ -106,6 +105,7 @@ pod! {
         crowded: u64,
         self_shootdowns: u64,
         self_victims: u64,
+        answered: u64,
     }
     struct SendRecord {
         kind: u8,
@@ -169,8 +169,16 @@ mod tests {
     /// Check that no type has padding, that is, bytes that the compiler may treat as unwritten.
     #[test]
     fn layouts_agree() {
+        // the numbers of the static assertions in shootdown.h
+        assert_eq!(size_of::<Config>(), 48);
+        assert_eq!(size_of::<State>(), 16);
+        assert_eq!(size_of::<CulpritInfo>(), 40);
+        assert_eq!(size_of::<VictimInfo>(), 24);
+        assert_eq!(size_of::<CulpritCounts>(), 64);
+        assert_eq!(size_of::<VictimCounts>(), 16);
+        assert_eq!(size_of::<Health>(), 64);
         assert_eq!(size_of::<CulpritKey>(), 16);
-        assert_eq!(size_of::<SendRecord>(), 96);
+        assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);
         assert_eq!(Config::padding(), 0);
         assert_eq!(State::padding(), 0);

@@ -1,13 +1,14 @@
 //! Loads the probe, attaches it, and reads its counts.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
-use quell_event::{Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
+use quell_event::{Cause, Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
 
 use crate::causes::Causes;
 use crate::error::{Error, Result};
@@ -104,6 +105,9 @@ const PROGRAMS: [&str; 6] = [
     "csd_queue_cpu",
 ];
 
+/// Where in a tally the same process, cause and detail is.
+type Known = HashMap<(u32, Cause, Option<String>), usize>;
+
 /// Needed for [`Scope::Tree`] only.
 const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
 
@@ -113,7 +117,6 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
         fn_flush_tlb_func: flushes.flush_tlb_func,
         fn_flush_all: flushes.flush_all,
         fn_flush_kernel: flushes.flush_kernel,
-        wakeup_bytes: u64::from(options.ring_bytes / 4),
         ncpu: cpus,
         scope: match options.scope {
             Scope::All => layout::SCOPE_ALL,
@@ -164,6 +167,9 @@ impl Probe {
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
     pub fn attach(options: &Options) -> Result<Self> {
         let flushes = kernel::prepare()?;
+        if options.scope == Scope::Tree {
+            kernel::require_host_pids()?;
+        }
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::load("count the CPUs"))?;
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
 
@@ -277,8 +283,9 @@ impl Probe {
             kernel_interrupts: self.kernel_interrupts(),
             ..Tally::default()
         };
+        let mut known = Known::new();
         for index in 0..state.next_culprit {
-            self.add_culprit(index, &mut tally)?;
+            self.add_culprit(index, &mut known, &mut tally)?;
         }
         for index in 0..state.next_victim {
             self.add_victim(index, &mut tally)?;
@@ -301,7 +308,7 @@ impl Probe {
         Some(now?.wrapping_sub(self.interrupts?))
     }
 
-    fn add_culprit(&self, index: u32, tally: &mut Tally) -> Result<()> {
+    fn add_culprit(&self, index: u32, known: &mut Known, tally: &mut Tally) -> Result<()> {
         let mut counts = Counts::default();
         for cpu in per_cpu(&self.maps.culprit_tallies, index)? {
             let Some(c) = layout::read::<CulpritCounts>(&cpu) else {
@@ -321,13 +328,11 @@ impl Probe {
             return Ok(());
         }
         let who = self.causes.borrow_mut().culprit(index)?;
-        let known = tally
-            .culprits
-            .iter_mut()
-            .find(|c| c.pid == who.pid && c.cause == who.cause && c.detail == who.detail);
-        if let Some(known) = known {
-            known.counts.add(&counts);
+        let same = (who.pid, who.cause, who.detail.clone());
+        if let Some(&at) = known.get(&same) {
+            tally.culprits[at].counts.add(&counts);
         } else {
+            known.insert(same, tally.culprits.len());
             tally.culprits.push(CulpritTally {
                 pid: who.pid,
                 comm: who.comm,
@@ -389,6 +394,7 @@ impl Probe {
         for cpu in per_cpu(&self.maps.healths, 0)? {
             let h: Health = layout::read(&cpu).unwrap_or_default();
             tally.sends += h.sends;
+            tally.answered += h.answered;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
             lost.records += h.lost_records;

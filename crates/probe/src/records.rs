@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
@@ -16,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::interner::{Interner, NewStack};
 use crate::layout::{self, RECORD_SEND, RECORD_VICTIM, SendRecord, VictimRecord};
 use crate::loader::Probe;
+
+/// Records that are read in one go: a few ms of work.
+const AT_ONCE: usize = 1 << 15;
 
 /// Takes whole shootdowns.
 pub type Sink = Box<dyn FnMut(&Shootdown)>;
@@ -58,26 +60,20 @@ impl Records {
         Ok(Self { ring, joiner })
     }
 
-    /// Reads what is there, without waiting.
+    /// Reads what is there, without waiting, up to a bound; true if there may be more. Without the
+    /// bound, culprits faster than this reader would keep it from everything else.
     ///
     /// # Errors
     ///
     /// If libbpf fails to read.
-    pub fn drain(&self) -> Result<()> {
-        self.ring
-            .consume()
-            .map_err(Error::load("read the ring of records"))
-    }
-
-    /// Waits until the ring is a quarter full, or for this long, then reads what is there.
-    ///
-    /// # Errors
-    ///
-    /// If libbpf fails to read. A signal is no error.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
-        // poll_raw returns −EINTR on a signal: the caller looks at signals next
-        self.ring.poll_raw(timeout);
-        self.drain()
+    pub fn drain(&self) -> Result<bool> {
+        let read = self.ring.consume_raw_n(AT_ONCE);
+        match usize::try_from(read) {
+            Ok(read) => Ok(read >= AT_ONCE),
+            Err(_) => Err(Error::load("read the ring of records")(
+                libbpf_rs::Error::from_raw_os_error(-read),
+            )),
+        }
     }
 
     /// Passes on the rounds that nothing came after. Call it once the probe is detached.
@@ -86,7 +82,7 @@ impl Records {
     ///
     /// If libbpf fails to read.
     pub fn finish(&self) -> Result<()> {
-        self.drain()?;
+        while self.drain()? {}
         self.joiner.borrow_mut().finish();
         Ok(())
     }
@@ -213,7 +209,7 @@ impl Joiner {
             });
         }
         s.wait_ns = end.saturating_sub(send.t_ns);
-        // a round out of scope until a victim in scope is met has a record, but no victims
+        // a round that no victim in scope makes count has a record, but no victims
         let seen = s.victims.len();
         let targets = usize::try_from(send.targets).unwrap_or(seen);
         s.unseen = u16::try_from(targets.saturating_sub(seen)).unwrap_or(u16::MAX);

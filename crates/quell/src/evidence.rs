@@ -41,7 +41,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             sources,
         },
         found: recognised.found,
-        notes: report.notes,
+        notes: [report.notes, recognised.notes, recognised.skipped].concat(),
         shootdowns,
     })
 }

@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -155,6 +155,14 @@ impl Held {
 
     /// Lets it become the command. If it can't, that is the error.
     pub(crate) fn release(mut self) -> anyhow::Result<Running> {
+        // While the probe was loaded, say: the command must not start after that.
+        if let Some(signal) = signals::interrupted() {
+            bail!(
+                "{} came before '{}' was started",
+                signals::name(signal),
+                self.name.display()
+            );
+        }
         let mut running = Running::new(self.pid, self.capture.take())?;
         if let Some(go) = self.go.take() {
             // A child that was killed meanwhile is reported by wait.

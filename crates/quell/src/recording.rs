@@ -13,10 +13,10 @@ use quell_event::{Shootdown, Tally};
 use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
-use crate::launch::{self, Ended, Output, Spec};
+use crate::launch::{self, Ended, Output, Spec, signals};
 
 /// How often the ring is emptied where nothing is urgent.
-pub(crate) const STEP: Duration = Duration::from_millis(50);
+pub(crate) const STEP: Duration = Duration::from_millis(20);
 
 /// How often the counts are saved, so that a killed recording keeps them.
 const SAVE: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(crate) struct Recording {
     stacks: Vec<Stack>,
     saved: Instant,
     own_before: u64,
+    /// The last step left records in the ring.
+    more: bool,
     dir: PathBuf,
 }
 
@@ -99,6 +101,7 @@ impl Recording {
             stacks: Vec::new(),
             saved: Instant::now(),
             own_before,
+            more: false,
             dir: dir.to_owned(),
         })
     }
@@ -109,7 +112,10 @@ impl Recording {
     ///
     /// If the trace can't be written.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
-        self.records.wait(timeout)?;
+        if !self.more {
+            signals::sleep(timeout)?;
+        }
+        self.more = self.records.drain()?;
         self.resolve();
         self.with_writer(Writer::tick)?;
         if self.saved.elapsed() >= SAVE {
@@ -169,7 +175,7 @@ impl Recording {
         self.records.finish()?;
         self.resolve();
         name_frames(&mut self.stacks);
-        let tally = self.tally()?;
+        let mut tally = self.tally()?;
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {
             return Ok(());
@@ -177,6 +183,7 @@ impl Recording {
         for stack in &self.stacks {
             writer.stack(stack);
         }
+        tally.lost.records += writer.dropped();
         writer.tally(&tally);
         writer
             .finish(monotonic_ns(), |_| {})
@@ -206,6 +213,12 @@ fn meta(stacks: String, command: &[OsString]) -> Meta {
     }
 }
 
+/// How a recorded command ended, and what it left running.
+pub(crate) struct Recorded {
+    pub(crate) ended: Ended,
+    pub(crate) leftovers: Vec<(u32, String)>,
+}
+
 /// Runs a command once and records it into `dir`.
 ///
 /// # Errors
@@ -216,8 +229,7 @@ pub(crate) fn record_command(
     env: &[(OsString, OsString)],
     dir: &Path,
     output: Output,
-) -> anyhow::Result<Ended> {
-    launch::signals::install()?;
+) -> anyhow::Result<Recorded> {
     let held = launch::hold(&Spec { argv, env, output })?;
     let mut recording = Recording::start(dir, true, Scope::Tree, Stacks::ALL, argv)?;
     recording.probe.add_process(held.pid())?;
@@ -228,6 +240,7 @@ pub(crate) fn record_command(
             break ended;
         }
     };
+    let leftovers = running.leftovers();
     recording.finish()?;
-    Ok(ended)
+    Ok(Recorded { ended, leftovers })
 }

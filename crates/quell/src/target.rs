@@ -36,12 +36,25 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
         if pid == 0 || !proc.exists(pid) {
             return Err(usage(format!("no such process: {pid}")));
         }
+        // a thread has a folder in /proc too, but is not listed there
+        if let Some(process) = thread_of(pid) {
+            return Err(usage(format!(
+                "{pid} is a thread of process {process}: use -p {process}"
+            )));
+        }
     }
     Ok(match &target.cpu {
         Some(list) => Scope::Cpus(cpus(list, &online()?)?),
         None if target.all => Scope::All,
         None => Scope::Tree,
     })
+}
+
+/// The process that a thread belongs to, if it is not the first.
+pub(crate) fn thread_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok().filter(|&tgid| tgid != pid)
 }
 
 fn online() -> anyhow::Result<Vec<u32>> {
@@ -97,6 +110,7 @@ pub(crate) struct Watch {
     held: Option<Held>,
     running: Option<Running>,
     pids: Vec<(u32, u64)>,
+    duration: Option<Duration>,
     deadline: Option<Instant>,
 }
 
@@ -115,6 +129,7 @@ impl Watch {
         let held = if target.command.is_empty() {
             None
         } else {
+            launch::check(&target.command)?;
             let spec = Spec {
                 argv: &target.command,
                 env: &[],
@@ -132,7 +147,8 @@ impl Watch {
             held,
             running: None,
             pids,
-            deadline: duration.map(|d| Instant::now() + d),
+            duration,
+            deadline: None,
         })
     }
 
@@ -142,6 +158,7 @@ impl Watch {
     ///
     /// If the command can't be started.
     pub(crate) fn start(&mut self, probe: &Probe, scope: &Scope) -> anyhow::Result<()> {
+        self.deadline = self.duration.map(|d| Instant::now() + d);
         if *scope == Scope::Tree {
             let proc = Proc::new("/");
             for &(pid, _) in &self.pids {

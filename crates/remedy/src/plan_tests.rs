@@ -71,8 +71,8 @@ fn polars() {
     let plan = plan(&found, &seen, &none);
     assert_eq!(ids(&plan), ["jemalloc.decay"]);
     let decay = &plan.remedies[0];
-    let expected = "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:262144,\
-        lg_extent_max_active_fit:16,thp:always,metadata_thp:always";
+    let expected = "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:65536,\
+        lg_extent_max_active_fit:16,thp:always";
     assert_eq!(decay.sets["_RJEM_MALLOC_CONF"], expected);
     assert!(
         (decay.predicted_stop - 0.945).abs() < 0.001,
@@ -170,7 +170,7 @@ fn jemalloc_keys() {
     );
     assert_eq!(
         get(Version::exact(5, 1, 0)).as_deref(),
-        Some("dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always,metadata_thp:always")
+        Some("dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always")
     );
     assert!(
         get(Version::range((5, 2, 0), (5, 2, 1))).is_some_and(|c| c.contains("oversize_threshold"))

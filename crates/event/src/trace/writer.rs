@@ -145,6 +145,12 @@ impl Writer {
         self.sealer.error().map_or(Ok(()), |err| Err(err.into()))
     }
 
+    /// Shootdowns that had to be left out because writing could not keep up.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Writes and seals what is left, and marks the trace as ended at `monotonic_ns`, ns of
     /// CLOCK_MONOTONIC. `progress` is called whenever a segment is sealed.
     ///

@@ -193,12 +193,15 @@ static __always_inline bool tgid_in_scope(u32 tgid)
 	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
 }
 
-/* The same, for the culprit's CPU, which mostly asks about the same process again. */
+/*
+ * The same, for the culprit's CPU, which mostly asks about the same process again. Only a yes is
+ * remembered: the loader names processes without a new generation.
+ */
 static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)
 {
 	u32 gen = *(volatile u32 *)&state.scope_gen;
 
-	if (o->scope_tgid != tgid || o->scope_gen != gen) {
+	if (!o->scope_in || o->scope_tgid != tgid || o->scope_gen != gen) {
 		o->scope_in = tgid_in_scope(tgid);
 		o->scope_tgid = tgid;
 		o->scope_gen = gen;
@@ -220,7 +223,7 @@ static __always_inline u32 log2_floor(u64 v)
 	return r | (v >> 1);
 }
 
-/* The twin of hist::bucket_of in quell-event; a test compares them. */
+/* The twin of hist::bucket_of in quell-event. */
 static __always_inline u32 bucket_of(u64 ns)
 {
 	u32 e, b;
@@ -406,13 +409,6 @@ static __always_inline bool identify(struct culprit_key *key, struct task_struct
 
 /* ---- records ----------------------------------------------------------------------------- */
 
-/* Waking the reader costs an interrupt, so it reads on a timer and is woken only when it is late. */
-static __always_inline u64 wakeup(void)
-{
-	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > config.wakeup_bytes ? BPF_RB_FORCE_WAKEUP :
-									       BPF_RB_NO_WAKEUP;
-}
-
 static __always_inline s32 stack_of(void *ctx, u64 flags)
 {
 	long id = bpf_get_stackid(ctx, &stacks, flags);
@@ -456,7 +452,7 @@ static __always_inline void write_send(void *ctx, struct flight *f, struct own *
 		struct health *h = health();
 
 		if (h)
-			h->lost_records++;
+			__sync_fetch_and_add(&h->lost_records, 1);
 		return;
 	}
 	r->kind = RECORD_SEND;
@@ -472,10 +468,12 @@ static __always_inline void write_send(void *ctx, struct flight *f, struct own *
 	r->kstack = kstack;
 	r->ustack = ustack;
 	r->culprit = f->culprit;
-	r->targets = o->open ? 0 : f->targets;
+	/* in MODE_LATER some of them may be out of scope and write no record */
+	r->targets = o->open || f->mode != MODE_IN ? 0 : f->targets;
 	r->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
-	bpf_ringbuf_submit(r, wakeup());
+	/* waking the reader costs an interrupt: it reads on a timer */
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
 /* ---- the culprit ---------------------------------------------------------------------------- */
@@ -507,6 +505,12 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 	u8 flags = 0, mode = MODE_IN;
 	struct health *h;
 
+	if (o->announced) {
+		o->announced = 0;
+		h = health();
+		if (h)
+			h->answered++;
+	}
 	if (o->due) {
 		h = health();
 		if (h)
@@ -550,10 +554,14 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 		} else if (mm != (u64)t->mm) {
 			/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
 			struct mm_struct *m = bpf_core_cast((void *)mm, struct mm_struct);
-			struct task_struct *owner = m->owner;
 
-			if (owner && tgid_in_scope(owner->tgid))
-				mode = MODE_IN;
+			/* without CONFIG_MEMCG nobody knows the owner */
+			if (bpf_core_field_exists(m->owner)) {
+				struct task_struct *owner = m->owner;
+
+				if (owner && tgid_in_scope(owner->tgid))
+					mode = MODE_IN;
+			}
 		}
 	}
 	f->mode = mode;
@@ -669,6 +677,7 @@ int tlb_flush(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	/* the last round is over: its culprit, on this CPU, waited for all of its victims */
 	o->open = 0;
+	o->announced = 0;
 	tgid = bpf_get_current_pid_tgid() >> 32;
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
@@ -676,6 +685,7 @@ int tlb_flush(struct bpf_raw_tracepoint_args *ctx)
 	h = health();
 	if (h)
 		h->sends++;
+	o->announced = 1;
 	return 0;
 }
 
@@ -822,7 +832,8 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	stall = now - t1;
 
 	vkey.tgid = t->tgid;
-	vkey.bystander = mm ? (u64)t->mm != mm : vkey.tgid != from->tgid;
+	/* whose memory a batch is for is not known */
+	vkey.bystander = mm && (u64)t->mm != mm;
 	counts = victim_counts(from, seq, cpu, vkey.tgid);
 
 	tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
@@ -861,11 +872,12 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 			r->zero2 = 0;
 			r->end_ns = now;
 			bpf_get_current_comm(r->comm, sizeof(r->comm));
-			bpf_ringbuf_submit(r, wakeup());
+			/* waking the reader costs an interrupt: it reads on a timer */
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 		} else {
 			h = health();
 			if (h)
-				h->lost_records++;
+				__sync_fetch_and_add(&h->lost_records, 1);
 		}
 	}
 

@@ -2,7 +2,8 @@
 /*
  * What the probe and its loader share: keys, tallies and records.
  *
- * The loader's twin of this file is layout.rs; a test there compares the sizes.
+ * The loader's twin of this file is layout.rs. The sizes are checked at the end of this file and in
+ * a test there, against the same numbers.
  */
 #ifndef QUELL_SHOOTDOWN_H
 #define QUELL_SHOOTDOWN_H
@@ -27,7 +28,6 @@ struct config {
 	u64 fn_flush_tlb_func;
 	u64 fn_flush_all;    /* do_flush_tlb_all */
 	u64 fn_flush_kernel; /* do_kernel_range_flush */
-	u64 wakeup_bytes;    /* wake the reader when so much of the ring is unread */
 	u32 ncpu;
 	u32 scope;
 	u32 self_tgid;
@@ -132,6 +132,7 @@ struct health {
 	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
+	u64 answered; /* of `sends`: found somebody */
 };
 
 enum record_kind {
@@ -222,14 +223,28 @@ struct own {
 	u8 open;       /* targets may still be queued to the round */
 	u8 due;	       /* the culprit's record is still to be written */
 	u8 send_flags;
+	u8 announced;  /* by tlb_flush, in scope */
+	u8 zero[3];
 	u32 sampled;
 	/* as victim */
 	u32 from;
 	u64 t1;
 	u32 victim;
-	u32 zero;
+	u32 zero2;
 	struct victim_key vkey;
 	u8 pad[128 - 80];
 } __attribute__((aligned(128)));
+
+_Static_assert(sizeof(struct config) == 48, "layout.rs: Config");
+_Static_assert(sizeof(struct state) == 16, "layout.rs: State");
+_Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
+_Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
+_Static_assert(sizeof(struct culprit_tally) == 64, "layout.rs: CulpritCounts");
+_Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
+_Static_assert(sizeof(struct health) == 64, "layout.rs: Health");
+_Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
+_Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
+_Static_assert(sizeof(struct flight) == 256, "two pairs of lines");
+_Static_assert(sizeof(struct own) == 128, "one pair of lines");
 
 #endif

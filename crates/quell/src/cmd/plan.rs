@@ -147,12 +147,13 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let temp = TempDir::new()?;
     let dir: PathBuf = temp.path().join("run.quell");
     // Standard output is for the plan.
-    let ended = record_command(command, &[], &dir, Output::ToStderr)?;
+    let recorded = record_command(command, &[], &dir, Output::ToStderr)?;
+    let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
     observed.evidence.page_faults = Some(ended.usage.page_faults());
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = plan_text::shell_words(&words);
-    let status = outcome::finish(command, &ended, &[]);
+    let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(Subject {
         observed,
         title: format!("Plan for {words}"),

@@ -231,8 +231,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Only where an error left it alone: whoever waits has seen its end.
-        if self.ended.is_none() {
+        // Where an error left it alone; and after Ctrl-C also what it left behind, such as the
+        // background jobs of a shell, which ignore SIGINT.
+        if self.ended.is_none() || signals::interrupted().is_some() {
             let _ = self.stop();
         }
     }

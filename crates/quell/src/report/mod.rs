@@ -62,6 +62,7 @@ impl Report {
                 if let Some(saved) = saved {
                     tally.lost = saved.lost;
                     tally.sends = saved.sends;
+                    tally.answered = saved.answered;
                     tally.duration_ns = tally.duration_ns.max(saved.duration_ns);
                 }
                 tally

@@ -10,6 +10,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::cmd::usage;
+
 /// Where data goes: stdout, or the file that `-o` names.
 ///
 /// # Errors
@@ -19,8 +21,8 @@ pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {
         None => Box::new(anstream::stdout()),
         Some(path) => {
-            let file =
-                File::create(path).with_context(|| format!("can't write to {}", path.display()))?;
+            let file = File::create(path)
+                .map_err(|err| usage(format!("can't write to {}: {err}", path.display())))?;
             Box::new(anstream::StripStream::new(file))
         }
     })

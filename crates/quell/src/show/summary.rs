@@ -60,11 +60,13 @@ fn how_much(out: &mut String, s: &Summary) {
         "victims".into(),
         format!("{each:.2} a shootdown"),
     ]);
-    t.row(vec![
-        count(s.empty_sends),
-        "empty sends".into(),
-        "flushes that found no CPU to interrupt".into(),
-    ]);
+    if s.empty_sends > 0 {
+        t.row(vec![
+            count(s.empty_sends),
+            "empty sends".into(),
+            "flushes that found no CPU to interrupt".into(),
+        ]);
+    }
     for (q, name) in [
         (&s.wait_ns, "wait of culprits"),
         (&s.delay_ns, "delay of victims"),
