@@ -7,7 +7,7 @@
 //! the kernel ends it by RLIMIT_RTTIME, and the process by an alarm, whatever happens here.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the ranges lie: far from what the loader and the allocator use.
@@ -16,6 +16,8 @@ const PAGE: usize = 4096;
 
 static READY: AtomicBool = AtomicBool::new(false);
 static DONE: AtomicBool = AtomicBool::new(false);
+/// Grows while the peer runs.
+static BEATS: AtomicU64 = AtomicU64::new(0);
 
 fn pin(cpu: usize) {
     // SAFETY: a zeroed cpu_set_t is an empty one; the call reads it only.
@@ -50,7 +52,7 @@ fn peer(cpu: usize) {
     let deadline = Instant::now() + Duration::from_millis(800);
     READY.store(true, Ordering::Release);
     while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
-        std::hint::spin_loop();
+        BEATS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -82,6 +84,15 @@ fn touch(p: *mut u8, pages: usize) {
     }
 }
 
+/// Waits until the peer is running: the kernel's fair server takes the CPU from real-time threads too.
+fn wait_for_peer() {
+    let deadline = Instant::now() + Duration::from_millis(500);
+    let before = BEATS.load(Ordering::Relaxed);
+    while BEATS.load(Ordering::Relaxed) < before + 10 && Instant::now() < deadline {
+        std::hint::spin_loop();
+    }
+}
+
 fn main() {
     let count: usize = std::env::args()
         .nth(1)
@@ -107,12 +118,14 @@ fn main() {
     for _ in 0..count {
         let p = map(BASE, 4);
         touch(p, 4);
+        wait_for_peer();
         // SAFETY: mapped above, used by nobody else.
         check("munmap", unsafe { libc::munmap(p.cast(), 4 * PAGE) });
     }
     let advised = map(BASE + 64 * PAGE, 3);
     for _ in 0..count {
         touch(advised, 3);
+        wait_for_peer();
         // SAFETY: as above; the pages read as zero afterwards.
         check("madvise", unsafe {
             libc::madvise(advised.cast(), 3 * PAGE, libc::MADV_DONTNEED)
@@ -121,6 +134,7 @@ fn main() {
     let protected = map(BASE + 128 * PAGE, 2);
     for _ in 0..count {
         touch(protected, 2);
+        wait_for_peer();
         // SAFETY: as above; made writable again before the next touch, which needs no flush.
         check("mprotect", unsafe {
             libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_NONE)

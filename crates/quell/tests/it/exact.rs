@@ -26,15 +26,30 @@ fn stat_counts_a_known_program() {
         &COUNT.to_string(),
     ]);
     let stat = json(&out.stderr);
+    // a peer that the kernel took off its CPU in the µs before a call is not hit: an empty send
+    let empty = stat["empty_sends"].as_u64().expect("empty_sends");
+    let mut missing = 0;
     for cause in ["munmap", "madvise.dontneed", "mprotect"] {
         let n = crate::common::cause(&stat, cause, "shootdowns");
-        assert!(n.abs_diff(COUNT) <= 1, "{cause}: {n} of {COUNT}\n{stat:#}");
+        assert!(
+            n <= COUNT + 1 && n + empty + 1 >= COUNT,
+            "{cause}: {n} of {COUNT}\n{stat:#}"
+        );
+        missing += COUNT.saturating_sub(n);
         assert_eq!(
             crate::common::cause(&stat, cause, "victims"),
             n,
             "one victim each"
         );
     }
+    assert!(
+        missing <= empty + 3,
+        "{missing} missing, {empty} empty sends"
+    );
+    assert!(
+        missing <= 3 * COUNT / 10,
+        "the peer hardly ran: {missing} missing"
+    );
     assert_eq!(stat["lost"], 0);
     // 4, 3 and 2 pages; a thread's stack and the like come on top
     let pages = stat["pages"].as_u64().expect("pages");
@@ -102,11 +117,18 @@ fn trace_has_the_right_ranges() {
             *seen.entry(row.cause.name().to_owned()).or_default() += 1;
         })
         .expect("rows");
+    let tally = trace.tally().expect("a tally");
     for cause in expected.keys() {
         let n = seen.get(cause).copied().unwrap_or(0);
-        assert!(n.abs_diff(COUNT) <= 1, "{cause}: {n} of {COUNT}");
+        println!(
+            "{cause}: {n} of {COUNT}, {} empty sends",
+            tally.empty_sends()
+        );
+        assert!(
+            n <= COUNT + 1 && n + tally.empty_sends() + 1 >= COUNT,
+            "{cause}: {n} of {COUNT}"
+        );
     }
-    let tally = trace.tally().expect("a tally");
     assert_eq!(tally.lost.total(), 0);
     assert_eq!(
         (tally.totals().shootdowns, tally.totals().victims),
