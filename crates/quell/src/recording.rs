@@ -165,12 +165,12 @@ impl Recording {
         }
     }
 
-    /// Stops, names the code, and closes the trace.
+    /// Stops, names the code, and closes the trace. Returns what was counted.
     ///
     /// # Errors
     ///
     /// If the trace can't be written.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self) -> anyhow::Result<Tally> {
         self.probe.detach();
         self.records.finish()?;
         self.resolve();
@@ -178,7 +178,7 @@ impl Recording {
         let mut tally = self.tally()?;
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {
-            return Ok(());
+            return Ok(tally);
         };
         for stack in &self.stacks {
             writer.stack(stack);
@@ -188,7 +188,7 @@ impl Recording {
         writer
             .finish(monotonic_ns(), |_| {})
             .with_context(|| format!("can't close the trace {}", self.dir.display()))?;
-        Ok(())
+        Ok(tally)
     }
 }
 

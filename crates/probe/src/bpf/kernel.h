@@ -52,8 +52,6 @@ enum {
 };
 enum {
 	BPF_RB_NO_WAKEUP = 1,
-	BPF_RB_FORCE_WAKEUP = 2,
-	BPF_RB_AVAIL_DATA = 0,
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -74,7 +72,6 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	struct mm_struct *mm;
-	struct mm_struct *active_mm;
 	int pid;
 	int tgid;
 	char comm[16];

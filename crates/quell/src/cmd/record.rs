@@ -10,7 +10,6 @@ use crate::cli::RecordArgs;
 use crate::cmd::usage;
 use crate::outcome;
 use crate::recording::{Recording, STEP};
-use crate::report::Report;
 use crate::show::units::{count, plural};
 use crate::target::{self, End, Watch};
 
@@ -32,16 +31,15 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
             break end;
         }
     };
-    recording.finish()?;
+    let tally = recording.finish()?;
 
-    let report = Report::open(&args.output)?;
-    let s = &report.summary;
+    let totals = tally.totals();
     anstream::eprintln!(
         "quell: {}, {} in {} (lost {}); see them with 'quell report {}'",
-        plural(s.shootdowns, "shootdown"),
-        plural(s.victims, "victim"),
+        plural(totals.shootdowns, "shootdown"),
+        plural(totals.victims, "victim"),
         args.output.display(),
-        count(s.lost),
+        count(tally.lost.total()),
         args.output.display(),
     );
     Ok(match end {

@@ -101,7 +101,7 @@ impl Watcher for Recorder {
 
     fn end(&mut self) -> anyhow::Result<()> {
         match self.0.take() {
-            Some(recording) => recording.finish(),
+            Some(recording) => recording.finish().map(drop),
             None => Ok(()),
         }
     }
