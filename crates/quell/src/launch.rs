@@ -8,6 +8,8 @@
 //! its pid first. Whoever waits on a [`Running`] also answers signals: Ctrl-C at the terminal reaches
 //! the command by itself, a signal sent to quell alone is handed on, and a second one, or 5 seconds,
 //! stops the command with all its descendants. A [`Held`] or [`Running`] that is dropped is stopped.
+//! Where quell is killed, a command that it only runs to measure it ([`Output::Capture`]) is killed
+//! too; one that the user runs under it goes on, as under strace and perf.
 
 mod capture;
 mod child;
@@ -108,6 +110,7 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
         failed: failed_write.as_raw_fd(),
         stdio: [0, 1, 2].map(|n: usize| stdio[n].as_ref().map(|fd| fd.as_raw_fd())),
         other_end: go_write.as_raw_fd(),
+        ends_with_quell: spec.output == Output::Capture,
     };
     // Until the child has its own answers to them, our handlers must not run in it.
     let pid = with_blocked(|| {

@@ -57,6 +57,8 @@ pub(super) struct Descriptors {
     pub(super) stdio: [Option<RawFd>; 3],
     /// quell's end of `go`: while the child has it too, it can't see that quell is gone.
     pub(super) other_end: RawFd,
+    /// A quell that is killed takes it along: nobody is left who wants its output.
+    pub(super) ends_with_quell: bool,
 }
 
 fn c_string(text: &OsStr) -> anyhow::Result<CString> {
@@ -174,6 +176,11 @@ impl Prepared {
         // SAFETY: system calls only, on descriptors that are open and memory that is ours.
         unsafe {
             libc::close(fds.other_end);
+            if fds.ends_with_quell {
+                // Before the read below, which ends where quell is gone already. Of the thread that
+                // forked, which is quell's first (PR_SET_PDEATHSIG(2const)).
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            }
             self.reset_signals();
             let mut byte = 0_u8;
             let got = loop {

@@ -61,6 +61,39 @@ fn interrupt_leaves_a_trace_and_no_child() {
     assert!(json(&out.stdout)["shootdowns"].as_u64() > Some(1000));
 }
 
+/// Check that a quell that is killed while it proves takes along the command that it measures.
+#[test]
+fn killed_proof_leaves_no_command() {
+    if !root_only("killed_proof_leaves_no_command") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let mut child = Command::new(QUELL)
+        .args(["prove", "--"])
+        .args([program.as_os_str(), "100000000".as_ref()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("quell starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while running(&program).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(running(&program).len(), 1, "the observed run has begun");
+    signal(child.id(), libc::SIGKILL);
+    child.wait().expect("quell ends");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !running(&program).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let left = running(&program);
+    for &pid in &left {
+        signal(pid.cast_unsigned(), libc::SIGKILL);
+    }
+    assert_eq!(left, [0; 0]);
+}
+
 /// Check that after kill -9 the report reads everything up to the last second.
 #[test]
 fn kill_loses_at_most_a_second() {
