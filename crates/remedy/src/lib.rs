@@ -18,10 +18,11 @@ mod recognise;
 mod remedy;
 mod text;
 mod version;
+mod words;
 
 pub use attribute::{Evidence, Source};
 pub use found::{Found, Kind, Linking};
-pub use plan::{Plan, Planned, plan};
+pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::attribute::{Evidence, Share, split};
 use crate::remedy::{self, Case, Verdict};
+use crate::words::{counted, percent};
 use crate::{Found, Kind, conf};
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
-const FEW: u64 = 50;
+pub const FEW: u64 = 50;
 /// An allocator with less than this share of the shootdowns is left alone.
 const SMALL_SHARE: f64 = 0.02;
 /// The remedies chosen for one program, each with its evidence and its cost.
@@ -43,11 +44,12 @@ pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<
     let faults = evidence.page_faults.unwrap_or(0);
     if evidence.shootdowns < FEW && faults < remedy::MANY_FAULTS {
         plan.notes.push(format!(
-            "{} shootdowns and {} page faults in the whole run: nothing to gain",
-            evidence.shootdowns,
-            evidence
-                .page_faults
-                .map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string()),
+            "{} and {} in the whole run: nothing to gain",
+            counted(evidence.shootdowns, "shootdown"),
+            evidence.page_faults.map_or_else(
+                || "an unknown number of page faults".to_owned(),
+                |n| counted(n, "page fault")
+            ),
         ));
         return plan;
     }
@@ -119,7 +121,6 @@ pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<
 
 impl Share {
     fn describe(&self, found: &Found, total: u64) -> String {
-        let percent = 100.0 * self.shootdowns as f64 / total.max(1) as f64;
         let mut causes: Vec<(&&str, &u64)> = self.causes.iter().collect();
         causes.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), **name));
         let causes: Vec<String> = causes
@@ -127,8 +128,11 @@ impl Share {
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
         let mut text = format!(
-            "{} of {total} shootdowns ({percent:.0} %) are from {}",
+            "{} of {} ({} %) {} from {}",
             self.shootdowns,
+            counted(total, "shootdown"),
+            percent(self.shootdowns, total),
+            if self.shootdowns == 1 { "is" } else { "are" },
             found.kind.name()
         );
         if let Some(version) = found.version {
@@ -183,25 +187,29 @@ impl Plan {
 
     /// What no remedy here stops: said, so that nobody expects it.
     fn note_the_rest(&mut self, split: &crate::attribute::Split) {
-        let share = |count: u64| 100.0 * count as f64 / split.total.max(1) as f64;
-        let worth = |count: u64| share(count) >= 5.0;
-        for (file, count) in split.own.iter().filter(|(_, count)| worth(**count)) {
+        // `12 shootdowns (5 %) are`
+        let part = |count: u64| {
+            let verb = if count == 1 { "is" } else { "are" };
+            let percent = percent(count, split.total);
+            format!("{} ({percent} %) {verb}", counted(count, "shootdown"))
+        };
+        let worth = |count: u64| count > 0 && count * 20 >= split.total;
+        for (file, &count) in split.own.iter().filter(|(_, count)| worth(**count)) {
             self.notes.push(format!(
-                "{count} shootdowns ({:.0} %) are from {file}'s own calls, where no known allocator is: no setting stops them",
-                share(*count)
+                "{} from {file}'s own calls, where no known allocator is: no setting stops them",
+                part(count)
             ));
         }
         if worth(split.threads) {
             self.notes.push(format!(
-                "{} shootdowns ({:.0} %) are the stacks of ending threads: a pool of threads that stay would stop them",
-                split.threads,
-                share(split.threads)
+                "{} the stacks of ending threads: a pool of threads that stay would stop them",
+                part(split.threads)
             ));
         }
-        for (cause, count) in split.others.iter().filter(|(_, count)| worth(**count)) {
+        for (cause, &count) in split.others.iter().filter(|(_, count)| worth(**count)) {
             self.notes.push(format!(
-                "{count} shootdowns ({:.0} %) are by {cause}, which no allocator does: no remedy here",
-                share(*count)
+                "{} by {cause}, which no allocator does: no remedy here",
+                part(count)
             ));
         }
     }

@@ -102,13 +102,13 @@ pub(crate) fn judge(
 /// Why an empty plan is empty, in a line.
 pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
     let seen = evidence.shootdowns;
-    let few = plan.notes.iter().any(|n| n.contains("nothing to gain"));
     let set = plan.notes.iter().any(|n| n.contains("set already"));
     match seen {
         0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
-        _ if few => format!(
-            "{} in the observed run: too few to gain anything",
-            crate::show::units::plural(seen, "shootdown")
+        _ if seen < quell_remedy::FEW => format!(
+            "{} in the observed run: too few to gain anything (a plan needs {})",
+            crate::show::units::plural(seen, "shootdown"),
+            quell_remedy::FEW
         ),
         _ if set => "what quell would set is set already".to_owned(),
         _ => format!(
@@ -184,7 +184,7 @@ pub(crate) mod tests {
         );
         assert_eq!(
             why_nothing(&noted("x: nothing to gain"), &seen(1)),
-            "1 shootdown in the observed run: too few to gain anything"
+            "1 shootdown in the observed run: too few to gain anything (a plan needs 50)"
         );
         assert!(why_nothing(&noted("jemalloc: set already"), &seen(5000)).contains("already"));
         assert!(
