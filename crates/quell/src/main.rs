@@ -10,6 +10,7 @@ mod prove;
 mod recording;
 mod report;
 mod show;
+mod subject;
 mod target;
 
 use std::process::ExitCode;

@@ -5,15 +5,6 @@ use std::process::ExitCode;
 
 use crate::launch::{Ended, Status, signals};
 
-/// The command as one would type it, for messages.
-pub(crate) fn words(argv: &[OsString]) -> String {
-    let words: Vec<_> = argv
-        .iter()
-        .map(|w| w.to_string_lossy().into_owned())
-        .collect();
-    words.join(" ")
-}
-
 /// Says what is unusual about the end of a command, and returns its status.
 pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String)]) -> ExitCode {
     let name = argv

@@ -14,6 +14,7 @@ use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks, name_frames}
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::launch::{self, Ended, Output, Spec, signals};
+use crate::subject::Subject;
 
 /// How often the ring is emptied where nothing is urgent.
 pub(crate) const STEP: Duration = Duration::from_millis(20);
@@ -68,14 +69,14 @@ impl Recording {
         force: bool,
         scope: Scope,
         stacks: Stacks,
-        command: &[OsString],
+        subject: &Subject,
     ) -> anyhow::Result<Self> {
         let stacks_text = match stacks {
             Stacks::None => "none".to_owned(),
             Stacks::ALL => "all".to_owned(),
             Stacks::OneIn(n) => n.to_string(),
         };
-        let meta = meta(stacks_text, command);
+        let meta = meta(stacks_text, subject);
         let own_before = own_cpu_ns();
         let options = Options {
             scope,
@@ -192,7 +193,7 @@ impl Recording {
     }
 }
 
-fn meta(stacks: String, command: &[OsString]) -> Meta {
+fn meta(stacks: String, subject: &Subject) -> Meta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
@@ -202,10 +203,8 @@ fn meta(stacks: String, command: &[OsString]) -> Meta {
         host: uname.nodename().to_string_lossy().into_owned(),
         start_wall_ns: since_1970.map(ns).unwrap_or(0),
         start_monotonic_ns: monotonic_ns(),
-        command: command
-            .iter()
-            .map(|w| w.to_string_lossy().into_owned())
-            .collect(),
+        scope: subject.scope.clone(),
+        command: subject.command.clone(),
         cpus: crate::target::cpu_count(),
         stacks,
         backend: Probe::BACKEND.to_owned(),
@@ -231,7 +230,8 @@ pub(crate) fn record_command(
     output: Output,
 ) -> anyhow::Result<Recorded> {
     let held = launch::hold(&Spec { argv, env, output })?;
-    let mut recording = Recording::start(dir, true, Scope::Tree, Stacks::ALL, argv)?;
+    let mut recording =
+        Recording::start(dir, true, Scope::Tree, Stacks::ALL, &Subject::command(argv))?;
     recording.probe.add_process(held.pid())?;
     let mut running = held.release()?;
     let ended = loop {

@@ -19,6 +19,8 @@ pub enum Error {
     Unreadable(PathBuf, io::Error),
     /// A trace is there already and was not to be replaced.
     Exists(PathBuf),
+    /// Another recording writes there.
+    Busy(PathBuf),
     /// Something is there that is no trace, and so is never replaced.
     Occupied(PathBuf),
     /// The directory can't be made.
@@ -62,6 +64,15 @@ fn one_line(text: &str) -> String {
     text.chars().take(200).map(clean).collect()
 }
 
+/// What the system said, without the number that Rust adds.
+fn plain(err: &io::Error) -> String {
+    let text = err.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_lowercase(),
+        None => text,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,10 +85,15 @@ impl fmt::Display for Error {
                 super::SCHEMA
             ),
             Self::Damaged(p, why) => write!(f, "{}: damaged: {why}", p.display()),
-            Self::Unreadable(p, err) => write!(f, "{}: can't be read: {err}", p.display()),
+            Self::Unreadable(p, err) => write!(f, "{}: can't be read: {}", p.display(), plain(err)),
             Self::Exists(p) => write!(
                 f,
                 "{}: a trace is there already: take another name, or --force to replace it",
+                p.display()
+            ),
+            Self::Busy(p) => write!(
+                f,
+                "{}: another recording writes there: take another name, or end it first",
                 p.display()
             ),
             Self::Occupied(p) => write!(
@@ -88,8 +104,9 @@ impl fmt::Display for Error {
             Self::Create(p, err) => {
                 write!(
                     f,
-                    "{}: can't be created: {err}: take a name in a directory that can be written to",
-                    p.display()
+                    "{}: can't be created: {}: take a name in a directory that can be written to",
+                    p.display(),
+                    plain(err)
                 )
             }
             Self::Full(p) => write!(
@@ -97,7 +114,9 @@ impl fmt::Display for Error {
                 "{}: no space left there: free some, or record to another disk; what was written so far can be read",
                 p.display()
             ),
-            Self::Write(p, err) => write!(f, "{}: can't be written: {err}", p.display()),
+            Self::Write(p, err) => {
+                write!(f, "{}: can't be written: {}", p.display(), plain(err))
+            }
         }
     }
 }

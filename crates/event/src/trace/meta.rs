@@ -43,7 +43,11 @@ pub struct Meta {
     pub start_wall_ns: u64,
     /// The same moment, ns of CLOCK_MONOTONIC: the clock of every other time in the trace.
     pub start_monotonic_ns: u64,
-    /// The command that was recorded; empty where none was started.
+    /// What was watched, in words: `of everything`, `of process 12`, `at CPU 3`; empty where the
+    /// command was, and in traces of quell 0.1.0 before this field.
+    #[serde(default)]
+    pub scope: String,
+    /// The command that was run; empty where none was started.
     pub command: Vec<String>,
     /// CPUs of the machine.
     pub cpus: u32,

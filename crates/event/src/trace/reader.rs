@@ -92,19 +92,40 @@ impl Trace {
         self.segments.iter().map(Segment::unread).sum()
     }
 
-    /// The exact counts; `None` where there are none or they are garbled.
-    #[must_use]
-    pub fn tally(&self) -> Option<Tally> {
-        let bytes = read_capped(&self.dir.join(names::TALLY), TALLY_CAP).ok()?;
-        let shape: TallyShape = serde_json::from_slice(&bytes).ok()?;
+    /// The exact counts; `None` where there are none, as in the first second of a recording.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] where they are garbled: they are replaced as a whole, so that a recording
+    /// that was killed is no reason.
+    pub fn tally(&self) -> Result<Option<Tally>, Error> {
+        let path = self.dir.join(names::TALLY);
+        let bytes = match read_capped(&path, TALLY_CAP) {
+            Ok(bytes) => bytes,
+            Err(Error::Missing(_)) => return Ok(None),
+            Err(err) => return Err(err),
+        };
+        let damaged = |err| Error::damaged(&path, err);
+        let shape: TallyShape = serde_json::from_slice(&bytes).map_err(damaged)?;
         let whole = |h: &HistogramShape| h.counts.len() == hist::BUCKETS;
         if ![&shape.wait, &shape.delay, &shape.stall]
             .into_iter()
             .all(whole)
         {
-            return None;
+            return Err(Error::damaged(&path, "a histogram of another size"));
         }
-        serde_json::from_slice(&bytes).ok()
+        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    }
+
+    /// Lines of the tables of processes and stacks that are garbled, and so left out of them.
+    ///
+    /// # Errors
+    ///
+    /// A table is there and can't be read.
+    pub fn garbled_lines(&self) -> anyhow::Result<u64> {
+        let processes = jsonl::read(&self.dir.join(names::PROCESSES), |_: Process| ())?;
+        let stacks = jsonl::read(&self.dir.join(names::STACKS), |_: Stack| ())?;
+        Ok(processes + stacks)
     }
 
     /// The processes that were seen, by number; of several lines for one the last. Garbled lines

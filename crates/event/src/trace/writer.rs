@@ -1,5 +1,6 @@
 //! Writing a trace while the program that is measured runs.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,8 @@ pub struct Writer {
     tally_is_new: bool,
     tally_written: Option<Instant>,
     sealer: Sealer,
+    /// Keeps other recordings out: a lock goes when its process does, however that ends (flock(2)).
+    _lock: File,
 }
 
 impl Writer {
@@ -70,7 +73,7 @@ impl Writer {
     ///
     /// All are [`Error`]s: something is there already, or the directory can't be made.
     pub fn create(dir: &Path, meta: &Meta, force: bool) -> anyhow::Result<Self> {
-        prepare(dir, force)?;
+        let lock = prepare(dir, force)?;
         let meta = Meta {
             schema: SCHEMA.to_owned(),
             ended: None,
@@ -94,6 +97,7 @@ impl Writer {
             tally_is_new: false,
             tally_written: None,
             sealer: Sealer::start(dir).map_err(|err| Error::Create(dir.to_owned(), err))?,
+            _lock: lock,
         })
     }
 
@@ -253,10 +257,10 @@ fn rotate(tail: Tail, sealer: &mut Sealer) -> Result<(), Error> {
     ended
 }
 
-/// Makes room for a trace.
-fn prepare(dir: &Path, force: bool) -> Result<(), Error> {
+/// Makes room for a trace, and keeps others out of it.
+fn prepare(dir: &Path, force: bool) -> Result<File, Error> {
     match std::fs::create_dir(dir) {
-        Ok(()) => return Ok(()),
+        Ok(()) => return lock(dir),
         Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(err) => return Err(Error::Create(dir.to_owned(), err)),
     }
@@ -266,6 +270,7 @@ fn prepare(dir: &Path, force: bool) -> Result<(), Error> {
     if !force {
         return Err(Error::Exists(dir.to_owned()));
     }
+    let lock = lock(dir)?;
     let write = |err| Error::write(dir, dir, err);
     for entry in std::fs::read_dir(dir).map_err(write)? {
         let entry = entry.map_err(write)?;
@@ -273,5 +278,14 @@ fn prepare(dir: &Path, force: bool) -> Result<(), Error> {
             std::fs::remove_file(entry.path()).map_err(write)?;
         }
     }
-    Ok(())
+    Ok(lock)
+}
+
+/// Some network file systems have no locks: then nobody is kept out.
+fn lock(dir: &Path) -> Result<File, Error> {
+    let file = File::open(dir).map_err(|err| Error::Create(dir.to_owned(), err))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(dir.to_owned())),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }

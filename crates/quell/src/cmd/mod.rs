@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use clap::CommandFactory as _;
 
 use crate::cli::{Cli, Color, Verb};
 
@@ -64,6 +65,16 @@ fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
             .is_some_and(quell_event::trace::Error::is_bad_input)
 }
 
+/// The part of quell that the command line speaks to: `quell`, or `quell stat`.
+fn asked_of() -> String {
+    let verb = std::env::args_os().skip(1).find_map(|word| {
+        let word = word.into_string().ok()?;
+        let cli = Cli::command();
+        cli.find_subcommand(&word).map(|c| c.get_name().to_owned())
+    });
+    verb.map_or_else(|| "quell".to_owned(), |verb| format!("quell {verb}"))
+}
+
 /// Says in one line what was wrong with the command line. Help and version go to stdout, as they are.
 pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     if !err.use_stderr() {
@@ -89,5 +100,5 @@ pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
         let _ = err.print();
         return ExitCode::from(2);
     }
-    complain(&usage(format!("{first}; see 'quell --help'")))
+    complain(&usage(format!("{first}; see '{} --help'", asked_of())))
 }

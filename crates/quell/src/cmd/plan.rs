@@ -100,7 +100,8 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let dir = temp.path().join("watched.quell");
     let command = proc.cmdline(pid).unwrap_or_default();
     let environment = proc.environ(pid).unwrap_or_default();
-    let mut recording = Recording::start(&dir, false, Scope::Tree, Stacks::ALL, &command)?;
+    let watched = crate::subject::Subject::command(&command);
+    let mut recording = Recording::start(&dir, false, Scope::Tree, Stacks::ALL, &watched)?;
     // Twice, for those who fork meanwhile; after it is known, a fork is followed.
     for _ in 0..2 {
         for child in proc.tree(pid)? {

@@ -1,6 +1,5 @@
 //! `quell record`: every shootdown into a trace.
 
-use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::cmd::usage;
 use crate::outcome;
 use crate::recording::{Recording, STEP};
 use crate::show::units::{count, plural};
+use crate::subject::Subject;
 use crate::target::{self, End, Watch};
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         args.force,
         scope.clone(),
         stacks,
-        &args.target.command,
+        &Subject::of(&args.target),
     )?;
     watch.start(&recording.probe, &scope)?;
     let end = loop {
@@ -52,7 +52,7 @@ fn stacks(text: &str) -> anyhow::Result<Stacks> {
     match text {
         "all" => Ok(Stacks::ALL),
         "none" | "0" => Ok(Stacks::None),
-        n => match n.parse::<NonZeroU32>() {
+        n => match n.parse() {
             Ok(n) => Ok(Stacks::OneIn(n)),
             Err(_) => Err(usage(format!(
                 "--stacks {n}: say all, none, or a number N for one in N"

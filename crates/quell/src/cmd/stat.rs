@@ -11,6 +11,7 @@ use crate::cli::StatArgs;
 use crate::clock::own_cpu_ns;
 use crate::outcome;
 use crate::show::{self, emit};
+use crate::subject::Subject;
 use crate::target::{self, End, Watch, seconds};
 
 /// Rows of each table.
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let mut out = show::output(args.output.as_deref())?;
     let printer = Printer {
         json: args.json,
-        title: title(args),
+        title: Subject::of(&args.target).title(),
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
@@ -94,20 +95,5 @@ impl Printer {
             show::summary::text(&summary, &self.title, ROWS)
         };
         emit(out, &text)
-    }
-}
-
-fn title(args: &StatArgs) -> String {
-    let t = &args.target;
-    if !t.command.is_empty() {
-        return format!("Shootdowns of '{}'", outcome::words(&t.command));
-    }
-    match (&t.cpu, t.pid.as_slice()) {
-        (Some(list), _) => format!("Shootdowns at CPU {list}"),
-        (None, []) => "Shootdowns of everything".to_owned(),
-        (None, pids) => {
-            let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-            format!("Shootdowns of process {}", pids.join(", "))
-        }
     }
 }

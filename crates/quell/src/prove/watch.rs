@@ -1,6 +1,5 @@
 //! The two ways in which a run is watched: recorded, to find out, or counted, to compare.
 
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use quell_event::Tally;
 use quell_probe::{Options, Probe, Scope, Stacks};
 
 use crate::recording::{Recording, STEP};
+use crate::subject::Subject;
 
 /// Watches the processes that it is told of, and all that they fork.
 pub(crate) trait Watcher {
@@ -74,8 +74,8 @@ pub(crate) struct Recorder(Option<Recording>);
 impl Recorder {
     /// Starts to record into `dir`, which must not be there yet.
     pub(crate) fn start(dir: &Path, command: &[std::ffi::OsString]) -> anyhow::Result<Self> {
-        let stacks = Stacks::OneIn(NonZeroU32::MIN);
-        let recording = Recording::start(dir, false, Scope::Tree, stacks, command)?;
+        let subject = Subject::command(command);
+        let recording = Recording::start(dir, false, Scope::Tree, Stacks::ALL, &subject)?;
         Ok(Self(Some(recording)))
     }
 }

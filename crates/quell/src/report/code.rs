@@ -1,6 +1,7 @@
 //! The code and the mappings that a trace knows of.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::{Frame, Module, Process, Stack};
@@ -104,18 +105,25 @@ impl Code {
     /// What the reader should know of the stacks.
     pub(crate) fn notes(&self, seen: &Aggregate) -> Vec<String> {
         let (mut short, mut all) = (0u64, 0u64);
+        let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
         for (id, n) in seen.user_stacks() {
             all += n;
-            if self.stack(id).is_some_and(|s| s.frames.len() <= 2) {
-                short += n;
-            }
+            let Some(stack) = self.stack(id).filter(|s| s.frames.len() <= 2) else {
+                continue;
+            };
+            short += n;
+            let last = stack.frames.last().and_then(|f| f.module.as_deref());
+            *ends.entry(last.map_or("unknown code", base)).or_default() += n;
         }
-        if all == 0 || short * 2 < all {
+        // Of several the largest, by name where they are equal.
+        let end = ends.into_iter().max_by_key(|&(name, n)| (n, Reverse(name)));
+        let Some((end, _)) = end.filter(|_| short * 2 >= all) else {
             return Vec::new();
-        }
+        };
         vec![format!(
-            "{} of {} user stacks end after one or two frames: that code keeps no frame pointers \
-             (build it with -fno-omit-frame-pointer, or Rust's -C force-frame-pointers=yes).",
+            "{} of {} user stacks end after one or two frames, most of them in {end}, which keeps no \
+             frame pointers: callers beyond it are not seen. Code of one's own keeps them if built with \
+             -fno-omit-frame-pointer, or Rust's -C force-frame-pointers=yes.",
             crate::show::units::count(short),
             crate::show::units::count(all),
         )]

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use quell_event::trace::Trace;
 use quell_event::{Cause, Summary};
 
+use crate::show::units::plural;
+use crate::subject::Subject;
 use aggregate::Aggregate;
 use code::Code;
 
@@ -56,10 +58,15 @@ impl Report {
         let rows = aggregate.tally();
         let tally = match saved {
             // counts are exact also where records were lost
-            Some(tally) if !cut_short => tally,
+            Ok(Some(tally)) if !cut_short => tally,
             saved => {
                 let mut tally = rows;
-                if let Some(saved) = saved {
+                if let Err(why) = &saved {
+                    notes.push(format!(
+                        "{why}: what follows is counted from the events, without those that were lost."
+                    ));
+                }
+                if let Ok(Some(saved)) = saved {
                     tally.lost = saved.lost;
                     tally.sends = saved.sends;
                     tally.answered = saved.answered;
@@ -68,6 +75,19 @@ impl Report {
                 tally
             }
         };
+        let garbled = trace.garbled_lines()?;
+        if garbled > 0 {
+            notes.push(format!(
+                "The trace is damaged: {} of its processes and stacks can't be read and {} left out.",
+                plural(garbled, "line"),
+                if garbled == 1 { "is" } else { "are" },
+            ));
+        }
+        if let Ok(every) = meta.stacks.parse::<u64>() {
+            notes.push(format!(
+                "Stacks were taken of one in {every} shootdowns: code is of those only."
+            ));
+        }
         if cut_short {
             notes
                 .push("The recording was cut short: this is all up to its last second.".to_owned());
@@ -78,13 +98,13 @@ impl Report {
         summary.regions = aggregate.regions(&regions);
         summary.stacks = aggregate.stacks(&code, STACKS);
         notes.extend(code.notes(&aggregate));
-        let title = match meta.command.as_slice() {
-            [] => format!("Shootdowns on {}", meta.host),
-            command => format!("Shootdowns of '{}'", command.join(" ")),
+        let subject = Subject {
+            scope: meta.scope.clone(),
+            command: meta.command.clone(),
         };
         let origins = aggregate.origins(&code, &regions);
         Ok(Self {
-            title,
+            title: subject.title(),
             summary,
             notes,
             origins,

@@ -46,6 +46,8 @@ pub(crate) fn percent(share: f64) -> String {
     match p {
         0.0 => "0 %".to_owned(),
         p if p.abs() < 0.05 => "<0.1 %".to_owned(),
+        // all but a few are not all
+        p if (99.5..100.0).contains(&p) => format!("{:.1} %", (p * 10.0).floor() / 10.0),
         p if p.abs() < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
     }
@@ -78,6 +80,9 @@ mod tests {
         assert_eq!(percent(0.0001), "<0.1 %");
         assert_eq!(percent(0.0512), "5.1 %");
         assert_eq!(percent(0.876), "88 %");
+        assert_eq!(percent(0.9957), "99.5 %");
+        assert_eq!(percent(0.99999), "99.9 %");
+        assert_eq!(percent(1.0), "100 %");
         assert_eq!(plural(1, "victim"), "1 victim");
         assert_eq!(plural(2000, "victim"), "2,000 victims");
     }

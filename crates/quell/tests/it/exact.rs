@@ -54,8 +54,8 @@ fn stat_counts_a_known_program() {
     // 4, 3 and 2 pages; a thread's stack and the like come on top
     let pages = stat["pages"].as_u64().expect("pages");
     assert!(
-        (9 * COUNT - 10..9 * COUNT + 200).contains(&pages),
-        "{pages} pages"
+        (9 * COUNT - 10 - 4 * missing..9 * COUNT + 200).contains(&pages),
+        "{pages} pages, {missing} missing"
     );
 }
 
@@ -117,13 +117,10 @@ fn trace_has_the_right_ranges() {
             *seen.entry(row.cause.name().to_owned()).or_default() += 1;
         })
         .expect("rows");
-    let tally = trace.tally().expect("a tally");
+    let tally = trace.tally().unwrap().expect("a tally");
     for cause in expected.keys() {
         let n = seen.get(cause).copied().unwrap_or(0);
-        println!(
-            "{cause}: {n} of {COUNT}, {} empty sends",
-            tally.empty_sends()
-        );
+        println!("{cause}: {n} of {COUNT}, {} empty sends", tally.empty_sends());
         assert!(
             n <= COUNT + 1 && n + tally.empty_sends() + 1 >= COUNT,
             "{cause}: {n} of {COUNT}"

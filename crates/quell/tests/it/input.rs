@@ -32,8 +32,8 @@ fn targets() {
     insta::assert_snapshot!(refused(&["stat", "--cpu", "8000"]), @"quell: CPU 8000 is not online on this machine");
     insta::assert_snapshot!(refused(&["stat", "-a", "-I", "0"]), @"quell: --interval 0: give a time in seconds above 0");
     insta::assert_snapshot!(refused(&["record", "-a", "--stacks", "some"]), @"quell: --stacks some: say all, none, or a number N for one in N");
-    insta::assert_snapshot!(refused(&["stat", "--frob"]), @"quell: unexpected argument '--frob' found; see 'quell --help'");
-    insta::assert_snapshot!(refused(&["run"]), @"quell: the following required arguments were not provided: <CMD>...; see 'quell --help'");
+    insta::assert_snapshot!(refused(&["stat", "--frob"]), @"quell: unexpected argument '--frob' found; see 'quell stat --help'");
+    insta::assert_snapshot!(refused(&["run"]), @"quell: the following required arguments were not provided: <CMD>...; see 'quell run --help'");
 }
 
 /// Check that what is no trace, and a trace that is damaged, is refused by name.

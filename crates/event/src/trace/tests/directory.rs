@@ -48,6 +48,20 @@ fn traces_are_replaced_by_force_only() {
     assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
 }
 
+/// Check that a trace that is being written is not replaced, forced or not, and can be once its
+/// writer is gone.
+#[test]
+fn traces_under_way_are_left_alone() {
+    let (_dir, path) = place();
+    let writer = write(&path, 300, 100);
+    let before = fs::read_dir(&path).unwrap().count();
+    let err = Writer::create(&path, &meta(), true).err().unwrap();
+    assert!(matches!(refused(&err), Error::Busy(_)), "{err}");
+    assert_eq!(fs::read_dir(&path).unwrap().count(), before);
+    drop(writer);
+    Writer::create(&path, &meta(), true).unwrap();
+}
+
 /// Check that a directory that can't be made is refused with its name.
 #[test]
 fn parents_must_be_there() {

@@ -54,7 +54,7 @@ fn read_all(path: &Path) {
         trace.for_each(|row| rows += u64::from(row.cause.name().len() > 1))?;
         trace.processes()?;
         trace.stacks()?;
-        if let Some(tally) = trace.tally() {
+        if let Some(tally) = trace.tally()? {
             let _ = (tally.wait.quantile(0.99), tally.stall.quantile(1.0));
         }
         Ok(())
@@ -185,9 +185,9 @@ fn deep_schemas_are_refused() {
     );
 }
 
-/// Check that a tally whose histograms have another size is left out.
+/// Check that a tally whose histograms have another size is damaged, and none is none.
 #[test]
-fn odd_tallies_are_left_out() {
+fn odd_tallies_are_refused() {
     let (_dir, path) = place();
     let mut writer = write(&path, 3, 1 << 20);
     writer.push(&shootdown(1));
@@ -195,7 +195,10 @@ fn odd_tallies_are_left_out() {
     writer.finish(1, |_| ()).unwrap();
     let tally = path.join("tally.json");
     let good = fs::read_to_string(&tally).unwrap();
-    assert!(Trace::open(&path).unwrap().tally().is_some());
+    assert!(Trace::open(&path).unwrap().tally().unwrap().is_some());
     fs::write(&tally, good.replacen("[0,", "[0,0,", 1)).unwrap();
-    assert_eq!(Trace::open(&path).unwrap().tally(), None);
+    let err = Trace::open(&path).unwrap().tally().unwrap_err();
+    assert!(matches!(err, Error::Damaged(..)), "{err}");
+    fs::remove_file(&tally).unwrap();
+    assert_eq!(Trace::open(&path).unwrap().tally().unwrap(), None);
 }
