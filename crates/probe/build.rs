@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    for file in ["kernel.h", "shootdown.h", "shootdown.bpf.c"] {
-        println!("cargo:rerun-if-changed=src/bpf/{file}");
-    }
+    println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     // set by libbpf-sys, which has `links = "bpf"`

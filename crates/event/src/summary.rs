@@ -194,7 +194,7 @@ impl Summary {
             self_ns: tally.self_ns,
             shootdowns: totals.shootdowns,
             victims: totals.victims,
-            empty_sends: tally.empty_sends(),
+            empty_sends: tally.empty_sends,
             full: totals.full,
             pages: totals.pages,
             wait_ns: (&tally.wait).into(),

@@ -98,14 +98,14 @@ pod! {
         stall_ns: u64,
     }
     struct Health {
-        sends: u64,
+        empty_sends: u64,
         lost_records: u64,
         lost_stacks: u64,
         lost_details: u64,
         crowded: u64,
         self_shootdowns: u64,
         self_victims: u64,
-        answered: u64,
+        wrong_memos: u64,
     }
     struct SendRecord {
         kind: u8,

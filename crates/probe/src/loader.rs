@@ -96,12 +96,11 @@ pub struct Probe {
 }
 
 /// The order matters: what pairs must be there before what it pairs with. Detached in reverse.
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 5] = [
     "sched_process_fork",
     "sched_process_free",
     "csd_function_exit",
     "csd_function_entry",
-    "tlb_flush",
     "csd_queue_cpu",
 ];
 
@@ -393,14 +392,14 @@ impl Probe {
         let mut lost = Lost::default();
         for cpu in per_cpu(&self.maps.healths, 0)? {
             let h: Health = layout::read(&cpu).unwrap_or_default();
-            tally.sends += h.sends;
-            tally.answered += h.answered;
+            tally.empty_sends += h.empty_sends;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
             lost.records += h.lost_records;
             lost.stacks += h.lost_stacks;
             lost.details += h.lost_details;
             lost.crowded += h.crowded;
+            lost.wrong_stacks += h.wrong_memos;
         }
         tally.lost = lost;
         Ok(())

@@ -78,9 +78,11 @@ struct task_struct {
 };
 
 struct pt_regs {
+	unsigned long bp;
 	unsigned long r10;
 	unsigned long dx;
 	unsigned long orig_ax;
+	unsigned long ip;
 	unsigned long sp;
 };
 
@@ -94,16 +96,12 @@ struct flush_tlb_info {
 	struct mm_struct *mm;
 	unsigned long start;
 	unsigned long end;
+	u64 new_tlb_gen;
 	unsigned int initiating_cpu;
 	u8 freed_tables;
 };
 
 #pragma clang attribute pop
-
-/* include/linux/mm_types.h; only the name counts, CO-RE fills in the number. */
-enum tlb_flush_reason {
-	TLB_REMOTE_SEND_IPI = 4,
-};
 
 /* include/linux/sched.h: stable since 2.6, checked in 5.15 and 6.18. */
 #define PF_IO_WORKER 0x00000010

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pairs culprit and victim of every TLB shootdown, from four raw tracepoints (Linux 6.4 and later).
+ * Pairs culprit and victim of every TLB shootdown, from three raw tracepoints (Linux 6.4 and later).
  *
  * A shootdown is one round of smp_call_function_many_cond() (kernel/smp.c) with a flush function:
  *
- *   culprit: tlb_flush(SEND_IPI), csd_queue_cpu for each target, the IPI, its own flush, waits
+ *   culprit: csd_queue_cpu for each target, the IPI, csd_function_entry(csd = NULL), its own flush,
+ *            waits
  *   victim:  csd_function_entry, flush, csd_function_exit, releases the csd
  *
  * The culprit has preemption off from the first of these to the end of the wait, and may not shoot
  * from an interrupt (smp.c warns). So a CPU has one round in flight, and one `struct flight` a CPU
  * pairs both sides without a hash. The victim finds it by flush_tlb_info.initiating_cpu.
+ *
+ * The culprit's own flush comes after all targets are queued, and so closes the round; if it comes
+ * and nobody was queued, the flush was an empty send. So tlb_flush, which fires three times a
+ * shootdown, is not needed. A CPU that has nothing to flush itself (kswapd, ksmd) closes nothing;
+ * another_round() tells its rounds apart.
  *
  * csd_function_exit comes before csd_unlock(), so the culprit waits for the victim's handler: when
  * the next round starts, nobody writes the flight of the last one any more.
@@ -23,137 +29,12 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "shootdown.h"
+#include "maps.h"
+#include "hist.h"
+#include "who.h"
+#include "stack.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* Set by the loader, then read-only: the verifier drops the branches that it rules out. */
-const volatile struct config config SEC(".rodata.config") = {};
-
-/* In .data, where the loader reads it. */
-struct state state SEC(".data.state") = {
-	.next_culprit = 1, /* 0 is for those that found no room */
-	.next_victim = 1,
-	.scope_gen = 1, /* a cached answer about scope is good for one generation */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, struct flight);
-} flights SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, struct own);
-} owns SEC(".maps");
-
-/* When each target but the first was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu * ncpu */
-	__type(key, u32);
-	__type(value, u32);
-} queued SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CULPRITS);
-	__type(key, struct culprit_key);
-	__type(value, u32);
-} culprit_index SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_CULPRITS);
-	__type(key, u32);
-	__type(value, struct culprit_info);
-} culprit_infos SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_CULPRITS);
-	__type(key, u32);
-	__type(value, struct culprit_tally);
-} culprit_tallies SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_VICTIMS);
-	__type(key, struct victim_key);
-	__type(value, u32);
-} victim_index SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_VICTIMS);
-	__type(key, u32);
-	__type(value, struct victim_info);
-} victim_infos SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_VICTIMS);
-	__type(key, u32);
-	__type(value, struct victim_tally);
-} victim_tallies SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, HIST_KINDS);
-	__type(key, u32);
-	__type(value, struct hist);
-} hists SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct health);
-} healths SEC(".maps");
-
-/* Processes in scope (SCOPE_TREE). */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SCOPE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, u8);
-} scope_tgids SEC(".maps");
-
-/* CPUs in scope (SCOPE_CPUS). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, u8);
-} scope_cpus SEC(".maps");
-
-/*
- * Kernel flushes have no initiating_cpu. A csd belongs to one (culprit CPU, victim CPU) for as long
- * as both are online (cfd_data in kernel/smp.c), so what was learned once stays true.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u32);
-} csd_culprit SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, MAX_STACKS);
-	__uint(key_size, sizeof(u32));
-	__uint(value_size, STACK_DEPTH * sizeof(u64));
-} stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} records SEC(".maps");
 
 enum mode {
 	MODE_OUT,   /* not in scope */
@@ -161,272 +42,10 @@ enum mode {
 	MODE_LATER, /* counted once a victim turns out to be in scope */
 };
 
-static __always_inline struct health *health(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&healths, &zero);
-}
-
-static __always_inline struct flight *flight_of(u32 cpu)
-{
-	return bpf_map_lookup_elem(&flights, &cpu);
-}
-
-static __always_inline struct own *own_of(u32 cpu)
-{
-	return bpf_map_lookup_elem(&owns, &cpu);
-}
-
-static __always_inline bool is_flush(u64 func)
-{
-	return func == config.fn_flush_tlb_func;
-}
-
-static __always_inline bool is_kernel_flush(u64 func)
-{
-	return func && (func == config.fn_flush_all || func == config.fn_flush_kernel);
-}
-
-static __always_inline bool tgid_in_scope(u32 tgid)
-{
-	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
-}
-
-/*
- * The same, for the culprit's CPU, which mostly asks about the same process again. Only a yes is
- * remembered: the loader names processes without a new generation.
- */
-static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)
-{
-	u32 gen = *(volatile u32 *)&state.scope_gen;
-
-	if (!o->scope_in || o->scope_tgid != tgid || o->scope_gen != gen) {
-		o->scope_in = tgid_in_scope(tgid);
-		o->scope_tgid = tgid;
-		o->scope_gen = gen;
-	}
-	return o->scope_in;
-}
-
-/* ---- histograms ------------------------------------------------------------------------- */
-
-static __always_inline u32 log2_floor(u64 v)
-{
-	u32 r, s;
-
-	r = (v > 0xffffffff) << 5; v >>= r;
-	s = (v > 0xffff) << 4; v >>= s; r |= s;
-	s = (v > 0xff) << 3; v >>= s; r |= s;
-	s = (v > 0xf) << 2; v >>= s; r |= s;
-	s = (v > 0x3) << 1; v >>= s; r |= s;
-	return r | (v >> 1);
-}
-
-/* The twin of hist::bucket_of in quell-event. */
-static __always_inline u32 bucket_of(u64 ns)
-{
-	u32 e, b;
-
-	if (ns < HIST_STEPS)
-		return ns;
-	e = log2_floor(ns) - HIST_STEPS_LOG2;
-	b = (e << HIST_STEPS_LOG2) + (u32)(ns >> e);
-	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
-}
-
-static __always_inline void hist_add(u32 kind, u64 ns, u64 n)
-{
-	struct hist *h = bpf_map_lookup_elem(&hists, &kind);
-	u32 b = bucket_of(ns);
-
-	/* clang proves the bound from bucket_of and drops the check, which the verifier needs */
-	barrier_var(b);
-	if (!h || b >= HIST_BUCKETS)
-		return;
-	h->count[b] += n;
-	if (ns > h->max)
-		h->max = ns;
-}
-
-/* ---- who ------------------------------------------------------------------------------------ */
-
-/*
- * The index of a key, made on first sight. The comm is written again whenever a CPU turns to
- * another key, so it follows exec closely enough. Another CPU may make the same key at the same
- * time: BPF_NOEXIST lets one win, and the other's number stays unused.
- */
-static __always_inline u32 culprit_of(struct culprit_key *key)
-{
-	u32 *known = bpf_map_lookup_elem(&culprit_index, key), i;
-	struct culprit_info *info;
-
-	if (known) {
-		i = *known;
-	} else {
-		if (*(volatile u32 *)&state.next_culprit >= MAX_CULPRITS)
-			goto full;
-		i = __sync_fetch_and_add(&state.next_culprit, 1);
-		if (i >= MAX_CULPRITS)
-			goto full;
-		if (bpf_map_update_elem(&culprit_index, key, &i, BPF_NOEXIST)) {
-			known = bpf_map_lookup_elem(&culprit_index, key);
-			if (!known)
-				goto full;
-			i = *known;
-		}
-	}
-	info = bpf_map_lookup_elem(&culprit_infos, &i);
-	if (info) {
-		info->key = *key;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
-		info->cgroup = bpf_get_current_cgroup_id();
-	}
-	return i;
-full:
-	return 0;
-}
-
-static __always_inline u32 victim_of(struct victim_key *key)
-{
-	u32 *known = bpf_map_lookup_elem(&victim_index, key), i;
-	struct victim_info *info;
-
-	if (known) {
-		i = *known;
-	} else {
-		if (*(volatile u32 *)&state.next_victim >= MAX_VICTIMS)
-			return 0;
-		i = __sync_fetch_and_add(&state.next_victim, 1);
-		if (i >= MAX_VICTIMS)
-			return 0;
-		if (bpf_map_update_elem(&victim_index, key, &i, BPF_NOEXIST)) {
-			known = bpf_map_lookup_elem(&victim_index, key);
-			if (!known)
-				return 0;
-			i = *known;
-		}
-	}
-	info = bpf_map_lookup_elem(&victim_infos, &i);
-	if (info) {
-		info->key = *key;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
-	}
-	return i;
-}
-
-static __always_inline bool advice_tells(u8 advice)
-{
-	switch (advice) {
-	case 4:	  /* MADV_DONTNEED */
-	case 8:	  /* MADV_FREE */
-	case 9:	  /* MADV_REMOVE */
-	case 20:  /* MADV_COLD */
-	case 21:  /* MADV_PAGEOUT */
-	case 24:  /* MADV_DONTNEED_LOCKED */
-	case 25:  /* MADV_COLLAPSE */
-	case 102: /* MADV_GUARD_INSTALL */
-	case 103: /* MADV_GUARD_REMOVE */
-		return true;
-	}
-	return false;
-}
-
-/*
- * Does the system call alone tell the cause of a flush of the caller's own address space? Only
- * those that can't run into a page fault on user memory, and so into copy-on-write, meanwhile.
- */
-static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
-{
-	if (compat) {
-		switch (nr) {
-		case 91:  /* munmap */
-		case 125: /* mprotect */
-		case 163: /* mremap */
-		case 45:  /* brk */
-		case 90:  /* mmap */
-		case 192: /* mmap2 */
-			return true;
-		case 219: /* madvise */
-			return advice_tells(advice);
-		}
-		return false;
-	}
-	switch (nr) {
-	case 11:  /* munmap */
-	case 10:  /* mprotect */
-	case 329: /* pkey_mprotect */
-	case 25:  /* mremap */
-	case 12:  /* brk */
-	case 9:	  /* mmap */
-	case 67:  /* shmdt */
-		return true;
-	case 28:  /* madvise */
-	case 440: /* process_madvise */
-		return advice_tells(advice);
-	}
-	return false;
-}
-
-/* Fills the key but for the kernel stack; true if that is needed to tell the cause. */
-static __always_inline bool identify(struct culprit_key *key, struct task_struct *t, u64 mm)
-{
-	struct pt_regs *regs;
-	bool own = mm && mm == (u64)t->mm;
-	bool compat;
-	u32 flags = t->flags;
-
-	key->tgid = t->tgid;
-	key->kstack = KSTACK_UNNEEDED;
-	key->advice = 0;
-	key->zero = 0;
-	key->flags = own ? CULPRIT_OWN : mm ? 0 : CULPRIT_BATCH;
-	if (flags & (PF_KTHREAD | PF_IO_WORKER)) {
-		key->nr = NR_KTHREAD;
-		return true;
-	}
-	if (flags & PF_EXITING) {
-		/* do_exit(): the address space goes, whatever call or fault led here */
-		key->flags |= CULPRIT_EXITING;
-		key->nr = NR_FAULT;
-		return !mm;
-	}
-	regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	key->nr = regs->orig_ax;
-	if (key->nr < 0) {
-		key->nr = NR_FAULT;
-		return true;
-	}
-	compat = t->thread_info.status & TS_COMPAT;
-	if (compat)
-		key->flags |= CULPRIT_COMPAT;
-	if (key->nr == (compat ? 219 : 28))
-		key->advice = regs->dx;
-	else if (key->nr == 440)
-		key->advice = regs->r10;
-	return !(own || key->nr == 440) || !mm || !call_tells(key->nr, compat, key->advice);
-}
-
 /* ---- records ----------------------------------------------------------------------------- */
 
-static __always_inline s32 stack_of(void *ctx, u64 flags)
-{
-	long id = bpf_get_stackid(ctx, &stacks, flags);
-	struct health *h;
-
-	if (id >= 0)
-		return id;
-	/* -EFAULT: there is no such stack (a kernel thread has none of user space) */
-	if (id != -14) {
-		h = health();
-		if (h)
-			h->lost_stacks++;
-	}
-	return KSTACK_LOST;
-}
-
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(void *ctx, struct flight *f, struct own *o, u32 cpu)
+static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct flight *f, struct own *o, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct send_record *r;
@@ -438,11 +57,11 @@ static __always_inline void write_send(void *ctx, struct flight *f, struct own *
 	if (config.stack_every && ++o->sampled >= config.stack_every) {
 		o->sampled = 0;
 		flags |= SEND_STACKS;
-		kstack = o->key.kstack >= 0 ? o->key.kstack : stack_of(ctx, 0);
+		kstack = o->key.kstack >= 0 ? o->key.kstack : kernel_stack(ctx, ((u64 *)&o->key)[1]);
 		if (user) {
 			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
-			ustack = stack_of(ctx, BPF_F_USER_STACK);
+			ustack = user_stack(ctx);
 			if (bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp))
 				caller = 0;
 		}
@@ -493,7 +112,7 @@ static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64
 }
 
 /* The first target of a round: who asks, for what, and does it count? */
-static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u32 cpu, u32 target,
+static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct flight *f, struct own *o, u32 cpu, u32 target,
 				  u64 func, struct __call_single_data *csd, u64 now)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -505,12 +124,6 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 	u8 flags = 0, mode = MODE_IN;
 	struct health *h;
 
-	if (o->announced) {
-		o->announced = 0;
-		h = health();
-		if (h)
-			h->answered++;
-	}
 	if (o->due) {
 		h = health();
 		if (h)
@@ -522,6 +135,7 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 	f->t0 = now;
 	f->seq++;
 	f->targets = 0;
+	o->generation = 0;
 	f->first = target;
 	f->tgid = tgid;
 
@@ -530,6 +144,7 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 		mm = kernel ? 0 : (u64)info->mm;
 		start = info->start;
 		end = info->end;
+		o->generation = info->new_tlb_gen;
 		if (info->freed_tables)
 			flags |= SEND_FREED_TABLES;
 	}
@@ -584,7 +199,7 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 	if (end == ~0ULL)
 		flags |= SEND_FULL;
 	if (need_stack)
-		key.kstack = stack_of(ctx, 0);
+		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
 	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
 	    ((u64 *)&key)[1] != ((u64 *)&o->key)[1]) {
 		o->culprit = culprit_of(&key);
@@ -613,6 +228,32 @@ static __always_inline void begin(void *ctx, struct flight *f, struct own *o, u3
 	}
 }
 
+/*
+ * Is this target of another round than the one that was not closed? Within a round the targets come
+ * in ascending order, and each flush of an address space has a generation of its own. A batch has
+ * none: its next round comes when all of the last one are done. One of a batch's targets that ran
+ * its handler before the next was queued, some ns later, would make two rounds of one: its queue had
+ * to be busy already. Victims are counted right even then.
+ */
+static __always_inline bool another_round(struct flight *f, struct own *o, u32 target, u64 func,
+					  struct __call_single_data *csd)
+{
+	struct flush_tlb_info *info;
+	u64 round;
+
+	if (func != o->func || target <= o->last)
+		return true;
+	if (is_flush(func)) {
+		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+		if ((u64)info->mm != f->mm || info->new_tlb_gen != o->generation)
+			return true;
+		if (f->mm)
+			return false;
+	}
+	round = *(volatile u64 *)&f->round;
+	return round >> 32 == f->seq && (u32)round == f->targets;
+}
+
 SEC("raw_tp/csd_queue_cpu")
 int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -633,7 +274,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	if (!f || !o || target >= config.ncpu)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!o->open || o->func != func) {
+	if (!o->open || another_round(f, o, target, func, csd)) {
 		begin(ctx, f, o, cpu, target, func, csd, now);
 	} else if (f->mode == MODE_IN) {
 		struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &o->culprit);
@@ -641,6 +282,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 		if (tally)
 			tally->victims++;
 	}
+	o->last = target;
 	if (f->mode == MODE_OUT)
 		return 0;
 	/* before the target can see the request: what follows in the kernel is a locked llist_add */
@@ -661,32 +303,18 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Marks where a round starts, also one that finds nobody to shoot at. */
-SEC("raw_tp/tlb_flush")
-int tlb_flush(struct bpf_raw_tracepoint_args *ctx)
+/* A flush that would have interrupted others, had any CPU run with that memory. */
+static __always_inline void empty_send(struct own *o)
 {
-	struct own *o;
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct health *h;
-	u32 tgid;
 
-	/* kernels number the reasons differently: BTF knows */
-	if ((u32)ctx->args[0] != bpf_core_enum_value(enum tlb_flush_reason, TLB_REMOTE_SEND_IPI))
-		return 0;
-	o = own_of(bpf_get_smp_processor_id());
-	if (!o)
-		return 0;
-	/* the last round is over: its culprit, on this CPU, waited for all of its victims */
-	o->open = 0;
-	o->announced = 0;
-	tgid = bpf_get_current_pid_tgid() >> 32;
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
-		return 0;
+		return;
 	h = health();
 	if (h)
-		h->sends++;
-	o->announced = 1;
-	return 0;
+		h->empty_sends++;
 }
 
 /* ---- the victim ------------------------------------------------------------------------------ */
@@ -707,6 +335,8 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (!key) {
 		/* this CPU's own part of a round: its targets are all queued and the IPI is sent */
+		if (!o->open && is_flush(func))
+			empty_send(o);
 		o->open = 0;
 		if (config.recording && o->due) {
 			o->due = 0;

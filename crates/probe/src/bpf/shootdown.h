@@ -125,14 +125,14 @@ struct hist {
 
 /* Counters of the probe itself, one a CPU. */
 struct health {
-	u64 sends;	   /* tlb_flush(TLB_REMOTE_SEND_IPI) in scope, also those without a target */
+	u64 empty_sends;   /* flushes in scope that found nobody to interrupt */
 	u64 lost_records;  /* records that found the ring full */
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
 	u64 lost_details;  /* shootdowns whose culprit's record was never written */
 	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
-	u64 answered; /* of `sends`: found somebody */
+	u64 wrong_memos; /* stacks from memory that a walk did not confirm */
 };
 
 enum record_kind {
@@ -223,8 +223,7 @@ struct own {
 	u8 open;       /* targets may still be queued to the round */
 	u8 due;	       /* the culprit's record is still to be written */
 	u8 send_flags;
-	u8 announced;  /* by tlb_flush, in scope */
-	u8 zero[3];
+	u32 last;      /* target */
 	u32 sampled;
 	/* as victim */
 	u32 from;
@@ -232,7 +231,8 @@ struct own {
 	u32 victim;
 	u32 zero2;
 	struct victim_key vkey;
-	u8 pad[128 - 80];
+	u64 generation; /* of the flush that is open; 0 for a batch */
+	u8 pad[128 - 88];
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct config) == 48, "layout.rs: Config");

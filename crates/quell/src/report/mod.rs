@@ -68,8 +68,7 @@ impl Report {
                 }
                 if let Ok(Some(saved)) = saved {
                     tally.lost = saved.lost;
-                    tally.sends = saved.sends;
-                    tally.answered = saved.answered;
+                    tally.empty_sends = saved.empty_sends;
                     tally.duration_ns = tally.duration_ns.max(saved.duration_ns);
                 }
                 tally

@@ -36,44 +36,8 @@ fn causes_are_named() {
     let mut failed = Vec::new();
     println!("{:20} {:>6}  besides", "cause", "found");
     for (cause, along) in CAUSES {
-        let out = quell(&["stat", "--json", "--", &program, cause, &COUNT.to_string()]);
-        assert_eq!(
-            out.status.code(),
-            Some(0),
-            "{cause}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        let stat = json(&out.stdout);
-        let found = crate::common::cause(&stat, cause, "shootdowns");
-        let others: Vec<_> = stat["causes"]
-            .as_array()
-            .expect("causes")
-            .iter()
-            .filter(|c| c["cause"] != *cause)
-            .map(|c| {
-                (
-                    c["cause"].as_str().expect("a name").to_owned(),
-                    c["shootdowns"].as_u64().expect("a count"),
-                )
-            })
-            .collect();
-        println!("{cause:20} {found:>6}  {others:?}");
-        // what a process does anyhow: start, start a thread, end
-        let usual = [
-            "mprotect",
-            "munmap",
-            "exit",
-            "exec",
-            "madvise.dontneed",
-            "cow",
-            "brk",
-        ];
-        let wrong = others.iter().any(|(name, n)| {
-            // freed kernel memory is flushed by whoever comes along
-            let free = along.contains(&name.as_str()) || name == "kernel";
-            !free && *n > if usual.contains(&name.as_str()) { 5 } else { 0 }
-        });
-        if found < FEWEST || wrong {
+        // work of others on the machine takes the peer off its CPU, or shoots by itself: once more then
+        if !named(&program, cause, along) && !named(&program, cause, along) {
             failed.push(*cause);
         }
     }
@@ -81,4 +45,46 @@ fn causes_are_named() {
         failed.is_empty(),
         "not found, or mixed with others: {failed:?}"
     );
+}
+
+/// Makes a cause, and says whether it was found, and not mixed with others.
+fn named(program: &str, cause: &str, along: &[&str]) -> bool {
+    let out = quell(&["stat", "--json", "--", program, cause, &COUNT.to_string()]);
+    assert_eq!(
+        out.status.code(),
+        Some(0),
+        "{cause}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let stat = json(&out.stdout);
+    let found = crate::common::cause(&stat, cause, "shootdowns");
+    let others: Vec<_> = stat["causes"]
+        .as_array()
+        .expect("causes")
+        .iter()
+        .filter(|c| c["cause"] != cause)
+        .map(|c| {
+            (
+                c["cause"].as_str().expect("a name").to_owned(),
+                c["shootdowns"].as_u64().expect("a count"),
+            )
+        })
+        .collect();
+    println!("{cause:20} {found:>6}  {others:?}");
+    // what a process does anyhow: start, start a thread, end
+    let usual = [
+        "mprotect",
+        "munmap",
+        "exit",
+        "exec",
+        "madvise.dontneed",
+        "cow",
+        "brk",
+    ];
+    let wrong = others.iter().any(|(name, n)| {
+        // freed kernel memory is flushed by whoever comes along
+        let free = along.contains(&name.as_str()) || name == "kernel";
+        !free && *n > if usual.contains(&name.as_str()) { 5 } else { 0 }
+    });
+    found >= FEWEST && !wrong
 }

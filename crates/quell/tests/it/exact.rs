@@ -120,9 +120,9 @@ fn trace_has_the_right_ranges() {
     let tally = trace.tally().unwrap().expect("a tally");
     for cause in expected.keys() {
         let n = seen.get(cause).copied().unwrap_or(0);
-        println!("{cause}: {n} of {COUNT}, {} empty sends", tally.empty_sends());
+        println!("{cause}: {n} of {COUNT}, {} empty sends", tally.empty_sends);
         assert!(
-            n <= COUNT + 1 && n + tally.empty_sends() + 1 >= COUNT,
+            n <= COUNT + 1 && n + tally.empty_sends + 1 >= COUNT,
             "{cause}: {n} of {COUNT}"
         );
     }

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Histograms.
+ */
+#ifndef QUELL_HIST_H
+#define QUELL_HIST_H
+
+static __always_inline u32 log2_floor(u64 v)
+{
+	u32 r, s;
+
+	r = (v > 0xffffffff) << 5; v >>= r;
+	s = (v > 0xffff) << 4; v >>= s; r |= s;
+	s = (v > 0xff) << 3; v >>= s; r |= s;
+	s = (v > 0xf) << 2; v >>= s; r |= s;
+	s = (v > 0x3) << 1; v >>= s; r |= s;
+	return r | (v >> 1);
+}
+
+/* The twin of hist::bucket_of in quell-event. */
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u32 e, b;
+
+	if (ns < HIST_STEPS)
+		return ns;
+	e = log2_floor(ns) - HIST_STEPS_LOG2;
+	b = (e << HIST_STEPS_LOG2) + (u32)(ns >> e);
+	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+}
+
+static __always_inline void hist_add(u32 kind, u64 ns, u64 n)
+{
+	struct hist *h = bpf_map_lookup_elem(&hists, &kind);
+	u32 b = bucket_of(ns);
+
+	/* clang proves the bound from bucket_of and drops the check, which the verifier needs */
+	barrier_var(b);
+	if (!h || b >= HIST_BUCKETS)
+		return;
+	h->count[b] += n;
+	if (ns > h->max)
+		h->max = ns;
+}
+
+#endif

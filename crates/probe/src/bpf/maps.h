@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the programs know and keep: the configuration, the maps, and who is in scope.
+ */
+#ifndef QUELL_MAPS_H
+#define QUELL_MAPS_H
+
+/* Set by the loader, then read-only: the verifier drops the branches that it rules out. */
+const volatile struct config config SEC(".rodata.config") = {};
+
+/* In .data, where the loader reads it. */
+struct state state SEC(".data.state") = {
+	.next_culprit = 1, /* 0 is for those that found no room */
+	.next_victim = 1,
+	.scope_gen = 1, /* a cached answer about scope is good for one generation */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, struct flight);
+} flights SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, struct own);
+} owns SEC(".maps");
+
+/* When each target but the first was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu * ncpu */
+	__type(key, u32);
+	__type(value, u32);
+} queued SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, struct culprit_key);
+	__type(value, u32);
+} culprit_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, u32);
+	__type(value, struct culprit_info);
+} culprit_infos SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_CULPRITS);
+	__type(key, u32);
+	__type(value, struct culprit_tally);
+} culprit_tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, struct victim_key);
+	__type(value, u32);
+} victim_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, u32);
+	__type(value, struct victim_info);
+} victim_infos SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_VICTIMS);
+	__type(key, u32);
+	__type(value, struct victim_tally);
+} victim_tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HIST_KINDS);
+	__type(key, u32);
+	__type(value, struct hist);
+} hists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct health);
+} healths SEC(".maps");
+
+/* Processes in scope (SCOPE_TREE). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SCOPE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} scope_tgids SEC(".maps");
+
+/* CPUs in scope (SCOPE_CPUS). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, u8);
+} scope_cpus SEC(".maps");
+
+/*
+ * Kernel flushes have no initiating_cpu. A csd belongs to one (culprit CPU, victim CPU) for as long
+ * as both are online (cfd_data in kernel/smp.c), so what was learned once stays true.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u32);
+} csd_culprit SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, MAX_STACKS);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, STACK_DEPTH * sizeof(u64));
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set by the loader */
+} records SEC(".maps");
+
+static __always_inline struct health *health(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&healths, &zero);
+}
+
+static __always_inline struct flight *flight_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&flights, &cpu);
+}
+
+static __always_inline struct own *own_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&owns, &cpu);
+}
+
+static __always_inline bool is_flush(u64 func)
+{
+	return func == config.fn_flush_tlb_func;
+}
+
+static __always_inline bool is_kernel_flush(u64 func)
+{
+	return func && (func == config.fn_flush_all || func == config.fn_flush_kernel);
+}
+
+static __always_inline bool tgid_in_scope(u32 tgid)
+{
+	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
+}
+
+/*
+ * The same, for the culprit's CPU, which mostly asks about the same process again. Only a yes is
+ * remembered: the loader names processes without a new generation.
+ */
+static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)
+{
+	u32 gen = *(volatile u32 *)&state.scope_gen;
+
+	if (!o->scope_in || o->scope_tgid != tgid || o->scope_gen != gen) {
+		o->scope_in = tgid_in_scope(tgid);
+		o->scope_tgid = tgid;
+		o->scope_gen = gen;
+	}
+	return o->scope_in;
+}
+
+#endif

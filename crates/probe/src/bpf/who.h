@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who shoots, and who is hit: keys and their indices.
+ */
+#ifndef QUELL_WHO_H
+#define QUELL_WHO_H
+
+/*
+ * The index of a key, made on first sight. The comm is written again whenever a CPU turns to
+ * another key, so it follows exec closely enough. Another CPU may make the same key at the same
+ * time: BPF_NOEXIST lets one win, and the other's number stays unused.
+ */
+static __always_inline u32 culprit_of(struct culprit_key *key)
+{
+	u32 *known = bpf_map_lookup_elem(&culprit_index, key), i;
+	struct culprit_info *info;
+
+	if (known) {
+		i = *known;
+	} else {
+		if (*(volatile u32 *)&state.next_culprit >= MAX_CULPRITS)
+			goto full;
+		i = __sync_fetch_and_add(&state.next_culprit, 1);
+		if (i >= MAX_CULPRITS)
+			goto full;
+		if (bpf_map_update_elem(&culprit_index, key, &i, BPF_NOEXIST)) {
+			known = bpf_map_lookup_elem(&culprit_index, key);
+			if (!known)
+				goto full;
+			i = *known;
+		}
+	}
+	info = bpf_map_lookup_elem(&culprit_infos, &i);
+	if (info) {
+		info->key = *key;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+		info->cgroup = bpf_get_current_cgroup_id();
+	}
+	return i;
+full:
+	return 0;
+}
+
+static __always_inline u32 victim_of(struct victim_key *key)
+{
+	u32 *known = bpf_map_lookup_elem(&victim_index, key), i;
+	struct victim_info *info;
+
+	if (known) {
+		i = *known;
+	} else {
+		if (*(volatile u32 *)&state.next_victim >= MAX_VICTIMS)
+			return 0;
+		i = __sync_fetch_and_add(&state.next_victim, 1);
+		if (i >= MAX_VICTIMS)
+			return 0;
+		if (bpf_map_update_elem(&victim_index, key, &i, BPF_NOEXIST)) {
+			known = bpf_map_lookup_elem(&victim_index, key);
+			if (!known)
+				return 0;
+			i = *known;
+		}
+	}
+	info = bpf_map_lookup_elem(&victim_infos, &i);
+	if (info) {
+		info->key = *key;
+		bpf_get_current_comm(info->comm, sizeof(info->comm));
+	}
+	return i;
+}
+
+static __always_inline bool advice_tells(u8 advice)
+{
+	switch (advice) {
+	case 4:	  /* MADV_DONTNEED */
+	case 8:	  /* MADV_FREE */
+	case 9:	  /* MADV_REMOVE */
+	case 20:  /* MADV_COLD */
+	case 21:  /* MADV_PAGEOUT */
+	case 24:  /* MADV_DONTNEED_LOCKED */
+	case 25:  /* MADV_COLLAPSE */
+	case 102: /* MADV_GUARD_INSTALL */
+	case 103: /* MADV_GUARD_REMOVE */
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Does the system call alone tell the cause of a flush of the caller's own address space? Only
+ * those that can't run into a page fault on user memory, and so into copy-on-write, meanwhile.
+ */
+static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
+{
+	if (compat) {
+		switch (nr) {
+		case 91:  /* munmap */
+		case 125: /* mprotect */
+		case 163: /* mremap */
+		case 45:  /* brk */
+		case 90:  /* mmap */
+		case 192: /* mmap2 */
+			return true;
+		case 219: /* madvise */
+			return advice_tells(advice);
+		}
+		return false;
+	}
+	switch (nr) {
+	case 11:  /* munmap */
+	case 10:  /* mprotect */
+	case 329: /* pkey_mprotect */
+	case 25:  /* mremap */
+	case 12:  /* brk */
+	case 9:	  /* mmap */
+	case 67:  /* shmdt */
+		return true;
+	case 28:  /* madvise */
+	case 440: /* process_madvise */
+		return advice_tells(advice);
+	}
+	return false;
+}
+
+/* Fills the key but for the kernel stack; true if that is needed to tell the cause. */
+static __always_inline bool identify(struct culprit_key *key, struct task_struct *t, u64 mm)
+{
+	struct pt_regs *regs;
+	bool own = mm && mm == (u64)t->mm;
+	bool compat;
+	u32 flags = t->flags;
+
+	key->tgid = t->tgid;
+	key->kstack = KSTACK_UNNEEDED;
+	key->advice = 0;
+	key->zero = 0;
+	key->flags = own ? CULPRIT_OWN : mm ? 0 : CULPRIT_BATCH;
+	if (flags & (PF_KTHREAD | PF_IO_WORKER)) {
+		key->nr = NR_KTHREAD;
+		return true;
+	}
+	if (flags & PF_EXITING) {
+		/* do_exit(): the address space goes, whatever call or fault led here */
+		key->flags |= CULPRIT_EXITING;
+		key->nr = NR_FAULT;
+		return !mm;
+	}
+	regs = (struct pt_regs *)bpf_task_pt_regs(t);
+	key->nr = regs->orig_ax;
+	if (key->nr < 0) {
+		key->nr = NR_FAULT;
+		return true;
+	}
+	compat = t->thread_info.status & TS_COMPAT;
+	if (compat)
+		key->flags |= CULPRIT_COMPAT;
+	if (key->nr == (compat ? 219 : 28))
+		key->advice = regs->dx;
+	else if (key->nr == 440)
+		key->advice = regs->r10;
+	return !(own || key->nr == 440) || !mm || !call_tells(key->nr, compat, key->advice);
+}
+
+#endif
