@@ -158,9 +158,13 @@ pub(crate) const NR_FAULT: i16 = -1;
 pub(crate) const NR_KTHREAD: i16 = -2;
 pub(crate) const NR_KERNEL: i16 = -3;
 
-pub(crate) const HIST_WAIT: u32 = 0;
-pub(crate) const HIST_DELAY: u32 = 1;
-pub(crate) const HIST_STALL: u32 = 2;
+pub(crate) const HIST_WAIT: usize = 0;
+pub(crate) const HIST_DELAY: usize = 1;
+pub(crate) const HIST_STALL: usize = 2;
+/// Size of a `struct hist`: the buckets and the maximum.
+pub(crate) const HIST_BYTES: usize = (quell_event::hist::BUCKETS + 1) * 8;
+/// The key of a map with one entry.
+pub(crate) const ONLY: u32 = 0;
 
 #[cfg(test)]
 mod tests {

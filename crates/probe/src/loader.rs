@@ -379,9 +379,12 @@ impl Probe {
             (layout::HIST_DELAY, &mut tally.delay, totals.delay_ns),
             (layout::HIST_STALL, &mut tally.stall, totals.stall_ns),
         ];
+        let cpus = per_cpu(&self.maps.hists, layout::ONLY)?;
         for (kind, hist, sum) in kinds {
-            for cpu in per_cpu(&self.maps.hists, kind)? {
-                add_histogram(hist, &cpu);
+            for cpu in &cpus {
+                // `struct hists`: one `struct hist` after the other
+                let of = cpu.chunks_exact(layout::HIST_BYTES).nth(kind);
+                add_histogram(hist, of.unwrap_or_default());
             }
             hist.add_sum(sum);
         }
@@ -390,7 +393,7 @@ impl Probe {
 
     fn add_health(&self, tally: &mut Tally) -> Result<()> {
         let mut lost = Lost::default();
-        for cpu in per_cpu(&self.maps.healths, 0)? {
+        for cpu in per_cpu(&self.maps.healths, layout::ONLY)? {
             let h: Health = layout::read(&cpu).unwrap_or_default();
             tally.empty_sends += h.empty_sends;
             tally.self_shootdowns += h.self_shootdowns;

@@ -87,9 +87,16 @@ impl Resolver {
         let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
         let names = self.causes.borrow().kernel_names(&addresses);
         let names = names.unwrap_or_default();
+        // how the probe itself was called is nobody's business
+        let probe = ["bpf_", "__bpf_", "__traceiter_"];
+        let probe = names
+            .iter()
+            .take_while(|name| probe.iter().any(|p| name.starts_with(p)))
+            .count();
         let frames = addresses
             .iter()
             .enumerate()
+            .skip(probe)
             .map(|(i, &addr)| Frame {
                 addr,
                 symbol: names.get(i).cloned(),

@@ -81,9 +81,9 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, HIST_KINDS);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct hist);
+	__type(value, struct hists);
 } hists SEC(".maps");
 
 struct {

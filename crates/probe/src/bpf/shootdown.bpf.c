@@ -416,6 +416,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct own *me;
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
+	struct hists *hists;
 	struct victim_key vkey;
 	struct task_struct *t;
 	struct health *h;
@@ -467,13 +468,16 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	counts = victim_counts(from, seq, cpu, vkey.tgid);
 
 	tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
+	hists = hists_of_cpu();
+	if (!hists)
+		return 0;
 	if (tally && counts) {
 		if (mode == MODE_LATER)
 			tally->victims++;
 		tally->delay_ns += delay;
 		tally->stall_ns += stall;
-		hist_add(HIST_DELAY, delay, 1);
-		hist_add(HIST_STALL, stall, 1);
+		hist_add(&hists->of[HIST_DELAY], delay, 1);
+		hist_add(&hists->of[HIST_STALL], stall, 1);
 		if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
 			me->victim = victim_of(&vkey);
 			me->vkey = vkey;
@@ -524,8 +528,8 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		if (tally) {
 			tally->wait_ns += wait - before;
 			if (before)
-				hist_add(HIST_WAIT, before, -1);
-			hist_add(HIST_WAIT, wait, 1);
+				hist_add(&hists->of[HIST_WAIT], before, -1);
+			hist_add(&hists->of[HIST_WAIT], wait, 1);
 		}
 		from->waited = wait;
 		from->waited_seq = seq;

@@ -123,6 +123,11 @@ struct hist {
 	u64 max;
 };
 
+/* One lookup for all: on the victim's side every ns is everybody's. */
+struct hists {
+	struct hist of[HIST_KINDS];
+};
+
 /* Counters of the probe itself, one a CPU. */
 struct health {
 	u64 empty_sends;   /* flushes in scope that found nobody to interrupt */
