@@ -71,8 +71,17 @@ fn unmap(p: *mut u8, size: usize) {
 }
 
 fn advise(p: *mut u8, size: usize, advice: i32) {
-    // SAFETY: the range is this program's own, and it expects the pages to change.
-    check("madvise", unsafe { libc::madvise(p.cast(), size, advice) });
+    // A collapse may find no huge page or no lock for the moment: EAGAIN (madvise(2)).
+    for _ in 0..1000 {
+        // SAFETY: the range is this program's own, and it expects the pages to change.
+        let ret = unsafe { libc::madvise(p.cast(), size, advice) };
+        let err = std::io::Error::last_os_error();
+        if ret == 0 || err.kind() != std::io::ErrorKind::WouldBlock {
+            return check("madvise", ret);
+        }
+        std::thread::yield_now();
+    }
+    panic!("madvise: EAGAIN, a thousand times");
 }
 
 /// A file on disk without a name.
