@@ -106,6 +106,7 @@ pod! {
         self_shootdowns: u64,
         self_victims: u64,
         wrong_memos: u64,
+        unseen: u64,
     }
     struct SendRecord {
         kind: u8,
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(size_of::<VictimInfo>(), 24);
         assert_eq!(size_of::<CulpritCounts>(), 64);
         assert_eq!(size_of::<VictimCounts>(), 16);
-        assert_eq!(size_of::<Health>(), 64);
+        assert_eq!(size_of::<Health>(), 72);
         assert_eq!(size_of::<CulpritKey>(), 16);
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
+};
 use quell_event::{Cause, Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
 
 use crate::causes::Causes;
@@ -88,6 +90,7 @@ pub struct Probe {
     links: Vec<Link>,
     pub(crate) maps: Rc<Maps>,
     pub(crate) causes: Rc<RefCell<Causes>>,
+    cpus: u32,
     started: Instant,
     ended: Option<Instant>,
     /// `TLB:` of /proc/interrupts when it began.
@@ -106,6 +109,9 @@ const PROGRAMS: [&str; 5] = [
 
 /// Where in a tally the same process, cause and detail is.
 type Known = HashMap<(u32, Cause, Option<String>), usize>;
+
+/// Attached to nothing: the loader runs it at the end.
+const SETTLE: &str = "settle_rest";
 
 /// Needed for [`Scope::Tree`] only.
 const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
@@ -133,8 +139,9 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "flights" | "owns" | "scope_cpus" => cpus,
-            "queued" => cpus.saturating_mul(cpus),
+            "owns" | "scope_cpus" => cpus,
+            "hits" => cpus.saturating_mul(cpus),
+            "queues" => cpus.saturating_mul(cpus).saturating_mul(2),
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
@@ -211,6 +218,7 @@ impl Probe {
             links: Vec::new(),
             causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
             maps,
+            cpus,
             started: Instant::now(),
             ended: None,
             interrupts: None,
@@ -251,14 +259,41 @@ impl Probe {
     }
 
     /// Stops counting; the counts stay.
-    pub fn detach(&mut self) {
-        if self.ended.is_none() {
-            self.interrupts_ended = interrupts();
+    ///
+    /// # Errors
+    ///
+    /// If the last rounds can't be settled: their victims' times are missing then.
+    pub fn detach(&mut self) -> Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
         }
+        self.interrupts_ended = interrupts();
         while let Some(link) = self.links.pop() {
             drop(link);
         }
-        self.ended.get_or_insert_with(Instant::now);
+        self.ended = Some(Instant::now());
+        self.settle()
+    }
+
+    /// Counts the times of every CPU's last rounds, which the next one would have counted. Only
+    /// when nothing is attached any more: no CPU but its own may do it before.
+    fn settle(&mut self) -> Result<()> {
+        let settle = self.object.progs_mut().find(|p| p.name() == SETTLE);
+        let settle = settle.ok_or_else(|| Error::Missing {
+            what: format!("the eBPF object has no program '{SETTLE}'"),
+            help: "rebuild quell with 'make build'".to_owned(),
+        })?;
+        for cpu in 0..self.cpus {
+            let mut arguments = u64::from(cpu).to_ne_bytes();
+            let input = ProgramInput {
+                context_in: Some(&mut arguments),
+                ..ProgramInput::default()
+            };
+            settle
+                .test_run(input)
+                .map_err(Error::load("settle the last shootdowns"))?;
+        }
+        Ok(())
     }
 
     /// How long it has counted, ns.
@@ -289,9 +324,6 @@ impl Probe {
         for index in 0..state.next_victim {
             self.add_victim(index, &mut tally)?;
         }
-        // victims are counted when they are queued, hits when their handler is seen
-        let hits: u64 = tally.victims.iter().map(|v| v.hits).sum();
-        tally.unseen = tally.totals().victims.saturating_sub(hits);
         self.add_histograms(&mut tally)?;
         self.add_health(&mut tally)?;
         Ok(tally)
@@ -396,6 +428,7 @@ impl Probe {
         for cpu in per_cpu(&self.maps.healths, layout::ONLY)? {
             let h: Health = layout::read(&cpu).unwrap_or_default();
             tally.empty_sends += h.empty_sends;
+            tally.unseen += h.unseen;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
             lost.records += h.lost_records;

@@ -172,7 +172,7 @@ impl Recording {
     ///
     /// If the trace can't be written.
     pub(crate) fn finish(mut self) -> anyhow::Result<Tally> {
-        self.probe.detach();
+        self.probe.detach()?;
         self.records.finish()?;
         self.resolve();
         name_frames(&mut self.stacks);

@@ -19,23 +19,24 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* ncpu */
 	__type(key, u32);
-	__type(value, struct flight);
-} flights SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
 	__type(value, struct own);
 } owns SEC(".maps");
 
-/* When each target but the first was queued, ns after the round began: [culprit CPU * ncpu + victim CPU]. */
+/* [(round * ncpu + culprit's CPU) * ncpu + victim's CPU] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* 2 * ncpu * ncpu */
+	__type(key, u32);
+	__type(value, struct queued);
+} queues SEC(".maps");
+
+/* [culprit's CPU * ncpu + victim's CPU] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* ncpu * ncpu */
 	__type(key, u32);
-	__type(value, u32);
-} queued SEC(".maps");
+	__type(value, struct hits);
+} hits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -139,11 +140,6 @@ static __always_inline struct health *health(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&healths, &zero);
-}
-
-static __always_inline struct flight *flight_of(u32 cpu)
-{
-	return bpf_map_lookup_elem(&flights, &cpu);
 }
 
 static __always_inline struct own *own_of(u32 cpu)

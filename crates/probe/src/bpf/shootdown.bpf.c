@@ -9,20 +9,22 @@
  *   victim:  csd_function_entry, flush, csd_function_exit, releases the csd
  *
  * The culprit has preemption off from the first of these to the end of the wait, and may not shoot
- * from an interrupt (smp.c warns). So a CPU has one round in flight, and one `struct flight` a CPU
- * pairs both sides without a hash. The victim finds it by flush_tlb_info.initiating_cpu.
+ * from an interrupt (smp.c warns). So a CPU has one round in flight. A victim leaves its times in a
+ * slot of the culprit's CPU and its own, which it finds by flush_tlb_info.initiating_cpu: no hash,
+ * and no line that all CPUs write.
+ *
+ * csd_function_exit comes before csd_unlock(), for which the culprit waits: when its next round
+ * starts, all times of the last one are in their slots. Then the culprit's CPU counts them, once its
+ * IPI is sent and there is nothing to do but wait; see settle().
  *
  * The culprit's own flush comes after all targets are queued, and so closes the round; if it comes
  * and nobody was queued, the flush was an empty send. So tlb_flush, which fires three times a
  * shootdown, is not needed. A CPU that has nothing to flush itself (kswapd, ksmd) closes nothing;
  * another_round() tells its rounds apart.
  *
- * csd_function_exit comes before csd_unlock(), so the culprit waits for the victim's handler: when
- * the next round starts, nobody writes the flight of the last one any more.
- *
  * Nothing here takes a lock but the ring buffer's (interrupts off, no nesting: a raw tracepoint does
- * not recurse on one CPU) and the map's bucket locks for a key that was not seen before. There
- * are no loops but the unrolled search for a bucket, so every program ends.
+ * not recurse on one CPU) and the map's bucket locks for a key that was not seen before. Loops have
+ * constant bounds, or go once over the targets of a round by bpf_loop(), so every program ends.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -39,15 +41,16 @@ char LICENSE[] SEC("license") = "GPL";
 enum mode {
 	MODE_OUT,   /* not in scope */
 	MODE_IN,    /* counted from the start */
-	MODE_LATER, /* counted once a victim turns out to be in scope */
+	MODE_LATER, /* counted if a victim turns out to be in scope */
 };
 
 /* ---- records ----------------------------------------------------------------------------- */
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct flight *f, struct own *o, u32 cpu)
+static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
+	struct round *f = &o->rounds[o->current & 1];
 	struct send_record *r;
 	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
 	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
@@ -95,7 +98,16 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
-/* ---- the culprit ---------------------------------------------------------------------------- */
+/* ---- settling ------------------------------------------------------------------------------- */
+
+/*
+ * A round is settled by its culprit's CPU, while the IPI of its next round is on its way: there is
+ * time then. A victim only leaves its times, so that it is not stopped for longer than it must be,
+ * and its line is the only one that goes from CPU to CPU.
+ */
+
+/* Clocks of two CPUs may be some ns apart. An IPI takes longer, and so does a new round. */
+#define SKEW_NS 100
 
 static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64 victims)
 {
@@ -111,9 +123,189 @@ static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64
 		tally->pages += (end - start) >> 12;
 }
 
+struct settling {
+	u32 cpu;
+	u32 which; /* round */
+	u32 target;
+	u32 counted;
+	u64 until; /* the next round's start: what comes later is of that */
+	u64 end;
+};
+
+static __always_inline u32 clamp(u64 ns)
+{
+	return ns > 0xffffffff ? 0xffffffff : ns;
+}
+
+static __always_inline struct queued *queued_of(u32 which, u32 cpu, u32 target)
+{
+	u32 cell = (which * config.ncpu + cpu) * config.ncpu + target;
+
+	return bpf_map_lookup_elem(&queues, &cell);
+}
+
+static __always_inline struct hits *hits_of(u32 cpu, u32 target)
+{
+	u32 cell = cpu * config.ncpu + target;
+
+	return bpf_map_lookup_elem(&hits, &cell);
+}
+
+static __always_inline void write_victim(struct settling *s, struct round *r, struct hit *hit,
+					 u32 target, u64 delay)
+{
+	struct victim_record *v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
+	struct health *h;
+
+	if (!v) {
+		h = health();
+		if (h)
+			h->lost_records++;
+		return;
+	}
+	v->kind = RECORD_VICTIM;
+	v->bystander = hit->bystander;
+	v->cpu = target;
+	v->culprit_cpu = s->cpu;
+	v->zero = 0;
+	v->seq = r->seq;
+	v->tgid = hit->tgid;
+	v->tid = hit->tid;
+	v->delay_ns = clamp(delay);
+	v->stall_ns = clamp(hit->t2 - hit->t1);
+	v->zero2 = 0;
+	v->end_ns = hit->t2;
+	__builtin_memcpy(v->comm, hit->comm, sizeof(v->comm));
+	/* waking the reader costs an interrupt: it reads on a timer */
+	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
+}
+
+static long settle_target(u32 i, struct settling *s)
+{
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	u32 target = s->target;
+	struct queued *queued;
+	struct hists *hists;
+	struct health *h;
+	struct hits *both;
+	struct round *r;
+	struct hit *hit;
+	u64 at, delay, stall;
+	struct own *o;
+	u32 victim;
+
+	o = own_of(s->cpu);
+	queued = queued_of(s->which, s->cpu, target);
+	both = hits_of(s->cpu, target);
+	hists = hists_of_cpu();
+	h = health();
+	if (!o || !queued || !both || !hists || !h)
+		return 1;
+	r = &o->rounds[s->which & 1];
+	s->target = queued->next;
+	at = r->t0;
+	if (i)
+		at += queued->after;
+	hit = &both->of[0];
+	if (hit->t1 + SKEW_NS < at || hit->t1 >= s->until) {
+		hit = &both->of[1];
+		if (hit->t1 + SKEW_NS < at || hit->t1 >= s->until) {
+			if (r->mode == MODE_IN)
+				h->unseen++;
+			return 0;
+		}
+	}
+	if (r->mode == MODE_LATER) {
+		if (config.scope == SCOPE_CPUS) {
+			u8 *in = bpf_map_lookup_elem(&scope_cpus, &target);
+
+			if (!in || !*in)
+				return 0;
+		} else if (!tgid_in_scope(hit->tgid)) {
+			return 0;
+		}
+	}
+	s->counted++;
+	delay = hit->t1 > at ? hit->t1 - at : 0;
+	stall = hit->t2 - hit->t1;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	if (tally) {
+		tally->delay_ns += delay;
+		tally->stall_ns += stall;
+		hist_add(&hists->of[HIST_DELAY], delay, 1);
+		hist_add(&hists->of[HIST_STALL], stall, 1);
+	}
+	victim = hit->victim;
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (vt) {
+		vt->hits++;
+		vt->stall_ns += stall;
+	}
+	if (hit->t2 > s->end)
+		s->end = hit->t2;
+	if (config.recording)
+		write_victim(s, r, hit, target, delay);
+	return 0;
+}
+
+/* Not static: verified once, and not once for every way that leads here. */
+__noinline int settle(u32 cpu, u32 which, u64 until)
+{
+	struct settling s = {};
+	struct culprit_tally *tally;
+	struct hists *hists;
+	struct round *r;
+	struct own *o;
+	u64 wait;
+
+	o = own_of(cpu);
+	if (!o)
+		return 0;
+	r = &o->rounds[which & 1];
+	if (!r->unsettled)
+		return 0;
+	r->unsettled = 0;
+	s.cpu = cpu;
+	s.which = which & 1;
+	s.target = r->first;
+	s.until = until;
+	bpf_loop(r->targets, settle_target, &s, 0);
+	if (!s.counted)
+		return 0;
+	if (r->mode == MODE_LATER)
+		count_shootdown(r->culprit, r->start, r->end, s.counted);
+	/* the last victim ends the wait */
+	wait = s.end > r->t0 ? s.end - r->t0 : 0;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	hists = hists_of_cpu();
+	if (tally && hists) {
+		tally->wait_ns += wait;
+		hist_add(&hists->of[HIST_WAIT], wait, 1);
+	}
+	return 0;
+}
+
+/* Run by the loader for each CPU when nothing is attached any more. */
+SEC("raw_tp/settle_rest")
+int settle_rest(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 cpu = ctx->args[0], current;
+	struct own *o = own_of(cpu);
+
+	if (!o)
+		return 0;
+	current = o->current & 1;
+	settle(cpu, !current, o->rounds[current].t0);
+	settle(cpu, current, ~0ULL);
+	return 0;
+}
+
+/* ---- the culprit ---------------------------------------------------------------------------- */
+
 /* The first target of a round: who asks, for what, and does it count? */
-static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct flight *f, struct own *o, u32 cpu, u32 target,
-				  u64 func, struct __call_single_data *csd, u64 now)
+static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
+				  u32 target, u64 func, struct __call_single_data *csd, u64 now)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	u32 tgid = t->tgid;
@@ -122,8 +314,14 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct fl
 	struct flush_tlb_info *info = NULL;
 	u64 mm = 0, start = 0, end = ~0ULL;
 	u8 flags = 0, mode = MODE_IN;
+	u32 current = !(o->current & 1);
+	struct round *f = &o->rounds[current];
 	struct health *h;
 
+	/* mostly it is settled: then the last round had a part of its own */
+	if (f->unsettled)
+		settle(cpu, current, o->rounds[!current].t0);
+	o->current = current;
 	if (o->due) {
 		h = health();
 		if (h)
@@ -133,11 +331,11 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct fl
 	o->open = 1;
 	o->func = func;
 	f->t0 = now;
-	f->seq++;
+	f->seq = ++o->seq;
 	f->targets = 0;
-	o->generation = 0;
 	f->first = target;
-	f->tgid = tgid;
+	f->unsettled = 0;
+	o->generation = 0;
 
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
@@ -182,6 +380,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct fl
 	f->mode = mode;
 	if (mode == MODE_OUT)
 		return;
+	f->unsettled = 1;
 
 	if (kernel) {
 		key.tgid = tgid;
@@ -221,37 +420,38 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct fl
 		 * csd_function_entry(csd = NULL) once the IPI is sent: leave the record to that. It
 		 * does where the address space is loaded here, which is sure if it is current's.
 		 */
-		if (mm && mm == (u64)t->mm)
+		if (mm && mm == (u64)t->mm) {
 			o->due = 1;
-		else
-			write_send(ctx, f, o, cpu);
+			return;
+		}
+		/* the records of one CPU come in the order of its rounds */
+		settle(cpu, !current, now);
+		write_send(ctx, o, cpu);
 	}
 }
 
 /*
  * Is this target of another round than the one that was not closed? Within a round the targets come
  * in ascending order, and each flush of an address space has a generation of its own. A batch has
- * none: its next round comes when all of the last one are done. One of a batch's targets that ran
- * its handler before the next was queued, some ns later, would make two rounds of one: its queue had
- * to be busy already. Victims are counted right even then.
+ * none: if the last target is done, some ns after it was queued, the round was over.
  */
-static __always_inline bool another_round(struct flight *f, struct own *o, u32 target, u64 func,
-					  struct __call_single_data *csd)
+static __always_inline bool another_round(struct own *o, struct round *r, u32 cpu, u32 target,
+					  u64 func, struct __call_single_data *csd)
 {
 	struct flush_tlb_info *info;
-	u64 round;
+	struct hits *both;
 
 	if (func != o->func || target <= o->last)
 		return true;
 	if (is_flush(func)) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		if ((u64)info->mm != f->mm || info->new_tlb_gen != o->generation)
+		if ((u64)info->mm != r->mm || info->new_tlb_gen != o->generation)
 			return true;
-		if (f->mm)
+		if (r->mm)
 			return false;
 	}
-	round = *(volatile u64 *)&f->round;
-	return round >> 32 == f->seq && (u32)round == f->targets;
+	both = hits_of(cpu, o->last);
+	return both && (both->of[0].t1 > r->t0 || both->of[1].t1 > r->t0);
 }
 
 SEC("raw_tp/csd_queue_cpu")
@@ -260,39 +460,49 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u32 target = ctx->args[0];
 	u64 func = ctx->args[2];
 	struct __call_single_data *csd;
-	struct flight *f;
+	struct queued *queued;
+	struct round *r;
 	struct own *o;
-	u32 cpu, cell, *at;
+	u32 cpu;
 	u64 now;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
 		return 0;
 	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
 	cpu = bpf_get_smp_processor_id();
-	f = flight_of(cpu);
 	o = own_of(cpu);
-	if (!f || !o || target >= config.ncpu)
+	if (!o || target >= config.ncpu)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!o->open || another_round(f, o, target, func, csd)) {
-		begin(ctx, f, o, cpu, target, func, csd, now);
-	} else if (f->mode == MODE_IN) {
-		struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &o->culprit);
+	r = &o->rounds[o->current & 1];
+	if (!o->open || another_round(o, r, cpu, target, func, csd)) {
+		begin(ctx, o, cpu, target, func, csd, now);
+		r = &o->rounds[o->current & 1];
+	} else {
+		queued = queued_of(o->current & 1, cpu, o->last);
+		if (queued)
+			queued->next = target;
+		queued = queued_of(o->current & 1, cpu, target);
+		if (queued)
+			queued->after = now - r->t0;
+		if (r->mode == MODE_IN) {
+			struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &o->culprit);
 
-		if (tally)
-			tally->victims++;
+			if (tally)
+				tally->victims++;
+		}
 	}
 	o->last = target;
-	if (f->mode == MODE_OUT)
+	if (r->mode == MODE_OUT) {
+		if (bpf_get_current_pid_tgid() >> 32 == config.self_tgid) {
+			struct health *h = health();
+
+			if (h)
+				h->self_victims++;
+		}
 		return 0;
-	/* before the target can see the request: what follows in the kernel is a locked llist_add */
-	f->targets++;
-	if (target != f->first) {
-		cell = cpu * config.ncpu + target;
-		at = bpf_map_lookup_elem(&queued, &cell);
-		if (at)
-			*at = now - f->t0;
 	}
+	r->targets++;
 	if (!is_flush(func)) {
 		u64 key = (u64)csd;
 		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
@@ -323,7 +533,6 @@ SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
-	struct flight *f;
 	struct own *o;
 	u32 cpu, from;
 
@@ -335,14 +544,20 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (!key) {
 		/* this CPU's own part of a round: its targets are all queued and the IPI is sent */
-		if (!o->open && is_flush(func))
-			empty_send(o);
+		u32 current = o->current & 1;
+
+		if (o->open) {
+			settle(cpu, !current, o->rounds[current].t0);
+		} else {
+			/* the last round is over too */
+			settle(cpu, current, ~0ULL);
+			if (is_flush(func))
+				empty_send(o);
+		}
 		o->open = 0;
 		if (config.recording && o->due) {
 			o->due = 0;
-			f = flight_of(cpu);
-			if (f)
-				write_send(ctx, f, o, cpu);
+			write_send(ctx, o, cpu);
 		}
 		return 0;
 	}
@@ -351,6 +566,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 			bpf_core_cast((void *)key, struct __call_single_data);
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 
+		o->mm = (u64)info->mm;
 		from = info->initiating_cpu;
 		/* keep the two loads apart: the verifier treats kernel and map memory differently */
 		barrier_var(from);
@@ -360,69 +576,23 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		if (!culprit)
 			return 0;
 		from = *culprit;
+		o->mm = 0;
 	}
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline u32 clamp(u64 ns)
-{
-	return ns > 0xffffffff ? 0xffffffff : ns;
-}
-
-/*
- * Does this victim count? In MODE_LATER the first that does makes the shootdown count; it is
- * tallied on this CPU, which is as good as any.
- */
-static __always_inline bool victim_counts(struct flight *from, u32 seq, u32 cpu, u32 tgid)
-{
-	u32 before;
-
-	if (from->mode != MODE_LATER)
-		return true;
-	if (config.scope == SCOPE_CPUS) {
-		u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
-
-		if (!in || !*in)
-			return false;
-	} else if (!tgid_in_scope(tgid)) {
-		return false;
-	}
-	before = from->counted_seq;
-	if (before != seq && __sync_val_compare_and_swap(&from->counted_seq, before, seq) == before)
-		count_shootdown(from->culprit, from->start, from->end, 0);
-	return true;
-}
-
-/*
- * Marks this victim as done and says how many are. The first of a round takes over from the round
- * before, of which nobody is left: its culprit waited.
- */
-static __always_inline u32 done(struct flight *from, u32 seq)
-{
-	u64 before = from->round;
-
-	if (before >> 32 != seq)
-		__sync_val_compare_and_swap(&from->round, before, (u64)seq << 32);
-	return (u32)__sync_fetch_and_add(&from->round, 1) + 1;
-}
-
 SEC("raw_tp/csd_function_exit")
 int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 func = ctx->args[0], now, delay, stall, wait, mm, t0, t1;
-	struct flight *from;
-	struct own *me;
-	struct culprit_tally *tally;
-	struct victim_tally *vt;
-	struct hists *hists;
+	u64 func = ctx->args[0], now, mm;
 	struct victim_key vkey;
 	struct task_struct *t;
-	struct health *h;
-	u32 cpu, cell, culprit, seq, *at;
-	u8 mode;
-	bool counts;
+	struct hits *both;
+	struct hit *hit;
+	struct own *me;
+	u32 cpu;
 
 	if (!ctx->args[1] || (!is_flush(func) && !is_kernel_flush(func)))
 		return 0;
@@ -430,110 +600,31 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	me = own_of(cpu);
 	if (!me || !me->t1)
 		return 0;
-	t1 = me->t1;
-	me->t1 = 0;
+	both = hits_of(me->from, cpu);
+	if (!both || me->from >= config.ncpu)
+		return 0;
 	now = bpf_ktime_get_ns();
-	from = flight_of(me->from);
-	if (!from)
-		return 0;
-	mode = from->mode;
-	if (mode == MODE_OUT) {
-		if (from->tgid == config.self_tgid) {
-			h = health();
-			if (h)
-				h->self_victims++;
-		}
-		return 0;
-	}
 	t = bpf_get_current_task_btf();
-	culprit = from->culprit;
-	seq = from->seq;
-	mm = from->mm;
-	t0 = from->t0;
-	delay = t1 - t0;
-	if (from->first != cpu) {
-		cell = me->from * config.ncpu + cpu;
-		at = bpf_map_lookup_elem(&queued, &cell);
-		if (at)
-			delay -= *at;
-	}
-	/* clocks of two CPUs may be some ns apart */
-	if ((s64)delay < 0)
-		delay = 0;
-	stall = now - t1;
-
-	vkey.tgid = t->tgid;
 	/* whose memory a batch is for is not known */
+	mm = me->mm;
+	vkey.tgid = t->tgid;
 	vkey.bystander = mm && (u64)t->mm != mm;
-	counts = victim_counts(from, seq, cpu, vkey.tgid);
-
-	tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
-	hists = hists_of_cpu();
-	if (!hists)
-		return 0;
-	if (tally && counts) {
-		if (mode == MODE_LATER)
-			tally->victims++;
-		tally->delay_ns += delay;
-		tally->stall_ns += stall;
-		hist_add(&hists->of[HIST_DELAY], delay, 1);
-		hist_add(&hists->of[HIST_STALL], stall, 1);
-		if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
-			me->victim = victim_of(&vkey);
-			me->vkey = vkey;
-		}
-		vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);
-		if (vt) {
-			vt->hits++;
-			vt->stall_ns += stall;
-		}
+	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
+		me->victim = victim_of(&vkey);
+		me->vkey = vkey;
 	}
-
-	if (config.recording && counts) {
-		struct victim_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
-
-		if (r) {
-			r->kind = RECORD_VICTIM;
-			r->bystander = vkey.bystander;
-			r->cpu = cpu;
-			r->culprit_cpu = me->from;
-			r->zero = 0;
-			r->seq = seq;
-			r->tgid = vkey.tgid;
-			r->tid = t->pid;
-			r->delay_ns = clamp(delay);
-			r->stall_ns = clamp(stall);
-			r->zero2 = 0;
-			r->end_ns = now;
-			bpf_get_current_comm(r->comm, sizeof(r->comm));
-			/* waking the reader costs an interrupt: it reads on a timer */
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-		} else {
-			h = health();
-			if (h)
-				__sync_fetch_and_add(&h->lost_records, 1);
-		}
+	/* the older one: its round is settled */
+	hit = both->of[0].t1 < both->of[1].t1 ? &both->of[0] : &both->of[1];
+	hit->t1 = me->t1;
+	hit->t2 = now;
+	hit->victim = me->victim;
+	hit->bystander = vkey.bystander;
+	hit->tgid = vkey.tgid;
+	if (config.recording) {
+		hit->tid = t->pid;
+		bpf_get_current_comm(hit->comm, sizeof(hit->comm));
 	}
-
-	/*
-	 * The last victim ends the wait. A target that was queued after all others were done (its
-	 * queue was not empty, so those before it had no need of an IPI) ends it once more, later:
-	 * the difference is added, and the histogram moves the round to its new place.
-	 */
-	if (done(from, seq) == *(volatile u32 *)&from->targets &&
-	    (mode == MODE_IN || from->counted_seq == seq)) {
-		u64 before = from->waited_seq == seq ? from->waited : 0;
-
-		wait = now - t0;
-		if (tally) {
-			tally->wait_ns += wait - before;
-			if (before)
-				hist_add(&hists->of[HIST_WAIT], before, -1);
-			hist_add(&hists->of[HIST_WAIT], wait, 1);
-		}
-		from->waited = wait;
-		from->waited_seq = seq;
-	}
+	me->t1 = 0;
 	return 0;
 }
 

@@ -138,6 +138,7 @@ struct health {
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
 	u64 wrong_memos; /* stacks from memory that a walk did not confirm */
+	u64 unseen; /* victims that were queued, and whose handler was not seen */
 };
 
 enum record_kind {
@@ -191,35 +192,50 @@ struct victim_record {
 	char comm[COMM_LEN];
 };
 
-/*
- * A CPU's round in flight. The lines that different CPUs write are two lines apart (the processor
- * fetches neighbours together): the culprit's CPU never waits for a line that victims have written.
- */
-struct flight {
-	/* the culprit writes, victims read */
+/* A round of a CPU. Only that CPU reads and writes it. */
+struct round {
 	u64 t0;
 	u64 mm;
 	u64 start;
 	u64 end;
 	u32 seq;
 	u32 targets; /* queued so far */
-	u32 first;   /* the first target's CPU: queued at t0 */
+	u32 first;   /* of them: queued at t0, the others are linked from it */
 	u32 culprit; /* index of the tally */
-	u32 tgid;
 	u8 mode;
-	u8 pad[128 - 57 + 4];
-	/* victims write */
-	u64 round;     /* seq << 32 | how many are done */
-	u64 waited;    /* what was tallied as wait for waited_seq, if a late target reopens the round */
-	u32 waited_seq;
-	u32 counted_seq; /* MODE_LATER: the round that counts because of a victim in scope */
-	u8 pad2[128 - 24];
+	u8 unsettled; /* its victims' times are not counted yet */
+	u8 pad[14];
+};
+
+/* Another target than the first of a round. */
+struct queued {
+	u32 after; /* ns after the round began */
+	u32 next;  /* target; of the first one too */
+};
+
+/* What a victim's CPU leaves for the culprit's: two lines apart from everything else. */
+struct hit {
+	u64 t1; /* the handler began; older than the round: not seen in this one */
+	u64 t2; /* and ended */
+	u32 victim; /* index of the tally */
+	u32 bystander;
+	u32 tgid;
+	u32 tid;
+	char comm[COMM_LEN];
+	u64 pad;
+};
+
+/* Of the last round and the one before: a round is settled when the next one is under way. */
+struct hits {
+	struct hit of[2];
 } __attribute__((aligned(128)));
 
 /* What a CPU keeps for itself. */
 struct own {
 	/* as culprit */
+	struct round rounds[2];
 	u64 func;      /* of the round that is open */
+	u64 generation; /* of the flush that is open; 0 for a batch */
 	struct culprit_key key;
 	u32 culprit;
 	u32 scope_tgid; /* the last answer about scope */
@@ -230,14 +246,15 @@ struct own {
 	u8 send_flags;
 	u32 last;      /* target */
 	u32 sampled;
+	u32 current;   /* of the rounds */
+	u32 seq;
 	/* as victim */
-	u32 from;
 	u64 t1;
+	u64 mm;
+	u32 from;
 	u32 victim;
-	u32 zero2;
 	struct victim_key vkey;
-	u64 generation; /* of the flush that is open; 0 for a batch */
-	u8 pad[128 - 88];
+	u8 pad[256 - 216 - 24];
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct config) == 48, "layout.rs: Config");
@@ -246,10 +263,10 @@ _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
 _Static_assert(sizeof(struct culprit_tally) == 64, "layout.rs: CulpritCounts");
 _Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
-_Static_assert(sizeof(struct health) == 64, "layout.rs: Health");
+_Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
-_Static_assert(sizeof(struct flight) == 256, "two pairs of lines");
-_Static_assert(sizeof(struct own) == 128, "one pair of lines");
+_Static_assert(sizeof(struct hits) == 128, "a pair of lines");
+_Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");
 
 #endif

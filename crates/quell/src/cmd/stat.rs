@@ -64,7 +64,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
             next = Some(due + every);
         }
     };
-    probe.detach();
+    probe.detach()?;
     let total = count(&probe)?;
     printer.print(
         &mut out,

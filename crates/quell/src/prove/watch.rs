@@ -63,7 +63,7 @@ impl Watcher for Counting {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        self.probe.detach();
+        self.probe.detach()?;
         Ok(())
     }
 }
