@@ -1,8 +1,8 @@
 //! From the ring of records to whole shootdowns.
 //!
-//! A shootdown is one record of the culprit and one of each victim, in any order. All of them name
-//! the culprit's CPU and that CPU's count of rounds. A CPU has one round in flight, and its culprit
-//! waits for all victims, so the first record of the next round closes the last one.
+//! A shootdown is one record of the culprit and one of each victim that was seen. All of them name the
+//! culprit's CPU and that CPU's count of rounds, and that CPU writes them, round after round: the
+//! first record of the next round closes the last one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
