@@ -37,7 +37,7 @@ static __always_inline struct hists *hists_of_cpu(void)
 	return bpf_map_lookup_elem(&hists, &zero);
 }
 
-static __always_inline void hist_add(struct hist *h, u64 ns, u64 n)
+static __always_inline void hist_add(struct hist *h, u64 ns)
 {
 	u32 b = bucket_of(ns);
 
@@ -45,7 +45,7 @@ static __always_inline void hist_add(struct hist *h, u64 ns, u64 n)
 	barrier_var(b);
 	if (b >= HIST_BUCKETS)
 		return;
-	h->count[b] += n;
+	h->count[b]++;
 	if (ns > h->max)
 		h->max = ns;
 }

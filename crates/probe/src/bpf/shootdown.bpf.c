@@ -46,6 +46,15 @@ enum mode {
 
 /* ---- records ----------------------------------------------------------------------------- */
 
+/* Only culprits write records, and one CPU has one culprit at a time: no atomic is needed. */
+static __always_inline void lost_record(void)
+{
+	struct health *h = health();
+
+	if (h)
+		h->lost_records++;
+}
+
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
 static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu)
 {
@@ -71,10 +80,7 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	}
 	r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 	if (!r) {
-		struct health *h = health();
-
-		if (h)
-			__sync_fetch_and_add(&h->lost_records, 1);
+		lost_record();
 		return;
 	}
 	r->kind = RECORD_SEND;
@@ -155,12 +161,9 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 					 u32 target, u64 delay)
 {
 	struct victim_record *v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
-	struct health *h;
 
 	if (!v) {
-		h = health();
-		if (h)
-			h->lost_records++;
+		lost_record();
 		return;
 	}
 	v->kind = RECORD_VICTIM;
@@ -178,6 +181,21 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 	__builtin_memcpy(v->comm, hit->comm, sizeof(v->comm));
 	/* waking the reader costs an interrupt: it reads on a timer */
 	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline bool is_between(struct hit *hit, u64 from, u64 until)
+{
+	return hit->t1 + SKEW_NS >= from && hit->t1 < until;
+}
+
+static __always_inline bool victim_in_scope(u32 cpu, u32 tgid)
+{
+	u8 *in;
+
+	if (config.scope != SCOPE_CPUS)
+		return tgid_in_scope(tgid);
+	in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+	return in && *in;
 }
 
 static long settle_target(u32 i, struct settling *s)
@@ -207,25 +225,17 @@ static long settle_target(u32 i, struct settling *s)
 	at = r->t0;
 	if (i)
 		at += queued->after;
-	hit = &both->of[0];
-	if (hit->t1 + SKEW_NS < at || hit->t1 >= s->until) {
+	if (is_between(&both->of[0], at, s->until)) {
+		hit = &both->of[0];
+	} else if (is_between(&both->of[1], at, s->until)) {
 		hit = &both->of[1];
-		if (hit->t1 + SKEW_NS < at || hit->t1 >= s->until) {
-			if (r->mode == MODE_IN)
-				h->unseen++;
-			return 0;
-		}
+	} else {
+		if (r->mode == MODE_IN)
+			h->unseen++;
+		return 0;
 	}
-	if (r->mode == MODE_LATER) {
-		if (config.scope == SCOPE_CPUS) {
-			u8 *in = bpf_map_lookup_elem(&scope_cpus, &target);
-
-			if (!in || !*in)
-				return 0;
-		} else if (!tgid_in_scope(hit->tgid)) {
-			return 0;
-		}
-	}
+	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->tgid))
+		return 0;
 	s->counted++;
 	delay = hit->t1 > at ? hit->t1 - at : 0;
 	stall = hit->t2 - hit->t1;
@@ -233,8 +243,8 @@ static long settle_target(u32 i, struct settling *s)
 	if (tally) {
 		tally->delay_ns += delay;
 		tally->stall_ns += stall;
-		hist_add(&hists->of[HIST_DELAY], delay, 1);
-		hist_add(&hists->of[HIST_STALL], stall, 1);
+		hist_add(&hists->of[HIST_DELAY], delay);
+		hist_add(&hists->of[HIST_STALL], stall);
 	}
 	victim = hit->victim;
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
@@ -281,7 +291,7 @@ __noinline int settle(u32 cpu, u32 which, u64 until)
 	hists = hists_of_cpu();
 	if (tally && hists) {
 		tally->wait_ns += wait;
-		hist_add(&hists->of[HIST_WAIT], wait, 1);
+		hist_add(&hists->of[HIST_WAIT], wait);
 	}
 	return 0;
 }

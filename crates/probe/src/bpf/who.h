@@ -6,62 +6,48 @@
 #define QUELL_WHO_H
 
 /*
- * The index of a key, made on first sight. The comm is written again whenever a CPU turns to
- * another key, so it follows exec closely enough. Another CPU may make the same key at the same
- * time: BPF_NOEXIST lets one win, and the other's number stays unused.
+ * The index of a key, made on first sight; 0 if there is no room. Another CPU may make the same key
+ * at the same time: BPF_NOEXIST lets one win, and the other's number stays unused.
+ */
+static __always_inline u32 index_of(void *map, void *key, u32 *next, u32 max)
+{
+	u32 *known = bpf_map_lookup_elem(map, key), i;
+
+	if (known)
+		return *known;
+	if (*(volatile u32 *)next >= max)
+		return 0;
+	i = __sync_fetch_and_add(next, 1);
+	if (i >= max)
+		return 0;
+	if (!bpf_map_update_elem(map, key, &i, BPF_NOEXIST))
+		return i;
+	known = bpf_map_lookup_elem(map, key);
+	return known ? *known : 0;
+}
+
+/*
+ * The comm is written again whenever a CPU turns to another key, so it follows exec closely enough.
+ * What found no room shares index 0, and no key or comm of it is kept.
  */
 static __always_inline u32 culprit_of(struct culprit_key *key)
 {
-	u32 *known = bpf_map_lookup_elem(&culprit_index, key), i;
-	struct culprit_info *info;
+	u32 i = index_of(&culprit_index, key, &state.next_culprit, MAX_CULPRITS);
+	struct culprit_info *info = i ? bpf_map_lookup_elem(&culprit_infos, &i) : NULL;
 
-	if (known) {
-		i = *known;
-	} else {
-		if (*(volatile u32 *)&state.next_culprit >= MAX_CULPRITS)
-			goto full;
-		i = __sync_fetch_and_add(&state.next_culprit, 1);
-		if (i >= MAX_CULPRITS)
-			goto full;
-		if (bpf_map_update_elem(&culprit_index, key, &i, BPF_NOEXIST)) {
-			known = bpf_map_lookup_elem(&culprit_index, key);
-			if (!known)
-				goto full;
-			i = *known;
-		}
-	}
-	info = bpf_map_lookup_elem(&culprit_infos, &i);
 	if (info) {
 		info->key = *key;
 		bpf_get_current_comm(info->comm, sizeof(info->comm));
 		info->cgroup = bpf_get_current_cgroup_id();
 	}
 	return i;
-full:
-	return 0;
 }
 
 static __always_inline u32 victim_of(struct victim_key *key)
 {
-	u32 *known = bpf_map_lookup_elem(&victim_index, key), i;
-	struct victim_info *info;
+	u32 i = index_of(&victim_index, key, &state.next_victim, MAX_VICTIMS);
+	struct victim_info *info = i ? bpf_map_lookup_elem(&victim_infos, &i) : NULL;
 
-	if (known) {
-		i = *known;
-	} else {
-		if (*(volatile u32 *)&state.next_victim >= MAX_VICTIMS)
-			return 0;
-		i = __sync_fetch_and_add(&state.next_victim, 1);
-		if (i >= MAX_VICTIMS)
-			return 0;
-		if (bpf_map_update_elem(&victim_index, key, &i, BPF_NOEXIST)) {
-			known = bpf_map_lookup_elem(&victim_index, key);
-			if (!known)
-				return 0;
-			i = *known;
-		}
-	}
-	info = bpf_map_lookup_elem(&victim_infos, &i);
 	if (info) {
 		info->key = *key;
 		bpf_get_current_comm(info->comm, sizeof(info->comm));
