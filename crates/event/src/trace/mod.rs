@@ -32,7 +32,7 @@ mod tests;
 
 pub use error::Error;
 pub use meta::{Ended, Meta, SCHEMA};
-pub use reader::Trace;
+pub use reader::{Table, Trace};
 pub use row::{Row, UNSEEN_CPU};
 pub use side::{Frame, Module, Process, Stack, StackKind};
 pub use writer::{Progress, Summary, Writer};

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::meta::read_capped;
 use super::parquet_read::Sealed;
@@ -25,6 +25,15 @@ pub struct Trace {
     dir: PathBuf,
     meta: Meta,
     segments: Vec<Segment>,
+}
+
+/// A table beside the events.
+#[derive(Debug)]
+pub struct Table<T> {
+    /// By number; of several lines for one the last.
+    pub rows: HashMap<u32, T>,
+    /// Lines that can't be read and are left out, but for a last one that was cut.
+    pub garbled: u64,
 }
 
 #[derive(Debug)]
@@ -117,40 +126,34 @@ impl Trace {
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
-    /// Lines of the tables of processes and stacks that are garbled, and so left out of them.
-    ///
-    /// # Errors
-    ///
-    /// A table is there and can't be read.
-    pub fn garbled_lines(&self) -> anyhow::Result<u64> {
-        let processes = jsonl::read(&self.dir.join(names::PROCESSES), |_: Process| ())?;
-        let stacks = jsonl::read(&self.dir.join(names::STACKS), |_: Stack| ())?;
-        Ok(processes + stacks)
-    }
-
-    /// The processes that were seen, by number; of several lines for one the last. Garbled lines
-    /// are left out.
+    /// The processes that were seen, by number.
     ///
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn processes(&self) -> anyhow::Result<HashMap<u32, Process>> {
-        let mut all = HashMap::new();
-        let path = self.dir.join(names::PROCESSES);
-        jsonl::read(&path, |p: Process| drop(all.insert(p.pid, p)))?;
-        Ok(all)
+    pub fn processes(&self) -> anyhow::Result<Table<Process>> {
+        self.table(names::PROCESSES, |p: &Process| p.pid)
     }
 
-    /// The stacks, by number; of several lines for one the last. Garbled lines are left out.
+    /// The stacks, by number.
     ///
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn stacks(&self) -> anyhow::Result<HashMap<u32, Stack>> {
-        let mut all = HashMap::new();
-        let path = self.dir.join(names::STACKS);
-        jsonl::read(&path, |s: Stack| drop(all.insert(s.id, s)))?;
-        Ok(all)
+    pub fn stacks(&self) -> anyhow::Result<Table<Stack>> {
+        self.table(names::STACKS, |s: &Stack| s.id)
+    }
+
+    fn table<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        number: impl Fn(&T) -> u32,
+    ) -> anyhow::Result<Table<T>> {
+        let mut rows = HashMap::new();
+        let garbled = jsonl::read(&self.dir.join(name), |row: T| {
+            rows.insert(number(&row), row);
+        })?;
+        Ok(Table { rows, garbled })
     }
 
     /// Hands over every row in the order of recording: shootdowns by `id`, victims by

@@ -67,9 +67,9 @@ fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
 
 /// The part of quell that the command line speaks to: `quell`, or `quell stat`.
 fn asked_of() -> String {
+    let cli = Cli::command();
     let verb = std::env::args_os().skip(1).find_map(|word| {
         let word = word.into_string().ok()?;
-        let cli = Cli::command();
         cli.find_subcommand(&word).map(|c| c.get_name().to_owned())
     });
     verb.map_or_else(|| "quell".to_owned(), |verb| format!("quell {verb}"))

@@ -48,7 +48,9 @@ impl Report {
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
         let meta = trace.meta();
-        let code = Code::new(trace.processes()?, trace.stacks()?.into_values());
+        let (processes, stacks) = (trace.processes()?, trace.stacks()?);
+        let garbled = processes.garbled + stacks.garbled;
+        let code = Code::new(processes.rows, stacks.rows.into_values());
         let mut aggregate = Aggregate::default();
         trace.for_each(|row| aggregate.take(row))?;
 
@@ -74,7 +76,6 @@ impl Report {
                 tally
             }
         };
-        let garbled = trace.garbled_lines()?;
         if garbled > 0 {
             notes.push(format!(
                 "The trace is damaged: {} of its processes and stacks can't be read and {} left out.",

@@ -101,7 +101,7 @@ fn cut_lines_are_left_out() {
     writer.finish(1, |_| ()).unwrap();
     let table = path.join("processes.jsonl");
     let whole = fs::read_to_string(&table).unwrap();
-    let read = || Trace::open(&path).unwrap().processes().unwrap().len();
+    let read = || Trace::open(&path).unwrap().processes().unwrap().rows.len();
     for cut in 0..=whole.len() {
         fs::write(&table, &whole[..cut]).unwrap();
         assert_eq!(read(), whole[..cut].matches('\n').count(), "cut at {cut}");

@@ -186,8 +186,11 @@ fn side_tables_come_back() {
 
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.tally().unwrap(), Some(tally));
-    assert_eq!(trace.processes().unwrap(), [(7, process)].into());
-    assert_eq!(trace.stacks().unwrap(), [(3, stack), (4, kernel)].into());
+    assert_eq!(trace.processes().unwrap().rows, [(7, process)].into());
+    assert_eq!(
+        trace.stacks().unwrap().rows,
+        [(3, stack), (4, kernel)].into()
+    );
     let mut read = trace.meta().clone();
     assert_eq!(
         read.ended.take().map(|e| (e.monotonic_ns, e.rows)),
