@@ -44,7 +44,11 @@ pub(crate) fn prepare() -> Result<Flushes> {
         flush_kernel: address_of(&symbols, "do_kernel_range_flush"),
     };
     if flushes.flush_tlb_func != 0 {
-        return Ok(flushes);
+        // before the verifier says the same in its own words
+        return match CSD.iter().find(|t| !has_tracepoint(&symbols, t)) {
+            Some(missing) => Err(too_old(missing)),
+            None => Ok(flushes),
+        };
     }
     Err(if cfg!(not(target_arch = "x86_64")) {
         Error::Missing {
@@ -58,6 +62,25 @@ pub(crate) fn prepare() -> Result<Flushes> {
                 .to_owned(),
         }
     })
+}
+
+/// The tracepoints that the probe can't do without.
+const CSD: [&str; 3] = ["csd_queue_cpu", "csd_function_entry", "csd_function_exit"];
+
+/// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
+fn has_tracepoint(symbols: &[u8], name: &str) -> bool {
+    address_of(symbols, &format!("__traceiter_{name}")) != 0
+}
+
+fn too_old(tracepoint: &str) -> Error {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Error::Missing {
+        what: format!(
+            "this kernel ({}) has no tracepoint '{tracepoint}'",
+            release.trim()
+        ),
+        help: "quell's probe needs Linux 6.4 or later".to_owned(),
+    }
 }
 
 /// The number of the first PID namespace (include/linux/proc_ns.h: PROC_PID_INIT_INO).
@@ -132,14 +155,7 @@ fn address_of(symbols: &[u8], name: &str) -> u64 {
 /// Says why a tracepoint can't be attached to.
 pub(crate) fn explain_attach(name: &'static str, err: &libbpf_rs::Error) -> Error {
     if err.kind() == ErrorKind::NotFound {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        return Error::Missing {
-            what: format!(
-                "this kernel ({}) has no tracepoint '{name}'",
-                release.trim()
-            ),
-            help: "quell's probe needs Linux 6.4 or later".to_owned(),
-        };
+        return too_old(name);
     }
     Error::Missing {
         what: format!("the kernel refused to attach to the tracepoint '{name}': {err}"),

@@ -118,8 +118,12 @@ __noinline int find_frames(struct kernel_memo *memo, struct scratch *s)
 	s->next = MEMO_FIRST;
 	for (i = 0; i < MEMO_WORDS; i++) {
 		next = *(volatile u32 *)&s->next;
+		/* two tests: of one for both, the verifier of Linux 6.12 learns no bound for next */
+		if (next >= STACK_DEPTH)
+			return 0;
+		barrier_var(next);
 		n = next - MEMO_FIRST;
-		if (n >= MEMO_FRAMES || next >= STACK_DEPTH)
+		if (n >= MEMO_FRAMES)
 			return 0;
 		if (s->words[i] != s->ips[next])
 			continue;
