@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{
     Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
@@ -110,8 +110,12 @@ const PROGRAMS: [&str; 5] = [
 /// Where in a tally the same process, cause and detail is.
 type Known = HashMap<(u32, Cause, Option<String>), usize>;
 
-/// Attached to nothing: the loader runs it at the end.
+/// Attached to nothing: the loader runs it before it reads the counts.
 const SETTLE: &str = "settle_rest";
+
+/// How long a CPU must not have shot before the loader counts its last rounds, so that the two don't
+/// meet: a thousand times longer than a round lasts, and less than a person sees.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// Needed for [`Scope::Tree`] only.
 const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
@@ -272,19 +276,22 @@ impl Probe {
             drop(link);
         }
         self.ended = Some(Instant::now());
-        self.settle()
+        self.settle(Duration::ZERO)
     }
 
-    /// Counts the times of every CPU's last rounds, which the next one would have counted. Only
-    /// when nothing is attached any more: no CPU but its own may do it before.
-    fn settle(&mut self) -> Result<()> {
+    /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have
+    /// been quiet for so long, or, when nothing is attached any more, of all.
+    fn settle(&mut self, quiet: Duration) -> Result<()> {
         let settle = self.object.progs_mut().find(|p| p.name() == SETTLE);
         let settle = settle.ok_or_else(|| Error::Missing {
             what: format!("the eBPF object has no program '{SETTLE}'"),
             help: "rebuild quell with 'make build'".to_owned(),
         })?;
+        let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         for cpu in 0..self.cpus {
-            let mut arguments = u64::from(cpu).to_ne_bytes();
+            let mut arguments = [0; 16];
+            arguments[..8].copy_from_slice(&u64::from(cpu).to_ne_bytes());
+            arguments[8..].copy_from_slice(&quiet.to_ne_bytes());
             let input = ProgramInput {
                 context_in: Some(&mut arguments),
                 ..ProgramInput::default()
@@ -304,12 +311,15 @@ impl Probe {
     }
 
     /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
-    /// the other.
+    /// the other, and of a CPU that shot within the last 20 ms the last two rounds are missing.
     ///
     /// # Errors
     ///
     /// If a map can't be read.
-    pub fn tally(&self) -> Result<Tally> {
+    pub fn tally(&mut self) -> Result<Tally> {
+        if self.ended.is_none() {
+            self.settle(QUIET)?;
+        }
         let state = lookup(&self.maps.state, 0)?;
         let state: State = layout::read(&state).unwrap_or_default();
         let mut tally = Tally {

@@ -153,7 +153,7 @@ impl Recording {
         self.stacks.extend(stacks);
     }
 
-    fn tally(&self) -> anyhow::Result<Tally> {
+    fn tally(&mut self) -> anyhow::Result<Tally> {
         let mut tally = self.probe.tally()?;
         tally.self_ns = own_cpu_ns() - self.own_before;
         Ok(tally)

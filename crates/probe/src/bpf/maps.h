@@ -15,8 +15,14 @@ struct state state SEC(".data.state") = {
 	.scope_gen = 1, /* a cached answer about scope is good for one generation */
 };
 
+/*
+ * The values of an array come after a header of the kernel's, and so lie across the borders of
+ * lines, unless user space may map them: those begin at a page (bpf_map_area_mmapable_alloc() in
+ * kernel/bpf/arraymap.c). Where a line is to be of one CPU, the flag is for that.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu */
 	__type(key, u32);
 	__type(value, struct own);
@@ -33,6 +39,7 @@ struct {
 /* [culprit's CPU * ncpu + victim's CPU] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * ncpu */
 	__type(key, u32);
 	__type(value, struct hits);

@@ -42,6 +42,7 @@ enum mode {
 	MODE_OUT,   /* not in scope */
 	MODE_IN,    /* counted from the start */
 	MODE_LATER, /* counted if a victim turns out to be in scope */
+	MODE_SELF,  /* the loader's own: counted apart */
 };
 
 /* ---- records ----------------------------------------------------------------------------- */
@@ -56,14 +57,14 @@ static __always_inline void lost_record(void)
 }
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu)
+static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o,
+				       struct round *r, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	struct round *f = &o->rounds[o->current & 1];
-	struct send_record *r;
+	struct send_record *s;
 	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
 	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
-	u8 flags = o->send_flags;
+	u8 flags = r->flags;
 	u64 caller = 0;
 
 	if (config.stack_every && ++o->sampled >= config.stack_every) {
@@ -78,30 +79,30 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 				caller = 0;
 		}
 	}
-	r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
-	if (!r) {
+	s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
+	if (!s) {
 		lost_record();
 		return;
 	}
-	r->kind = RECORD_SEND;
-	r->flags = flags;
-	r->cpu = cpu;
-	r->seq = f->seq;
-	r->t_ns = f->t0;
-	r->tgid = t->tgid;
-	r->tid = t->pid;
-	r->start = f->start;
-	r->end = f->end;
-	r->caller = caller;
-	r->kstack = kstack;
-	r->ustack = ustack;
-	r->culprit = f->culprit;
+	s->kind = RECORD_SEND;
+	s->flags = flags;
+	s->cpu = cpu;
+	s->seq = r->seq;
+	s->t_ns = r->t0;
+	s->tgid = t->tgid;
+	s->tid = t->pid;
+	s->start = r->start;
+	s->end = r->end;
+	s->caller = caller;
+	s->kstack = kstack;
+	s->ustack = ustack;
+	s->culprit = r->culprit;
 	/* in MODE_LATER some of them may be out of scope and write no record */
-	r->targets = o->open || f->mode != MODE_IN ? 0 : f->targets;
-	r->cgroup = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(r->comm, sizeof(r->comm));
+	s->targets = o->open || r->mode != MODE_IN ? 0 : r->targets;
+	s->cgroup = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(s->comm, sizeof(s->comm));
 	/* waking the reader costs an interrupt: it reads on a timer */
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
 /* ---- settling ------------------------------------------------------------------------------- */
@@ -114,20 +115,6 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 
 /* Clocks of two CPUs may be some ns apart. An IPI takes longer, and so does a new round. */
 #define SKEW_NS 100
-
-static __always_inline void count_shootdown(u32 culprit, u64 start, u64 end, u64 victims)
-{
-	struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &culprit);
-
-	if (!tally)
-		return;
-	tally->shootdowns++;
-	tally->victims += victims;
-	if (end == ~0ULL)
-		tally->full++;
-	else
-		tally->pages += (end - start) >> 12;
-}
 
 struct settling {
 	u32 cpu;
@@ -185,7 +172,8 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 
 static __always_inline bool is_between(struct hit *hit, u64 from, u64 until)
 {
-	return hit->t1 + SKEW_NS >= from && hit->t1 < until;
+	/* not begun before, and not begun without an end */
+	return hit->t1 + SKEW_NS >= from && hit->t1 < until && hit->t2 >= hit->t1;
 }
 
 static __always_inline bool victim_in_scope(u32 cpu, u32 tgid)
@@ -198,38 +186,50 @@ static __always_inline bool victim_in_scope(u32 cpu, u32 tgid)
 	return in && *in;
 }
 
+/* The next target of the round that is being settled, and its times; without any if it was not seen. */
+static __always_inline bool next_hit(u32 i, struct settling *s, struct round *r, struct hit **hit,
+				     u64 *at)
+{
+	u32 target = s->target, slot;
+	struct queued *queued = queued_of(s->which, s->cpu, target);
+	struct hits *both = hits_of(s->cpu, target);
+
+	*hit = NULL;
+	if (!queued || !both)
+		return false;
+	s->target = queued->next;
+	*at = r->t0;
+	if (i)
+		*at += queued->after;
+	slot = queued->slot & 1;
+	if (!is_between(&both->of[slot], *at, s->until)) {
+		slot ^= 1;
+		if (!is_between(&both->of[slot], *at, s->until))
+			return true;
+		queued->slot = slot;
+	}
+	*hit = &both->of[slot];
+	return true;
+}
+
 static long settle_target(u32 i, struct settling *s)
 {
+	struct own *o = own_of(s->cpu);
+	struct hists *hists = hists_of_cpu();
+	struct health *h = health();
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
-	u32 target = s->target;
-	struct queued *queued;
-	struct hists *hists;
-	struct health *h;
-	struct hits *both;
+	u32 target = s->target, victim;
+	u64 at, delay, stall;
 	struct round *r;
 	struct hit *hit;
-	u64 at, delay, stall;
-	struct own *o;
-	u32 victim;
 
-	o = own_of(s->cpu);
-	queued = queued_of(s->which, s->cpu, target);
-	both = hits_of(s->cpu, target);
-	hists = hists_of_cpu();
-	h = health();
-	if (!o || !queued || !both || !hists || !h)
+	if (!o || !hists || !h)
 		return 1;
 	r = &o->rounds[s->which & 1];
-	s->target = queued->next;
-	at = r->t0;
-	if (i)
-		at += queued->after;
-	if (is_between(&both->of[0], at, s->until)) {
-		hit = &both->of[0];
-	} else if (is_between(&both->of[1], at, s->until)) {
-		hit = &both->of[1];
-	} else {
+	if (!next_hit(i, s, r, &hit, &at))
+		return 1;
+	if (!hit) {
 		if (r->mode == MODE_IN)
 			h->unseen++;
 		return 0;
@@ -264,149 +264,164 @@ __noinline int settle(u32 cpu, u32 which, u64 until)
 {
 	struct settling s = {};
 	struct culprit_tally *tally;
+	struct health *h = health();
 	struct hists *hists;
 	struct round *r;
 	struct own *o;
 	u64 wait;
 
 	o = own_of(cpu);
-	if (!o)
+	if (!o || !h)
 		return 0;
 	r = &o->rounds[which & 1];
-	if (!r->unsettled)
+	/* once: the loader may have done it */
+	if (!r->unsettled || !__sync_lock_test_and_set(&r->unsettled, 0))
 		return 0;
-	r->unsettled = 0;
+	if (r->mode == MODE_SELF) {
+		h->self_shootdowns++;
+		h->self_victims += r->targets;
+		return 0;
+	}
 	s.cpu = cpu;
 	s.which = which & 1;
 	s.target = r->first;
 	s.until = until;
 	bpf_loop(r->targets, settle_target, &s, 0);
+	if (r->mode == MODE_IN)
+		s.counted = r->targets;
 	if (!s.counted)
 		return 0;
-	if (r->mode == MODE_LATER)
-		count_shootdown(r->culprit, r->start, r->end, s.counted);
-	/* the last victim ends the wait */
-	wait = s.end > r->t0 ? s.end - r->t0 : 0;
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	hists = hists_of_cpu();
-	if (tally && hists) {
+	if (!tally || !hists)
+		return 0;
+	tally->shootdowns++;
+	tally->victims += s.counted;
+	if (r->end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (r->end - r->start) >> 12;
+	/* the last victim ends the wait; if none was seen, its length is not known */
+	if (s.end) {
+		wait = s.end > r->t0 ? s.end - r->t0 : 0;
 		tally->wait_ns += wait;
 		hist_add(&hists->of[HIST_WAIT], wait);
 	}
 	return 0;
 }
 
-/* Run by the loader for each CPU when nothing is attached any more. */
+static long see_target(u32 i, struct settling *s)
+{
+	struct own *o = own_of(s->cpu);
+	struct hit *hit;
+	u64 at;
+
+	if (!o || !next_hit(i, s, &o->rounds[s->which & 1], &hit, &at) || !hit)
+		return 1;
+	s->counted++;
+	return 0;
+}
+
+/* Is it over, as far as can be told from another CPU: all its targets are done? */
+static __always_inline bool is_over(struct own *o, u32 cpu, u32 which, u64 until)
+{
+	struct round *r = &o->rounds[which & 1];
+	struct settling s = {
+		.cpu = cpu,
+		.which = which & 1,
+		.target = r->first,
+		.until = until,
+	};
+
+	if (!r->unsettled)
+		return false;
+	bpf_loop(r->targets, see_target, &s, 0);
+	return s.counted == r->targets;
+}
+
+/*
+ * For the loader to run, which the kernel does with preemption off (bpf_prog_test_run_raw_tp() in
+ * net/bpf/test_run.c): settles what a CPU left that has been quiet for so many ns. With 0 nothing is
+ * attached any more, and all is settled.
+ *
+ * A CPU that wakes meanwhile finds the round settled, or settles it itself: that is decided by one
+ * exchange. It writes there again only when it begins its next round but one. Should it be still
+ * queueing targets, after all that time, is_settled() makes another round of the rest.
+ */
 SEC("raw_tp/settle_rest")
 int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 cpu = ctx->args[0], current;
+	u64 quiet = ctx->args[1], t0;
 	struct own *o = own_of(cpu);
 
 	if (!o)
 		return 0;
 	current = o->current & 1;
-	settle(cpu, !current, o->rounds[current].t0);
-	settle(cpu, current, ~0ULL);
+	t0 = o->rounds[current].t0;
+	if (quiet && t0 + quiet > bpf_ktime_get_ns())
+		return 0;
+	if (!quiet || is_over(o, cpu, !current, t0))
+		settle(cpu, !current, t0);
+	if (!quiet || is_over(o, cpu, current, ~0ULL))
+		settle(cpu, current, ~0ULL);
 	return 0;
 }
 
 /* ---- the culprit ---------------------------------------------------------------------------- */
 
-/* The first target of a round: who asks, for what, and does it count? */
-static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
-				  u32 target, u64 func, struct __call_single_data *csd, u64 now)
+static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
+{
+	u32 tgid = t->tgid;
+	struct mm_struct *m;
+
+	if (tgid == config.self_tgid)
+		return MODE_SELF;
+	if (config.scope == SCOPE_ALL)
+		return MODE_IN;
+	if (config.scope == SCOPE_CPUS)
+		return MODE_LATER;
+	if (culprit_in_scope(o, tgid))
+		return MODE_IN;
+	/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
+	if (!mm)
+		return MODE_LATER;
+	if (mm == (u64)t->mm)
+		return MODE_OUT;
+	/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
+	m = bpf_core_cast((void *)mm, struct mm_struct);
+	/* without CONFIG_MEMCG nobody knows the owner */
+	if (bpf_core_field_exists(m->owner)) {
+		struct task_struct *owner = m->owner;
+
+		if (owner && tgid_in_scope(owner->tgid))
+			return MODE_IN;
+	}
+	return MODE_OUT;
+}
+
+/* Who asked for the round, and does it count? */
+static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct round *r)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	u32 tgid = t->tgid;
 	struct culprit_key key = {};
-	bool kernel = !is_flush(func), need_stack;
-	struct flush_tlb_info *info = NULL;
-	u64 mm = 0, start = 0, end = ~0ULL;
-	u8 flags = 0, mode = MODE_IN;
-	u32 current = !(o->current & 1);
-	struct round *f = &o->rounds[current];
-	struct health *h;
+	bool need_stack = false;
 
-	/* mostly it is settled: then the last round had a part of its own */
-	if (f->unsettled)
-		settle(cpu, current, o->rounds[!current].t0);
-	o->current = current;
-	if (o->due) {
-		h = health();
-		if (h)
-			h->lost_details++;
-	}
-	o->due = 0;
-	o->open = 1;
-	o->func = func;
-	f->t0 = now;
-	f->seq = ++o->seq;
-	f->targets = 0;
-	f->first = target;
-	f->unsettled = 0;
-	o->generation = 0;
-
-	if (!kernel || func == config.fn_flush_kernel) {
-		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		mm = kernel ? 0 : (u64)info->mm;
-		start = info->start;
-		end = info->end;
-		o->generation = info->new_tlb_gen;
-		if (info->freed_tables)
-			flags |= SEND_FREED_TABLES;
-	}
-	f->mm = mm;
-	f->start = start;
-	f->end = end;
-
-	if (tgid == config.self_tgid) {
-		f->mode = MODE_OUT;
-		h = health();
-		if (h)
-			h->self_shootdowns++;
+	r->mode = mode_of(o, t, r->mm);
+	if (r->mode == MODE_OUT)
 		return;
-	}
-	if (config.scope == SCOPE_CPUS) {
-		mode = MODE_LATER;
-	} else if (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)) {
-		mode = MODE_OUT;
-		if (!mm) {
-			/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
-			mode = MODE_LATER;
-		} else if (mm != (u64)t->mm) {
-			/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
-			struct mm_struct *m = bpf_core_cast((void *)mm, struct mm_struct);
-
-			/* without CONFIG_MEMCG nobody knows the owner */
-			if (bpf_core_field_exists(m->owner)) {
-				struct task_struct *owner = m->owner;
-
-				if (owner && tgid_in_scope(owner->tgid))
-					mode = MODE_IN;
-			}
-		}
-	}
-	f->mode = mode;
-	if (mode == MODE_OUT)
+	r->unsettled = 1;
+	if (r->mode == MODE_SELF)
 		return;
-	f->unsettled = 1;
-
-	if (kernel) {
-		key.tgid = tgid;
+	if (r->flags & SEND_KERNEL) {
+		key.tgid = t->tgid;
 		key.nr = NR_KERNEL;
 		key.kstack = KSTACK_UNNEEDED;
-		need_stack = false;
-		flags |= SEND_KERNEL;
 	} else {
-		need_stack = identify(&key, t, mm);
+		need_stack = identify(&key, t, r->mm);
 		if (key.flags & CULPRIT_OWN)
-			flags |= SEND_OWN;
-		if (!mm)
-			flags |= SEND_BATCH;
+			r->flags |= SEND_OWN;
 	}
-	if (end == ~0ULL)
-		flags |= SEND_FULL;
 	if (need_stack)
 		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
 	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
@@ -415,28 +430,86 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		o->key = key;
 	}
 	if (!o->culprit) {
-		h = health();
+		struct health *h = health();
+
 		if (h)
 			h->crowded++;
 	}
-	f->culprit = o->culprit;
-	o->send_flags = flags;
-	if (mode == MODE_IN)
-		count_shootdown(o->culprit, start, end, 1);
+	r->culprit = o->culprit;
+}
 
-	if (config.recording) {
-		/*
-		 * Unwinding takes as long as the IPI's flight. Where this CPU flushes too, it gets
-		 * csd_function_entry(csd = NULL) once the IPI is sent: leave the record to that. It
-		 * does where the address space is loaded here, which is sure if it is current's.
-		 */
-		if (mm && mm == (u64)t->mm) {
-			o->due = 1;
-			return;
-		}
+/* A round that nobody named: where all count, it does so without a name. */
+static __always_inline void unnamed(struct own *o, struct round *r)
+{
+	struct health *h = health();
+
+	o->due = 0;
+	if (h)
+		h->lost_details++;
+	if (config.scope != SCOPE_ALL)
+		return;
+	r->mode = MODE_IN;
+	r->culprit = 0;
+	r->unsettled = 1;
+}
+
+/* The first target of a round. */
+static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
+				  u32 target, u64 func, struct __call_single_data *csd, u64 now)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	bool kernel = !is_flush(func);
+	u32 current = !(o->current & 1);
+	struct round *r = &o->rounds[current];
+	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
+	struct flush_tlb_info *info;
+	u8 flags = kernel ? SEND_KERNEL : 0;
+
+	if (o->due)
+		unnamed(o, &o->rounds[!current]);
+	/* mostly it is settled: then the last round had a part of its own */
+	if (r->unsettled)
+		settle(cpu, current, o->rounds[!current].t0);
+	if (!kernel || func == config.fn_flush_kernel) {
+		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+		mm = kernel ? 0 : (u64)info->mm;
+		start = info->start;
+		end = info->end;
+		generation = info->new_tlb_gen;
+		if (info->freed_tables)
+			flags |= SEND_FREED_TABLES;
+		if (!kernel && !mm)
+			flags |= SEND_BATCH;
+	}
+	if (end == ~0ULL)
+		flags |= SEND_FULL;
+	o->current = current;
+	o->open = 1;
+	o->func = func;
+	o->generation = generation;
+	r->t0 = now;
+	r->mm = mm;
+	r->start = start;
+	r->end = end;
+	r->seq = ++o->seq;
+	r->targets = 0;
+	r->first = target;
+	r->flags = flags;
+
+	/*
+	 * Naming, and unwinding still more, takes as long as the IPI's flight. Where this CPU flushes
+	 * too, it gets csd_function_entry(csd = NULL) once the IPI is sent: leave it to that. It does
+	 * where the address space is loaded here, which is sure if it is current's.
+	 */
+	if (mm && mm == (u64)t->mm) {
+		o->due = 1;
+		return;
+	}
+	name(ctx, o, r);
+	if (config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER)) {
 		/* the records of one CPU come in the order of its rounds */
 		settle(cpu, !current, now);
-		write_send(ctx, o, cpu);
+		write_send(ctx, o, r, cpu);
 	}
 }
 
@@ -461,7 +534,13 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 			return false;
 	}
 	both = hits_of(cpu, o->last);
-	return both && (both->of[0].t1 > r->t0 || both->of[1].t1 > r->t0);
+	return both && (both->of[0].t2 > r->t0 || both->of[1].t2 > r->t0);
+}
+
+/* The loader was here: whatever comes now is a round of its own. */
+static __always_inline bool is_settled(struct own *o, struct round *r)
+{
+	return !o->due && !r->unsettled && r->mode != MODE_OUT;
 }
 
 SEC("raw_tp/csd_queue_cpu")
@@ -485,7 +564,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	r = &o->rounds[o->current & 1];
-	if (!o->open || another_round(o, r, cpu, target, func, csd)) {
+	if (!o->open || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
 		begin(ctx, o, cpu, target, func, csd, now);
 		r = &o->rounds[o->current & 1];
 	} else {
@@ -495,23 +574,8 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 		queued = queued_of(o->current & 1, cpu, target);
 		if (queued)
 			queued->after = now - r->t0;
-		if (r->mode == MODE_IN) {
-			struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &o->culprit);
-
-			if (tally)
-				tally->victims++;
-		}
 	}
 	o->last = target;
-	if (r->mode == MODE_OUT) {
-		if (bpf_get_current_pid_tgid() >> 32 == config.self_tgid) {
-			struct health *h = health();
-
-			if (h)
-				h->self_victims++;
-		}
-		return 0;
-	}
 	r->targets++;
 	if (!is_flush(func)) {
 		u64 key = (u64)csd;
@@ -537,12 +601,37 @@ static __always_inline void empty_send(struct own *o)
 		h->empty_sends++;
 }
 
+/* This CPU's own part of a round: its targets are all queued and the IPI is sent. */
+static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
+				      u32 cpu)
+{
+	u32 current = o->current & 1;
+	struct round *r = &o->rounds[current];
+
+	if (!o->open) {
+		/* the last round is over too */
+		settle(cpu, current, ~0ULL);
+		if (is_flush(func))
+			empty_send(o);
+		return;
+	}
+	o->open = 0;
+	settle(cpu, !current, r->t0);
+	if (!o->due)
+		return;
+	o->due = 0;
+	name(ctx, o, r);
+	if (config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER))
+		write_send(ctx, o, r, cpu);
+}
+
 /* ---- the victim ------------------------------------------------------------------------------ */
 
 SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
+	struct hits *both;
 	struct own *o;
 	u32 cpu, from;
 
@@ -553,22 +642,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 	if (!o)
 		return 0;
 	if (!key) {
-		/* this CPU's own part of a round: its targets are all queued and the IPI is sent */
-		u32 current = o->current & 1;
-
-		if (o->open) {
-			settle(cpu, !current, o->rounds[current].t0);
-		} else {
-			/* the last round is over too */
-			settle(cpu, current, ~0ULL);
-			if (is_flush(func))
-				empty_send(o);
-		}
-		o->open = 0;
-		if (config.recording && o->due) {
-			o->due = 0;
-			write_send(ctx, o, cpu);
-		}
+		end_round(ctx, o, func, cpu);
 		return 0;
 	}
 	if (is_flush(func)) {
@@ -588,8 +662,18 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = *culprit;
 		o->mm = 0;
 	}
+	both = hits_of(from, cpu);
+	if (!both || from >= config.ncpu)
+		return 0;
+	/* the older one: its round is settled. Seldom must it be looked up, in lines of another CPU */
+	if (o->from == from && o->victim)
+		o->slot = !o->slot;
+	else
+		o->slot = both->of[0].t1 >= both->of[1].t1;
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
+	/* now, as the line is the other CPU's, and comes while this one flushes */
+	both->of[o->slot & 1].t1 = o->t1;
 	return 0;
 }
 
@@ -611,7 +695,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (!me || !me->t1)
 		return 0;
 	both = hits_of(me->from, cpu);
-	if (!both || me->from >= config.ncpu)
+	if (!both)
 		return 0;
 	now = bpf_ktime_get_ns();
 	t = bpf_get_current_task_btf();
@@ -623,9 +707,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		me->victim = victim_of(&vkey);
 		me->vkey = vkey;
 	}
-	/* the older one: its round is settled */
-	hit = both->of[0].t1 < both->of[1].t1 ? &both->of[0] : &both->of[1];
-	hit->t1 = me->t1;
+	hit = &both->of[me->slot & 1];
 	hit->t2 = now;
 	hit->victim = me->victim;
 	hit->bystander = vkey.bystander;

@@ -202,18 +202,21 @@ struct round {
 	u32 targets; /* queued so far */
 	u32 first;   /* of them: queued at t0, the others are linked from it */
 	u32 culprit; /* index of the tally */
+	u32 unsettled; /* named, and not counted yet */
 	u8 mode;
-	u8 unsettled; /* its victims' times are not counted yet */
-	u8 pad[14];
+	u8 flags; /* SEND_* */
+	u8 pad[10];
 };
 
 /* Another target than the first of a round. */
 struct queued {
 	u32 after; /* ns after the round began */
-	u32 next;  /* target; of the first one too */
+	u16 next;  /* target; of the first one too */
+	u16 slot;  /* where its times were, when a round of this number was settled last */
 };
 
-/* What a victim's CPU leaves for the culprit's: two lines apart from everything else. */
+/* What a victim's CPU leaves for the culprit's. A line of its own: while the victim writes one, the
+ * culprit's CPU reads the other. */
 struct hit {
 	u64 t1; /* the handler began; older than the round: not seen in this one */
 	u64 t2; /* and ended */
@@ -223,7 +226,7 @@ struct hit {
 	u32 tid;
 	char comm[COMM_LEN];
 	u64 pad;
-};
+} __attribute__((aligned(64)));
 
 /* Of the last round and the one before: a round is settled when the next one is under way. */
 struct hits {
@@ -242,8 +245,8 @@ struct own {
 	u32 scope_gen;
 	u8 scope_in;
 	u8 open;       /* targets may still be queued to the round */
-	u8 due;	       /* the culprit's record is still to be written */
-	u8 send_flags;
+	u8 due;	       /* the culprit is still to be named */
+	u8 pad;
 	u32 last;      /* target */
 	u32 sampled;
 	u32 current;   /* of the rounds */
@@ -252,9 +255,9 @@ struct own {
 	u64 t1;
 	u64 mm;
 	u32 from;
+	u32 slot;   /* of the hits from there */
 	u32 victim;
 	struct victim_key vkey;
-	u8 pad[256 - 216 - 24];
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct config) == 48, "layout.rs: Config");

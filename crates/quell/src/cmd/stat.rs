@@ -38,7 +38,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
-    let count = |probe: &Probe| -> anyhow::Result<Tally> {
+    let count = |probe: &mut Probe| -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
         Ok(tally)
@@ -58,14 +58,14 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
-            let now = count(&probe)?;
+            let now = count(&mut probe)?;
             printer.print(&mut out, &now.since(&last))?;
             last = now;
             next = Some(due + every);
         }
     };
     probe.detach()?;
-    let total = count(&probe)?;
+    let total = count(&mut probe)?;
     printer.print(
         &mut out,
         &if interval.is_some() {

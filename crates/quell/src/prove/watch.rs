@@ -43,7 +43,7 @@ impl Counting {
     }
 
     /// What was counted between begin and end.
-    pub(crate) fn tally(&self) -> anyhow::Result<Tally> {
+    pub(crate) fn tally(&mut self) -> anyhow::Result<Tally> {
         Ok(self.probe.tally()?.since(&self.before))
     }
 }

@@ -59,6 +59,49 @@ fn stat_counts_a_known_program() {
     );
 }
 
+/// Check that stat's intervals show a shootdown when it happened, with its wait, also where its CPU makes none after it.
+#[test]
+fn intervals_show_the_last_shootdown() {
+    if !root_only("intervals_show_the_last_shootdown") {
+        return;
+    }
+    let culprit = crate::common::example("culprit");
+    // a few, as a call whose peer is off its CPU hits nobody
+    let script = format!("{culprit} 5 >/dev/null; sleep 1");
+    let out = quell(&[
+        "stat",
+        "--json",
+        "--interval",
+        "0.5",
+        "--output",
+        "/dev/stderr",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let intervals: Vec<_> = out
+        .stderr
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(json)
+        .collect();
+    let (last, before) = intervals.split_last().expect("intervals");
+    for cause in ["munmap", "madvise.dontneed", "mprotect"] {
+        let early: u64 = before
+            .iter()
+            .map(|i| crate::common::cause(i, cause, "shootdowns"))
+            .sum();
+        assert!(early >= 1, "{cause}: {before:?}");
+        assert_eq!(
+            crate::common::cause(last, cause, "shootdowns"),
+            0,
+            "{cause}"
+        );
+        assert_eq!(crate::common::cause(last, cause, "wait_ns"), 0, "{cause}");
+    }
+}
+
 /// Check that a trace of the same program has the right pid, thread, cause, range and pages in every row, and that its rows and its tally agree.
 #[test]
 fn trace_has_the_right_ranges() {
