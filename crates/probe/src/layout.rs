@@ -57,6 +57,8 @@ pod! {
         self_tgid: u32,
         stack_every: u32,
         recording: u32,
+        depth: u32,
+        row: u32,
         zero: u32,
     }
     struct State {
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn layouts_agree() {
         // the numbers of the static assertions in shootdown.h
-        assert_eq!(size_of::<Config>(), 48);
+        assert_eq!(size_of::<Config>(), 56);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);

@@ -120,6 +120,25 @@ const QUIET: Duration = Duration::from_millis(20);
 /// Needed for [`Scope::Tree`] only.
 const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
 
+/// Cells of 8 bytes in two lines: those of two CPUs are not to share any, nor a line's neighbour,
+/// which is fetched with it.
+const ROW: u32 = 16;
+
+/// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
+/// the rounds; counts may wait, as it costs less to count several at once. Each takes 32 bytes for
+/// every pair of CPUs, so that large machines have fewer: 16 MiB, or 64 at 1,024 CPUs.
+fn depth(cpus: u32, recording: bool) -> u32 {
+    const MOST: u32 = 16;
+    const BYTES: u32 = 16 << 20;
+    let pairs = cpus.saturating_mul(cpus).max(1);
+    if recording {
+        return 2;
+    }
+    let fit = (BYTES / 32 / pairs).clamp(2, MOST);
+    // the largest power of two that fits
+    1 << fit.ilog2()
+}
+
 /// Tells the programs what to do, and sizes their maps.
 fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u32) -> Result<()> {
     let config = Config {
@@ -138,14 +157,18 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
             Stacks::OneIn(n) => n.get(),
         },
         recording: options.recording.into(),
+        depth: depth(cpus, options.recording),
+        row: cpus.next_multiple_of(ROW),
         zero: 0,
     };
+    let pairs = cpus.saturating_mul(cpus);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "owns" | "scope_cpus" => cpus,
-            "hits" => cpus.saturating_mul(cpus),
-            "queues" => cpus.saturating_mul(cpus).saturating_mul(2),
+            "targets" | "turns" => cpus.saturating_mul(config.row),
+            "hits" => pairs.saturating_mul(config.depth),
+            "hit_comms" if options.recording => pairs.saturating_mul(config.depth),
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))

@@ -28,22 +28,41 @@ struct {
 	__type(value, struct own);
 } owns SEC(".maps");
 
-/* [(round * ncpu + culprit's CPU) * ncpu + victim's CPU] */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* 2 * ncpu * ncpu */
-	__type(key, u32);
-	__type(value, struct queued);
-} queues SEC(".maps");
-
-/* [culprit's CPU * ncpu + victim's CPU] */
+/* [culprit's CPU * row + victim's CPU], of the culprit's CPU */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * ncpu */
+	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
-	__type(value, struct hits);
+	__type(value, struct target);
+} targets SEC(".maps");
+
+/* [victim's CPU * row + culprit's CPU]: the next of the hits; of the victim's CPU */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * row */
+	__type(key, u32);
+	__type(value, u32);
+} turns SEC(".maps");
+
+/* [(culprit's CPU * ncpu + victim's CPU) * depth + turn] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * ncpu * depth */
+	__type(key, u32);
+	__type(value, struct hit);
 } hits SEC(".maps");
+
+/* The same for the names that only records need. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * ncpu * depth */
+	__type(key, u32);
+	__type(value, struct hit_comm);
+} hit_comms SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

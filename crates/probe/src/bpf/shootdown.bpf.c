@@ -14,8 +14,8 @@
  * and no line that all CPUs write.
  *
  * csd_function_exit comes before csd_unlock(), for which the culprit waits: when its next round
- * starts, all times of the last one are in their slots. Then the culprit's CPU counts them, once its
- * IPI is sent and there is nothing to do but wait; see settle().
+ * starts, all times of the last one are in their slots. The culprit's CPU counts them when some
+ * rounds have come together, once its IPI is sent and there is nothing to do but wait; see settle().
  *
  * The culprit's own flush comes after all targets are queued, and so closes the round; if it comes
  * and nobody was queued, the flush was an empty send. So tlb_flush, which fires three times a
@@ -87,7 +87,7 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	s->kind = RECORD_SEND;
 	s->flags = flags;
 	s->cpu = cpu;
-	s->seq = r->seq;
+	s->seq = o->current;
 	s->t_ns = r->t0;
 	s->tgid = t->tgid;
 	s->tid = t->pid;
@@ -108,10 +108,14 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 /* ---- settling ------------------------------------------------------------------------------- */
 
 /*
- * A round is settled by its culprit's CPU, while the IPI of its next round is on its way: there is
- * time then. A victim only leaves its times, so that it is not stopped for longer than it must be,
- * and its line is the only one that goes from CPU to CPU.
+ * A round is settled by its culprit's CPU, while the IPI of a later round is on its way: there is
+ * time then. A victim only leaves its times, so that it is not stopped for longer than it must be.
+ * Several are settled at once, as most of the cost is to fetch code and lines: those of the hits come
+ * from another CPU.
  */
+
+/* Rounds are not left for longer than that. */
+#define BATCH_NS 10000000
 
 /* Clocks of two CPUs may be some ns apart. An IPI takes longer, and so does a new round. */
 #define SKEW_NS 100
@@ -130,25 +134,46 @@ static __always_inline u32 clamp(u64 ns)
 	return ns > 0xffffffff ? 0xffffffff : ns;
 }
 
-static __always_inline struct queued *queued_of(u32 which, u32 cpu, u32 target)
+static __always_inline struct round *round_of(struct own *o, u32 which)
 {
-	u32 cell = (which * config.ncpu + cpu) * config.ncpu + target;
-
-	return bpf_map_lookup_elem(&queues, &cell);
+	return &o->rounds[which & (MAX_DEPTH - 1)];
 }
 
-static __always_inline struct hits *hits_of(u32 cpu, u32 target)
+/* When the round after it began: what comes later is of that. */
+static __always_inline u64 end_of(struct own *o, u32 which)
 {
-	u32 cell = cpu * config.ncpu + target;
+	return which == o->current ? ~0ULL : round_of(o, which + 1)->t0;
+}
+
+static __always_inline struct target *target_of(u32 cpu, u32 target)
+{
+	u32 cell = cpu * config.row + target;
+
+	return bpf_map_lookup_elem(&targets, &cell);
+}
+
+static __always_inline u32 hit_cell(u32 cpu, u32 target, u32 turn)
+{
+	return (cpu * config.ncpu + target) * config.depth + (turn & (config.depth - 1));
+}
+
+static __always_inline struct hit *hit_of(u32 cpu, u32 target, u32 turn)
+{
+	u32 cell = hit_cell(cpu, target, turn);
 
 	return bpf_map_lookup_elem(&hits, &cell);
 }
 
 static __always_inline void write_victim(struct settling *s, struct round *r, struct hit *hit,
-					 u32 target, u64 delay)
+					 u32 target, u32 turn, u64 delay)
 {
-	struct victim_record *v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
+	u32 cell = hit_cell(s->cpu, target, turn);
+	struct hit_comm *name = bpf_map_lookup_elem(&hit_comms, &cell);
+	struct victim_record *v;
 
+	if (!name)
+		return;
+	v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
 	if (!v) {
 		lost_record();
 		return;
@@ -158,14 +183,14 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 	v->cpu = target;
 	v->culprit_cpu = s->cpu;
 	v->zero = 0;
-	v->seq = r->seq;
+	v->seq = s->which;
 	v->tgid = hit->tgid;
 	v->tid = hit->tid;
 	v->delay_ns = clamp(delay);
 	v->stall_ns = clamp(hit->t2 - hit->t1);
 	v->zero2 = 0;
 	v->end_ns = hit->t2;
-	__builtin_memcpy(v->comm, hit->comm, sizeof(v->comm));
+	__builtin_memcpy(v->comm, name->comm, sizeof(v->comm));
 	/* waking the reader costs an interrupt: it reads on a timer */
 	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
 }
@@ -186,29 +211,35 @@ static __always_inline bool victim_in_scope(u32 cpu, u32 tgid)
 	return in && *in;
 }
 
-/* The next target of the round that is being settled, and its times; without any if it was not seen. */
+/* The next target of a round, and its times; without any if it was not seen. */
 static __always_inline bool next_hit(u32 i, struct settling *s, struct round *r, struct hit **hit,
-				     u64 *at)
+				     u64 *at, u32 *turn)
 {
-	u32 target = s->target, slot;
-	struct queued *queued = queued_of(s->which, s->cpu, target);
-	struct hits *both = hits_of(s->cpu, target);
+	u32 cpu = s->cpu, target = s->target, j;
+	struct target *t = target_of(cpu, target);
+	struct hit *h;
 
 	*hit = NULL;
-	if (!queued || !both)
+	if (!t)
 		return false;
-	s->target = queued->next;
+	s->target = t->next[s->which & 1];
 	*at = r->t0;
 	if (i)
-		*at += queued->after;
-	slot = queued->slot & 1;
-	if (!is_between(&both->of[slot], *at, s->until)) {
-		slot ^= 1;
-		if (!is_between(&both->of[slot], *at, s->until))
+		*at += t->after[s->which & 1];
+	*turn = t->turn;
+	/* it is the first, but where the two sides did not begin together, or a hit was missed */
+	for (j = 0; j < MAX_DEPTH; j++) {
+		h = hit_of(cpu, target, *turn);
+		if (!h)
+			return false;
+		if (is_between(h, *at, s->until)) {
+			*hit = h;
 			return true;
-		queued->slot = slot;
+		}
+		*turn += 1;
+		if (j + 1 >= config.depth)
+			break;
 	}
-	*hit = &both->of[slot];
 	return true;
 }
 
@@ -219,21 +250,25 @@ static long settle_target(u32 i, struct settling *s)
 	struct health *h = health();
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
-	u32 target = s->target, victim;
+	u32 target = s->target, victim, turn;
 	u64 at, delay, stall;
+	struct target *t;
 	struct round *r;
 	struct hit *hit;
 
 	if (!o || !hists || !h)
 		return 1;
-	r = &o->rounds[s->which & 1];
-	if (!next_hit(i, s, r, &hit, &at))
+	r = round_of(o, s->which);
+	if (!next_hit(i, s, r, &hit, &at, &turn))
 		return 1;
 	if (!hit) {
 		if (r->mode == MODE_IN)
 			h->unseen++;
 		return 0;
 	}
+	t = target_of(s->cpu, target);
+	if (t)
+		t->turn = turn + 1;
 	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->tgid))
 		return 0;
 	s->counted++;
@@ -255,12 +290,12 @@ static long settle_target(u32 i, struct settling *s)
 	if (hit->t2 > s->end)
 		s->end = hit->t2;
 	if (config.recording)
-		write_victim(s, r, hit, target, delay);
+		write_victim(s, r, hit, target, turn, delay);
 	return 0;
 }
 
 /* Not static: verified once, and not once for every way that leads here. */
-__noinline int settle(u32 cpu, u32 which, u64 until)
+__noinline int settle(u32 cpu, u32 which)
 {
 	struct settling s = {};
 	struct culprit_tally *tally;
@@ -273,7 +308,7 @@ __noinline int settle(u32 cpu, u32 which, u64 until)
 	o = own_of(cpu);
 	if (!o || !h)
 		return 0;
-	r = &o->rounds[which & 1];
+	r = round_of(o, which);
 	/* once: the loader may have done it */
 	if (!r->unsettled || !__sync_lock_test_and_set(&r->unsettled, 0))
 		return 0;
@@ -283,9 +318,9 @@ __noinline int settle(u32 cpu, u32 which, u64 until)
 		return 0;
 	}
 	s.cpu = cpu;
-	s.which = which & 1;
+	s.which = which;
 	s.target = r->first;
-	s.until = until;
+	s.until = end_of(o, which);
 	bpf_loop(r->targets, settle_target, &s, 0);
 	if (r->mode == MODE_IN)
 		s.counted = r->targets;
@@ -310,31 +345,110 @@ __noinline int settle(u32 cpu, u32 which, u64 until)
 	return 0;
 }
 
+/*
+ * Settles a round of one target as settle() would, in one go. Left to that: a round of more, and one
+ * whose hit does not lie where it is first looked for.
+ */
+__noinline int settle_quickly(u32 cpu, u32 which)
+{
+	struct own *o = own_of(cpu);
+	struct hists *hists = hists_of_cpu();
+	u64 t0, t1, t2, delay, stall, wait;
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	u32 first, victim;
+	struct target *t;
+	struct round *r;
+	struct hit *hit;
+
+	if (!o || !hists)
+		return 0;
+	r = round_of(o, which);
+	first = r->first;
+	if (r->targets != 1 || r->mode != MODE_IN || !r->unsettled || config.recording)
+		return 0;
+	t = target_of(cpu, first);
+	if (!t)
+		return 0;
+	hit = hit_of(cpu, first, t->turn);
+	if (!hit || !is_between(hit, r->t0, end_of(o, which)))
+		return 0;
+	victim = hit->victim;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (!tally || !vt || !__sync_lock_test_and_set(&r->unsettled, 0))
+		return 0;
+	t->turn++;
+	t0 = r->t0;
+	t1 = hit->t1;
+	t2 = hit->t2;
+	delay = t1 > t0 ? t1 - t0 : 0;
+	stall = t2 - t1;
+	wait = t2 > t0 ? t2 - t0 : 0;
+	tally->shootdowns++;
+	tally->victims++;
+	if (r->end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (r->end - r->start) >> 12;
+	tally->wait_ns += wait;
+	tally->delay_ns += delay;
+	tally->stall_ns += stall;
+	vt->hits++;
+	vt->stall_ns += stall;
+	hist_add(&hists->of[HIST_WAIT], wait);
+	hist_add(&hists->of[HIST_DELAY], delay);
+	hist_add(&hists->of[HIST_STALL], stall);
+	return 1;
+}
+
+/* All rounds of this CPU before that one. */
+__noinline int settle_before(u32 cpu, u32 which)
+{
+	struct own *o = own_of(cpu);
+	u32 i;
+
+	if (!o)
+		return 0;
+	for (i = 0; i < MAX_DEPTH && o->first != which; i++) {
+		if (!settle_quickly(cpu, o->first))
+			settle(cpu, o->first);
+		o->first++;
+	}
+	o->first = which;
+	o->many_before = 0;
+	return 0;
+}
+
 static long see_target(u32 i, struct settling *s)
 {
 	struct own *o = own_of(s->cpu);
 	struct hit *hit;
+	u32 turn;
 	u64 at;
 
-	if (!o || !next_hit(i, s, &o->rounds[s->which & 1], &hit, &at) || !hit)
+	if (!o || !next_hit(i, s, round_of(o, s->which), &hit, &at, &turn) || !hit)
 		return 1;
 	s->counted++;
 	return 0;
 }
 
-/* Is it over, as far as can be told from another CPU: all its targets are done? */
-static __always_inline bool is_over(struct own *o, u32 cpu, u32 which, u64 until)
+/* Is it over, as far as can be told from another CPU: are all its targets done? */
+__noinline int is_over(u32 cpu, u32 which)
 {
-	struct round *r = &o->rounds[which & 1];
-	struct settling s = {
-		.cpu = cpu,
-		.which = which & 1,
-		.target = r->first,
-		.until = until,
-	};
+	struct own *o = own_of(cpu);
+	struct settling s = {};
+	struct round *r;
 
+	if (!o)
+		return 0;
+	r = round_of(o, which);
 	if (!r->unsettled)
-		return false;
+		return 0;
+	s.cpu = cpu;
+	s.which = which;
+	s.target = r->first;
+	s.until = end_of(o, which);
 	bpf_loop(r->targets, see_target, &s, 0);
 	return s.counted == r->targets;
 }
@@ -345,26 +459,25 @@ static __always_inline bool is_over(struct own *o, u32 cpu, u32 which, u64 until
  * attached any more, and all is settled.
  *
  * A CPU that wakes meanwhile finds the round settled, or settles it itself: that is decided by one
- * exchange. It writes there again only when it begins its next round but one. Should it be still
- * queueing targets, after all that time, is_settled() makes another round of the rest.
+ * exchange. It writes there again many rounds later. Should it be still queueing targets, after all
+ * that time, is_settled() makes another round of the rest.
  */
 SEC("raw_tp/settle_rest")
 int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 cpu = ctx->args[0], current;
-	u64 quiet = ctx->args[1], t0;
+	u32 cpu = ctx->args[0], which, i;
+	u64 quiet = ctx->args[1];
 	struct own *o = own_of(cpu);
 
 	if (!o)
 		return 0;
-	current = o->current & 1;
-	t0 = o->rounds[current].t0;
-	if (quiet && t0 + quiet > bpf_ktime_get_ns())
+	if (quiet && round_of(o, o->current)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
-	if (!quiet || is_over(o, cpu, !current, t0))
-		settle(cpu, !current, t0);
-	if (!quiet || is_over(o, cpu, current, ~0ULL))
-		settle(cpu, current, ~0ULL);
+	which = o->current - (MAX_DEPTH - 1);
+	for (i = 0; i < MAX_DEPTH; i++, which++) {
+		if (!quiet || is_over(cpu, which))
+			settle(cpu, which);
+	}
 	return 0;
 }
 
@@ -400,6 +513,19 @@ static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
 	return MODE_OUT;
 }
 
+/*
+ * Is it the call that this CPU named last, as all shootdowns of a loop are? Asked of a thread that
+ * flushes its own address space.
+ */
+static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+	return o->same && o->key.tgid == (u32)t->tgid && o->call == regs->orig_ax &&
+	       o->advice == regs->dx && !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING)) &&
+	       !(t->thread_info.status & TS_COMPAT);
+}
+
 /* Who asked for the round, and does it count? */
 static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct round *r)
 {
@@ -413,6 +539,12 @@ static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, 
 	r->unsettled = 1;
 	if (r->mode == MODE_SELF)
 		return;
+	if (r->mm && r->mm == (u64)t->mm && is_same_call(o, t)) {
+		r->flags |= SEND_OWN;
+		r->culprit = o->culprit;
+		return;
+	}
+	o->same = 0;
 	if (r->flags & SEND_KERNEL) {
 		key.tgid = t->tgid;
 		key.nr = NR_KERNEL;
@@ -421,6 +553,13 @@ static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, 
 		need_stack = identify(&key, t, r->mm);
 		if (key.flags & CULPRIT_OWN)
 			r->flags |= SEND_OWN;
+		if (!need_stack && key.flags == CULPRIT_OWN) {
+			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+			o->call = regs->orig_ax;
+			o->advice = regs->dx;
+			o->same = 1;
+		}
 	}
 	if (need_stack)
 		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
@@ -432,6 +571,7 @@ static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, 
 	if (!o->culprit) {
 		struct health *h = health();
 
+		o->same = 0;
 		if (h)
 			h->crowded++;
 	}
@@ -459,17 +599,22 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	bool kernel = !is_flush(func);
-	u32 current = !(o->current & 1);
-	struct round *r = &o->rounds[current];
 	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
+	struct round *r = round_of(o, o->current);
 	struct flush_tlb_info *info;
 	u8 flags = kernel ? SEND_KERNEL : 0;
 
 	if (o->due)
-		unnamed(o, &o->rounds[!current]);
-	/* mostly it is settled: then the last round had a part of its own */
-	if (r->unsettled)
-		settle(cpu, current, o->rounds[!current].t0);
+		unnamed(o, r);
+	/* seldom: only where rounds end without a part of this CPU */
+	if (o->many_before || o->current - o->first + 1 >= config.depth) {
+		settle_before(cpu, o->current + 1);
+		o->many = 0;
+	}
+	o->many_before = o->many;
+	o->many = 0;
+	o->current++;
+	r = round_of(o, o->current);
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 		mm = kernel ? 0 : (u64)info->mm;
@@ -483,7 +628,6 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	}
 	if (end == ~0ULL)
 		flags |= SEND_FULL;
-	o->current = current;
 	o->open = 1;
 	o->func = func;
 	o->generation = generation;
@@ -491,7 +635,6 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	r->mm = mm;
 	r->start = start;
 	r->end = end;
-	r->seq = ++o->seq;
 	r->targets = 0;
 	r->first = target;
 	r->flags = flags;
@@ -508,7 +651,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	name(ctx, o, r);
 	if (config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER)) {
 		/* the records of one CPU come in the order of its rounds */
-		settle(cpu, !current, now);
+		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
 	}
 }
@@ -518,11 +661,23 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
  * in ascending order, and each flush of an address space has a generation of its own. A batch has
  * none: if the last target is done, some ns after it was queued, the round was over.
  */
+__noinline int is_done(u32 cpu, u32 target, u64 since)
+{
+	struct hit *hit;
+	u32 i;
+
+	for (i = 0; i < MAX_DEPTH && i < config.depth; i++) {
+		hit = hit_of(cpu, target, i);
+		if (hit && hit->t2 > since)
+			return 1;
+	}
+	return 0;
+}
+
 static __always_inline bool another_round(struct own *o, struct round *r, u32 cpu, u32 target,
 					  u64 func, struct __call_single_data *csd)
 {
 	struct flush_tlb_info *info;
-	struct hits *both;
 
 	if (func != o->func || target <= o->last)
 		return true;
@@ -533,8 +688,7 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 		if (r->mm)
 			return false;
 	}
-	both = hits_of(cpu, o->last);
-	return both && (both->of[0].t2 > r->t0 || both->of[1].t2 > r->t0);
+	return is_done(cpu, o->last, r->t0);
 }
 
 /* The loader was here: whatever comes now is a round of its own. */
@@ -549,7 +703,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u32 target = ctx->args[0];
 	u64 func = ctx->args[2];
 	struct __call_single_data *csd;
-	struct queued *queued;
+	struct target *t;
 	struct round *r;
 	struct own *o;
 	u32 cpu;
@@ -563,17 +717,18 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	if (!o || target >= config.ncpu)
 		return 0;
 	now = bpf_ktime_get_ns();
-	r = &o->rounds[o->current & 1];
+	r = round_of(o, o->current);
 	if (!o->open || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
 		begin(ctx, o, cpu, target, func, csd, now);
-		r = &o->rounds[o->current & 1];
+		r = round_of(o, o->current);
 	} else {
-		queued = queued_of(o->current & 1, cpu, o->last);
-		if (queued)
-			queued->next = target;
-		queued = queued_of(o->current & 1, cpu, target);
-		if (queued)
-			queued->after = now - r->t0;
+		t = target_of(cpu, o->last);
+		if (t)
+			t->next[o->current & 1] = target;
+		t = target_of(cpu, target);
+		if (t)
+			t->after[o->current & 1] = now - r->t0;
+		o->many = 1;
 	}
 	o->last = target;
 	r->targets++;
@@ -605,18 +760,17 @@ static __always_inline void empty_send(struct own *o)
 static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
 				      u32 cpu)
 {
-	u32 current = o->current & 1;
-	struct round *r = &o->rounds[current];
+	struct round *r = round_of(o, o->current);
 
 	if (!o->open) {
-		/* the last round is over too */
-		settle(cpu, current, ~0ULL);
 		if (is_flush(func))
 			empty_send(o);
 		return;
 	}
 	o->open = 0;
-	settle(cpu, !current, r->t0);
+	if (o->many_before || o->current - o->first >= config.depth - 1 ||
+	    r->t0 - round_of(o, o->first)->t0 > BATCH_NS)
+		settle_before(cpu, o->current);
 	if (!o->due)
 		return;
 	o->due = 0;
@@ -631,9 +785,9 @@ SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
-	struct hits *both;
+	u32 cpu, from, cell, slot, *turn;
+	struct hit *hit;
 	struct own *o;
-	u32 cpu, from;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
 		return 0;
@@ -662,18 +816,19 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = *culprit;
 		o->mm = 0;
 	}
-	both = hits_of(from, cpu);
-	if (!both || from >= config.ncpu)
+	cell = cpu * config.row + from;
+	turn = bpf_map_lookup_elem(&turns, &cell);
+	if (!turn || from >= config.ncpu)
 		return 0;
-	/* the older one: its round is settled. Seldom must it be looked up, in lines of another CPU */
-	if (o->from == from && o->victim)
-		o->slot = !o->slot;
-	else
-		o->slot = both->of[0].t1 >= both->of[1].t1;
+	slot = (*turn)++;
+	hit = hit_of(from, cpu, slot);
+	if (!hit)
+		return 0;
+	o->slot = slot;
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
 	/* now, as the line is the other CPU's, and comes while this one flushes */
-	both->of[o->slot & 1].t1 = o->t1;
+	hit->t1 = o->t1;
 	return 0;
 }
 
@@ -683,7 +838,6 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	u64 func = ctx->args[0], now, mm;
 	struct victim_key vkey;
 	struct task_struct *t;
-	struct hits *both;
 	struct hit *hit;
 	struct own *me;
 	u32 cpu;
@@ -694,8 +848,8 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	me = own_of(cpu);
 	if (!me || !me->t1)
 		return 0;
-	both = hits_of(me->from, cpu);
-	if (!both)
+	hit = hit_of(me->from, cpu, me->slot);
+	if (!hit)
 		return 0;
 	now = bpf_ktime_get_ns();
 	t = bpf_get_current_task_btf();
@@ -707,14 +861,17 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		me->victim = victim_of(&vkey);
 		me->vkey = vkey;
 	}
-	hit = &both->of[me->slot & 1];
 	hit->t2 = now;
 	hit->victim = me->victim;
 	hit->bystander = vkey.bystander;
 	hit->tgid = vkey.tgid;
 	if (config.recording) {
+		u32 cell = hit_cell(me->from, cpu, me->slot);
+		struct hit_comm *name = bpf_map_lookup_elem(&hit_comms, &cell);
+
 		hit->tid = t->pid;
-		bpf_get_current_comm(hit->comm, sizeof(hit->comm));
+		if (name)
+			bpf_get_current_comm(name->comm, sizeof(name->comm));
 	}
 	me->t1 = 0;
 	return 0;

@@ -16,6 +16,7 @@
 #define MAX_SCOPE 65536
 #define STACK_DEPTH 64
 #define MAX_STACKS 16384
+#define MAX_DEPTH 16
 
 enum scope_kind {
 	SCOPE_ALL,
@@ -33,6 +34,8 @@ struct config {
 	u32 self_tgid;
 	u32 stack_every; /* 0 none, 1 all, N one in N */
 	u32 recording;
+	u32 depth; /* rounds that a CPU may leave unsettled; a power of two, 2 to MAX_DEPTH */
+	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 zero;
 };
 
@@ -198,45 +201,43 @@ struct round {
 	u64 mm;
 	u64 start;
 	u64 end;
-	u32 seq;
 	u32 targets; /* queued so far */
 	u32 first;   /* of them: queued at t0, the others are linked from it */
 	u32 culprit; /* index of the tally */
 	u32 unsettled; /* named, and not counted yet */
 	u8 mode;
 	u8 flags; /* SEND_* */
-	u8 pad[10];
+	u8 pad[14];
 };
 
-/* Another target than the first of a round. */
-struct queued {
-	u32 after; /* ns after the round began */
-	u16 next;  /* target; of the first one too */
-	u16 slot;  /* where its times were, when a round of this number was settled last */
+/*
+ * What a culprit's CPU keeps of one target. A round of more than one is settled before the next but
+ * one begins: two places will do.
+ */
+struct target {
+	u32 after[2]; /* ns after the round began; of the first target nothing */
+	u16 next[2];  /* target of the round */
+	u32 turn;     /* of its hits, which is looked at next */
 };
 
-/* What a victim's CPU leaves for the culprit's. A line of its own: while the victim writes one, the
- * culprit's CPU reads the other. */
+/* What a victim's CPU leaves for the culprit's. Two in a line. */
 struct hit {
-	u64 t1; /* the handler began; older than the round: not seen in this one */
-	u64 t2; /* and ended */
+	u64 t1; /* the handler began */
+	u64 t2; /* and ended; older than the round: not seen in this one */
 	u32 victim; /* index of the tally */
 	u32 bystander;
 	u32 tgid;
 	u32 tid;
-	char comm[COMM_LEN];
-	u64 pad;
-} __attribute__((aligned(64)));
+};
 
-/* Of the last round and the one before: a round is settled when the next one is under way. */
-struct hits {
-	struct hit of[2];
-} __attribute__((aligned(128)));
+struct hit_comm {
+	char comm[COMM_LEN];
+};
 
 /* What a CPU keeps for itself. */
 struct own {
 	/* as culprit */
-	struct round rounds[2];
+	struct round rounds[MAX_DEPTH]; /* by number */
 	u64 func;      /* of the round that is open */
 	u64 generation; /* of the flush that is open; 0 for a batch */
 	struct culprit_key key;
@@ -249,8 +250,14 @@ struct own {
 	u8 pad;
 	u32 last;      /* target */
 	u32 sampled;
-	u32 current;   /* of the rounds */
-	u32 seq;
+	u32 current;   /* number of the last round; counts on */
+	u32 first;     /* of the first that is not settled */
+	u8 many;       /* the last round has more than one target */
+	u8 many_before; /* so had one before it that is not settled */
+	u8 same;       /* the call named last tells its cause: */
+	u8 pad2;
+	u64 call;      /* its registers */
+	u64 advice;
 	/* as victim */
 	u64 t1;
 	u64 mm;
@@ -260,7 +267,7 @@ struct own {
 	struct victim_key vkey;
 } __attribute__((aligned(128)));
 
-_Static_assert(sizeof(struct config) == 48, "layout.rs: Config");
+_Static_assert(sizeof(struct config) == 56, "layout.rs: Config");
 _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
@@ -269,7 +276,8 @@ _Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
 _Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
-_Static_assert(sizeof(struct hits) == 128, "a pair of lines");
+_Static_assert(sizeof(struct target) == 16 && sizeof(struct hit) == 32, "none across lines");
+_Static_assert(sizeof(struct round) == 64, "a line");
 _Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");
 
 #endif
