@@ -125,8 +125,8 @@ const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
 const ROW: u32 = 16;
 
 /// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
-/// the rounds; counts may wait, as it costs less to count several at once. Each takes 32 bytes for
-/// every pair of CPUs, so that large machines have fewer: 16 MiB, or 64 at 1,024 CPUs.
+/// the rounds; counts may wait, as it costs less to count several at once. Each takes 16 bytes for
+/// every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
 fn depth(cpus: u32, recording: bool) -> u32 {
     const MOST: u32 = 16;
     const BYTES: u32 = 16 << 20;
@@ -134,7 +134,7 @@ fn depth(cpus: u32, recording: bool) -> u32 {
     if recording {
         return 2;
     }
-    let fit = (BYTES / 32 / pairs).clamp(2, MOST);
+    let fit = (BYTES / 16 / pairs).clamp(2, MOST);
     // the largest power of two that fits
     1 << fit.ilog2()
 }
@@ -168,7 +168,7 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
             "owns" | "scope_cpus" => cpus,
             "targets" | "turns" => cpus.saturating_mul(config.row),
             "hits" => pairs.saturating_mul(config.depth),
-            "hit_comms" if options.recording => pairs.saturating_mul(config.depth),
+            "hit_threads" if options.recording => pairs.saturating_mul(config.depth),
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))

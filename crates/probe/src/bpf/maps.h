@@ -55,14 +55,14 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* The same for the names that only records need. */
+/* The same, if there are records. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * ncpu * depth */
 	__type(key, u32);
-	__type(value, struct hit_comm);
-} hit_comms SEC(".maps");
+	__type(value, struct hit_thread);
+} hit_threads SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -168,10 +168,10 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 					 u32 target, u32 turn, u64 delay)
 {
 	u32 cell = hit_cell(s->cpu, target, turn);
-	struct hit_comm *name = bpf_map_lookup_elem(&hit_comms, &cell);
+	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
 	struct victim_record *v;
 
-	if (!name)
+	if (!thread)
 		return;
 	v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
 	if (!v) {
@@ -179,34 +179,36 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 		return;
 	}
 	v->kind = RECORD_VICTIM;
-	v->bystander = hit->bystander;
+	v->bystander = thread->bystander;
 	v->cpu = target;
 	v->culprit_cpu = s->cpu;
 	v->zero = 0;
 	v->seq = s->which;
-	v->tgid = hit->tgid;
-	v->tid = hit->tid;
+	v->tgid = thread->tgid;
+	v->tid = thread->tid;
 	v->delay_ns = clamp(delay);
-	v->stall_ns = clamp(hit->t2 - hit->t1);
+	v->stall_ns = hit->stall_ns;
 	v->zero2 = 0;
-	v->end_ns = hit->t2;
-	__builtin_memcpy(v->comm, name->comm, sizeof(v->comm));
+	v->end_ns = hit->t1 + hit->stall_ns;
+	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
 	/* waking the reader costs an interrupt: it reads on a timer */
 	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline bool is_between(struct hit *hit, u64 from, u64 until)
 {
-	/* not begun before, and not begun without an end */
-	return hit->t1 + SKEW_NS >= from && hit->t1 < until && hit->t2 >= hit->t1;
+	return hit->t1 + SKEW_NS >= from && hit->t1 < until;
 }
 
-static __always_inline bool victim_in_scope(u32 cpu, u32 tgid)
+static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
 {
+	struct victim_info *info;
 	u8 *in;
 
-	if (config.scope != SCOPE_CPUS)
-		return tgid_in_scope(tgid);
+	if (config.scope != SCOPE_CPUS) {
+		info = bpf_map_lookup_elem(&victim_infos, &victim);
+		return info && tgid_in_scope(info->key.tgid);
+	}
 	in = bpf_map_lookup_elem(&scope_cpus, &cpu);
 	return in && *in;
 }
@@ -269,11 +271,11 @@ static long settle_target(u32 i, struct settling *s)
 	t = target_of(s->cpu, target);
 	if (t)
 		t->turn = turn + 1;
-	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->tgid))
+	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->victim))
 		return 0;
 	s->counted++;
 	delay = hit->t1 > at ? hit->t1 - at : 0;
-	stall = hit->t2 - hit->t1;
+	stall = hit->stall_ns;
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	if (tally) {
 		tally->delay_ns += delay;
@@ -287,8 +289,8 @@ static long settle_target(u32 i, struct settling *s)
 		vt->hits++;
 		vt->stall_ns += stall;
 	}
-	if (hit->t2 > s->end)
-		s->end = hit->t2;
+	if (hit->t1 + stall > s->end)
+		s->end = hit->t1 + stall;
 	if (config.recording)
 		write_victim(s, r, hit, target, turn, delay);
 	return 0;
@@ -381,9 +383,9 @@ __noinline int settle_quickly(u32 cpu, u32 which)
 	t->turn++;
 	t0 = r->t0;
 	t1 = hit->t1;
-	t2 = hit->t2;
+	stall = hit->stall_ns;
+	t2 = t1 + stall;
 	delay = t1 > t0 ? t1 - t0 : 0;
-	stall = t2 - t1;
 	wait = t2 > t0 ? t2 - t0 : 0;
 	tally->shootdowns++;
 	tally->victims++;
@@ -668,7 +670,7 @@ __noinline int is_done(u32 cpu, u32 target, u64 since)
 
 	for (i = 0; i < MAX_DEPTH && i < config.depth; i++) {
 		hit = hit_of(cpu, target, i);
-		if (hit && hit->t2 > since)
+		if (hit && hit->t1 + hit->stall_ns > since)
 			return 1;
 	}
 	return 0;
@@ -785,8 +787,7 @@ SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
-	u32 cpu, from, cell, slot, *turn;
-	struct hit *hit;
+	u32 cpu, from, cell, *turn;
 	struct own *o;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
@@ -820,15 +821,9 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 	turn = bpf_map_lookup_elem(&turns, &cell);
 	if (!turn || from >= config.ncpu)
 		return 0;
-	slot = (*turn)++;
-	hit = hit_of(from, cpu, slot);
-	if (!hit)
-		return 0;
-	o->slot = slot;
+	o->slot = (*turn)++;
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
-	/* now, as the line is the other CPU's, and comes while this one flushes */
-	hit->t1 = o->t1;
 	return 0;
 }
 
@@ -861,17 +856,19 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		me->victim = victim_of(&vkey);
 		me->vkey = vkey;
 	}
-	hit->t2 = now;
+	hit->t1 = me->t1;
+	hit->stall_ns = clamp(now - me->t1);
 	hit->victim = me->victim;
-	hit->bystander = vkey.bystander;
-	hit->tgid = vkey.tgid;
 	if (config.recording) {
 		u32 cell = hit_cell(me->from, cpu, me->slot);
-		struct hit_comm *name = bpf_map_lookup_elem(&hit_comms, &cell);
+		struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
 
-		hit->tid = t->pid;
-		if (name)
-			bpf_get_current_comm(name->comm, sizeof(name->comm));
+		if (thread) {
+			thread->tgid = vkey.tgid;
+			thread->tid = t->pid;
+			thread->bystander = vkey.bystander;
+			bpf_get_current_comm(thread->comm, sizeof(thread->comm));
+		}
 	}
 	me->t1 = 0;
 	return 0;

@@ -220,17 +220,19 @@ struct target {
 	u32 turn;     /* of its hits, which is looked at next */
 };
 
-/* What a victim's CPU leaves for the culprit's. Two in a line. */
+/* What a victim's CPU leaves for the culprit's, once it is done. Four in a line. */
 struct hit {
-	u64 t1; /* the handler began */
-	u64 t2; /* and ended; older than the round: not seen in this one */
-	u32 victim; /* index of the tally */
-	u32 bystander;
-	u32 tgid;
-	u32 tid;
+	u64 t1; /* the handler began; older than the round: not seen in this one */
+	u32 stall_ns; /* saturates at 4.29 s */
+	u32 victim;   /* index of the tally */
 };
 
-struct hit_comm {
+/* What only records need of it. */
+struct hit_thread {
+	u32 tgid;
+	u32 tid;
+	u32 bystander;
+	u32 zero;
 	char comm[COMM_LEN];
 };
 
@@ -276,7 +278,7 @@ _Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
 _Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
-_Static_assert(sizeof(struct target) == 16 && sizeof(struct hit) == 32, "none across lines");
+_Static_assert(sizeof(struct target) == 16 && sizeof(struct hit) == 16, "none across lines");
 _Static_assert(sizeof(struct round) == 64, "a line");
 _Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");
 
