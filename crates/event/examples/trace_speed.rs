@@ -38,7 +38,7 @@ fn events() -> Vec<Shootdown> {
             comm: Comm::from("worst-case"),
             cpu: by as u16,
             cgroup: 4321,
-            cause: if r % 10 == 0 {
+            cause: if r.is_multiple_of(10) {
                 Cause::Munmap
             } else {
                 Cause::MadviseDontneed

@@ -6,6 +6,8 @@
 //! A peer that is not running is not interrupted, so it runs as real-time, for well under a second:
 //! the kernel ends it by RLIMIT_RTTIME, and the process by an alarm, whatever happens here.
 
+#![expect(clippy::print_stdout, reason = "it is a program")]
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

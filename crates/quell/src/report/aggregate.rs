@@ -204,7 +204,9 @@ impl Aggregate {
 
     /// Where shootdowns came from, for a plan.
     pub(crate) fn origins(&self, code: &Code, regions: &Regions<'_>) -> Vec<Origin> {
-        let mut rows: HashMap<(Cause, Option<&str>, Option<&str>, String), u64> = HashMap::new();
+        // cause, module, symbol, region
+        type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, String);
+        let mut rows: HashMap<From<'_>, u64> = HashMap::new();
         for (place, (n, start)) in &self.places {
             let caller = code.caller(place.user_stack);
             let key = (

@@ -1,5 +1,11 @@
 //! The binary as its users see it. One program, for every one links all of quell.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "for who reads the log"
+)]
+
 mod causes;
 mod common;
 mod exact;

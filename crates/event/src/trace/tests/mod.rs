@@ -36,14 +36,14 @@ fn meta() -> Meta {
 /// Like a program's: some threads, times that grow, addresses that repeat, now and then all of it.
 fn shootdown(n: u64) -> Shootdown {
     let h = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let full = h % 17 == 0;
+    let full = h.is_multiple_of(17);
     let start = 0x7f00_0000_0000 + (h % 1000) * 0x1000;
     let victim = |v: u64| Victim {
         cpu: v as u16,
         pid: 100,
         tid: 100 + v as u32,
         comm: Comm::from("worker"),
-        bystander: h % 5 == 0,
+        bystander: h.is_multiple_of(5),
         delay_ns: 900 + (h % 400) as u32,
         stall_ns: 500 + (h % 100) as u32,
     };
@@ -63,11 +63,11 @@ fn shootdown(n: u64) -> Shootdown {
         } else {
             start + (1 + h % 8) * 0x1000
         },
-        own_mm: h % 3 != 0,
+        own_mm: !h.is_multiple_of(3),
         kernel_stack: (h % 50) as i32,
         user_stack: (h % 90) as i32 - 1,
         victims: (0..1 + h % 3).map(victim).collect(),
-        unseen: u16::from(h % 31 == 0),
+        unseen: u16::from(h.is_multiple_of(31)),
     }
 }
 
