@@ -82,6 +82,7 @@ pub(crate) struct Maps {
     healths: MapHandle,
     scope_tgids: MapHandle,
     state: MapHandle,
+    counting: MapHandle,
 }
 
 /// The probe, counting from [`Probe::attach`] until [`Probe::detach`] or drop.
@@ -91,6 +92,7 @@ pub struct Probe {
     pub(crate) maps: Rc<Maps>,
     pub(crate) causes: Rc<RefCell<Causes>>,
     cpus: u32,
+    recording: bool,
     started: Instant,
     ended: Option<Instant>,
     /// `TLB:` of /proc/interrupts when it began.
@@ -117,12 +119,15 @@ const SETTLE: &str = "settle_rest";
 /// meet: a thousand times longer than a round lasts, and less than a person sees.
 const QUIET: Duration = Duration::from_millis(20);
 
+/// Longer than a round is in flight, and than a program that is being taken away still runs.
+const FLIGHT: Duration = Duration::from_millis(5);
+
 /// Needed for [`Scope::Tree`] only.
 const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
 
-/// Cells of 8 bytes in two lines: those of two CPUs are not to share any, nor a line's neighbour,
+/// Cells of 4 bytes in two lines: those of two CPUs are not to share any, nor a line's neighbour,
 /// which is fetched with it.
-const ROW: u32 = 16;
+const ROW: u32 = 32;
 
 /// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
 /// the rounds; counts may wait, as it costs less to count several at once. Each takes 16 bytes for
@@ -168,6 +173,8 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
             "owns" | "scope_cpus" => cpus,
             "targets" | "turns" => cpus.saturating_mul(config.row),
             "hits" => pairs.saturating_mul(config.depth),
+            // twice, for CPUs that went and came back
+            "csd_culprit" => pairs.saturating_mul(2).max(65536),
             "hit_threads" if options.recording => pairs.saturating_mul(config.depth),
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
@@ -239,6 +246,7 @@ impl Probe {
             healths: handle("healths")?,
             scope_tgids: handle("scope_tgids")?,
             state: handle(".data.state")?,
+            counting: handle(".data.counting")?,
         });
         let mut probe = Self {
             object,
@@ -246,6 +254,7 @@ impl Probe {
             causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
             maps,
             cpus,
+            recording: options.recording,
             started: Instant::now(),
             ended: None,
             interrupts: None,
@@ -269,7 +278,18 @@ impl Probe {
                 .map_err(|err| kernel::explain_attach(name, &err))?;
             self.links.push(link);
         }
-        Ok(())
+        self.set_counting(true)
+    }
+
+    fn set_counting(&self, on: bool) -> Result<()> {
+        self.maps
+            .counting
+            .update(
+                &layout::ONLY.to_ne_bytes(),
+                &u32::from(on).to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(Error::load("tell the eBPF programs that they count"))
     }
 
     /// Takes a process, and all that it forks from now on, into [`Scope::Tree`].
@@ -295,10 +315,13 @@ impl Probe {
             return Ok(());
         }
         self.interrupts_ended = interrupts();
-        while let Some(link) = self.links.pop() {
-            drop(link);
-        }
+        self.set_counting(false)?;
+        // csd_queue_cpu first: the rounds that it saw begin are to be seen to their end
+        drop(self.links.pop());
         self.ended = Some(Instant::now());
+        std::thread::sleep(FLIGHT);
+        self.links.clear();
+        std::thread::sleep(FLIGHT);
         self.settle(Duration::ZERO)
     }
 
@@ -334,13 +357,14 @@ impl Probe {
     }
 
     /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
-    /// the other, and of a CPU that shot within the last 20 ms the last two rounds are missing.
+    /// the other, and of a CPU that shot within the last 20 ms up to 16 shootdowns are missing.
     ///
     /// # Errors
     ///
     /// If a map can't be read.
     pub fn tally(&mut self) -> Result<Tally> {
-        if self.ended.is_none() {
+        // the order of records is the culprit's CPU's alone
+        if self.ended.is_none() && !self.recording {
             self.settle(QUIET)?;
         }
         let state = lookup(&self.maps.state, 0)?;

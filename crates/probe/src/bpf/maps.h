@@ -28,6 +28,9 @@ struct {
 	__type(value, struct own);
 } owns SEC(".maps");
 
+/* Set by the loader while csd_queue_cpu is attached. */
+u32 counting SEC(".data.counting") = 0;
+
 /* [culprit's CPU * row + victim's CPU], of the culprit's CPU */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -138,12 +141,12 @@ struct {
 } scope_cpus SEC(".maps");
 
 /*
- * Kernel flushes have no initiating_cpu. A csd belongs to one (culprit CPU, victim CPU) for as long
+ * Kernel flushes of everything have no flush_tlb_info, and so no initiating_cpu. A csd belongs to one (culprit CPU, victim CPU) for as long
  * as both are online (cfd_data in kernel/smp.c), so what was learned once stays true.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1); /* ncpu * ncpu */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u64);
 	__type(value, u32);

@@ -271,11 +271,14 @@ static long settle_target(u32 i, struct settling *s)
 	t = target_of(s->cpu, target);
 	if (t)
 		t->turn = turn + 1;
+	stall = hit->stall_ns;
+	/* the culprit waits for those out of scope too */
+	if (hit->t1 + stall > s->end)
+		s->end = hit->t1 + stall;
 	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->victim))
 		return 0;
 	s->counted++;
 	delay = hit->t1 > at ? hit->t1 - at : 0;
-	stall = hit->stall_ns;
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	if (tally) {
 		tally->delay_ns += delay;
@@ -289,8 +292,6 @@ static long settle_target(u32 i, struct settling *s)
 		vt->hits++;
 		vt->stall_ns += stall;
 	}
-	if (hit->t1 + stall > s->end)
-		s->end = hit->t1 + stall;
 	if (config.recording)
 		write_victim(s, r, hit, target, turn, delay);
 	return 0;
@@ -435,8 +436,8 @@ static long see_target(u32 i, struct settling *s)
 	return 0;
 }
 
-/* Is it over, as far as can be told from another CPU: are all its targets done? */
-__noinline int is_over(u32 cpu, u32 which)
+/* Are all targets of a round done that were queued so far? */
+__noinline int all_done(u32 cpu, u32 which)
 {
 	struct own *o = own_of(cpu);
 	struct settling s = {};
@@ -445,8 +446,6 @@ __noinline int is_over(u32 cpu, u32 which)
 	if (!o)
 		return 0;
 	r = round_of(o, which);
-	if (!r->unsettled)
-		return 0;
 	s.cpu = cpu;
 	s.which = which;
 	s.target = r->first;
@@ -477,7 +476,9 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	which = o->current - (MAX_DEPTH - 1);
 	for (i = 0; i < MAX_DEPTH; i++, which++) {
-		if (!quiet || is_over(cpu, which))
+		if (!round_of(o, which)->unsettled)
+			continue;
+		if (!quiet || all_done(cpu, which))
 			settle(cpu, which);
 	}
 	return 0;
@@ -524,7 +525,7 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
 	return o->same && o->key.tgid == (u32)t->tgid && o->call == regs->orig_ax &&
-	       o->advice == regs->dx && !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING)) &&
+	       o->advice == advice_of(regs) && !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING)) &&
 	       !(t->thread_info.status & TS_COMPAT);
 }
 
@@ -559,7 +560,7 @@ static __noinline void name(struct bpf_raw_tracepoint_args *ctx, struct own *o, 
 			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
 			o->call = regs->orig_ax;
-			o->advice = regs->dx;
+			o->advice = advice_of(regs);
 			o->same = 1;
 		}
 	}
@@ -612,11 +613,15 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	if (o->many_before || o->current - o->first + 1 >= config.depth) {
 		settle_before(cpu, o->current + 1);
 		o->many = 0;
+		now = bpf_ktime_get_ns();
 	}
 	o->many_before = o->many;
 	o->many = 0;
+	r = round_of(o, o->current + 1);
+	r->t0 = now;
+	/* the loader takes the next round's start for the end of this one */
+	barrier();
 	o->current++;
-	r = round_of(o, o->current);
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 		mm = kernel ? 0 : (u64)info->mm;
@@ -633,7 +638,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	o->open = 1;
 	o->func = func;
 	o->generation = generation;
-	r->t0 = now;
+	o->thread = (u64)t;
 	r->mm = mm;
 	r->start = start;
 	r->end = end;
@@ -656,41 +661,31 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
 	}
+	/* the request itself is only queued now: what this took is not part of the delay */
+	r->t0 = bpf_ktime_get_ns();
 }
 
 /*
  * Is this target of another round than the one that was not closed? Within a round the targets come
- * in ascending order, and each flush of an address space has a generation of its own. A batch has
- * none: if the last target is done, some ns after it was queued, the round was over.
+ * in ascending order, and each flush of an address space has a generation of its own. A flush of the
+ * kernel's own mappings is for all CPUs, and so always closed (on_each_cpu()). A batch has nothing to
+ * tell: mostly its interrupts go out after the last target is queued, so if all are done, it is over.
  */
-__noinline int is_done(u32 cpu, u32 target, u64 since)
-{
-	struct hit *hit;
-	u32 i;
-
-	for (i = 0; i < MAX_DEPTH && i < config.depth; i++) {
-		hit = hit_of(cpu, target, i);
-		if (hit && hit->t1 + hit->stall_ns > since)
-			return 1;
-	}
-	return 0;
-}
-
 static __always_inline bool another_round(struct own *o, struct round *r, u32 cpu, u32 target,
 					  u64 func, struct __call_single_data *csd)
 {
 	struct flush_tlb_info *info;
 
-	if (func != o->func || target <= o->last)
+	if (func != o->func || target <= o->last || o->thread != (u64)bpf_get_current_task_btf())
 		return true;
-	if (is_flush(func)) {
-		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		if ((u64)info->mm != r->mm || info->new_tlb_gen != o->generation)
-			return true;
-		if (r->mm)
-			return false;
-	}
-	return is_done(cpu, o->last, r->t0);
+	if (!is_flush(func))
+		return false;
+	info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+	if ((u64)info->mm != r->mm || info->new_tlb_gen != o->generation)
+		return true;
+	if (r->mm)
+		return false;
+	return all_done(cpu, o->current);
 }
 
 /* The loader was here: whatever comes now is a round of its own. */
@@ -750,6 +745,9 @@ static __always_inline void empty_send(struct own *o)
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct health *h;
 
+	/* while csd_queue_cpu is not attached, every flush looks empty */
+	if (!*(volatile u32 *)&counting)
+		return;
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
 		return;
@@ -764,7 +762,9 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 {
 	struct round *r = round_of(o, o->current);
 
-	if (!o->open) {
+	/* an open round of another thread was one without such a part, and is over */
+	if (!o->open || o->thread != (u64)bpf_get_current_task_btf()) {
+		o->open = 0;
 		if (is_flush(func))
 			empty_send(o);
 		return;
@@ -856,7 +856,6 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		me->victim = victim_of(&vkey);
 		me->vkey = vkey;
 	}
-	hit->t1 = me->t1;
 	hit->stall_ns = clamp(now - me->t1);
 	hit->victim = me->victim;
 	if (config.recording) {
@@ -870,6 +869,9 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 			bpf_get_current_comm(thread->comm, sizeof(thread->comm));
 		}
 	}
+	/* last: with it the hit is there; x86 keeps the order of stores */
+	barrier();
+	hit->t1 = me->t1;
 	me->t1 = 0;
 	return 0;
 }

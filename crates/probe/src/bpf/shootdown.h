@@ -34,7 +34,7 @@ struct config {
 	u32 self_tgid;
 	u32 stack_every; /* 0 none, 1 all, N one in N */
 	u32 recording;
-	u32 depth; /* rounds that a CPU may leave unsettled; a power of two, 2 to MAX_DEPTH */
+	u32 depth; /* rounds that a CPU may leave unsettled, with the one in flight; a power of two, 2 to MAX_DEPTH */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 zero;
 };
@@ -89,7 +89,7 @@ struct victim_info {
 	char comm[COMM_LEN];
 };
 
-/* Per CPU and culprit. Sends are written by the culprit's CPU, the rest by the victims'. */
+/* Per CPU and culprit. Written by who settles: the culprit's CPU, or the one that the loader is on. */
 struct culprit_tally {
 	u64 shootdowns;
 	u64 full;
@@ -195,7 +195,7 @@ struct victim_record {
 	char comm[COMM_LEN];
 };
 
-/* A round of a CPU. Only that CPU reads and writes it. */
+/* A round of a CPU. Only that CPU writes it, but for `unsettled`, which the loader may take. */
 struct round {
 	u64 t0;
 	u64 mm;
@@ -241,6 +241,7 @@ struct own {
 	/* as culprit */
 	struct round rounds[MAX_DEPTH]; /* by number */
 	u64 func;      /* of the round that is open */
+	u64 thread;    /* its culprit, as the kernel's task_struct */
 	u64 generation; /* of the flush that is open; 0 for a batch */
 	struct culprit_key key;
 	u32 culprit;

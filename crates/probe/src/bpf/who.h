@@ -108,6 +108,12 @@ static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
 	return false;
 }
 
+/* The advice, if it is a call that has one. */
+static __always_inline u64 advice_of(struct pt_regs *regs)
+{
+	return regs->orig_ax == 440 ? regs->r10 : regs->dx;
+}
+
 /* Fills the key but for the kernel stack; true if that is needed to tell the cause. */
 static __always_inline bool identify(struct culprit_key *key, struct task_struct *t, u64 mm)
 {
@@ -140,10 +146,8 @@ static __always_inline bool identify(struct culprit_key *key, struct task_struct
 	compat = t->thread_info.status & TS_COMPAT;
 	if (compat)
 		key->flags |= CULPRIT_COMPAT;
-	if (key->nr == (compat ? 219 : 28))
-		key->advice = regs->dx;
-	else if (key->nr == 440)
-		key->advice = regs->r10;
+	if (key->nr == (compat ? 219 : 28) || key->nr == 440)
+		key->advice = advice_of(regs);
 	return !(own || key->nr == 440) || !mm || !call_tells(key->nr, compat, key->advice);
 }
 
