@@ -75,7 +75,6 @@ struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
-	char comm[16];
 };
 
 struct pt_regs {
@@ -99,7 +98,6 @@ struct flush_tlb_info {
 	unsigned long end;
 	u64 new_tlb_gen;
 	unsigned int initiating_cpu;
-	u8 freed_tables;
 };
 
 #pragma clang attribute pop

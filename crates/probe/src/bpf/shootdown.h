@@ -150,12 +150,8 @@ enum record_kind {
 };
 
 enum {
-	SEND_FULL = 1,
-	SEND_OWN = 2,
-	SEND_BATCH = 4,
-	SEND_STACKS = 8, /* stacks were asked for */
-	SEND_FREED_TABLES = 16,
-	SEND_KERNEL = 32,
+	SEND_OWN = 2, /* the address space is the culprit's own */
+	SEND_KERNEL = 32, /* there is none: the kernel's own mappings */
 };
 
 /* One a shootdown. */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Records for the ring: one of the culprit, one of each victim. Both are written by the culprit's CPU,
+ * the culprit's first, round after round.
+ */
+#ifndef QUELL_RECORD_H
+#define QUELL_RECORD_H
+
+/* Only culprits write records, and one CPU has one culprit at a time: no atomic is needed. */
+static __always_inline void lost_record(void)
+{
+	struct health *h = health();
+
+	if (h)
+		h->lost_records++;
+}
+
+/* Writes the culprit's record: after the IPI is on its way where that is possible. */
+static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o,
+				       struct round *r, u32 cpu)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct send_record *s;
+	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
+	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
+	u64 caller = 0;
+
+	if (config.stack_every && ++o->sampled >= config.stack_every) {
+		o->sampled = 0;
+		kstack = o->key.kstack >= 0 ? o->key.kstack : kernel_stack(ctx, ((u64 *)&o->key)[1]);
+		if (user) {
+			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+			ustack = user_stack(ctx);
+			if (bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp))
+				caller = 0;
+		}
+	}
+	s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
+	if (!s) {
+		lost_record();
+		return;
+	}
+	s->kind = RECORD_SEND;
+	s->flags = r->flags;
+	s->cpu = cpu;
+	s->seq = o->current;
+	s->t_ns = r->t0;
+	s->tgid = t->tgid;
+	s->tid = t->pid;
+	s->start = r->start;
+	s->end = r->end;
+	s->caller = caller;
+	s->kstack = kstack;
+	s->ustack = ustack;
+	s->culprit = r->culprit;
+	/* in MODE_LATER some of them may be out of scope and write no record */
+	s->targets = o->open || r->mode != MODE_IN ? 0 : r->targets;
+	s->cgroup = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(s->comm, sizeof(s->comm));
+	/* waking the reader costs an interrupt: it reads on a timer */
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void write_victim(struct settling *s, struct round *r, struct hit *hit,
+					 u32 target, u32 turn, u64 delay)
+{
+	u32 cell = hit_cell(s->cpu, target, turn);
+	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
+	struct victim_record *v;
+
+	if (!thread)
+		return;
+	v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
+	if (!v) {
+		lost_record();
+		return;
+	}
+	v->kind = RECORD_VICTIM;
+	v->bystander = thread->bystander;
+	v->cpu = target;
+	v->culprit_cpu = s->cpu;
+	v->zero = 0;
+	v->seq = s->which;
+	v->tgid = thread->tgid;
+	v->tid = thread->tid;
+	v->delay_ns = clamp(delay);
+	v->stall_ns = hit->stall_ns;
+	v->zero2 = 0;
+	v->end_ns = hit->t1 + hit->stall_ns;
+	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
+	/* waking the reader costs an interrupt: it reads on a timer */
+	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counting. A victim only leaves its times, so that it is not stopped for longer than it must be. The
+ * culprit's CPU counts them, several rounds at once, mostly while the IPI of a later one is on its way,
+ * when it would only wait; where rounds end without a part of that CPU, before the next one begins.
+ * What a quiet CPU left, the loader has counted (settle_rest).
+ */
+#ifndef QUELL_SETTLE_H
+#define QUELL_SETTLE_H
+
+/* Rounds are not left for longer than that, by a CPU that shoots on. */
+#define BATCH_NS 10000000
+
+static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
+{
+	struct victim_info *info;
+	u8 *in;
+
+	if (config.scope != SCOPE_CPUS) {
+		info = bpf_map_lookup_elem(&victim_infos, &victim);
+		return info && tgid_in_scope(info->key.tgid);
+	}
+	in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+	return in && *in;
+}
+
+static __always_inline void count_hit(struct culprit_tally *tally, struct victim_tally *vt,
+				      struct hists *hists, u64 delay, u64 stall)
+{
+	tally->delay_ns += delay;
+	tally->stall_ns += stall;
+	vt->hits++;
+	vt->stall_ns += stall;
+	hist_add(&hists->of[HIST_DELAY], delay);
+	hist_add(&hists->of[HIST_STALL], stall);
+}
+
+/* The last victim ends the wait; if none was seen (0), its length is not known. */
+static __always_inline void count_round(struct culprit_tally *tally, struct hists *hists,
+					struct round *r, u64 victims, u64 end)
+{
+	u64 wait;
+
+	tally->shootdowns++;
+	tally->victims += victims;
+	if (r->end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (r->end - r->start) >> 12;
+	if (!end)
+		return;
+	wait = end > r->t0 ? end - r->t0 : 0;
+	tally->wait_ns += wait;
+	hist_add(&hists->of[HIST_WAIT], wait);
+}
+
+static long settle_target(u32 i, struct settling *s)
+{
+	struct own *o = own_of(s->cpu);
+	struct hists *hists = hists_of_cpu();
+	struct health *h = health();
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	u32 target = s->target, victim, turn;
+	u64 at, delay, stall;
+	struct target *t;
+	struct round *r;
+	struct hit *hit;
+
+	if (!o || !hists || !h)
+		return 1;
+	r = round_of(o, s->which);
+	if (!next_hit(i, s, r, &hit, &at, &turn))
+		return 1;
+	if (!hit) {
+		if (r->mode == MODE_IN)
+			h->unseen++;
+		return 0;
+	}
+	t = target_of(s->cpu, target);
+	if (t)
+		t->turn = turn + 1;
+	stall = hit->stall_ns;
+	/* the culprit waits for those out of scope too */
+	if (hit->t1 + stall > s->end)
+		s->end = hit->t1 + stall;
+	if (r->mode == MODE_LATER && !victim_in_scope(target, hit->victim))
+		return 0;
+	s->counted++;
+	delay = hit->t1 > at ? hit->t1 - at : 0;
+	victim = hit->victim;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (tally && vt)
+		count_hit(tally, vt, hists, delay, stall);
+	if (config.recording)
+		write_victim(s, r, hit, target, turn, delay);
+	return 0;
+}
+
+/* Not static: verified once, and not once for every way that leads here. */
+__noinline int settle(u32 cpu, u32 which)
+{
+	struct settling s = {};
+	struct culprit_tally *tally;
+	struct health *h = health();
+	struct hists *hists;
+	struct round *r;
+	struct own *o;
+
+	o = own_of(cpu);
+	if (!o || !h)
+		return 0;
+	r = round_of(o, which);
+	/* once: the loader may have done it */
+	if (!r->unsettled || !__sync_lock_test_and_set(&r->unsettled, 0))
+		return 0;
+	if (r->mode == MODE_SELF) {
+		h->self_shootdowns++;
+		h->self_victims += r->targets;
+		return 0;
+	}
+	s.cpu = cpu;
+	s.which = which;
+	s.target = r->first;
+	s.until = end_of(o, which);
+	bpf_loop(r->targets, settle_target, &s, 0);
+	if (r->mode == MODE_IN)
+		s.counted = r->targets;
+	if (!s.counted)
+		return 0;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	hists = hists_of_cpu();
+	if (!tally || !hists)
+		return 0;
+	count_round(tally, hists, r, s.counted, s.end);
+	return 0;
+}
+
+/*
+ * Settles a round of one target as settle() would, in one go. Left to that: a round of more, and one
+ * whose hit does not lie where it is first looked for.
+ */
+__noinline int settle_quickly(u32 cpu, u32 which)
+{
+	struct own *o = own_of(cpu);
+	struct hists *hists = hists_of_cpu();
+	u64 t0, t1, stall;
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	u32 first, victim;
+	struct target *t;
+	struct round *r;
+	struct hit *hit;
+
+	if (!o || !hists)
+		return 0;
+	r = round_of(o, which);
+	first = r->first;
+	if (r->targets != 1 || r->mode != MODE_IN || !r->unsettled || config.recording)
+		return 0;
+	t = target_of(cpu, first);
+	if (!t)
+		return 0;
+	hit = hit_of(cpu, first, t->turn);
+	if (!hit || !is_between(hit, r->t0, end_of(o, which)))
+		return 0;
+	victim = hit->victim;
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (!tally || !vt || !__sync_lock_test_and_set(&r->unsettled, 0))
+		return 0;
+	t->turn++;
+	t0 = r->t0;
+	t1 = hit->t1;
+	stall = hit->stall_ns;
+	count_hit(tally, vt, hists, t1 > t0 ? t1 - t0 : 0, stall);
+	count_round(tally, hists, r, 1, t1 + stall);
+	return 1;
+}
+
+/* All rounds of this CPU before that one. */
+__noinline int settle_before(u32 cpu, u32 which)
+{
+	struct own *o = own_of(cpu);
+	u32 i;
+
+	if (!o)
+		return 0;
+	for (i = 0; i < MAX_DEPTH && o->first != which; i++) {
+		if (!settle_quickly(cpu, o->first))
+			settle(cpu, o->first);
+		o->first++;
+	}
+	o->first = which;
+	o->many_before = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,175 @@
+//! Reads the counts that the programs keep.
+
+use std::collections::HashMap;
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use quell_event::{Cause, Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
+
+use super::{Probe, QUIET, interrupts, lookup};
+use crate::error::{Error, Result};
+use crate::layout::{self, CulpritCounts, Health, State, VictimCounts, VictimInfo};
+
+/// Where in a tally the same process, cause and detail is.
+type Known = HashMap<(u32, Cause, Option<String>), usize>;
+
+impl Probe {
+    /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
+    /// the other, and of a CPU that shot within the last 20 ms up to 16 shootdowns are missing.
+    ///
+    /// # Errors
+    ///
+    /// If a map can't be read.
+    pub fn tally(&mut self) -> Result<Tally> {
+        // the order of records is the culprit's CPU's alone
+        if self.ended.is_none() && !self.recording {
+            self.settle(QUIET)?;
+        }
+        let state = lookup(&self.maps.state, 0)?;
+        let state: State = layout::read(&state).unwrap_or_default();
+        let mut tally = Tally {
+            duration_ns: self.duration_ns(),
+            kernel_interrupts: self.kernel_interrupts(),
+            ..Tally::default()
+        };
+        let mut known = Known::new();
+        for index in 0..state.next_culprit {
+            self.add_culprit(index, &mut known, &mut tally)?;
+        }
+        for index in 0..state.next_victim {
+            self.add_victim(index, &mut tally)?;
+        }
+        self.add_histograms(&mut tally)?;
+        self.add_health(&mut tally)?;
+        Ok(tally)
+    }
+
+    /// What the kernel itself counted meanwhile, of all culprits.
+    fn kernel_interrupts(&self) -> Option<u64> {
+        let now = if self.ended.is_some() {
+            self.interrupts_ended
+        } else {
+            interrupts()
+        };
+        Some(now?.wrapping_sub(self.interrupts?))
+    }
+
+    fn add_culprit(&self, index: u32, known: &mut Known, tally: &mut Tally) -> Result<()> {
+        let mut counts = Counts::default();
+        for cpu in per_cpu(&self.maps.culprit_tallies, index)? {
+            let Some(c) = layout::read::<CulpritCounts>(&cpu) else {
+                continue;
+            };
+            counts.add(&Counts {
+                shootdowns: c.shootdowns,
+                full: c.full,
+                pages: c.pages,
+                victims: c.victims,
+                wait_ns: c.wait_ns,
+                delay_ns: c.delay_ns,
+                stall_ns: c.stall_ns,
+            });
+        }
+        if counts == Counts::default() {
+            return Ok(());
+        }
+        let who = self.causes.borrow_mut().culprit(index)?;
+        let same = (who.pid, who.cause, who.detail.clone());
+        if let Some(&at) = known.get(&same) {
+            tally.culprits[at].counts.add(&counts);
+        } else {
+            known.insert(same, tally.culprits.len());
+            tally.culprits.push(CulpritTally {
+                pid: who.pid,
+                comm: who.comm,
+                cgroup: who.cgroup,
+                cause: who.cause,
+                detail: who.detail,
+                counts,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_victim(&self, index: u32, tally: &mut Tally) -> Result<()> {
+        let (mut hits, mut stall_ns) = (0, 0);
+        for cpu in per_cpu(&self.maps.victim_tallies, index)? {
+            let Some(c) = layout::read::<VictimCounts>(&cpu) else {
+                continue;
+            };
+            hits += c.hits;
+            stall_ns += c.stall_ns;
+        }
+        if hits == 0 {
+            return Ok(());
+        }
+        let info = lookup(&self.maps.victim_infos, index)?;
+        let info: VictimInfo = layout::read(&info).unwrap_or_default();
+        tally.victims.push(VictimTally {
+            pid: info.tgid,
+            comm: if index == 0 {
+                "(more)".to_owned()
+            } else {
+                quell_event::Comm(info.comm).text().into_owned()
+            },
+            bystander: info.bystander != 0,
+            hits,
+            stall_ns,
+        });
+        Ok(())
+    }
+
+    fn add_histograms(&self, tally: &mut Tally) -> Result<()> {
+        let totals = tally.totals();
+        let kinds = [
+            (layout::HIST_WAIT, &mut tally.wait, totals.wait_ns),
+            (layout::HIST_DELAY, &mut tally.delay, totals.delay_ns),
+            (layout::HIST_STALL, &mut tally.stall, totals.stall_ns),
+        ];
+        let cpus = per_cpu(&self.maps.hists, layout::ONLY)?;
+        for (kind, hist, sum) in kinds {
+            for cpu in &cpus {
+                // `struct hists`: one `struct hist` after the other
+                let of = cpu.chunks_exact(layout::HIST_BYTES).nth(kind);
+                add_histogram(hist, of.unwrap_or_default());
+            }
+            hist.add_sum(sum);
+        }
+        Ok(())
+    }
+
+    fn add_health(&self, tally: &mut Tally) -> Result<()> {
+        let mut lost = Lost::default();
+        for cpu in per_cpu(&self.maps.healths, layout::ONLY)? {
+            let h: Health = layout::read(&cpu).unwrap_or_default();
+            tally.empty_sends += h.empty_sends;
+            tally.unseen += h.unseen;
+            tally.self_shootdowns += h.self_shootdowns;
+            tally.self_victims += h.self_victims;
+            lost.records += h.lost_records;
+            lost.stacks += h.lost_stacks;
+            lost.details += h.lost_details;
+            lost.crowded += h.crowded;
+            lost.wrong_stacks += h.wrong_memos;
+        }
+        tally.lost = lost;
+        Ok(())
+    }
+}
+
+/// One CPU's `struct hist`: the buckets, then the maximum.
+fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
+    let words = bytes.chunks_exact(8).map(|w| {
+        let mut word = [0; 8];
+        word.copy_from_slice(w);
+        u64::from_ne_bytes(word)
+    });
+    let max = words.clone().next_back().unwrap_or(0);
+    hist.add_counts(words.take(quell_event::hist::BUCKETS), max);
+}
+
+fn per_cpu(map: &MapHandle, key: u32) -> Result<Vec<Vec<u8>>> {
+    Ok(map
+        .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::load("read the counts"))?
+        .unwrap_or_default())
+}
