@@ -33,11 +33,17 @@ pub(crate) struct Recording {
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
     saved: Instant,
+    began: Instant,
     own_before: u64,
     /// The last step left records in the ring.
     more: bool,
     dir: PathBuf,
 }
+
+/// A program may be over so soon. Its memory map can be read only while it lives, and without it no
+/// user stack has names, so quell looks more often in the beginning.
+const BRIEF: Duration = Duration::from_secs(1);
+const HASTE: Duration = Duration::from_millis(2);
 
 /// What the sink of the records writes to.
 struct Shared {
@@ -101,6 +107,7 @@ impl Recording {
             shared,
             stacks: Vec::new(),
             saved: Instant::now(),
+            began: Instant::now(),
             own_before,
             more: false,
             dir: dir.to_owned(),
@@ -114,6 +121,11 @@ impl Recording {
     /// If the trace can't be written.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
         if !self.more {
+            let timeout = if self.began.elapsed() < BRIEF {
+                timeout.min(HASTE)
+            } else {
+                timeout
+            };
             signals::sleep(timeout)?;
         }
         self.more = self.records.drain()?;

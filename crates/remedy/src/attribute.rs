@@ -7,6 +7,9 @@ use quell_event::Cause;
 
 use crate::{Found, Kind};
 
+/// In place of a file, where it is not known which code asked.
+pub(crate) const UNKNOWN: &str = "unknown callers";
+
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
@@ -154,8 +157,7 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
         match likely(found, None) {
             Some(index) => out.allocators[index].add(Cause::Other, evidence.shootdowns, true),
             None => {
-                out.own
-                    .insert("unknown callers".to_owned(), evidence.shootdowns);
+                out.own.insert(UNKNOWN.to_owned(), evidence.shootdowns);
             }
         }
     }
@@ -194,7 +196,7 @@ fn owner(found: &[Found], source: &Source) -> Owner {
     }
     match likely(found, Some(source)) {
         Some(index) => Owner::Allocator(index, true),
-        None => Owner::Program("unknown callers".to_owned()),
+        None => Owner::Program(UNKNOWN.to_owned()),
     }
 }
 

@@ -104,29 +104,44 @@ impl Code {
 
     /// What the reader should know of the stacks.
     pub(crate) fn notes(&self, seen: &Aggregate) -> Vec<String> {
-        let (mut short, mut all) = (0u64, 0u64);
+        let (mut short, mut all, mut gone) = (0u64, 0u64, 0u64);
         let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
         for (id, n) in seen.user_stacks() {
             all += n;
-            let Some(stack) = self.stack(id).filter(|s| s.frames.len() <= 2) else {
+            let stack = self.stack(id);
+            if stack.is_some_and(|s| s.gone) {
+                gone += n;
+                continue;
+            }
+            let Some(stack) = stack.filter(|s| s.frames.len() <= 2) else {
                 continue;
             };
             short += n;
             let last = stack.frames.last().and_then(|f| f.module.as_deref());
             *ends.entry(last.map_or("unknown code", base)).or_default() += n;
         }
+        let mut notes = Vec::new();
+        if gone > 0 {
+            notes.push(format!(
+                "{} of {} user stacks have no names: their process ended before its memory map could be \
+                 read.",
+                crate::show::units::count(gone),
+                crate::show::units::count(all),
+            ));
+        }
         // Of several the largest, by name where they are equal.
         let end = ends.into_iter().max_by_key(|&(name, n)| (n, Reverse(name)));
         let Some((end, _)) = end.filter(|_| short * 2 >= all) else {
-            return Vec::new();
+            return notes;
         };
-        vec![format!(
+        notes.push(format!(
             "{} of {} user stacks end after one or two frames, most of them in {end}, which keeps no \
              frame pointers: callers beyond it are not seen. Code of one's own keeps them if built with \
              -fno-omit-frame-pointer, or Rust's -C force-frame-pointers=yes.",
             crate::show::units::count(short),
             crate::show::units::count(all),
-        )]
+        ));
+        notes
     }
 }
 
