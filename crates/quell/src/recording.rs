@@ -129,7 +129,11 @@ impl Recording {
             signals::sleep(timeout)?;
         }
         self.more = self.records.drain()?;
-        self.resolve();
+        self.look();
+        // The first name takes all of /proc/kallsyms, some 100 ms: meanwhile nobody would look.
+        if self.began.elapsed() >= BRIEF {
+            self.resolve();
+        }
         self.with_writer(Writer::tick)?;
         if self.saved.elapsed() >= SAVE {
             self.saved = Instant::now();
@@ -142,15 +146,25 @@ impl Recording {
         Ok(())
     }
 
-    fn resolve(&mut self) {
+    /// Reads the memory maps of those that shot.
+    fn look(&mut self) {
         let culprits: Vec<u32> = {
             let mut shared = self.shared.borrow_mut();
             shared.last = 0;
             shared.culprits.drain().collect()
         };
+        // its maps change most when a program starts: exec, and then the libraries
+        let age = if self.began.elapsed() < BRIEF {
+            HASTE
+        } else {
+            MAPS_AGE
+        };
         for pid in culprits {
-            self.resolver.see(pid, MAPS_AGE);
+            self.resolver.see(pid, age);
         }
+    }
+
+    fn resolve(&mut self) {
         let new = self.records.new_stacks();
         let stacks = self.resolver.resolve(&new);
         let mut shared = self.shared.borrow_mut();
@@ -186,6 +200,7 @@ impl Recording {
     pub(crate) fn finish(mut self) -> anyhow::Result<Tally> {
         self.probe.detach()?;
         self.records.finish()?;
+        self.look();
         self.resolve();
         name_frames(&mut self.stacks);
         let mut tally = self.tally()?;
