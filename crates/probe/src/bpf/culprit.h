@@ -172,9 +172,9 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		/* the records of one CPU come in the order of its rounds */
 		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
+	} else {
+		start_again(r);
 	}
-	/* the request itself is only queued now: what this took is not part of the delay */
-	r->t0 = bpf_ktime_get_ns();
 }
 
 /*

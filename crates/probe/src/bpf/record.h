@@ -36,6 +36,8 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 				caller = 0;
 		}
 	}
+	if (o->open)
+		start_again(r);
 	s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
 	if (!s) {
 		lost_record();

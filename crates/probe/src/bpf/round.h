@@ -34,6 +34,15 @@ static __always_inline struct round *round_of(struct own *o, u32 which)
 	return &o->rounds[which & (MAX_DEPTH - 1)];
 }
 
+/*
+ * A request is queued once csd_queue_cpu is over: what takes long there, as settling and unwinding do,
+ * is no part of its delay.
+ */
+static __always_inline void start_again(struct round *r)
+{
+	r->t0 = bpf_ktime_get_ns();
+}
+
 /* When the round after it began: what comes later is of that. */
 static __always_inline u64 end_of(struct own *o, u32 which)
 {

@@ -130,7 +130,7 @@ fn trace_has_the_right_ranges() {
     assert_eq!(expected.len(), 3, "{text}");
 
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut rows, mut shootdowns) = (0u64, 0u64);
+    let (mut rows, mut shootdowns, mut wait_ns) = (0u64, 0u64, 0u64);
     trace
         .for_each(|row| {
             rows += 1;
@@ -138,6 +138,7 @@ fn trace_has_the_right_ranges() {
                 return;
             }
             shootdowns += 1;
+            wait_ns += row.wait_ns;
             let Some(&(start, end, pages)) = expected.get(row.cause.name()) else {
                 return;
             };
@@ -174,6 +175,7 @@ fn trace_has_the_right_ranges() {
         (tally.totals().shootdowns, tally.totals().victims),
         (shootdowns, rows)
     );
+    assert_eq!(tally.totals().wait_ns, wait_ns);
 }
 
 /// Check that over the worst case the victims of `stat -a` are within 0.5 % of the change of `TLB:` in /proc/interrupts, with nothing lost.
