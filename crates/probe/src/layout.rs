@@ -149,10 +149,14 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
+pub(crate) const MAX_DEPTH: u32 = 16;
+/// Size of a `struct hit`.
+pub(crate) const HIT_BYTES: u32 = 16;
+
 pub(crate) const RECORD_SEND: u8 = 1;
 pub(crate) const RECORD_VICTIM: u8 = 2;
 
-pub(crate) const SEND_OWN: u8 = 2;
+pub(crate) const SEND_OWN: u8 = 1;
 
 pub(crate) const CULPRIT_COMPAT: u8 = 1;
 pub(crate) const CULPRIT_EXITING: u8 = 2;

@@ -129,20 +129,19 @@ const ROW: u32 = 32;
 /// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
 /// the rounds; counts may wait, as it costs less to count several at once. Each takes 16 bytes for
 /// every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
-fn depth(cpus: u32, recording: bool) -> u32 {
-    const MOST: u32 = 16;
+fn depth(pairs: u32, recording: bool) -> u32 {
     const BYTES: u32 = 16 << 20;
-    let pairs = cpus.saturating_mul(cpus).max(1);
     if recording {
         return 2;
     }
-    let fit = (BYTES / 16 / pairs).clamp(2, MOST);
+    let fit = (BYTES / layout::HIT_BYTES / pairs.max(1)).clamp(2, layout::MAX_DEPTH);
     // the largest power of two that fits
     1 << fit.ilog2()
 }
 
 /// Tells the programs what to do, and sizes their maps.
 fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u32) -> Result<()> {
+    let pairs = cpus.saturating_mul(cpus);
     let config = Config {
         fn_flush_tlb_func: flushes.flush_tlb_func,
         fn_flush_all: flushes.flush_all,
@@ -159,20 +158,20 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
             Stacks::OneIn(n) => n.get(),
         },
         recording: options.recording.into(),
-        depth: depth(cpus, options.recording),
+        depth: depth(pairs, options.recording),
         row: cpus.next_multiple_of(ROW),
         zero: 0,
     };
-    let pairs = cpus.saturating_mul(cpus);
+    let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "owns" | "scope_cpus" => cpus,
             "targets" | "turns" => cpus.saturating_mul(config.row),
-            "hits" => pairs.saturating_mul(config.depth),
+            "hits" => hits,
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
-            "hit_threads" if options.recording => pairs.saturating_mul(config.depth),
+            "hit_threads" if options.recording => hits,
             "records" if options.recording => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
@@ -363,4 +362,29 @@ pub(crate) fn lookup(map: &MapHandle, key: u32) -> Result<Vec<u8>> {
         .lookup(&key.to_ne_bytes(), MapFlags::ANY)
         .map_err(Error::load("read a map"))?
         .unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that on every size of machine the depth is a power of two that the programs have room for, that the hits stay within their bound where they can, and that records come round by round.
+    #[test]
+    fn depth_fits() {
+        for cpus in 0..=8192_u32 {
+            let pairs = cpus * cpus;
+            let depth = depth(pairs, false);
+            assert!(depth.is_power_of_two(), "{cpus} CPUs: {depth}");
+            assert!(
+                (2..=layout::MAX_DEPTH).contains(&depth),
+                "{cpus} CPUs: {depth}"
+            );
+            let bytes = u64::from(pairs) * u64::from(depth * layout::HIT_BYTES);
+            assert!(
+                depth == 2 || bytes <= 16 << 20,
+                "{cpus} CPUs: {bytes} bytes"
+            );
+            assert_eq!(super::depth(pairs, true), 2);
+        }
+    }
 }

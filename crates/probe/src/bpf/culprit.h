@@ -128,7 +128,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	if (o->due)
 		unnamed(o, r);
 	/* seldom: only where rounds end without a part of this CPU */
-	if (o->many_before || o->current - o->first + 1 >= config.depth) {
+	if (o->many_before || o->current - o->oldest + 1 >= config.depth) {
 		settle_before(cpu, o->current + 1);
 		o->many = 0;
 		now = bpf_ktime_get_ns();
@@ -168,7 +168,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		return;
 	}
 	name_culprit(ctx, o, r);
-	if (config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER)) {
+	if (has_record(r)) {
 		/* the records of one CPU come in the order of its rounds */
 		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
@@ -237,14 +237,14 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 		return;
 	}
 	o->open = 0;
-	if (o->many_before || o->current - o->first >= config.depth - 1 ||
-	    r->t0 - round_of(o, o->first)->t0 > BATCH_NS)
+	if (o->many_before || o->current - o->oldest >= config.depth - 1 ||
+	    r->t0 - round_of(o, o->oldest)->t0 > BATCH_NS)
 		settle_before(cpu, o->current);
 	if (!o->due)
 		return;
 	o->due = 0;
 	name_culprit(ctx, o, r);
-	if (config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER))
+	if (has_record(r))
 		write_send(ctx, o, r, cpu);
 }
 

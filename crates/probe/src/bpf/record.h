@@ -6,13 +6,32 @@
 #ifndef QUELL_RECORD_H
 #define QUELL_RECORD_H
 
-/* Only culprits write records, and one CPU has one culprit at a time: no atomic is needed. */
-static __always_inline void lost_record(void)
+/*
+ * Room for a record, or NULL: then it is counted as lost. Only culprits write records, and one CPU has
+ * one culprit at a time: no atomic is needed.
+ */
+static __always_inline void *reserve(u64 size)
 {
-	struct health *h = health();
+	void *record = bpf_ringbuf_reserve(&records, size, 0);
+	struct health *h;
 
+	if (record)
+		return record;
+	h = health();
 	if (h)
 		h->lost_records++;
+	return NULL;
+}
+
+/* Waking the reader costs an interrupt: it reads on a timer. */
+static __always_inline void submit(void *record)
+{
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline bool has_record(struct round *r)
+{
+	return config.recording && (r->mode == MODE_IN || r->mode == MODE_LATER);
 }
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
@@ -38,11 +57,9 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	}
 	if (o->open)
 		start_again(r);
-	s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
-	if (!s) {
-		lost_record();
+	s = reserve(sizeof(*s));
+	if (!s)
 		return;
-	}
 	s->kind = RECORD_SEND;
 	s->flags = r->flags;
 	s->cpu = cpu;
@@ -60,12 +77,11 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	s->targets = o->open || r->mode != MODE_IN ? 0 : r->targets;
 	s->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(s->comm, sizeof(s->comm));
-	/* waking the reader costs an interrupt: it reads on a timer */
-	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	submit(s);
 }
 
-static __always_inline void write_victim(struct settling *s, struct round *r, struct hit *hit,
-					 u32 target, u32 turn, u64 delay)
+static __always_inline void write_victim(struct settling *s, struct hit *hit, u32 target, u32 turn,
+					 u64 delay)
 {
 	u32 cell = hit_cell(s->cpu, target, turn);
 	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
@@ -73,11 +89,9 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 
 	if (!thread)
 		return;
-	v = bpf_ringbuf_reserve(&records, sizeof(*v), 0);
-	if (!v) {
-		lost_record();
+	v = reserve(sizeof(*v));
+	if (!v)
 		return;
-	}
 	v->kind = RECORD_VICTIM;
 	v->bystander = thread->bystander;
 	v->cpu = target;
@@ -91,8 +105,7 @@ static __always_inline void write_victim(struct settling *s, struct round *r, st
 	v->zero2 = 0;
 	v->end_ns = hit->t1 + hit->stall_ns;
 	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
-	/* waking the reader costs an interrupt: it reads on a timer */
-	bpf_ringbuf_submit(v, BPF_RB_NO_WAKEUP);
+	submit(v);
 }
 
 #endif

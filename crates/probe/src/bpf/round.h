@@ -20,6 +20,7 @@ enum mode {
 /* Clocks of two CPUs may be some ns apart. An IPI takes longer, and so does a new round. */
 #define SKEW_NS 100
 
+/* A walk over the targets of a round. */
 struct settling {
 	u32 cpu;
 	u32 which; /* round */
@@ -47,6 +48,17 @@ static __always_inline void start_again(struct round *r)
 static __always_inline u64 end_of(struct own *o, u32 which)
 {
 	return which == o->current ? ~0ULL : round_of(o, which + 1)->t0;
+}
+
+/* At its first target. */
+static __always_inline struct settling settling_of(struct own *o, u32 cpu, u32 which)
+{
+	return (struct settling){
+		.cpu = cpu,
+		.which = which,
+		.target = round_of(o, which)->first,
+		.until = end_of(o, which),
+	};
 }
 
 static __always_inline struct target *target_of(u32 cpu, u32 target)
@@ -122,16 +134,13 @@ static long see_target(u32 i, struct settling *s)
 __noinline int all_done(u32 cpu, u32 which)
 {
 	struct own *o = own_of(cpu);
-	struct settling s = {};
+	struct settling s;
 	struct round *r;
 
 	if (!o)
 		return 0;
 	r = round_of(o, which);
-	s.cpu = cpu;
-	s.which = which;
-	s.target = r->first;
-	s.until = end_of(o, which);
+	s = settling_of(o, cpu, which);
 	bpf_loop(r->targets, see_target, &s, 0);
 	return s.counted == r->targets;
 }

@@ -94,15 +94,15 @@ static long settle_target(u32 i, struct settling *s)
 	if (tally && vt)
 		count_hit(tally, vt, hists, delay, stall);
 	if (config.recording)
-		write_victim(s, r, hit, target, turn, delay);
+		write_victim(s, hit, target, turn, delay);
 	return 0;
 }
 
 /* Not static: verified once, and not once for every way that leads here. */
 __noinline int settle(u32 cpu, u32 which)
 {
-	struct settling s = {};
 	struct culprit_tally *tally;
+	struct settling s;
 	struct health *h = health();
 	struct hists *hists;
 	struct round *r;
@@ -120,10 +120,7 @@ __noinline int settle(u32 cpu, u32 which)
 		h->self_victims += r->targets;
 		return 0;
 	}
-	s.cpu = cpu;
-	s.which = which;
-	s.target = r->first;
-	s.until = end_of(o, which);
+	s = settling_of(o, cpu, which);
 	bpf_loop(r->targets, settle_target, &s, 0);
 	if (r->mode == MODE_IN)
 		s.counted = r->targets;
@@ -187,12 +184,12 @@ __noinline int settle_before(u32 cpu, u32 which)
 
 	if (!o)
 		return 0;
-	for (i = 0; i < MAX_DEPTH && o->first != which; i++) {
-		if (!settle_quickly(cpu, o->first))
-			settle(cpu, o->first);
-		o->first++;
+	for (i = 0; i < MAX_DEPTH && o->oldest != which; i++) {
+		if (!settle_quickly(cpu, o->oldest))
+			settle(cpu, o->oldest);
+		o->oldest++;
 	}
-	o->first = which;
+	o->oldest = which;
 	o->many_before = 0;
 	return 0;
 }

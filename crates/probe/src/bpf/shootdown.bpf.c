@@ -47,8 +47,8 @@ char LICENSE[] SEC("license") = "GPL";
  * attached any more, and all is settled.
  *
  * A CPU that wakes meanwhile finds the round settled, or settles it itself: that is decided by one
- * exchange. It writes there again many rounds later. Should it be still queueing targets, after all
- * that time, is_settled() makes another round of the rest.
+ * exchange. It writes there again config.depth rounds later. Should it be still queueing targets, after
+ * all that time, is_settled() makes another round of the rest.
  */
 SEC("raw_tp/settle_rest")
 int settle_rest(struct bpf_raw_tracepoint_args *ctx)
@@ -158,7 +158,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 	turn = bpf_map_lookup_elem(&turns, &cell);
 	if (!turn || from >= config.ncpu)
 		return 0;
-	o->slot = (*turn)++;
+	o->turn = (*turn)++;
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
 	return 0;
@@ -180,7 +180,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	me = own_of(cpu);
 	if (!me || !me->t1)
 		return 0;
-	hit = hit_of(me->from, cpu, me->slot);
+	hit = hit_of(me->from, cpu, me->turn);
 	if (!hit)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -196,7 +196,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	hit->stall_ns = clamp(now - me->t1);
 	hit->victim = me->victim;
 	if (config.recording) {
-		u32 cell = hit_cell(me->from, cpu, me->slot);
+		u32 cell = hit_cell(me->from, cpu, me->turn);
 		struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
 
 		if (thread) {

@@ -16,7 +16,7 @@
 #define MAX_SCOPE 65536
 #define STACK_DEPTH 64
 #define MAX_STACKS 16384
-#define MAX_DEPTH 16
+#define MAX_DEPTH 16 /* rounds that a CPU may leave unsettled, with the one in flight */
 
 enum scope_kind {
 	SCOPE_ALL,
@@ -34,7 +34,7 @@ struct config {
 	u32 self_tgid;
 	u32 stack_every; /* 0 none, 1 all, N one in N */
 	u32 recording;
-	u32 depth; /* rounds that a CPU may leave unsettled, with the one in flight; a power of two, 2 to MAX_DEPTH */
+	u32 depth; /* rounds that a CPU may leave, with the one in flight; a power of two from 2 on */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 zero;
 };
@@ -136,7 +136,7 @@ struct health {
 	u64 empty_sends;   /* flushes in scope that found nobody to interrupt */
 	u64 lost_records;  /* records that found the ring full */
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
-	u64 lost_details;  /* shootdowns whose culprit's record was never written */
+	u64 lost_details;  /* rounds whose culprit nobody named */
 	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
@@ -150,8 +150,8 @@ enum record_kind {
 };
 
 enum {
-	SEND_OWN = 2, /* the address space is the culprit's own */
-	SEND_KERNEL = 32, /* there is none: the kernel's own mappings */
+	SEND_OWN = 1, /* the address space is the culprit's own */
+	SEND_KERNEL = 2, /* there is none: the kernel's own mappings */
 };
 
 /* One a shootdown. */
@@ -250,7 +250,7 @@ struct own {
 	u32 last;      /* target */
 	u32 sampled;
 	u32 current;   /* number of the last round; counts on */
-	u32 first;     /* of the first that is not settled */
+	u32 oldest;    /* of the first that is not settled */
 	u8 many;       /* the last round has more than one target */
 	u8 many_before; /* so had one before it that is not settled */
 	u8 same;       /* the call named last tells its cause: */
@@ -261,7 +261,7 @@ struct own {
 	u64 t1;
 	u64 mm;
 	u32 from;
-	u32 slot;   /* of the hits from there */
+	u32 turn;   /* of the hits from there */
 	u32 victim;
 	struct victim_key vkey;
 } __attribute__((aligned(128)));
