@@ -121,17 +121,16 @@ impl Recording {
     /// If the trace can't be written.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
         if !self.more {
-            let timeout = if self.began.elapsed() < BRIEF {
+            signals::sleep(if self.is_early() {
                 timeout.min(HASTE)
             } else {
                 timeout
-            };
-            signals::sleep(timeout)?;
+            })?;
         }
         self.more = self.records.drain()?;
         self.look();
         // The first name takes all of /proc/kallsyms, some 100 ms: meanwhile nobody would look.
-        if self.began.elapsed() >= BRIEF {
+        if !self.is_early() {
             self.resolve();
         }
         self.with_writer(Writer::tick)?;
@@ -146,7 +145,11 @@ impl Recording {
         Ok(())
     }
 
-    /// Reads the memory maps of those that shot.
+    fn is_early(&self) -> bool {
+        self.began.elapsed() < BRIEF
+    }
+
+    /// Reads and writes the memory maps of those that shot.
     fn look(&mut self) {
         let culprits: Vec<u32> = {
             let mut shared = self.shared.borrow_mut();
@@ -154,13 +157,14 @@ impl Recording {
             shared.culprits.drain().collect()
         };
         // its maps change most when a program starts: exec, and then the libraries
-        let age = if self.began.elapsed() < BRIEF {
-            HASTE
-        } else {
-            MAPS_AGE
-        };
+        let age = if self.is_early() { HASTE } else { MAPS_AGE };
         for pid in culprits {
             self.resolver.see(pid, age);
+        }
+        if let Some(writer) = &mut self.shared.borrow_mut().writer {
+            for process in self.resolver.changed() {
+                writer.process(&process);
+            }
         }
     }
 
@@ -171,9 +175,6 @@ impl Recording {
         if let Some(writer) = &mut shared.writer {
             for stack in &stacks {
                 writer.stack(stack);
-            }
-            for process in self.resolver.changed() {
-                writer.process(&process);
             }
         }
         self.stacks.extend(stacks);

@@ -7,9 +7,6 @@ use quell_event::Cause;
 
 use crate::{Found, Kind};
 
-/// In place of a file, where it is not known which code asked.
-pub(crate) const UNKNOWN: &str = "unknown callers";
-
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
@@ -45,6 +42,8 @@ pub(crate) struct Split {
     pub(crate) allocators: Vec<Share>,
     /// By the program's own calls, from files where no allocator was found: file and count.
     pub(crate) own: BTreeMap<String, u64>,
+    /// By code that has no name, where no allocator was found.
+    pub(crate) unknown: u64,
     /// Given back by ending threads (their stacks).
     pub(crate) threads: u64,
     /// By causes that no allocator has: fork, exit, reclaim…
@@ -149,6 +148,7 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
                     out.allocators[index].add(source.cause, source.shootdowns, guessed);
                 }
                 Owner::Program(name) => *out.own.entry(name).or_default() += source.shootdowns,
+                Owner::Unknown => out.unknown += source.shootdowns,
             }
         }
     }
@@ -156,9 +156,7 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
         // Nothing is known but the total.
         match likely(found, None) {
             Some(index) => out.allocators[index].add(Cause::Other, evidence.shootdowns, true),
-            None => {
-                out.own.insert(UNKNOWN.to_owned(), evidence.shootdowns);
-            }
+            None => out.unknown = evidence.shootdowns,
         }
     }
     out
@@ -177,6 +175,7 @@ impl Share {
 enum Owner {
     Allocator(usize, bool),
     Program(String),
+    Unknown,
 }
 
 fn owner(found: &[Found], source: &Source) -> Owner {
@@ -196,7 +195,7 @@ fn owner(found: &[Found], source: &Source) -> Owner {
     }
     match likely(found, Some(source)) {
         Some(index) => Owner::Allocator(index, true),
-        None => Owner::Program(UNKNOWN.to_owned()),
+        None => Owner::Unknown,
     }
 }
 

@@ -195,16 +195,15 @@ impl Plan {
         };
         let worth = |count: u64| count > 0 && count * 20 >= split.total;
         for (file, &count) in split.own.iter().filter(|(_, count)| worth(**count)) {
-            if file == crate::attribute::UNKNOWN {
-                self.notes.push(format!(
-                    "{} from code that could not be named: whether a setting stops them is not known",
-                    part(count)
-                ));
-                continue;
-            }
             self.notes.push(format!(
                 "{} from {file}'s own calls, where no known allocator is: no setting stops them",
                 part(count)
+            ));
+        }
+        if worth(split.unknown) {
+            self.notes.push(format!(
+                "{} from code that could not be named: whether a setting stops them is not known",
+                part(split.unknown)
             ));
         }
         if worth(split.threads) {
