@@ -149,7 +149,7 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
-pub(crate) const MAX_DEPTH: u32 = 16;
+pub(crate) const MAX_DEPTH: u32 = 8;
 /// Size of a `struct hit`.
 pub(crate) const HIT_BYTES: u32 = 16;
 

@@ -237,9 +237,7 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 		return;
 	}
 	o->open = 0;
-	if (o->many_before || o->current - o->oldest >= config.depth - 1 ||
-	    r->t0 - round_of(o, o->oldest)->t0 > BATCH_NS)
-		settle_before(cpu, o->current);
+	settle_some(o, cpu, r);
 	if (!o->due)
 		return;
 	o->due = 0;

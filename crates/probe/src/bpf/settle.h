@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Counting. A victim only leaves its times, so that it is not stopped for longer than it must be. The
- * culprit's CPU counts them, several rounds at once, mostly while the IPI of a later one is on its way,
- * when it would only wait; where rounds end without a part of that CPU, before the next one begins.
- * What a quiet CPU left, the loader has counted (settle_rest).
+ * culprit's CPU counts them some rounds later, mostly while an IPI of its own is on its way, when it
+ * would only wait; where rounds end without a part of that CPU, before the next one begins. What a
+ * quiet CPU left, the loader has counted (settle_rest).
+ *
+ * Some rounds later, so that the two CPUs do not pass the line of a hit to and fro each time. But one
+ * by one: interrupts are off in a CPU's own part, and two CPUs that shoot at each other fall out of
+ * step when one makes the other wait. 15 rounds at once take 1.3 us, and cost ten (docs/overhead.md).
  */
 #ifndef QUELL_SETTLE_H
 #define QUELL_SETTLE_H
 
-/* Rounds are not left for longer than that, by a CPU that shoots on. */
-#define BATCH_NS 10000000
+/* A CPU that shoots on, but seldom, leaves no round for much longer than that. */
+#define LATE_NS 10000000
 
 static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
 {
@@ -192,6 +196,22 @@ __noinline int settle_before(u32 cpu, u32 which)
 	o->oldest = which;
 	o->many_before = 0;
 	return 0;
+}
+
+/* What is due of the rounds before the last one, r. */
+static __always_inline void settle_some(struct own *o, u32 cpu, struct round *r)
+{
+	u32 left = o->current - o->oldest;
+
+	if (!left)
+		return;
+	/* the list of targets has room for two rounds */
+	if (o->many_before)
+		settle_before(cpu, o->current);
+	else if (r->t0 - round_of(o, o->oldest)->t0 > LATE_NS)
+		settle_before(cpu, o->oldest + (left > 1 ? 2 : 1));
+	else if (left >= config.depth / 2)
+		settle_before(cpu, o->oldest + 1);
 }
 
 #endif

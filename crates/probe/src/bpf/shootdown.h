@@ -16,7 +16,7 @@
 #define MAX_SCOPE 65536
 #define STACK_DEPTH 64
 #define MAX_STACKS 16384
-#define MAX_DEPTH 16 /* rounds that a CPU may leave unsettled, with the one in flight */
+#define MAX_DEPTH 8 /* rounds that a CPU may leave unsettled, with the one in flight */
 
 enum scope_kind {
 	SCOPE_ALL,
