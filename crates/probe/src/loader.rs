@@ -127,8 +127,8 @@ const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
 const ROW: u32 = 32;
 
 /// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
-/// the rounds; counts may wait, as it costs less to count several at once. Each takes 16 bytes for
-/// every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
+/// the rounds; counts may wait, so that culprit and victim work on different lines. Each takes 16
+/// bytes for every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
 fn depth(pairs: u32, recording: bool) -> u32 {
     const BYTES: u32 = 16 << 20;
     if recording {
