@@ -1,7 +1,8 @@
 //! Compiles the eBPF programs with clang, against the headers of the libbpf that is linked.
 
 use std::env;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -10,8 +11,17 @@ fn main() {
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     // set by libbpf-sys, which has `links = "bpf"`
     let headers = env::var_os("DEP_BPF_INCLUDE").unwrap_or_default();
-    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("shootdown.bpf.o");
-    let status = Command::new(&clang)
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    for name in ["shootdown", "fentry"] {
+        if let Err(problem) = compile(&clang, &headers, name, &out) {
+            println!("cargo:error={problem}");
+            std::process::exit(1);
+        }
+    }
+}
+
+fn compile(clang: &OsStr, headers: &OsStr, name: &str, out: &Path) -> Result<(), String> {
+    let status = Command::new(clang)
         // v3: the atomics that return the old value; Linux 5.12
         .args([
             "-g",
@@ -23,17 +33,15 @@ fn main() {
         ])
         .args(["-Wall", "-Werror", "-I"])
         .arg(headers)
-        .args(["-c", "src/bpf/shootdown.bpf.c", "-o"])
-        .arg(out)
+        .args(["-c", &format!("src/bpf/{name}.bpf.c"), "-o"])
+        .arg(out.join(format!("{name}.bpf.o")))
         .status();
-    let problem = match status {
-        Ok(status) if status.success() => return,
-        Ok(_) => "clang can't compile the eBPF programs".to_owned(),
-        Err(err) => format!(
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(format!("clang can't compile src/bpf/{name}.bpf.c")),
+        Err(err) => Err(format!(
             "can't run {}: {err}; 'make setup' installs it",
             clang.display()
-        ),
-    };
-    println!("cargo:error={problem}");
-    std::process::exit(1);
+        )),
+    }
 }

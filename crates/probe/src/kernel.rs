@@ -26,29 +26,28 @@ const CAP_BPF: u32 = 39;
 const AS_ROOT: &str = "run it as root ('sudo quell …'), or give the program the rights once: \
                        'sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep \"$(command -v quell)\"'";
 
-/// Checks the rights, and finds the functions.
-pub(crate) fn prepare() -> Result<Flushes> {
+/// Checks the rights, reads the symbols, and finds the functions.
+pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
     error::listen();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let missing = missing_capabilities(&status);
     if !missing.is_empty() {
         return Err(Error::Missing {
-            what: format!("quell lacks {} to load its probe", missing.join(" and ")),
+            what: format!(
+                "no right to load the probe: {} missing",
+                missing.join(" and ")
+            ),
             help: AS_ROOT.to_owned(),
         });
     }
-    let symbols = fs::read("/proc/kallsyms").unwrap_or_default();
+    let symbols = Symbols::new(fs::read("/proc/kallsyms").unwrap_or_default());
     let flushes = Flushes {
-        flush_tlb_func: address_of(&symbols, "flush_tlb_func"),
-        flush_all: address_of(&symbols, "do_flush_tlb_all"),
-        flush_kernel: address_of(&symbols, "do_kernel_range_flush"),
+        flush_tlb_func: symbols.address_of("flush_tlb_func"),
+        flush_all: symbols.address_of("do_flush_tlb_all"),
+        flush_kernel: symbols.address_of("do_kernel_range_flush"),
     };
     if flushes.flush_tlb_func != 0 {
-        // before the verifier says the same in its own words
-        return match CSD.iter().find(|t| !has_tracepoint(&symbols, t)) {
-            Some(missing) => Err(too_old(missing)),
-            None => Ok(flushes),
-        };
+        return Ok((symbols, flushes));
     }
     Err(if cfg!(not(target_arch = "x86_64")) {
         Error::Missing {
@@ -64,23 +63,32 @@ pub(crate) fn prepare() -> Result<Flushes> {
     })
 }
 
-/// The tracepoints that the probe can't do without.
-const CSD: [&str; 3] = ["csd_queue_cpu", "csd_function_entry", "csd_function_exit"];
+/// The kernel's functions: the text of /proc/kallsyms, `ADDRESS TYPE NAME[\t[MODULE]]` a line.
+pub(crate) struct Symbols(Vec<u8>);
 
-/// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
-fn has_tracepoint(symbols: &[u8], name: &str) -> bool {
-    address_of(symbols, &format!("__traceiter_{name}")) != 0
+impl Symbols {
+    pub(crate) fn new(text: Vec<u8>) -> Self {
+        Self(text)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.address_of(name) != 0
+    }
+
+    /// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
+    pub(crate) fn has_tracepoint(&self, name: &str) -> bool {
+        self.has(&format!("__traceiter_{name}"))
+    }
+
+    fn address_of(&self, name: &str) -> u64 {
+        address_of(&self.0, name)
+    }
 }
 
-fn too_old(tracepoint: &str) -> Error {
+/// Of the running kernel, such as 6.12.57.
+pub(crate) fn release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Error::Missing {
-        what: format!(
-            "this kernel ({}) has no tracepoint '{tracepoint}'",
-            release.trim()
-        ),
-        help: "quell's probe needs Linux 6.4 or later".to_owned(),
-    }
+    release.trim().to_owned()
 }
 
 /// The number of the first PID namespace (include/linux/proc_ns.h: PROC_PID_INIT_INO).
@@ -124,8 +132,7 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
     .collect()
 }
 
-/// Finds a function in the text of /proc/kallsyms, `ADDRESS TYPE NAME[\t[MODULE]]` a line. A
-/// compiler may have put a suffix to a static function (`.isra.0`, `.constprop.0`).
+/// Finds a function. A compiler may have put a suffix to a static one (`.isra.0`, `.constprop.0`).
 fn address_of(symbols: &[u8], name: &str) -> u64 {
     let mut with_suffix = 0;
     for line in symbols.split(|&b| b == b'\n') {
@@ -152,13 +159,16 @@ fn address_of(symbols: &[u8], name: &str) -> u64 {
     with_suffix
 }
 
-/// Says why a tracepoint can't be attached to.
-pub(crate) fn explain_attach(name: &'static str, err: &libbpf_rs::Error) -> Error {
+/// Says why a program can't be attached to its tracepoint or function.
+pub(crate) fn explain_attach(target: &str, err: &libbpf_rs::Error) -> Error {
     if err.kind() == ErrorKind::NotFound {
-        return too_old(name);
+        return Error::Missing {
+            what: format!("this kernel ({}) has no '{target}'", release()),
+            help: "quell's probe needs Linux 6.4 or later, or 5.17 with ftrace".to_owned(),
+        };
     }
     Error::Missing {
-        what: format!("the kernel refused to attach to the tracepoint '{name}': {err}"),
+        what: format!("the kernel refused to attach to '{target}': {err}"),
         help: "look at 'sysctl kernel.perf_event_paranoid' and at /sys/kernel/security/lockdown"
             .to_owned(),
     }

@@ -1,5 +1,6 @@
 //! The probe: eBPF programs that see every shootdown, their loader, causes and symbols.
 
+mod backend;
 mod calls;
 mod causes;
 mod error;
@@ -12,6 +13,7 @@ mod records;
 mod resolve;
 mod symbols;
 
+pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;
 pub use loader::{Options, Probe, Scope, Stacks};

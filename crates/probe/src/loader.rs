@@ -12,13 +12,11 @@ use libbpf_rs::{
     Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
 };
 
+use crate::backend::{Backend, Need, Program};
 use crate::causes::Causes;
 use crate::error::{Error, Result};
-use crate::kernel::{self, Flushes};
+use crate::kernel::{self, Flushes, Symbols};
 use crate::layout::{self, Config};
-
-/// The programs, compiled by the build from `bpf/shootdown.bpf.c`.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shootdown.bpf.o"));
 
 /// Which shootdowns count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +55,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// Size of the ring of records, bytes; a power of two.
     pub ring_bytes: u32,
+    /// How to see them; `None` for the first way that this kernel allows.
+    pub backend: Option<Backend>,
 }
 
 impl Default for Options {
@@ -66,6 +66,7 @@ impl Default for Options {
             recording: false,
             stacks: Stacks::ALL,
             ring_bytes: 64 << 20,
+            backend: None,
         }
     }
 }
@@ -92,6 +93,7 @@ pub struct Probe {
     pub(crate) maps: Rc<Maps>,
     pub(crate) causes: Rc<RefCell<Causes>>,
     cpus: u32,
+    backend: Backend,
     recording: bool,
     started: Instant,
     ended: Option<Instant>,
@@ -99,15 +101,6 @@ pub struct Probe {
     interrupts: Option<u64>,
     interrupts_ended: Option<u64>,
 }
-
-/// The order matters: what pairs must be there before what it pairs with. Detached in reverse.
-const PROGRAMS: [&str; 5] = [
-    "sched_process_fork",
-    "sched_process_free",
-    "csd_function_exit",
-    "csd_function_entry",
-    "csd_queue_cpu",
-];
 
 /// Attached to nothing: the loader runs it before it reads the counts.
 const SETTLE: &str = "settle_rest";
@@ -119,9 +112,6 @@ const QUIET: Duration = Duration::from_millis(20);
 /// Longer than a round is in flight, and than a program that is being taken away still runs.
 const FLIGHT: Duration = Duration::from_millis(5);
 
-/// Needed for [`Scope::Tree`] only.
-const SCOPE_PROGRAMS: [&str; 2] = ["sched_process_fork", "sched_process_free"];
-
 /// Cells of 4 bytes in two lines: those of two CPUs are not to share any, nor a line's neighbour,
 /// which is fetched with it.
 const ROW: u32 = 32;
@@ -129,9 +119,10 @@ const ROW: u32 = 32;
 /// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
 /// the rounds; counts may wait, so that culprit and victim work on different lines. Each takes 16
 /// bytes for every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
-fn depth(pairs: u32, recording: bool) -> u32 {
+fn depth(pairs: u32, backend: Backend, recording: bool) -> u32 {
     const BYTES: u32 = 16 << 20;
-    if recording {
+    // at the exit of the function that waits, all is there to be counted
+    if recording || backend == Backend::Fentry {
         return 2;
     }
     let fit = (BYTES / layout::HIT_BYTES / pairs.max(1)).clamp(2, layout::MAX_DEPTH);
@@ -140,7 +131,13 @@ fn depth(pairs: u32, recording: bool) -> u32 {
 }
 
 /// Tells the programs what to do, and sizes their maps.
-fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u32) -> Result<()> {
+fn configure(
+    open: &mut OpenObject,
+    options: &Options,
+    backend: Backend,
+    flushes: Flushes,
+    cpus: u32,
+) -> Result<()> {
     let pairs = cpus.saturating_mul(cpus);
     let config = Config {
         fn_flush_tlb_func: flushes.flush_tlb_func,
@@ -158,7 +155,7 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
             Stacks::OneIn(n) => n.get(),
         },
         recording: options.recording.into(),
-        depth: depth(pairs, options.recording),
+        depth: depth(pairs, backend, options.recording),
         row: cpus.next_multiple_of(ROW),
         zero: 0,
     };
@@ -167,7 +164,7 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "owns" | "scope_cpus" => cpus,
-            "targets" | "turns" => cpus.saturating_mul(config.row),
+            "targets" | "turns" | "arrivals" => cpus.saturating_mul(config.row),
             "hits" => hits,
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
@@ -183,18 +180,27 @@ fn configure(open: &mut OpenObject, options: &Options, flushes: Flushes, cpus: u
         map.set_max_entries(entries)
             .map_err(Error::load("size a map"))?;
     }
-    for mut program in open.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        if options.scope != Scope::Tree && SCOPE_PROGRAMS.contains(&name.as_str()) {
-            program.set_autoload(false);
-        }
-    }
     Ok(())
 }
 
+/// The programs of a backend that this scope and this kernel need.
+fn needed(backend: Backend, scope: &Scope, symbols: &Symbols) -> Vec<&'static Program> {
+    let programs = backend.object().programs.iter();
+    programs
+        .filter(|p| match p.need {
+            Need::Always => true,
+            Need::Tree => *scope == Scope::Tree,
+            Need::Present => symbols.has(p.target),
+        })
+        .collect()
+}
+
 impl Probe {
-    /// Which backend this is, as the reports name it.
-    pub const BACKEND: &'static str = "raw_tp";
+    /// How it sees shootdowns.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
 
     /// Loads the programs and starts to count.
     ///
@@ -202,7 +208,9 @@ impl Probe {
     ///
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
     pub fn attach(options: &Options) -> Result<Self> {
-        let flushes = kernel::prepare()?;
+        let (symbols, flushes) = kernel::prepare()?;
+        let backend = Backend::choose(options.backend, &symbols)?;
+        let programs = needed(backend, &options.scope, &symbols);
         if options.scope == Scope::Tree {
             kernel::require_host_pids()?;
         }
@@ -210,9 +218,14 @@ impl Probe {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
 
         let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
+            .open_memory(backend.object().bytes)
             .map_err(Error::load("open the eBPF object"))?;
-        configure(&mut open, options, flushes, cpus)?;
+        configure(&mut open, options, backend, flushes, cpus)?;
+        for mut program in open.progs_mut() {
+            let name = program.name().to_owned();
+            let wanted = programs.iter().any(|p| name == p.name) || name == SETTLE;
+            program.set_autoload(wanted);
+        }
         let object = open.load().map_err(Error::load("load the eBPF programs"))?;
 
         let map = |name: &str| {
@@ -250,28 +263,27 @@ impl Probe {
             causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
             maps,
             cpus,
+            backend,
             recording: options.recording,
             started: Instant::now(),
             ended: None,
             interrupts: None,
             interrupts_ended: None,
         };
-        probe.attach_programs(options.scope == Scope::Tree)?;
+        probe.attach_programs(&programs)?;
         probe.started = Instant::now();
         probe.interrupts = interrupts();
         Ok(probe)
     }
 
-    fn attach_programs(&mut self, tree: bool) -> Result<()> {
-        for name in PROGRAMS {
-            if !tree && SCOPE_PROGRAMS.contains(&name) {
-                continue;
-            }
-            let program = self.object.progs_mut().find(|p| p.name() == name);
+    fn attach_programs(&mut self, programs: &[&'static Program]) -> Result<()> {
+        for wanted in programs {
+            let program = self.object.progs_mut().find(|p| p.name() == wanted.name);
             let Some(program) = program else { continue };
+            // as its section says: a raw tracepoint, or a function's entry or exit
             let link = program
-                .attach_raw_tracepoint(name)
-                .map_err(|err| kernel::explain_attach(name, &err))?;
+                .attach()
+                .map_err(|err| kernel::explain_attach(wanted.target, &err))?;
             self.links.push(link);
         }
         self.set_counting(true)
@@ -312,7 +324,7 @@ impl Probe {
         }
         self.interrupts_ended = interrupts();
         self.set_counting(false)?;
-        // csd_queue_cpu first: the rounds that it saw begin are to be seen to their end
+        // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
         self.ended = Some(Instant::now());
         std::thread::sleep(FLIGHT);
@@ -324,11 +336,9 @@ impl Probe {
     /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have
     /// been quiet for so long, or, when nothing is attached any more, of all.
     fn settle(&mut self, quiet: Duration) -> Result<()> {
+        // with functions' exits, nothing is left
         let settle = self.object.progs_mut().find(|p| p.name() == SETTLE);
-        let settle = settle.ok_or_else(|| Error::Missing {
-            what: format!("the eBPF object has no program '{SETTLE}'"),
-            help: "rebuild quell with 'make build'".to_owned(),
-        })?;
+        let Some(settle) = settle else { return Ok(()) };
         let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         for cpu in 0..self.cpus {
             let mut arguments = [0; 16];
@@ -373,7 +383,7 @@ mod tests {
     fn depth_fits() {
         for cpus in 0..=8192_u32 {
             let pairs = cpus * cpus;
-            let depth = depth(pairs, false);
+            let depth = depth(pairs, Backend::RawTp, false);
             assert!(depth.is_power_of_two(), "{cpus} CPUs: {depth}");
             assert!(
                 (2..=layout::MAX_DEPTH).contains(&depth),
@@ -384,7 +394,7 @@ mod tests {
                 depth == 2 || bytes <= 16 << 20,
                 "{cpus} CPUs: {bytes} bytes"
             );
-            assert_eq!(super::depth(pairs, true), 2);
+            assert_eq!(super::depth(pairs, Backend::RawTp, true), 2);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use quell_probe::Backend;
 
 /// Finds, explains, stops and proves away TLB shootdowns.
 #[derive(Debug, Parser)]
@@ -60,6 +61,9 @@ pub(crate) struct Target {
     /// Who shoots at these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<String>,
+    /// How to see them: raw_tp (Linux 6.4) or fentry (5.17); without, the first that works.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<Backend>,
     /// A command to start and watch, with all that it forks.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
 use quell_event::{Shootdown, Tally};
-use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
+use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::launch::{self, Ended, Output, Spec, signals};
@@ -73,25 +73,21 @@ impl Recording {
     pub(crate) fn start(
         dir: &Path,
         force: bool,
-        scope: Scope,
-        stacks: Stacks,
+        options: Options,
         subject: &Subject,
     ) -> anyhow::Result<Self> {
-        let stacks_text = match stacks {
+        let stacks_text = match options.stacks {
             Stacks::None => "none".to_owned(),
             Stacks::ALL => "all".to_owned(),
             Stacks::OneIn(n) => n.to_string(),
         };
-        let meta = meta(stacks_text, subject);
         let own_before = own_cpu_ns();
-        let options = Options {
-            scope,
-            recording: true,
-            stacks,
-            ..Options::default()
-        };
         // The probe first: where it can't be loaded, no trace is replaced.
-        let probe = Probe::attach(&options)?;
+        let probe = Probe::attach(&Options {
+            recording: true,
+            ..options
+        })?;
+        let meta = meta(stacks_text, probe.backend(), subject);
         let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {
             writer: Some(writer),
@@ -221,7 +217,7 @@ impl Recording {
     }
 }
 
-fn meta(stacks: String, subject: &Subject) -> Meta {
+fn meta(stacks: String, backend: Backend, subject: &Subject) -> Meta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
@@ -235,7 +231,7 @@ fn meta(stacks: String, subject: &Subject) -> Meta {
         command: subject.command.clone(),
         cpus: crate::target::cpu_count(),
         stacks,
-        backend: Probe::BACKEND.to_owned(),
+        backend: backend.name().to_owned(),
         ..Meta::default()
     }
 }
@@ -258,8 +254,11 @@ pub(crate) fn record_command(
     output: Output,
 ) -> anyhow::Result<Recorded> {
     let held = launch::hold(&Spec { argv, env, output })?;
-    let mut recording =
-        Recording::start(dir, true, Scope::Tree, Stacks::ALL, &Subject::command(argv))?;
+    let options = Options {
+        scope: Scope::Tree,
+        ..Options::default()
+    };
+    let mut recording = Recording::start(dir, true, options, &Subject::command(argv))?;
     recording.probe.add_process(held.pid())?;
     let mut running = held.release()?;
     let ended = loop {

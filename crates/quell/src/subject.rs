@@ -65,6 +65,7 @@ mod tests {
             pid: pid.to_vec(),
             cpu: cpu.map(str::to_owned),
             command: command.iter().map(OsString::from).collect(),
+            ..Target::default()
         };
         let title = |t: Target| Subject::of(&t).title();
         assert_eq!(

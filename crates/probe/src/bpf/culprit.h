@@ -1,119 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The culprit's side of a round: where it begins and ends, who asked for it, and whether it counts.
+ * The culprit's side of a round as the raw tracepoints tell it: where it begins and ends.
  */
 #ifndef QUELL_CULPRIT_H
 #define QUELL_CULPRIT_H
 
-static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
-{
-	u32 tgid = t->tgid;
-	struct mm_struct *m;
-
-	if (tgid == config.self_tgid)
-		return MODE_SELF;
-	if (config.scope == SCOPE_ALL)
-		return MODE_IN;
-	if (config.scope == SCOPE_CPUS)
-		return MODE_LATER;
-	if (culprit_in_scope(o, tgid))
-		return MODE_IN;
-	/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
-	if (!mm)
-		return MODE_LATER;
-	if (mm == (u64)t->mm)
-		return MODE_OUT;
-	/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
-	m = bpf_core_cast((void *)mm, struct mm_struct);
-	/* without CONFIG_MEMCG nobody knows the owner */
-	if (bpf_core_field_exists(m->owner)) {
-		struct task_struct *owner = m->owner;
-
-		if (owner && tgid_in_scope(owner->tgid))
-			return MODE_IN;
-	}
-	return MODE_OUT;
-}
-
 /*
- * Is it the call that this CPU named last, as all shootdowns of a loop are? Asked of a thread that
- * flushes its own address space.
+ * Kernel flushes of everything have no flush_tlb_info, and so no initiating_cpu. A csd belongs to one
+ * (culprit CPU, victim CPU) for as long as both are online (cfd_data in kernel/smp.c), so what was
+ * learned once stays true.
  */
-static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-
-	return o->same && o->key.tgid == (u32)t->tgid && o->call == regs->orig_ax &&
-	       o->advice == advice_of(regs) && !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING)) &&
-	       !(t->thread_info.status & TS_COMPAT);
-}
-
-/* Who asked for the round, and does it count? */
-static __noinline void name_culprit(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct round *r)
-{
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct culprit_key key = {};
-	bool need_stack = false;
-
-	r->mode = mode_of(o, t, r->mm);
-	if (r->mode == MODE_OUT)
-		return;
-	r->unsettled = 1;
-	if (r->mode == MODE_SELF)
-		return;
-	if (r->mm && r->mm == (u64)t->mm && is_same_call(o, t)) {
-		r->flags |= SEND_OWN;
-		r->culprit = o->culprit;
-		return;
-	}
-	o->same = 0;
-	if (r->flags & SEND_KERNEL) {
-		key.tgid = t->tgid;
-		key.nr = NR_KERNEL;
-		key.kstack = KSTACK_UNNEEDED;
-	} else {
-		need_stack = identify(&key, t, r->mm);
-		if (key.flags & CULPRIT_OWN)
-			r->flags |= SEND_OWN;
-		if (!need_stack && key.flags == CULPRIT_OWN) {
-			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-
-			o->call = regs->orig_ax;
-			o->advice = advice_of(regs);
-			o->same = 1;
-		}
-	}
-	if (need_stack)
-		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
-	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
-	    ((u64 *)&key)[1] != ((u64 *)&o->key)[1]) {
-		o->culprit = culprit_of(&key);
-		o->key = key;
-	}
-	if (!o->culprit) {
-		struct health *h = health();
-
-		o->same = 0;
-		if (h)
-			h->crowded++;
-	}
-	r->culprit = o->culprit;
-}
-
-/* A round that nobody named: where all count, it does so without a name. */
-static __always_inline void unnamed(struct own *o, struct round *r)
-{
-	struct health *h = health();
-
-	o->due = 0;
-	if (h)
-		h->lost_details++;
-	if (config.scope != SCOPE_ALL)
-		return;
-	r->mode = MODE_IN;
-	r->culprit = 0;
-	r->unsettled = 1;
-}
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set by the loader */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u32);
+} csd_culprit SEC(".maps");
 
 /* The first target of a round. */
 static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
@@ -204,23 +107,6 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 static __always_inline bool is_settled(struct own *o, struct round *r)
 {
 	return !o->due && !r->unsettled && r->mode != MODE_OUT;
-}
-
-/* A flush that would have interrupted others, had any CPU run with that memory. */
-static __always_inline void empty_send(struct own *o)
-{
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct health *h;
-
-	/* while csd_queue_cpu is not attached, every flush looks empty */
-	if (!*(volatile u32 *)&counting)
-		return;
-	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
-	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
-		return;
-	h = health();
-	if (h)
-		h->empty_sends++;
 }
 
 /* This CPU's own part of a round: its targets are all queued and the IPI is sent. */

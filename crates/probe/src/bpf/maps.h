@@ -140,19 +140,6 @@ struct {
 	__type(value, u8);
 } scope_cpus SEC(".maps");
 
-/*
- * Kernel flushes of everything have no flush_tlb_info, and so no initiating_cpu. A csd belongs to one
- * (culprit CPU, victim CPU) for as long as both are online (cfd_data in kernel/smp.c), so what was
- * learned once stays true.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set by the loader */
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u32);
-} csd_culprit SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, MAX_STACKS);

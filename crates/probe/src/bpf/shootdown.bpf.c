@@ -37,7 +37,10 @@
 #include "round.h"
 #include "record.h"
 #include "settle.h"
+#include "name.h"
 #include "culprit.h"
+#include "victim.h"
+#include "scope.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -124,8 +127,8 @@ SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
-	u32 cpu, from, cell, *turn;
 	struct own *o;
+	u32 cpu, from;
 
 	if (!is_flush(func) && !is_kernel_flush(func))
 		return 0;
@@ -154,23 +157,14 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = *culprit;
 		o->mm = 0;
 	}
-	cell = cpu * config.row + from;
-	turn = bpf_map_lookup_elem(&turns, &cell);
-	if (!turn || from >= config.ncpu)
-		return 0;
-	o->turn = (*turn)++;
-	o->from = from;
-	o->t1 = bpf_ktime_get_ns();
+	handler_begins(o, cpu, from);
 	return 0;
 }
 
 SEC("raw_tp/csd_function_exit")
 int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 func = ctx->args[0], now, mm;
-	struct victim_key vkey;
-	struct task_struct *t;
-	struct hit *hit;
+	u64 func = ctx->args[0];
 	struct own *me;
 	u32 cpu;
 
@@ -178,68 +172,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	me = own_of(cpu);
-	if (!me || !me->t1)
-		return 0;
-	hit = hit_of(me->from, cpu, me->turn);
-	if (!hit)
-		return 0;
-	now = bpf_ktime_get_ns();
-	t = bpf_get_current_task_btf();
-	/* whose memory a batch is for is not known */
-	mm = me->mm;
-	vkey.tgid = t->tgid;
-	vkey.bystander = mm && (u64)t->mm != mm;
-	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
-		me->victim = victim_of(&vkey);
-		me->vkey = vkey;
-	}
-	hit->stall_ns = clamp(now - me->t1);
-	hit->victim = me->victim;
-	if (config.recording) {
-		u32 cell = hit_cell(me->from, cpu, me->turn);
-		struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
-
-		if (thread) {
-			thread->tgid = vkey.tgid;
-			thread->tid = t->pid;
-			thread->bystander = vkey.bystander;
-			bpf_get_current_comm(thread->comm, sizeof(thread->comm));
-		}
-	}
-	/* last: with it the hit is there; x86 keeps the order of stores */
-	barrier();
-	hit->t1 = me->t1;
-	me->t1 = 0;
-	return 0;
-}
-
-/* ---- scope ---------------------------------------------------------------------------------- */
-
-/* A child of a process in scope is in scope. Threads share the tgid and need nothing. */
-SEC("raw_tp/sched_process_fork")
-int sched_process_fork(struct bpf_raw_tracepoint_args *ctx)
-{
-	struct task_struct *parent = bpf_core_cast((void *)ctx->args[0], struct task_struct);
-	struct task_struct *child = bpf_core_cast((void *)ctx->args[1], struct task_struct);
-	u32 from = parent->tgid, to = child->tgid;
-	u8 one = 1;
-
-	if (from == to || !tgid_in_scope(from))
-		return 0;
-	bpf_map_update_elem(&scope_tgids, &to, &one, BPF_ANY);
-	__sync_fetch_and_add(&state.scope_gen, 1);
-	return 0;
-}
-
-/* A number may be given to a stranger once its process is gone. */
-SEC("raw_tp/sched_process_free")
-int sched_process_free(struct bpf_raw_tracepoint_args *ctx)
-{
-	struct task_struct *t = bpf_core_cast((void *)ctx->args[0], struct task_struct);
-	u32 tgid = t->tgid;
-
-	if ((u32)t->pid != tgid || bpf_map_delete_elem(&scope_tgids, &tgid))
-		return 0;
-	__sync_fetch_and_add(&state.scope_gen, 1);
+	if (me)
+		handler_ends(me, cpu);
 	return 0;
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anstyle::Style;
 use quell_host::proc::Proc;
-use quell_probe::{Scope, Stacks};
+use quell_probe::{Options, Scope};
 use quell_remedy::{Found, Plan, recognise_process};
 use serde::Serialize;
 
@@ -101,7 +101,11 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let command = proc.cmdline(pid).unwrap_or_default();
     let environment = proc.environ(pid).unwrap_or_default();
     let watched = crate::subject::Subject::command(&command);
-    let mut recording = Recording::start(&dir, false, Scope::Tree, Stacks::ALL, &watched)?;
+    let options = Options {
+        scope: Scope::Tree,
+        ..Options::default()
+    };
+    let mut recording = Recording::start(&dir, false, options, &watched)?;
     // Twice, for those who fork meanwhile; after it is known, a fork is followed.
     for _ in 0..2 {
         for child in proc.tree(pid)? {

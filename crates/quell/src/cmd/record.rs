@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_probe::Stacks;
+use quell_probe::{Options, Stacks};
 
 use crate::cli::RecordArgs;
 use crate::cmd::usage;
@@ -15,13 +15,17 @@ use crate::target::{self, End, Watch};
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let scope = target::scope(&args.target)?;
-    let stacks = stacks(&args.stacks)?;
+    let options = Options {
+        scope: scope.clone(),
+        stacks: stacks(&args.stacks)?,
+        backend: args.target.backend,
+        ..Options::default()
+    };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     let mut recording = Recording::start(
         &args.output,
         args.force,
-        scope.clone(),
-        stacks,
+        options,
         &Subject::of(&args.target),
     )?;
     watch.start(&recording.probe, &scope)?;

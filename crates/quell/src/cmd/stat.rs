@@ -27,6 +27,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         scope: scope.clone(),
         recording: false,
         stacks: Stacks::None,
+        backend: args.target.backend,
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let printer = Printer {
         json: args.json,
         title: Subject::of(&args.target).title(),
+        backend: probe.backend().name(),
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
@@ -83,12 +85,13 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
 struct Printer {
     json: bool,
     title: String,
+    backend: &'static str,
     cpus: u32,
 }
 
 impl Printer {
     fn print(&self, out: &mut Box<dyn Write>, tally: &Tally) -> anyhow::Result<()> {
-        let summary = Summary::new(tally, Probe::BACKEND, self.cpus);
+        let summary = Summary::new(tally, self.backend, self.cpus);
         let text = if self.json {
             serde_json::to_string(&summary)? + "\n"
         } else {

@@ -75,7 +75,11 @@ impl Recorder {
     /// Starts to record into `dir`, which must not be there yet.
     pub(crate) fn start(dir: &Path, command: &[std::ffi::OsString]) -> anyhow::Result<Self> {
         let subject = Subject::command(command);
-        let recording = Recording::start(dir, false, Scope::Tree, Stacks::ALL, &subject)?;
+        let options = Options {
+            scope: Scope::Tree,
+            ..Options::default()
+        };
+        let recording = Recording::start(dir, false, options, &subject)?;
         Ok(Self(Some(recording)))
     }
 }

@@ -1,0 +1,212 @@
+//! The ways to see a shootdown, and which of them this kernel allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::kernel::{Symbols, release};
+
+/// Where the probe hooks in. All see the same shootdowns, with the same victims and causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The raw tracepoints `csd_*`, Linux 6.4 and later.
+    RawTp,
+    /// Entry and exit of the functions that send and that flush, Linux 5.17 and later, where the
+    /// kernel is built with ftrace. A delay is counted from when the function is entered, not from
+    /// when that victim's request is queued.
+    Fentry,
+}
+
+/// A compiled object, and what of it attaches to what.
+pub(crate) struct Object {
+    pub(crate) bytes: &'static [u8],
+    /// In the order in which they are attached, by their names: what leaves times must be there before
+    /// what looks for them. The last is what begins a shootdown, and is detached first.
+    pub(crate) programs: &'static [Program],
+}
+
+/// An eBPF program.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// The tracepoint or the kernel's function.
+    pub(crate) target: &'static str,
+    pub(crate) need: Need,
+}
+
+/// When a program is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Always,
+    /// To follow processes.
+    Tree,
+    /// If the kernel has that function.
+    Present,
+}
+
+const fn program(name: &'static str, target: &'static str, need: Need) -> Program {
+    Program { name, target, need }
+}
+
+const FORK: Program = program("sched_process_fork", "sched_process_fork", Need::Tree);
+const FREE: Program = program("sched_process_free", "sched_process_free", Need::Tree);
+
+static RAW_TP: Object = Object {
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/shootdown.bpf.o")),
+    programs: &[
+        FORK,
+        FREE,
+        program("csd_function_exit", "csd_function_exit", Need::Always),
+        program("csd_function_entry", "csd_function_entry", Need::Always),
+        program("csd_queue_cpu", "csd_queue_cpu", Need::Always),
+    ],
+};
+
+const SEND: &str = "smp_call_function_many_cond";
+const FLUSH: &str = "flush_tlb_func";
+const FLUSH_RANGE: &str = "do_kernel_range_flush";
+const FLUSH_ALL: &str = "do_flush_tlb_all";
+
+static FENTRY: Object = Object {
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/fentry.bpf.o")),
+    programs: &[
+        FORK,
+        FREE,
+        program("flush_ends", FLUSH, Need::Always),
+        program("flush_begins", FLUSH, Need::Always),
+        program("kernel_range_ends", FLUSH_RANGE, Need::Present),
+        program("kernel_range_begins", FLUSH_RANGE, Need::Present),
+        program("all_ends", FLUSH_ALL, Need::Present),
+        program("all_begins", FLUSH_ALL, Need::Present),
+        program("many_ends", SEND, Need::Always),
+        program("many_begins", SEND, Need::Always),
+    ],
+};
+
+impl Backend {
+    /// From the least to the most that it asks of a kernel's age; the first that works is taken.
+    pub const ALL: [Self; 2] = [Self::RawTp, Self::Fentry];
+
+    /// Its name, as in reports and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RawTp => "raw_tp",
+            Self::Fentry => "fentry",
+        }
+    }
+
+    pub(crate) fn object(self) -> &'static Object {
+        match self {
+            Self::RawTp => &RAW_TP,
+            Self::Fentry => &FENTRY,
+        }
+    }
+
+    /// What this kernel lacks for it, in one sentence.
+    pub(crate) fn lacks(self, symbols: &Symbols) -> Option<String> {
+        let needed = self.object().programs.iter();
+        let needed = needed.filter(|p| p.need == Need::Always);
+        match self {
+            Self::RawTp => needed
+                .map(|p| p.target)
+                .find(|name| !symbols.has_tracepoint(name))
+                .map(|name| format!("this kernel ({}) has no tracepoint '{name}'", release())),
+            Self::Fentry if !symbols.has("__fentry__") => Some(format!(
+                "this kernel ({}) is built without ftrace (CONFIG_FUNCTION_TRACER)",
+                release()
+            )),
+            Self::Fentry => needed
+                .map(|p| p.target)
+                .find(|name| !symbols.has(name))
+                .map(|name| format!("this kernel ({}) has no function '{name}'", release())),
+        }
+    }
+
+    /// The one that was asked for, or the first that this kernel allows.
+    pub(crate) fn choose(asked: Option<Self>, symbols: &Symbols) -> Result<Self> {
+        let candidates = asked.map_or_else(|| Self::ALL.to_vec(), |one| vec![one]);
+        let mut reasons = Vec::new();
+        for backend in candidates {
+            match backend.lacks(symbols) {
+                None => return Ok(backend),
+                Some(reason) => reasons.push(reason),
+            }
+        }
+        Err(Error::Missing {
+            what: reasons.join(", and "),
+            help: match asked {
+                Some(Self::Fentry) => "leave --backend out: quell takes what works".to_owned(),
+                _ => "quell's probe needs Linux 6.4 or later, or 5.17 with ftrace".to_owned(),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|b| b.name() == name);
+        found.ok_or_else(|| "write raw_tp or fentry".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbols(names: &[&str]) -> Symbols {
+        let lines = names.iter().map(|n| format!("ffffffff81000010 t {n}\n"));
+        Symbols::new(lines.collect::<String>().into_bytes())
+    }
+
+    const TRACEPOINTS: [&str; 3] = [
+        "__traceiter_csd_queue_cpu",
+        "__traceiter_csd_function_entry",
+        "__traceiter_csd_function_exit",
+    ];
+    const FUNCTIONS: [&str; 3] = ["__fentry__", SEND, FLUSH];
+
+    /// Check that tracepoints are taken where they are, functions where they are not, and that where neither is, both reasons are given.
+    #[test]
+    fn the_first_that_works_is_taken() {
+        let both = [TRACEPOINTS, FUNCTIONS].concat();
+        assert_eq!(
+            Backend::choose(None, &symbols(&both)).ok(),
+            Some(Backend::RawTp)
+        );
+        assert_eq!(
+            Backend::choose(None, &symbols(&FUNCTIONS)).ok(),
+            Some(Backend::Fentry)
+        );
+        let none = Backend::choose(None, &symbols(&[])).err();
+        let none = none.map(|e| e.to_string()).unwrap_or_default();
+        assert!(none.contains("no tracepoint 'csd_"), "{none}");
+        assert!(none.contains("without ftrace"), "{none}");
+    }
+
+    /// Check that what was asked for is taken or refused, and never replaced.
+    #[test]
+    fn what_is_asked_for_is_not_replaced() {
+        let functions = symbols(&FUNCTIONS);
+        assert!(Backend::choose(Some(Backend::RawTp), &functions).is_err());
+        let both = symbols(&[TRACEPOINTS, FUNCTIONS].concat());
+        let fentry = Backend::choose(Some(Backend::Fentry), &both);
+        assert_eq!(fentry.ok(), Some(Backend::Fentry));
+    }
+
+    /// Check that names are read as they are written.
+    #[test]
+    fn names_are_read_back() {
+        for backend in Backend::ALL {
+            assert_eq!(backend.name().parse(), Ok(backend));
+        }
+        assert!("kprobe".parse::<Backend>().is_err());
+    }
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The victim's side of a round: its CPU leaves when the handler began and how long it took, in the
+ * hits from the culprit's CPU. Interrupts are off meanwhile, so a CPU is in one handler at a time.
+ */
+#ifndef QUELL_VICTIM_H
+#define QUELL_VICTIM_H
+
+/* o->mm is whose memory it is for, 0 if that is not known. */
+static __always_inline void handler_begins(struct own *o, u32 cpu, u32 from)
+{
+	u32 cell = cpu * config.row + from, *turn;
+
+	turn = bpf_map_lookup_elem(&turns, &cell);
+	if (!turn || from >= config.ncpu)
+		return;
+	o->turn = (*turn)++;
+	o->from = from;
+	o->t1 = bpf_ktime_get_ns();
+}
+
+/* False if it did not begin, as far as was seen. */
+static __always_inline bool handler_ends(struct own *me, u32 cpu)
+{
+	struct victim_key vkey;
+	struct task_struct *t;
+	struct hit *hit;
+	u64 now, mm;
+
+	if (!me->t1)
+		return false;
+	hit = hit_of(me->from, cpu, me->turn);
+	if (!hit)
+		return false;
+	now = bpf_ktime_get_ns();
+	t = bpf_get_current_task_btf();
+	/* whose memory a batch is for is not known */
+	mm = me->mm;
+	vkey.tgid = t->tgid;
+	vkey.bystander = mm && (u64)t->mm != mm;
+	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
+		me->victim = victim_of(&vkey);
+		me->vkey = vkey;
+	}
+	hit->stall_ns = clamp(now - me->t1);
+	hit->victim = me->victim;
+	if (config.recording) {
+		u32 cell = hit_cell(me->from, cpu, me->turn);
+		struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
+
+		if (thread) {
+			thread->tgid = vkey.tgid;
+			thread->tid = t->pid;
+			thread->bystander = vkey.bystander;
+			bpf_get_current_comm(thread->comm, sizeof(thread->comm));
+		}
+	}
+	/* last: with it the hit is there; x86 keeps the order of stores */
+	barrier();
+	hit->t1 = me->t1;
+	me->t1 = 0;
+	return true;
+}
+
+#endif
