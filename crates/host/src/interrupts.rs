@@ -6,49 +6,63 @@ use anyhow::{Context, Result};
 
 use crate::under;
 
-/// The sum of the line `TLB:` over all CPUs: how many flush requests victims have answered since
-/// boot (arch/x86/kernel/irq.c, `irq_tlb_count`). `None` where the kernel has no such line.
+/// The line `TLB:`: how many flush requests victims have answered since boot (irq_tlb_count in
+/// arch/x86/kernel/irq.c), all CPUs together. `None` where the kernel has no such line.
 ///
 /// # Errors
 ///
 /// If the file can't be read.
 pub fn tlb(root: &Path) -> Result<Option<u64>> {
+    let cpus = tlb_by_cpu(root)?;
+    Ok(cpus.map(|cpus| cpus.iter().fold(0, |sum, (_, n)| n.wrapping_add(sum))))
+}
+
+/// The same for each CPU that is online: its number and its count.
+///
+/// # Errors
+///
+/// If the file can't be read.
+pub fn tlb_by_cpu(root: &Path) -> Result<Option<Vec<(u32, u64)>>> {
     let path = under(root, Path::new("/proc/interrupts"));
     let text = std::fs::read(&path)
         .with_context(|| format!("counting interrupts by {}", path.display()))?;
-    Ok(sum(&text, b"TLB:"))
+    Ok(counts(&text, b"TLB:"))
 }
 
-/// The sum of the numbers behind a label, up to the description.
-fn sum(text: &[u8], label: &[u8]) -> Option<u64> {
-    let line = text
-        .split(|&b| b == b'\n')
-        .find_map(|l| l.trim_ascii_start().strip_prefix(label))?;
-    let words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|w| !w.is_empty());
-    let numbers = words.map_while(|w| std::str::from_utf8(w).ok()?.parse::<u64>().ok());
-    Some(numbers.fold(0, u64::wrapping_add))
+/// The numbers behind a label, up to the description, each with the CPU of its column.
+fn counts(text: &[u8], label: &[u8]) -> Option<Vec<(u32, u64)>> {
+    let mut lines = text.split(|&b| b == b'\n');
+    let heading = words(lines.next()?);
+    let cpus = heading.map_while(|w| w.strip_prefix("CPU")?.parse::<u32>().ok());
+    let line = lines.find_map(|l| l.trim_ascii_start().strip_prefix(label))?;
+    let numbers = words(line).map_while(|w| w.parse::<u64>().ok());
+    Some(cpus.zip(numbers).collect())
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &str> {
+    line.split(u8::is_ascii_whitespace)
+        .filter(|w| !w.is_empty())
+        .map_while(|w| std::str::from_utf8(w).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that the CPUs' counts are added up, and that a machine without the line has none.
+    /// Check that each CPU has its count, also where one is offline, and that a machine without the line has none.
     #[test]
-    fn cpus_are_summed() {
-        let text = b"           CPU0       CPU1\n  0:  1  2  IO-APIC\nTLB:      12        30   TLB shootdowns\n";
-        assert_eq!(sum(text, b"TLB:"), Some(42));
-        assert_eq!(sum(text, b"IPI0:"), None);
-        assert_eq!(sum(b"TLB:", b"TLB:"), Some(0));
+    fn each_cpu_has_its_count() {
+        let text = b"           CPU0       CPU2\n  0:  1  2  IO-APIC\nTLB:      12        30   TLB shootdowns\n";
+        assert_eq!(counts(text, b"TLB:"), Some(vec![(0, 12), (2, 30)]));
+        assert_eq!(counts(text, b"IPI0:"), None);
+        assert_eq!(counts(b"CPU0\nTLB:", b"TLB:"), Some(vec![]));
     }
 
     proptest::proptest! {
         /// Check that no bytes make the reader fail.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-            sum(&bytes, b"TLB:");
+            counts(&bytes, b"TLB:");
         }
     }
 }

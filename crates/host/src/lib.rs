@@ -7,10 +7,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod elf;
+pub mod flush;
 pub mod interrupts;
 pub mod maps;
 pub mod needed;
 pub mod proc;
+pub mod vmstat;
 
 use std::path::{Path, PathBuf};
 

@@ -24,6 +24,10 @@ pub struct Stat {
     pub state: char,
     /// The parent's id.
     pub ppid: u32,
+    /// Page faults that needed no disk, of all its threads, also those that have ended.
+    pub minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
     /// User time in clock ticks.
     pub utime: u64,
     /// System time in clock ticks.
@@ -87,6 +91,22 @@ impl Proc {
     pub fn stat(&self, pid: u32) -> Result<Stat> {
         let text = self.read(pid, "stat")?;
         parse_stat(&text).with_context(|| format!("parsing the stat file of process {pid}"))
+    }
+
+    /// What the `stat` files of its threads say, each with the thread's id: counters of that thread
+    /// alone. Threads that end meanwhile are left out.
+    pub fn threads(&self, pid: u32) -> Result<Vec<(u32, Stat)>> {
+        let dir = self.file(pid, "task");
+        let entries = std::fs::read_dir(&dir)
+            .with_context(|| format!("listing the threads in {}", dir.display()))?;
+        let tids = entries
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+        let stat = |tid: u32| {
+            let text = self.read(pid, &format!("task/{tid}/stat")).ok()?;
+            Some((tid, parse_stat(&text)?))
+        };
+        Ok(tids.filter_map(stat).collect())
     }
 
     /// The ids of every process.
@@ -160,6 +180,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         comm,
         state: fields.first()?.chars().next()?,
         ppid: u32::try_from(number(4)?).ok()?,
+        minor_faults: number(10)?,
+        major_faults: number(12)?,
         utime: number(14)?,
         stime: number(15)?,
         threads: number(20)?,
@@ -178,7 +200,7 @@ mod tests {
             let at = dir.path().join(format!("proc/{pid}"));
             std::fs::create_dir_all(&at).unwrap();
             let stat =
-                format!("{pid} ({comm}) S {ppid} 1 1 0 -1 0 0 0 0 0 7 8 0 0 20 0 3 0 99 0 0\n");
+                format!("{pid} ({comm}) S {ppid} 1 1 0 -1 0 5 0 6 0 7 8 0 0 20 0 3 0 99 0 0\n");
             std::fs::write(at.join("stat"), stat).unwrap();
         }
         dir
@@ -197,6 +219,7 @@ mod tests {
             (stat.utime, stat.stime, stat.threads, stat.start),
             (7, 8, 3, 99)
         );
+        assert_eq!((stat.minor_faults, stat.major_faults), (5, 6));
     }
 
     /// Check that the tree holds all descendants and nobody else, and ends on a loop.

@@ -122,6 +122,18 @@ impl Backend {
         }
     }
 
+    /// Whether this kernel allows it, whoever asks: what it lacks, in one sentence, if it doesn't.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel lacks.
+    pub fn check(self) -> std::result::Result<(), String> {
+        match self.lacks(&Symbols::read()) {
+            None => Ok(()),
+            Some(reason) => Err(reason),
+        }
+    }
+
     /// The one that was asked for, or the first that this kernel allows.
     pub(crate) fn choose(asked: Option<Self>, symbols: &Symbols) -> Result<Self> {
         let candidates = asked.map_or_else(|| Self::ALL.to_vec(), |one| vec![one]);

@@ -40,7 +40,7 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
             help: AS_ROOT.to_owned(),
         });
     }
-    let symbols = Symbols::new(fs::read("/proc/kallsyms").unwrap_or_default());
+    let symbols = Symbols::read();
     let flushes = Flushes {
         flush_tlb_func: symbols.address_of("flush_tlb_func"),
         flush_all: symbols.address_of("do_flush_tlb_all"),
@@ -67,12 +67,18 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
 pub(crate) struct Symbols(Vec<u8>);
 
 impl Symbols {
+    #[cfg(test)]
     pub(crate) fn new(text: Vec<u8>) -> Self {
         Self(text)
     }
 
+    /// The running kernel's. Without rights, names are there and addresses are zero.
+    pub(crate) fn read() -> Self {
+        Self(fs::read("/proc/kallsyms").unwrap_or_default())
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.address_of(name) != 0
+        find(&self.0, name).is_some()
     }
 
     /// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
@@ -80,8 +86,9 @@ impl Symbols {
         self.has(&format!("__traceiter_{name}"))
     }
 
+    /// 0 if there is no such function, or no right to know.
     fn address_of(&self, name: &str) -> u64 {
-        address_of(&self.0, name)
+        find(&self.0, name).unwrap_or(0)
     }
 }
 
@@ -132,9 +139,10 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
     .collect()
 }
 
-/// Finds a function. A compiler may have put a suffix to a static one (`.isra.0`, `.constprop.0`).
-fn address_of(symbols: &[u8], name: &str) -> u64 {
-    let mut with_suffix = 0;
+/// Finds the address of a function. A compiler may have put a suffix to a static one (`.isra.0`,
+/// `.constprop.0`).
+fn find(symbols: &[u8], name: &str) -> Option<u64> {
+    let mut with_suffix = None;
     for line in symbols.split(|&b| b == b'\n') {
         // 16 digits, a space, the type, a space
         let (Some(digits), Some(rest)) = (line.get(..16), line.get(19..)) else {
@@ -151,8 +159,8 @@ fn address_of(symbols: &[u8], name: &str) -> u64 {
             .and_then(|d| u64::from_str_radix(d, 16).ok())
             .unwrap_or(0);
         match tail.first() {
-            None => return address,
-            Some(b'.') => with_suffix = address,
+            None | Some(b'\t') => return Some(address),
+            Some(b'.') => with_suffix = Some(address),
             Some(_) => {}
         }
     }
@@ -187,13 +195,11 @@ mod tests {
     /// Check that a function is found by its whole name, with a compiler's suffix, and only as code.
     #[test]
     fn functions_are_found() {
-        assert_eq!(address_of(SYMBOLS, "flush_tlb_func"), 0xffff_ffff_8134_24a0);
-        assert_eq!(
-            address_of(SYMBOLS, "do_flush_tlb_all"),
-            0xffff_ffff_8134_1e40
-        );
-        assert_eq!(address_of(SYMBOLS, "do_kernel_range_flush"), 0);
-        assert_eq!(address_of(SYMBOLS, "flush_tlb"), 0);
+        let find = |name| find(SYMBOLS, name);
+        assert_eq!(find("flush_tlb_func"), Some(0xffff_ffff_8134_24a0));
+        assert_eq!(find("do_flush_tlb_all"), Some(0xffff_ffff_8134_1e40));
+        assert_eq!(find("do_kernel_range_flush"), None);
+        assert_eq!(find("flush_tlb"), None);
     }
 
     /// Check that every missing capability is named, and none where the process is all-powerful.
@@ -215,7 +221,7 @@ mod tests {
         /// Check that no bytes in place of kallsyms make the search fail.
         #[test]
         fn any_bytes_are_searched(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            address_of(&bytes, "flush_tlb_func");
+            find(&bytes, "flush_tlb_func");
         }
     }
 }

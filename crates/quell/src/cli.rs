@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
@@ -49,6 +50,36 @@ pub(crate) enum Verb {
     Prove(ProveArgs),
 }
 
+/// How shootdowns are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By the probe.
+    Probe(Backend),
+    /// By what /proc counts: how many, and no more. For `stat` only.
+    Proc,
+}
+
+impl Way {
+    pub(crate) fn probe(self) -> Option<Backend> {
+        match self {
+            Self::Probe(backend) => Some(backend),
+            Self::Proc => None,
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "proc" {
+            return Ok(Self::Proc);
+        }
+        let backend = name.parse::<Backend>().map(Self::Probe);
+        backend.map_err(|_| "write raw_tp, fentry or proc".to_owned())
+    }
+}
+
 /// Which shootdowns count.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Target {
@@ -61,9 +92,10 @@ pub(crate) struct Target {
     /// Who shoots at these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<String>,
-    /// How to see them: raw_tp (Linux 6.4) or fentry (5.17); without, the first that works.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) backend: Option<Backend>,
+    /// How to see them: raw_tp (Linux 6.4), fentry (5.17), or proc (anywhere, without rights, and
+    /// far less); without, the first that works.
+    #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]
+    pub(crate) backend: Option<Way>,
     /// A command to start and watch, with all that it forks.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

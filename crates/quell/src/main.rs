@@ -3,6 +3,7 @@
 mod cli;
 mod clock;
 mod cmd;
+mod coarse;
 mod evidence;
 mod launch;
 mod outcome;

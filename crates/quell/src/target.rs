@@ -152,14 +152,24 @@ impl Watch {
         })
     }
 
-    /// Names the processes to the probe, and lets the command go.
+    /// The processes that are watched: those of `-p`, or the command.
+    pub(crate) fn roots(&self) -> Vec<u32> {
+        let command = self.held.as_ref().map(Held::pid);
+        self.pids
+            .iter()
+            .map(|&(pid, _)| pid)
+            .chain(command)
+            .collect()
+    }
+
+    /// Names the processes to the probe, if there is one, and lets the command go.
     ///
     /// # Errors
     ///
     /// If the command can't be started.
-    pub(crate) fn start(&mut self, probe: &Probe, scope: &Scope) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, probe: Option<&Probe>, scope: &Scope) -> anyhow::Result<()> {
         self.deadline = self.duration.map(|d| Instant::now() + d);
-        if *scope == Scope::Tree {
+        if let (Some(probe), Scope::Tree) = (probe, scope) {
             let proc = Proc::new("/");
             for &(pid, _) in &self.pids {
                 probe.add_process(pid)?;

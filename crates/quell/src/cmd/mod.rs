@@ -14,6 +14,7 @@ mod record;
 mod report;
 mod run;
 mod stat;
+mod version;
 
 /// Bad usage or bad input: exit status 2. Everything else that fails is 1.
 #[derive(Debug)]
@@ -79,6 +80,12 @@ fn asked_of() -> String {
 pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     if !err.use_stderr() {
         let _ = err.print();
+        // -V is for scripts
+        if err.kind() == clap::error::ErrorKind::DisplayVersion
+            && std::env::args_os().any(|word| word == "--version")
+        {
+            anstream::print!("{}", version::kernel());
+        }
         return ExitCode::SUCCESS;
     }
     let text = err.to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quell_probe::{Options, Stacks};
 
-use crate::cli::RecordArgs;
+use crate::cli::{RecordArgs, Way};
 use crate::cmd::usage;
 use crate::outcome;
 use crate::recording::{Recording, STEP};
@@ -18,7 +18,12 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let options = Options {
         scope: scope.clone(),
         stacks: stacks(&args.stacks)?,
-        backend: args.target.backend,
+        backend: match args.target.backend {
+            Some(Way::Proc) => {
+                return Err(usage("a trace takes the probe: choose another --backend"));
+            }
+            way => way.and_then(Way::probe),
+        },
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
@@ -28,7 +33,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         options,
         &Subject::of(&args.target),
     )?;
-    watch.start(&recording.probe, &scope)?;
+    watch.start(Some(&recording.probe), &scope)?;
     let end = loop {
         recording.step(STEP)?;
         if let Some(end) = watch.step(Duration::ZERO)? {

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell_event::{Summary, Tally};
-use quell_probe::{Options, Probe, Stacks};
+use quell_host::flush;
+use quell_probe::{Error, Options, Probe, Stacks};
 
-use crate::cli::StatArgs;
+use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
+use crate::coarse;
 use crate::outcome;
 use crate::show::{self, emit};
 use crate::subject::Subject;
@@ -27,11 +29,33 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         scope: scope.clone(),
         recording: false,
         stacks: Stacks::None,
-        backend: args.target.backend,
+        backend: args.target.backend.and_then(Way::probe),
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
-    let mut probe = Probe::attach(&options)?;
+    if args.target.backend == Some(Way::Proc) {
+        return coarse::run(
+            args,
+            &scope,
+            interval,
+            watch,
+            "Without '--backend proc' quell shows that too.",
+        );
+    }
+    let mut probe = match Probe::attach(&options) {
+        Ok(probe) => probe,
+        // what is asked for by name is not replaced by something else
+        Err(err @ Error::Missing { .. }) if options.backend.is_none() => {
+            return coarse::run(
+                args,
+                &scope,
+                interval,
+                watch,
+                &format!("That takes the probe: {err}"),
+            );
+        }
+        Err(err) => return Err(err.into()),
+    };
     let mut out = show::output(args.output.as_deref())?;
     let printer = Printer {
         json: args.json,
@@ -45,7 +69,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         tally.self_ns = own_cpu_ns() - own_before;
         Ok(tally)
     };
-    watch.start(&probe, &scope)?;
+    watch.start(Some(&probe), &scope)?;
 
     let mut last = Tally::default();
     let mut next = interval.map(|i| Instant::now() + i);
@@ -95,7 +119,14 @@ impl Printer {
         let text = if self.json {
             serde_json::to_string(&summary)? + "\n"
         } else {
-            show::summary::text(&summary, &self.title, ROWS)
+            let mut text = show::summary::text(&summary, &self.title, ROWS);
+            for way in flush::without_interrupts()
+                .into_iter()
+                .filter(|w| w.hides_most())
+            {
+                text.push_str(&format!("note: {way}\n"));
+            }
+            text
         };
         emit(out, &text)
     }

@@ -76,21 +76,55 @@ fn plans() {
     assert!(said.contains("/nonexistent/plan"), "{said}");
 }
 
-/// Check that without rights every verb that needs the probe says what is missing and which command helps.
-#[test]
-fn without_root() {
+/// quell as a user without rights; `None`, loudly, where that user may not run it.
+fn as_nobody(test: &str, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(QUELL);
-    command.args(["stat", "-a"]);
+    command.args(args);
     if rustix::process::geteuid().is_root() {
         command.uid(65534);
     }
-    let Ok(out) = command.output() else {
-        eprintln!("SKIPPED without_root: the binary can't be run by another user here");
+    let out = command.output().ok();
+    if out.is_none() {
+        eprintln!("SKIPPED {test}: the binary can't be run by another user here");
+    }
+    out
+}
+
+/// Check that without rights a verb that needs the probe says what is missing and which command helps.
+#[test]
+fn without_root() {
+    let args = ["record", "-a", "-o", "/nonexistent/trace"];
+    let Some(out) = as_nobody("without_root", &args) else {
         return;
     };
-    let said = one_line(&["stat", "-a"], &out);
+    let said = one_line(&args, &out);
     assert!(said.contains("CAP_BPF and CAP_PERFMON"), "{said}");
     assert!(said.contains("sudo"), "{said}");
+}
+
+/// Check that without rights stat counts what /proc counts, passes on the command's status, and says what it can't see and what helps; and that what is asked for by name is refused.
+#[test]
+fn stat_without_root() {
+    let args = ["stat", "--json", "--", "sh", "-c", "exit 7"];
+    let Some(out) = as_nobody("stat_without_root", &args) else {
+        return;
+    };
+    assert_eq!(out.status.code(), Some(7));
+    let stat = crate::common::json(&out.stdout);
+    assert_eq!(stat["backend"], "proc");
+    assert!(stat["shootdowns"].is_null(), "{stat}");
+    assert!(stat["page_faults"]["minor"].as_u64() > Some(0), "{stat}");
+    let why = stat["why"].as_str().unwrap_or_default();
+    assert!(
+        why.contains("CAP_BPF and CAP_PERFMON") && why.contains("sudo"),
+        "{why}"
+    );
+    let text = as_nobody("stat_without_root", &["stat", "--", "true"]).expect("as before");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("Not seen: who shot at whom"), "{text}");
+    let args = ["stat", "-a", "--backend", "raw_tp"];
+    let named = as_nobody("stat_without_root", &args).expect("as before");
+    assert!(one_line(&args, &named).contains("CAP_BPF"));
 }
 
 /// Check that a command that does not exist is bad usage, and that a command's own status and signal are passed on.

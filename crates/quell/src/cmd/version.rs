@@ -1,0 +1,57 @@
+//! What `quell --version` adds: which of the kernel's features were found.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use quell_host::flush;
+use quell_probe::Backend;
+
+/// One line a feature, of the running kernel.
+pub(crate) fn kernel() -> String {
+    let backends = Backend::ALL.map(|b| (b.name(), b.check()));
+    let btf = if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        Ok(())
+    } else {
+        Err("no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)".to_owned())
+    };
+    let silent: Vec<_> = flush::without_interrupts()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    lines(
+        &rustix::system::uname().release().to_string_lossy(),
+        &[vec![("btf", btf)], backends.to_vec()].concat(),
+        &silent,
+    )
+}
+
+fn lines(release: &str, features: &[(&str, Result<(), String>)], notes: &[String]) -> String {
+    let mut out = format!("kernel {release}, as far as its symbols tell\n");
+    for (name, found) in features {
+        // writing to a String does not fail
+        let _ = match found {
+            Ok(()) => writeln!(out, "  {name:8} yes"),
+            Err(why) => writeln!(out, "  {name:8} no: {why}"),
+        };
+    }
+    for note in notes {
+        let _ = writeln!(out, "  note     {note}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each feature has its line, with the reason where it is missing.
+    #[test]
+    fn each_feature_has_its_line() {
+        let features = [("btf", Ok(())), ("raw_tp", Err("no tracepoint".to_owned()))];
+        let text = lines("6.1.0", &features, &["flushes silently".to_owned()]);
+        assert_eq!(
+            text,
+            "kernel 6.1.0, as far as its symbols tell\n  btf      yes\n  raw_tp   no: no tracepoint\n  note     flushes silently\n"
+        );
+    }
+}

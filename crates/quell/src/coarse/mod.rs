@@ -1,0 +1,81 @@
+//! `quell stat` where the probe can't be loaded: what /proc tells anybody, and what it can't tell.
+
+mod sample;
+mod text;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quell_host::proc::Proc;
+use quell_probe::Scope;
+
+use crate::cli::StatArgs;
+use crate::outcome;
+use crate::show::{self, emit};
+use crate::subject::Subject;
+use crate::target::{End, Watch};
+use sample::{Counts, Watched};
+
+/// Threads come and go: those that end are counted up to the last look.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Counts by /proc alone, and says why.
+///
+/// # Errors
+///
+/// If /proc can't be read, or the command can't be started.
+pub(crate) fn run(
+    args: &StatArgs,
+    scope: &Scope,
+    interval: Option<Duration>,
+    mut watch: Watch,
+    why: &str,
+) -> anyhow::Result<ExitCode> {
+    let mut out = show::output(args.output.as_deref())?;
+    let watched = match scope {
+        Scope::Tree => Watched::Trees(watch.roots()),
+        Scope::All | Scope::Cpus(_) => Watched::All,
+    };
+    let cpus = match scope {
+        Scope::Cpus(list) => Some(list.as_slice()),
+        _ => None,
+    };
+    let (root, proc) = (Path::new("/"), Proc::new("/"));
+    let mut counts = Counts::begin(root, &proc, &watched)?;
+    watch.start(None, scope)?;
+
+    let mut print = |counts: &Counts| -> anyhow::Result<()> {
+        let seen = counts.seen(cpus);
+        let text = if args.json {
+            serde_json::to_string(&text::json(&seen, why))? + "\n"
+        } else {
+            text::text(&seen, &Subject::of(&args.target).title(), why)
+        };
+        emit(&mut *out as &mut dyn Write, &text)
+    };
+    let mut next = interval.map(|i| Instant::now() + i);
+    let end = loop {
+        let due = next.map_or(LOOK, |n| {
+            n.saturating_duration_since(Instant::now()).min(LOOK)
+        });
+        if let Some(end) = watch.step(due)? {
+            break end;
+        }
+        counts.look(root, &proc, &watched)?;
+        if let (Some(at), Some(every)) = (next, interval)
+            && Instant::now() >= at
+        {
+            print(&counts)?;
+            counts = Counts::begin(root, &proc, &watched)?;
+            next = Some(at + every);
+        }
+    };
+    counts.look(root, &proc, &watched)?;
+    print(&counts)?;
+    Ok(match end {
+        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
+        End::Over => ExitCode::SUCCESS,
+    })
+}

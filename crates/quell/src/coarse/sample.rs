@@ -1,0 +1,233 @@
+//! What /proc says now, and what changed since.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_host::proc::{Proc, Stat};
+use quell_host::{interrupts, vmstat};
+
+/// Whose page faults count. Interrupts are counted by CPU, whoever runs there.
+pub(crate) enum Watched {
+    /// All processes.
+    All,
+    /// These, and all that they start.
+    Trees(Vec<u32>),
+}
+
+/// Page faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    pub(crate) minor: u64,
+    pub(crate) major: u64,
+}
+
+impl Faults {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            minor: stat.minor_faults,
+            major: stat.major_faults,
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            minor: self.minor.saturating_sub(earlier.minor),
+            major: self.major.saturating_sub(earlier.major),
+        }
+    }
+
+    pub(crate) fn sum(self) -> u64 {
+        self.minor + self.major
+    }
+}
+
+/// A thread that can't be mistaken for a later one of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Thread {
+    pid: u32,
+    tid: u32,
+    start: u64,
+}
+
+/// What a thread was seen to do.
+struct Row {
+    comm: String,
+    first: Faults,
+    last: Faults,
+}
+
+/// Counters from a beginning on.
+pub(crate) struct Counts {
+    began: Instant,
+    lasted: Duration,
+    /// Each CPU and its interrupts; `None` where the kernel counts none.
+    interrupts: Option<Vec<(u32, u64)>>,
+    interrupts_now: Option<Vec<(u32, u64)>>,
+    vmstat: HashMap<String, u64>,
+    vmstat_now: HashMap<String, u64>,
+    threads: HashMap<Thread, Row>,
+}
+
+/// What was seen between a beginning and the last look.
+pub(crate) struct Seen {
+    pub(crate) lasted: Duration,
+    /// Interrupts for shootdowns, by CPU.
+    pub(crate) interrupts: Option<Vec<(u32, u64)>>,
+    /// All page faults of the machine.
+    pub(crate) machine: Faults,
+    /// Page faults by thread: pid, tid, name; the most first.
+    pub(crate) threads: Vec<(u32, u32, String, Faults)>,
+}
+
+impl Counts {
+    /// From now on. What a thread did before is not counted; one that is new counts from its start.
+    pub(crate) fn begin(root: &Path, proc: &Proc, watched: &Watched) -> anyhow::Result<Self> {
+        let mut counts = Self {
+            began: Instant::now(),
+            lasted: Duration::ZERO,
+            interrupts: None,
+            interrupts_now: None,
+            vmstat: HashMap::new(),
+            vmstat_now: HashMap::new(),
+            threads: HashMap::new(),
+        };
+        counts.look(root, proc, watched)?;
+        counts.interrupts.clone_from(&counts.interrupts_now);
+        counts.vmstat.clone_from(&counts.vmstat_now);
+        for row in counts.threads.values_mut() {
+            row.first = row.last;
+        }
+        Ok(counts)
+    }
+
+    /// Reads again.
+    pub(crate) fn look(
+        &mut self,
+        root: &Path,
+        proc: &Proc,
+        watched: &Watched,
+    ) -> anyhow::Result<()> {
+        self.lasted = self.began.elapsed();
+        self.interrupts_now = interrupts::tlb_by_cpu(root)?;
+        self.vmstat_now = vmstat::read(root)?;
+        let pids = match watched {
+            Watched::All => proc.pids()?,
+            Watched::Trees(roots) => {
+                let mut all = Vec::new();
+                for &pid in roots {
+                    all.extend(
+                        proc.tree(pid)
+                            .context("looking for the processes to watch")?,
+                    );
+                }
+                all
+            }
+        };
+        let own = std::process::id();
+        for pid in pids.into_iter().filter(|&pid| pid != own) {
+            // one that ended meanwhile keeps what was seen of it
+            for (tid, stat) in proc.threads(pid).unwrap_or_default() {
+                let thread = Thread {
+                    pid,
+                    tid,
+                    start: stat.start,
+                };
+                let last = Faults::of(&stat);
+                let row = self.threads.entry(thread).or_insert(Row {
+                    comm: String::new(),
+                    first: Faults::default(),
+                    last,
+                });
+                row.last = last;
+                row.comm = stat.comm;
+            }
+        }
+        Ok(())
+    }
+
+    /// What changed; of interrupts only those of `cpus`, if they are named.
+    pub(crate) fn seen(&self, cpus: Option<&[u32]>) -> Seen {
+        let of = |map: &HashMap<String, u64>| {
+            let get = |name: &str| map.get(name).copied().unwrap_or(0);
+            // pgfault counts both kinds (mm/memory.c)
+            Faults {
+                minor: get("pgfault").saturating_sub(get("pgmajfault")),
+                major: get("pgmajfault"),
+            }
+        };
+        let mut threads: Vec<_> = self
+            .threads
+            .iter()
+            .map(|(t, row)| (t.pid, t.tid, row.comm.clone(), row.last.since(row.first)))
+            .filter(|(.., faults)| faults.sum() > 0)
+            .collect();
+        threads.sort_by_key(|&(pid, tid, _, faults)| (std::cmp::Reverse(faults.sum()), pid, tid));
+        let grown = |now: &Vec<(u32, u64)>| {
+            let before: HashMap<u32, u64> = self.interrupts.iter().flatten().copied().collect();
+            let grown = now
+                .iter()
+                .map(|&(cpu, n)| (cpu, n.wrapping_sub(before.get(&cpu).copied().unwrap_or(0))));
+            grown
+                .filter(|(cpu, _)| cpus.is_none_or(|list| list.contains(cpu)))
+                .collect()
+        };
+        Seen {
+            lasted: self.lasted,
+            interrupts: self.interrupts_now.as_ref().map(grown),
+            machine: of(&self.vmstat_now).since(of(&self.vmstat)),
+            threads,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, interrupts: [u64; 2], faults: (u64, u64), threads: &[(u32, u64)]) {
+        let at = |name: &str| root.join("proc").join(name);
+        std::fs::create_dir_all(at("7/task")).expect("a folder");
+        let text = format!(
+            "     CPU0 CPU1\nTLB: {} {} TLB shootdowns\n",
+            interrupts[0], interrupts[1]
+        );
+        std::fs::write(at("interrupts"), text).expect("a file");
+        let text = format!("pgfault {}\npgmajfault {}\n", faults.0, faults.1);
+        std::fs::write(at("vmstat"), text).expect("a file");
+        let stat = |id: u32, minor: u64| {
+            format!("{id} (prog) S 1 1 1 0 -1 0 {minor} 0 2 0 7 8 0 0 20 0 3 0 99 0 0\n")
+        };
+        std::fs::write(at("7/stat"), stat(7, 0)).expect("a file");
+        for &(tid, minor) in threads {
+            std::fs::create_dir_all(at(&format!("7/task/{tid}"))).expect("a folder");
+            std::fs::write(at(&format!("7/task/{tid}/stat")), stat(tid, minor)).expect("a file");
+        }
+    }
+
+    /// Check that growth is told by CPU and by thread, that a new thread counts from its start, and that one that ended keeps its count.
+    #[test]
+    fn growth_is_told() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (root, proc) = (dir.path(), Proc::new(dir.path()));
+        let watched = Watched::Trees(vec![7]);
+        write(root, [10, 20], (100, 5), &[(7, 50), (8, 60)]);
+        let mut counts = Counts::begin(root, &proc, &watched).expect("a beginning");
+        write(root, [11, 25], (130, 6), &[(7, 51), (8, 65), (9, 4)]);
+        counts.look(root, &proc, &watched).expect("a look");
+        std::fs::remove_dir_all(root.join("proc/7/task/8")).expect("removed");
+        counts.look(root, &proc, &watched).expect("a look");
+
+        let seen = counts.seen(None);
+        assert_eq!(seen.interrupts, Some(vec![(0, 1), (1, 5)]));
+        assert_eq!((seen.machine.minor, seen.machine.major), (29, 1));
+        let rows: Vec<_> = seen
+            .threads
+            .iter()
+            .map(|t| (t.1, t.3.minor, t.3.major))
+            .collect();
+        assert_eq!(rows, [(9, 4, 2), (8, 5, 0), (7, 1, 0)]);
+        assert_eq!(counts.seen(Some(&[1])).interrupts, Some(vec![(1, 5)]));
+    }
+}

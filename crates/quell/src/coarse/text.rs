@@ -1,0 +1,212 @@
+//! What /proc told, as text and as JSON.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use serde_json::{Value, json};
+
+use super::sample::Seen;
+use crate::show::table::Table;
+use crate::show::units::{count, plural, time};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// Rows of a table.
+const ROWS: usize = 10;
+
+/// What the probe would tell, by the names that its tally has for it.
+const NOT_SEEN: [&str; 13] = [
+    "shootdowns",
+    "empty_sends",
+    "full",
+    "pages",
+    "wait_ns",
+    "delay_ns",
+    "stall_ns",
+    "causes",
+    "culprits",
+    "victims_by",
+    "regions",
+    "stacks",
+    "self_ns",
+];
+
+fn ns(seen: &Seen) -> u64 {
+    u64::try_from(seen.lasted.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn victims(seen: &Seen) -> Option<u64> {
+    let cpus = seen.interrupts.as_ref()?;
+    Some(cpus.iter().map(|(_, n)| n).sum())
+}
+
+/// The keys of `quell/tally/1`; what is not known is null. `not_seen` names it.
+pub(crate) fn json(seen: &Seen, why: &str) -> Value {
+    let mut object = json!({
+        "schema": "quell/tally/1", "backend": "proc", "duration_ns": ns(seen), "lost": null,
+        "victims": victims(seen),
+        "cpus": seen.interrupts.iter().flatten()
+            .map(|(cpu, n)| json!({"cpu": cpu, "victims": n})).collect::<Vec<_>>(),
+        "page_faults": {"minor": seen.machine.minor, "major": seen.machine.major},
+        "faults_by": seen.threads.iter()
+            .map(|(pid, tid, comm, f)| json!({
+                "pid": pid, "tid": tid, "comm": comm, "minor": f.minor, "major": f.major}))
+            .collect::<Vec<_>>(),
+        "not_seen": NOT_SEEN, "why": why,
+    });
+    for name in NOT_SEEN {
+        object[name] = Value::Null;
+    }
+    object
+}
+
+/// What was seen, and under it what was not, and why.
+pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
+    let mut out = String::new();
+    // writing to a String does not fail
+    let _ = writeln!(
+        out,
+        "{BOLD}{title}, as far as /proc tells{BOLD:#} {DIM}(proc, {}){DIM:#}\n",
+        time(ns(seen))
+    );
+    let mut t = Table::new(&[">", "", ""]);
+    match (victims(seen), &seen.interrupts) {
+        (Some(sum), Some(cpus)) => {
+            let each: Vec<_> = cpus.iter().filter(|(_, n)| *n > 0).take(ROWS).collect();
+            let each: Vec<_> = each
+                .iter()
+                .map(|(cpu, n)| format!("CPU {cpu}: {}", count(*n)))
+                .collect();
+            t.row(vec![
+                count(sum),
+                "victims".into(),
+                format!(
+                    "interrupts for shootdowns, whoever asked; {}",
+                    each.join(", ")
+                )
+                .trim_end_matches("; ")
+                .to_owned(),
+            ]);
+        }
+        _ => t.row(vec![
+            "?".into(),
+            "victims".into(),
+            "this kernel counts no TLB: in /proc/interrupts".into(),
+        ]),
+    }
+    let faults = &seen.machine;
+    t.row(vec![
+        count(faults.sum()),
+        "page faults".into(),
+        format!(
+            "of the whole machine; {} waited for a disk",
+            count(faults.major)
+        ),
+    ]);
+    out.push_str(t.text().trim_start_matches('\n'));
+    if !seen.threads.is_empty() {
+        let _ = writeln!(out, "\n{BOLD}Page faults by thread{BOLD:#}");
+        let mut t = Table::new(&[">faults", ">from disk", ">pid", ">tid", "name"]);
+        for (pid, tid, comm, f) in seen.threads.iter().take(ROWS) {
+            t.row(vec![
+                count(f.sum()),
+                count(f.major),
+                pid.to_string(),
+                tid.to_string(),
+                comm.clone(),
+            ]);
+        }
+        out.push_str(&t.text());
+        if seen.threads.len() > ROWS {
+            let _ = writeln!(
+                out,
+                "  {DIM}and {} more{DIM:#}",
+                plural((seen.threads.len() - ROWS) as u64, "thread")
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "\nNot seen: who shot at whom, how many shootdowns there were and why, what they cost, and from which \
+         code.\n{why}"
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::sample::Faults;
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen {
+            lasted: Duration::from_millis(2500),
+            interrupts: Some(vec![(0, 1200), (1, 0), (2, 34)]),
+            machine: Faults {
+                minor: 56_000,
+                major: 3,
+            },
+            threads: vec![
+                (
+                    7,
+                    9,
+                    "worker".into(),
+                    Faults {
+                        minor: 4000,
+                        major: 2,
+                    },
+                ),
+                (
+                    7,
+                    7,
+                    "main".into(),
+                    Faults {
+                        minor: 10,
+                        major: 0,
+                    },
+                ),
+            ],
+        }
+    }
+
+    /// Check that the text says what was seen, what was not, and what would help.
+    #[test]
+    fn says_what_it_cannot_see() {
+        let said = text(&seen(), "Shootdowns of 'prog'", "run it as root");
+        let said = anstream::adapter::strip_str(&said).to_string();
+        insta::assert_snapshot!(said, @r"
+        Shootdowns of 'prog', as far as /proc tells (proc, 2.50 s)
+
+           1,234  victims      interrupts for shootdowns, whoever asked; CPU 0: 1,200, CPU 2: 34
+          56,003  page faults  of the whole machine; 3 waited for a disk
+
+        Page faults by thread
+          faults  from disk  pid  tid  name
+           4,002          2    7    9  worker
+              10          0    7    7  main
+
+        Not seen: who shot at whom, how many shootdowns there were and why, what they cost, and from which code.
+        run it as root
+        ");
+        let nothing = Seen {
+            interrupts: None,
+            threads: vec![],
+            ..seen()
+        };
+        assert!(text(&nothing, "t", "w").contains("counts no TLB:"));
+    }
+
+    /// Check that what is not known is null and not zero, and that what is known has its place.
+    #[test]
+    fn unknown_is_null() {
+        let object = json(&seen(), "why");
+        assert_eq!(object["victims"], 1234);
+        assert_eq!(object["cpus"][2]["victims"], 34);
+        for name in NOT_SEEN {
+            assert!(object[name].is_null(), "{name}");
+        }
+    }
+}
