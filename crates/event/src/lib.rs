@@ -2,6 +2,7 @@
 
 mod cause;
 pub mod hist;
+mod matrix;
 mod shootdown;
 pub mod summary;
 mod tally;
@@ -9,6 +10,7 @@ pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
 pub use hist::Histogram;
+pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
 pub use summary::Summary;
 pub use tally::{Counts, CulpritTally, Lost, Tally, VictimTally};

@@ -1,6 +1,7 @@
 //! Loads the probe, attaches it, and takes it away.
 
 mod counts;
+mod matrix;
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -94,6 +95,7 @@ pub struct Probe {
     pub(crate) causes: Rc<RefCell<Causes>>,
     cpus: u32,
     backend: Backend,
+    turns: matrix::Turns,
     recording: bool,
     started: Instant,
     ended: Option<Instant>,
@@ -130,6 +132,11 @@ fn depth(pairs: u32, backend: Backend, recording: bool) -> u32 {
     1 << fit.ilog2()
 }
 
+/// Cells of the arrays for one CPU and all others.
+fn row(cpus: u32) -> u32 {
+    cpus.next_multiple_of(ROW)
+}
+
 /// Tells the programs what to do, and sizes their maps.
 fn configure(
     open: &mut OpenObject,
@@ -156,7 +163,7 @@ fn configure(
         },
         recording: options.recording.into(),
         depth: depth(pairs, backend, options.recording),
-        row: cpus.next_multiple_of(ROW),
+        row: row(cpus),
         zero: 0,
     };
     let hits = pairs.saturating_mul(config.depth);
@@ -244,6 +251,7 @@ impl Probe {
                     .map_err(Error::load("name a CPU to the probe"))?;
             }
         }
+        let turns = matrix::Turns::map(&handle("turns")?, cpus, row(cpus))?;
         let maps = Rc::new(Maps {
             culprit_infos: handle("culprit_infos")?,
             stacks: handle("stacks")?,
@@ -264,6 +272,7 @@ impl Probe {
             maps,
             cpus,
             backend,
+            turns,
             recording: options.recording,
             started: Instant::now(),
             ended: None,

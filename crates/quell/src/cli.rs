@@ -38,6 +38,8 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     /// Count shootdowns: exact, cheap, at the end or every interval.
     Stat(StatArgs),
+    /// Watch live: culprits, victims, causes, and which CPU interrupts which.
+    Top(TopArgs),
     /// Write every shootdown into a trace.
     Record(RecordArgs),
     /// Explain a trace: how much, who, at whom, why, where, from which code.
@@ -117,6 +119,31 @@ pub(crate) struct StatArgs {
     /// Write the result to a file, so that it doesn't mix with the command's output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TopArgs {
+    /// Without any of -a, -p, --cpu and a command: everything.
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Show a new interval every so many seconds, 0.1 to 60.
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// Print N intervals as text and end, also without a terminal.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) batch: Option<u64>,
+    /// Print one JSON object a line, and no screen.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Begin with a close look at this process: its threads, causes, regions and stacks.
+    #[arg(long, value_name = "PID")]
+    pub(crate) close: Option<u32>,
+    /// CPUs that nobody should disturb, besides those that the kernel isolates.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) isolated: Option<String>,
+    /// Rows of each table in text.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
 }
 
 #[derive(Args, Debug)]

@@ -13,6 +13,7 @@ mod report;
 mod show;
 mod subject;
 mod target;
+mod top;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,6 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use quell_host::proc::Proc;
 use quell_probe::{Probe, Scope};
 
@@ -44,7 +43,7 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
         }
     }
     Ok(match &target.cpu {
-        Some(list) => Scope::Cpus(cpus(list, &online()?)?),
+        Some(list) => Scope::Cpus(cpu_list(list)?),
         None if target.all => Scope::All,
         None => Scope::Tree,
     })
@@ -58,10 +57,7 @@ pub(crate) fn thread_of(pid: u32) -> Option<u32> {
 }
 
 fn online() -> anyhow::Result<Vec<u32>> {
-    let path = Path::new("/sys/devices/system/cpu/online");
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
-    cpu_list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
+    quell_host::cpus::online(Path::new("/"))
 }
 
 /// How many CPUs are online.
@@ -69,27 +65,17 @@ pub(crate) fn cpu_count() -> u32 {
     online().map_or(1, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
 }
 
-/// Parses a list such as `2,4-7`; `None` if it is none.
-fn cpu_list(text: &str) -> Option<Vec<u32>> {
-    /// More than any Linux has (CONFIG_NR_CPUS of x86 ends at 8192).
-    const MOST: u32 = 8192;
-    let mut list = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.trim().split_once('-').unwrap_or((part, part));
-        let first: u32 = first.trim().parse().ok()?;
-        let last: u32 = last.trim().parse().ok()?;
-        if first > last || last >= MOST {
-            return None;
-        }
-        list.extend(first..=last);
-    }
-    list.sort_unstable();
-    list.dedup();
-    Some(list)
+/// The CPUs of a list that was given on the command line.
+///
+/// # Errors
+///
+/// Bad usage: it is no list, or names a CPU that isn't there.
+pub(crate) fn cpu_list(text: &str) -> anyhow::Result<Vec<u32>> {
+    cpus(text, &online()?)
 }
 
 fn cpus(text: &str, online: &[u32]) -> anyhow::Result<Vec<u32>> {
-    let list = cpu_list(text)
+    let list = quell_host::cpus::list(text)
         .ok_or_else(|| usage(format!("'{text}' is no list of CPUs; write it like 2,4-7")))?;
     if let Some(cpu) = list.iter().find(|c| !online.contains(c)) {
         return Err(usage(format!("CPU {cpu} is not online on this machine")));
@@ -121,6 +107,19 @@ impl Watch {
     ///
     /// Bad usage, or a fork that fails.
     pub(crate) fn prepare(target: &Target, duration: Option<f64>) -> anyhow::Result<Self> {
+        Self::prepare_to(target, duration, Output::Inherit)
+    }
+
+    /// As [`Self::prepare`], with the command's output elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// Bad usage, or a fork that fails.
+    pub(crate) fn prepare_to(
+        target: &Target,
+        duration: Option<f64>,
+        output: Output,
+    ) -> anyhow::Result<Self> {
         signals::install()?;
         let duration = match duration {
             Some(s) => Some(seconds("--duration", s)?),
@@ -133,7 +132,7 @@ impl Watch {
             let spec = Spec {
                 argv: &target.command,
                 env: &[],
-                output: Output::Inherit,
+                output,
             };
             Some(launch::hold(&spec)?)
         };
@@ -232,6 +231,14 @@ impl Watch {
         Ok(None)
     }
 
+    /// What the command has written, where it is captured.
+    pub(crate) fn output(&self) -> Vec<u8> {
+        self.running
+            .as_ref()
+            .map(Running::output)
+            .unwrap_or_default()
+    }
+
     /// Processes that the command started and that outlive it.
     pub(crate) fn leftovers(&self) -> Vec<(u32, String)> {
         self.running
@@ -253,19 +260,4 @@ pub(crate) fn seconds(option: &str, value: f64) -> anyhow::Result<Duration> {
     Err(usage(format!(
         "{option} {value}: give a time in seconds above 0"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that lists read as the kernel writes them, and that nonsense is none.
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(cpu_list("3,3, 1"), Some(vec![1, 3]));
-        for bad in ["", "x", "3-1", "1-", "-1", "99999999", "0-4294967295"] {
-            assert_eq!(cpu_list(bad), None, "{bad}");
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod record;
 mod report;
 mod run;
 mod stat;
+mod top;
 mod version;
 
 /// Bad usage or bad input: exit status 2. Everything else that fails is 1.
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     match cli.verb {
         Verb::Stat(args) => stat::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Plan(args) => plan::run(&args),

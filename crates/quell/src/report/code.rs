@@ -62,6 +62,15 @@ impl Code {
         code
     }
 
+    /// Adds what was seen since, and names its code.
+    pub(crate) fn learn(&mut self, processes: Vec<Process>, mut stacks: Vec<Stack>) {
+        quell_probe::name_frames(&mut stacks);
+        self.stacks
+            .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
+        self.processes
+            .extend(processes.into_iter().map(|p| (p.pid, p)));
+    }
+
     pub(crate) fn stack(&self, id: i32) -> Option<&Stack> {
         self.stacks.get(&id)
     }

@@ -1,8 +1,8 @@
 //! A trace, read and summed up.
 
-mod aggregate;
-mod code;
-mod regions;
+pub(crate) mod aggregate;
+pub(crate) mod code;
+pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};
 

@@ -34,8 +34,17 @@ pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
 ///
 /// Any other error of the writer.
 pub(crate) fn emit(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
+    emit_more(out, text).map(|_| ())
+}
+
+/// The same, where more is to come: false if the reader has gone.
+///
+/// # Errors
+///
+/// Any other error of the writer.
+pub(crate) fn emit_more(out: &mut dyn Write, text: &str) -> anyhow::Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("can't write the result"),
+        Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true).context("can't write the result"),
     }
 }

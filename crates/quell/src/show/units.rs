@@ -13,6 +13,38 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
+/// A count in at most five characters: 999, 1.2k, 12.3M.
+pub(crate) fn short(n: u64) -> String {
+    if n < 1000 {
+        return n.to_string();
+    }
+    scaled(n as f64, &["", "k", "M", "G"], 1000.0).replace(' ', "")
+}
+
+/// So many in so many ns, as a number a second: with a decimal where there are few.
+pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
+    if n == 0 || duration_ns == 0 {
+        return "0".to_owned();
+    }
+    let rate = n as f64 * 1e9 / duration_ns as f64;
+    // an interval is some µs longer than asked for
+    if rate >= 9.95 || (rate - rate.round()).abs() < rate * 0.02 && rate >= 0.5 {
+        return count(rate.round() as u64);
+    }
+    if rate < 0.05 {
+        return "<0.1".to_owned();
+    }
+    format!("{rate:.1}")
+}
+
+/// A time of so many ns within so many ns, as a time a second.
+pub(crate) fn time_rate(ns: u64, duration_ns: u64) -> String {
+    if duration_ns == 0 {
+        return time(0);
+    }
+    time((ns as f64 * 1e9 / duration_ns as f64).round() as u64)
+}
+
 /// Three digits and a unit.
 fn scaled(value: f64, units: &[&str], step: f64) -> String {
     let mut value = value;
@@ -69,6 +101,19 @@ mod tests {
             [0, 999, 1000, 1_234_567].map(count),
             ["0", "999", "1,000", "1,234,567"]
         );
+        assert_eq!(
+            [0, 999, 1234, 106_123, 1_200_000].map(short),
+            ["0", "999", "1.23k", "106k", "1.20M"]
+        );
+        let second = 1_000_100_000;
+        assert_eq!(
+            [0, 1, 3, 1234].map(|n| rate(n, second)),
+            ["0", "1", "3", "1,234"]
+        );
+        assert_eq!(rate(1, 2 * second), "0.5");
+        assert_eq!(rate(1, 100 * second), "<0.1");
+        assert_eq!(rate(5, 0), "0");
+        assert_eq!(time_rate(3_000_000, 2_000_000_000), "1.50 ms");
         assert_eq!(time(0), "0 ns");
         assert_eq!(time(999), "999 ns");
         assert_eq!(time(1000), "1.00 µs");

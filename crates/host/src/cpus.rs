@@ -1,0 +1,119 @@
+//! Which CPUs there are, and which of them nobody is to disturb.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::under;
+
+/// More than any Linux has (CONFIG_NR_CPUS of x86 ends at 8192).
+const MOST: u32 = 8192;
+
+/// Parses a list as the kernel writes it, such as `2,4-7`; `None` if it is none.
+#[must_use]
+pub fn list(text: &str) -> Option<Vec<u32>> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part, part));
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
+        if first > last || last >= MOST {
+            return None;
+        }
+        list.extend(first..=last);
+    }
+    list.sort_unstable();
+    list.dedup();
+    Some(list)
+}
+
+/// The CPUs that are online.
+///
+/// # Errors
+///
+/// If the kernel doesn't say.
+pub fn online(root: &Path) -> Result<Vec<u32>> {
+    let path = under(root, Path::new("/sys/devices/system/cpu/online"));
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+    list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
+}
+
+/// CPUs that somebody has set apart so that nothing else runs there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// By `isolcpus=` of the kernel's command line, or a cpuset partition of type `isolated`.
+    pub isolated: Vec<u32>,
+    /// By `nohz_full=`: without a timer tick while one task runs.
+    pub nohz_full: Vec<u32>,
+}
+
+impl Isolation {
+    /// What the kernel says. A file that is missing or empty names no CPU: `nohz_full` reads `(null)`
+    /// where the kernel could and was not told to (drivers/base/cpu.c).
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let read = |path: &str| {
+            let text = std::fs::read_to_string(under(root, Path::new(path))).unwrap_or_default();
+            list(text.trim()).unwrap_or_default()
+        };
+        let mut isolated = read("/sys/devices/system/cpu/isolated");
+        isolated.extend(read("/sys/fs/cgroup/cpuset.cpus.isolated"));
+        isolated.sort_unstable();
+        isolated.dedup();
+        Self {
+            isolated,
+            nohz_full: read("/sys/devices/system/cpu/nohz_full"),
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = [&self.isolated[..], &self.nohz_full[..]].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that lists read as the kernel writes them, and that nonsense is none.
+    #[test]
+    fn lists() {
+        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(list("3,3, 1"), Some(vec![1, 3]));
+        for bad in ["", "x", "3-1", "1-", "-1", "99999999", "0-4294967295"] {
+            assert_eq!(list(bad), None, "{bad}");
+        }
+    }
+
+    /// Check that isolated CPUs are read from all three places, and that a kernel without any has none.
+    #[test]
+    fn isolation_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = under(root.path(), Path::new(path));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(Isolation::read(root.path()), Isolation::default());
+        write("/sys/devices/system/cpu/isolated", "\n");
+        write("/sys/devices/system/cpu/nohz_full", "  (null)\n");
+        assert_eq!(Isolation::read(root.path()), Isolation::default());
+        write("/sys/devices/system/cpu/isolated", "2-3\n");
+        write("/sys/devices/system/cpu/nohz_full", "3-4\n");
+        write("/sys/fs/cgroup/cpuset.cpus.isolated", "6\n");
+        let read = Isolation::read(root.path());
+        assert_eq!(
+            (&read.isolated[..], &read.nohz_full[..]),
+            (&[2, 3, 6][..], &[3, 4][..])
+        );
+        assert_eq!(read.all(), [2, 3, 4, 6]);
+        write("/sys/devices/system/cpu/online", "0-7\n");
+        assert_eq!(online(root.path()).unwrap().len(), 8);
+    }
+}

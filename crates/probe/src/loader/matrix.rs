@@ -1,0 +1,90 @@
+//! Reads who interrupted whom, by CPU: the counter that each victim keeps for each culprit's CPU to
+//! find its next slot. It costs the kernel nothing more to be read.
+
+use std::os::fd::AsFd as _;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libbpf_rs::MapHandle;
+use quell_event::Matrix;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::Probe;
+use crate::error::{Error, Result};
+
+/// Every value of an array begins at a multiple of 8 bytes (array_map_alloc() in
+/// kernel/bpf/arraymap.c), which libbpf relies on too.
+const STRIDE: usize = 8;
+
+/// The counters, mapped: reading them takes no system call. At 256 CPUs there are 65,536.
+pub(super) struct Turns {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Values from one victim's first to the next one's.
+    row: usize,
+}
+
+impl Turns {
+    /// Maps `cpus` rows of `row` counters.
+    pub(super) fn map(map: &MapHandle, cpus: u32, row: u32) -> Result<Self> {
+        let bytes = cpus as usize * row as usize * STRIDE;
+        // SAFETY: a new mapping at an address of the kernel's choice, of a map that is made for it
+        // (BPF_F_MMAPABLE) and has so many bytes: the kernel refuses more.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                map.as_fd(),
+                0,
+            )
+        };
+        let refused = |err: std::io::Error| Error::load("map the counters of CPUs")(err.into());
+        let start = start.map_err(|err| refused(err.into()))?;
+        let start = NonNull::new(start.cast())
+            .ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::AddrInUse)))?;
+        Ok(Self {
+            start,
+            bytes,
+            row: row as usize,
+        })
+    }
+
+    fn get(&self, victim: usize, culprit: usize) -> u32 {
+        let at = (victim * self.row + culprit) * STRIDE;
+        if at + STRIDE > self.bytes {
+            return 0;
+        }
+        // SAFETY: inside the mapping, and aligned, as the mapping begins at a page. The kernel writes
+        // it meanwhile, whole words only, hence an atomic load.
+        unsafe {
+            let word = self.start.as_ptr().add(at).cast::<AtomicU32>();
+            (*word).load(Ordering::Relaxed)
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of which no pointer leaves this type.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+impl Probe {
+    /// How often each CPU has been interrupted by each other one since the probe was loaded, modulo
+    /// 2^32: take the difference of two readings. Of every shootdown on the machine, whatever the
+    /// scope, quell's own included.
+    #[must_use]
+    pub fn matrix(&self) -> Matrix {
+        let cpus = self.cpus as usize;
+        let mut matrix = Matrix::new(cpus);
+        for victim in 0..cpus {
+            for culprit in 0..cpus {
+                matrix.set(culprit, victim, self.turns.get(victim, culprit));
+            }
+        }
+        matrix
+    }
+}

@@ -1,0 +1,220 @@
+//! `quell top`: the live view, or intervals as text.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quell_host::cpus::Isolation;
+use quell_host::proc::Proc;
+
+use crate::cli::{Target, TopArgs};
+use crate::cmd::usage;
+use crate::launch::{Ended, Output, signals};
+use crate::outcome;
+use crate::show::units::time;
+use crate::show::{self, emit_more};
+use crate::subject::Subject;
+use crate::target::{self, End, Watch};
+use crate::top::draw::{Look, draw};
+use crate::top::source::Source;
+use crate::top::state::{Action, State};
+use crate::top::term::{self, Input, Screen};
+use crate::top::{json, text};
+
+/// How often it is looked whether what is watched has ended.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often records are read while a process is looked at closely: the ring holds more than twice
+/// as much of the worst case.
+const DRAIN: Duration = Duration::from_millis(40);
+
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
+    let target = everything_by_default(&args.target);
+    let scope = target::scope(&target)?;
+    if !(0.1..=60.0).contains(&args.interval) {
+        return Err(usage(format!(
+            "--interval {}: give a time from 0.1 to 60 seconds",
+            args.interval
+        )));
+    }
+    let every = Duration::from_secs_f64(args.interval);
+    let mut guarded = Isolation::read(Path::new("/")).all();
+    if let Some(list) = &args.isolated {
+        guarded.extend(target::cpu_list(list)?);
+        guarded.sort_unstable();
+        guarded.dedup();
+    }
+    if let Some(pid) = args.close
+        && !Proc::new("/").exists(pid)
+    {
+        return Err(usage(format!("no such process: {pid}")));
+    }
+    let screen = args.batch.is_none() && !args.json && term::is_there();
+    let output = if screen {
+        Output::Capture
+    } else {
+        Output::ToStderr
+    };
+    let mut watch = Watch::prepare_to(&target, None, output)?;
+    let mut source = Source::start(&scope, guarded)?;
+    watch.start(&source.probe, &scope)?;
+    if let Some(pid) = args.close {
+        source.open(pid, 0)?;
+    }
+    let title = Subject::of(&target).title();
+    let end = if screen {
+        live(args, title, every, &mut watch, &mut source)?
+    } else {
+        if args.batch.is_none() {
+            let why = if args.json {
+                "JSON"
+            } else {
+                "stdout is no terminal: text"
+            };
+            anstream::eprintln!(
+                "quell: {why} every {} until it is interrupted; '--batch N' ends after N",
+                time(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
+            );
+        }
+        batch(args, &title, every, &mut watch, &mut source)?
+    };
+    // what the command said while the screen was up
+    let said = watch.output();
+    if !said.is_empty() {
+        let _ = io::stdout().write_all(&said);
+    }
+    Ok(match end {
+        Some(ended) => outcome::finish(&target.command, &ended, &watch.leftovers()),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn everything_by_default(target: &Target) -> Target {
+    let mut target = target.clone();
+    let asked = !target.pid.is_empty() || target.cpu.is_some() || !target.command.is_empty();
+    target.all |= !asked;
+    target
+}
+
+/// Prints intervals, until there are enough or what is watched has ended. The last one may be shorter.
+fn batch(
+    args: &TopArgs,
+    title: &str,
+    every: Duration,
+    watch: &mut Watch,
+    source: &mut Source,
+) -> anyhow::Result<Option<Ended>> {
+    let mut out = show::output(None)?;
+    let mut print = |source: &mut Source, number| -> anyhow::Result<bool> {
+        let sample = source.sample()?;
+        let text = if args.json {
+            json::json(&sample)? + "\n"
+        } else {
+            text::text(&sample, title, number, args.top)
+        };
+        emit_more(&mut *out, &text)
+    };
+    let mut next = Instant::now() + every;
+    for number in 1..=args.batch.unwrap_or(u64::MAX) {
+        loop {
+            let now = Instant::now();
+            let left = next.saturating_duration_since(now);
+            if left.is_zero() {
+                break;
+            }
+            let nap = if source.is_open() { DRAIN } else { left };
+            let end = watch.step(nap.min(left))?;
+            source.drain()?;
+            if let Some(end) = end {
+                print(source, number)?;
+                return Ok(ended(end));
+            }
+        }
+        next += every;
+        if !print(source, number)? {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn ended(end: End) -> Option<Ended> {
+    match end {
+        End::Command(ended) => Some(ended),
+        End::Over => None,
+    }
+}
+
+/// Shows the screen until somebody quits. When what is watched has ended, the screen stays.
+fn live(
+    args: &TopArgs,
+    title: String,
+    every: Duration,
+    watch: &mut Watch,
+    source: &mut Source,
+) -> anyhow::Result<Option<Ended>> {
+    let look = Look {
+        color: term::wants_color(),
+    };
+    let mut state = State::new(title);
+    if let Some(pid) = args.close {
+        state.open(pid);
+    }
+    let mut screen = Screen::take()?;
+    let mut next = Instant::now() + every;
+    let mut over: Option<End> = None;
+    let mut stale = true;
+    loop {
+        if stale {
+            screen.draw(|frame| draw(frame, &state, look))?;
+            stale = false;
+        }
+        let nap = match (&over, source.is_open()) {
+            (Some(_), _) => Duration::from_secs(3600),
+            (None, true) => DRAIN,
+            (None, false) => LOOK,
+        };
+        let left = next.saturating_duration_since(Instant::now());
+        let inputs = screen.wait(if over.is_some() { nap } else { nap.min(left) })?;
+        if signals::interrupted().is_some() {
+            break;
+        }
+        for input in inputs {
+            stale = true;
+            let Input::Key(key) = input else { continue };
+            match state.key(key) {
+                Action::None => {}
+                Action::Quit => return Ok(over.and_then(ended)),
+                Action::Suspend => screen.suspend()?,
+                Action::Close => source.close(),
+                Action::Open(pid) => open(&mut state, source, pid),
+            }
+        }
+        if over.is_some() {
+            continue;
+        }
+        source.drain()?;
+        over = watch.step(Duration::ZERO)?;
+        if Instant::now() >= next || over.is_some() {
+            state.take(source.sample()?);
+            next = (next + every).max(Instant::now());
+            stale |= !state.paused;
+        }
+        if over.is_some() {
+            state.notice = "what was watched has ended; q quits".to_owned();
+            stale = true;
+        }
+    }
+    Ok(over.and_then(ended))
+}
+
+fn open(state: &mut State, source: &mut Source, pid: u32) {
+    let s = &state.sample.summary;
+    let shot = s.culprits.iter().find(|c| c.pid == pid);
+    let shot = shot.map_or(0, |c| c.shootdowns);
+    let a_second = u128::from(shot) * 1_000_000_000 / u128::from(s.duration_ns.max(1));
+    match source.open(pid, u64::try_from(a_second).unwrap_or(u64::MAX)) {
+        Ok(()) => state.open(pid),
+        Err(err) => state.notice = format!("can't look at process {pid}: {err:#}"),
+    }
+}

@@ -1,0 +1,144 @@
+//! CPUs that nobody should disturb, and who did.
+
+use quell_event::summary::CulpritRow;
+use quell_event::{Matrix, Summary, Tally};
+use serde::Serialize;
+
+use crate::show::units::{plural, rate};
+
+/// Culprits that are named.
+const NAMED: usize = 3;
+
+/// A guarded CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Guarded {
+    pub(crate) cpu: u32,
+    /// Hits in the interval.
+    pub(crate) hits: u64,
+}
+
+/// What happened to the CPUs that nobody should disturb, in one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Alarm {
+    pub(crate) cpus: Vec<Guarded>,
+    /// All hits together.
+    pub(crate) hits: u64,
+    /// Who shot at them, whatever the scope, most shootdowns first.
+    pub(crate) culprits: Vec<CulpritRow>,
+    /// Why, by name, most shootdowns first.
+    pub(crate) causes: Vec<String>,
+}
+
+impl Alarm {
+    /// Of these CPUs; `by` counts only shootdowns that interrupt one of them.
+    pub(crate) fn new(guarded: &[u32], matrix: &Matrix, by: &Tally) -> Self {
+        let cpus: Vec<Guarded> = guarded
+            .iter()
+            .map(|&cpu| Guarded {
+                cpu,
+                hits: matrix.taken(cpu as usize),
+            })
+            .collect();
+        let summary = Summary::new(by, "", 0);
+        Self {
+            hits: cpus.iter().map(|g| g.hits).sum(),
+            cpus,
+            culprits: summary.culprits,
+            causes: summary.causes.into_iter().map(|c| c.cause).collect(),
+        }
+    }
+
+    /// Were they left in peace?
+    pub(crate) fn quiet(&self) -> bool {
+        self.hits == 0
+    }
+
+    /// Was this CPU hit, and is it guarded?
+    pub(crate) fn is_hit(&self, cpu: u32) -> bool {
+        self.cpus.iter().any(|g| g.cpu == cpu && g.hits > 0)
+    }
+
+    /// Is this CPU guarded?
+    pub(crate) fn guards(&self, cpu: u32) -> bool {
+        self.cpus.iter().any(|g| g.cpu == cpu)
+    }
+
+    /// One line: which CPUs, how often, and by whom.
+    pub(crate) fn line(&self, duration_ns: u64) -> String {
+        let list = |cpus: &[&Guarded]| {
+            let cpus: Vec<_> = cpus.iter().map(|g| g.cpu).collect();
+            ranges(&cpus)
+        };
+        let all: Vec<_> = self.cpus.iter().collect();
+        if self.quiet() {
+            return format!("isolated CPU {}: no hit", list(&all));
+        }
+        let hit: Vec<_> = self.cpus.iter().filter(|g| g.hits > 0).collect();
+        let mut who: Vec<_> = self
+            .culprits
+            .iter()
+            .take(NAMED)
+            .map(|c| format!("{} ({})", c.comm, c.pid))
+            .collect();
+        if self.culprits.len() > NAMED {
+            who.push(plural((self.culprits.len() - NAMED) as u64, "other"));
+        }
+        let who = match who.is_empty() {
+            true => String::new(),
+            false => format!(" by {}", who.join(", ")),
+        };
+        let why = match self.causes.first() {
+            Some(cause) if self.causes.len() == 1 => format!(": {cause}"),
+            Some(cause) => format!(": mostly {cause}"),
+            None => String::new(),
+        };
+        format!(
+            "ISOLATED CPU {} HIT {}/s{who}{why}",
+            list(&hit),
+            rate(self.hits, duration_ns)
+        )
+    }
+}
+
+/// CPUs as the kernel writes them: `2-5,8`.
+fn ranges(cpus: &[u32]) -> String {
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match out.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(cpu) => *last = cpu,
+            _ => out.push((cpu, cpu)),
+        }
+    }
+    let text = |&(a, b): &(u32, u32)| {
+        if a == b {
+            a.to_string()
+        } else {
+            format!("{a}-{b}")
+        }
+    };
+    out.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that CPUs are listed as the kernel lists them.
+    #[test]
+    fn ranges_read_well() {
+        assert_eq!(ranges(&[2, 3, 4, 8, 10, 11]), "2-4,8,10-11");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    /// Check that a quiet CPU is said to be quiet, and that hits are counted also where nobody is known.
+    #[test]
+    fn hits_count_without_names() {
+        let mut matrix = Matrix::new(4);
+        let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
+        assert_eq!(alarm.line(1_000_000_000), "isolated CPU 2-3: no hit");
+        matrix.set(0, 3, 7);
+        let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
+        assert_eq!(alarm.line(1_000_000_000), "ISOLATED CPU 3 HIT 7/s");
+        assert!(alarm.is_hit(3) && !alarm.is_hit(2) && alarm.guards(2) && !alarm.guards(0));
+    }
+}

@@ -1,0 +1,343 @@
+//! One process looked at closely: its threads, regions and stacks.
+//!
+//! The counts tell processes apart, not threads. So a second probe records this process alone, with
+//! the stacks of some of its shootdowns, for as long as somebody looks.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use quell_event::summary::{RegionRow, StackRow};
+use quell_event::trace::Row;
+use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
+use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks};
+use serde::Serialize;
+
+use super::filter::Filter;
+use super::grid::{Column, Grid, Id, Key, Line, Mark};
+use super::rows;
+use super::sample::Sample;
+use crate::report::aggregate::Aggregate;
+use crate::report::code::Code;
+use crate::report::regions::Regions;
+use crate::show::units::{count, percent, rate, time, time_rate};
+
+/// Enough for a tenth of a second of the worst case, and read more often.
+const RING_BYTES: u32 = 16 << 20;
+/// Stacks a second that are enough to know where shootdowns come from.
+const STACKS_A_SECOND: u64 = 1000;
+/// Stacks that are shown.
+const STACKS: usize = 20;
+/// How old the process's mappings may get.
+const MAPS_AGE: Duration = Duration::from_secs(2);
+/// The system call number of a kernel thread, as in [`Shootdown`].
+const KERNEL_THREAD: i16 = -2;
+
+/// A thread, in one interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) comm: String,
+    pub(crate) shootdowns: u64,
+    pub(crate) victims: u64,
+    pub(crate) wait_ns: u64,
+}
+
+/// What is known of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Detail {
+    pub(crate) pid: u32,
+    /// In the interval, most shootdowns first.
+    pub(crate) threads: Vec<Thread>,
+    /// Of the shootdowns with stacks since the close look began.
+    pub(crate) regions: Vec<RegionRow>,
+    /// The same.
+    pub(crate) stacks: Vec<StackRow>,
+    /// Shootdowns of which stacks were taken since.
+    pub(crate) sampled: u64,
+    /// Of one in so many stacks are taken.
+    pub(crate) one_in: u32,
+    /// Records that were lost: the threads' figures are too low by so much.
+    pub(crate) lost: u64,
+    /// How long the interval was for the close look, ns.
+    pub(crate) duration_ns: u64,
+}
+
+impl Detail {
+    /// The threads.
+    pub(crate) fn threads(&self, filter: &Filter) -> Grid {
+        let shown = self.threads.iter().filter(|t| filter.name(&t.comm, t.tid));
+        let lines: Vec<Line> = shown
+            .map(|t| Line {
+                id: Id::Thread(t.tid),
+                cells: vec![
+                    rate(t.shootdowns, self.duration_ns),
+                    rate(t.victims, self.duration_ns),
+                    time_rate(t.wait_ns, self.duration_ns),
+                    time(t.wait_ns.checked_div(t.shootdowns).unwrap_or(0)),
+                    t.tid.to_string(),
+                    t.comm.clone(),
+                ],
+                keys: vec![
+                    Key::Number(t.shootdowns),
+                    Key::Number(t.victims),
+                    Key::Number(t.wait_ns),
+                    Key::Number(t.wait_ns.checked_div(t.shootdowns).unwrap_or(0)),
+                    Key::Number(t.tid.into()),
+                    Key::Text(t.comm.clone()),
+                ],
+                mark: Mark::None,
+            })
+            .collect();
+        let mut note = left_out(lines.len(), self.threads.len(), filter);
+        if self.lost > 0 {
+            note = format!("{} records lost: too low", count(self.lost));
+        }
+        Grid {
+            title: format!("Threads {}", count(self.threads.len() as u64)),
+            note,
+            columns: vec![
+                Column::number("shoot/s"),
+                Column::number("victims/s").spare(),
+                Column::number("wait/s"),
+                Column::number("each").spare(),
+                Column::id("tid"),
+                Column::name("name"),
+            ],
+            lines,
+            sortable: true,
+            empty: "no shootdown in this interval",
+        }
+    }
+
+    /// The causes: exact, from the counts.
+    pub(crate) fn causes(&self, sample: &Sample, filter: &Filter) -> Grid {
+        let of = |c: &&quell_event::CulpritTally| c.pid == self.pid && filter.cause(c);
+        let tally = Tally {
+            duration_ns: sample.duration_ns(),
+            culprits: sample.tally.culprits.iter().filter(of).cloned().collect(),
+            ..Tally::default()
+        };
+        rows::causes(&Summary::new(&tally, "", 0), String::new())
+    }
+
+    /// What lies at the ranges.
+    pub(crate) fn regions(&self, filter: &Filter) -> Grid {
+        let shown = self.regions.iter().filter(|r| filter.text(&r.region));
+        let lines: Vec<Line> = shown
+            .enumerate()
+            .map(|(i, r)| Line {
+                id: Id::Line(i),
+                cells: vec![self.share(r.shootdowns), r.region.clone()],
+                keys: vec![Key::Number(r.shootdowns), Key::Text(r.region.clone())],
+                mark: Mark::None,
+            })
+            .collect();
+        Grid {
+            title: format!("Regions {}", count(self.regions.len() as u64)),
+            note: self.sampling(),
+            columns: vec![Column::number("share"), Column::name("region")],
+            lines,
+            sortable: true,
+            empty: "no stack yet",
+        }
+    }
+
+    /// The stacks, one frame a row.
+    pub(crate) fn stacks(&self, filter: &Filter) -> Grid {
+        let mut lines = Vec::new();
+        for stack in &self.stacks {
+            if !stack.frames.iter().any(|f| filter.text(f)) && !filter.text(&stack.cause) {
+                continue;
+            }
+            let head = format!("by {}, innermost first", stack.cause);
+            let frames = stack.frames.iter().map(|f| format!("  {f}"));
+            for (i, text) in std::iter::once(head).chain(frames).enumerate() {
+                let share = match i {
+                    0 => self.share(stack.shootdowns),
+                    _ => String::new(),
+                };
+                lines.push(Line {
+                    id: Id::Line(lines.len()),
+                    cells: vec![share, text],
+                    keys: Vec::new(),
+                    mark: if i == 0 { Mark::None } else { Mark::Minor },
+                });
+            }
+        }
+        Grid {
+            title: format!("Stacks {}", count(self.stacks.len() as u64)),
+            note: self.sampling(),
+            columns: vec![Column::number("share"), Column::name("frames")],
+            lines,
+            sortable: false,
+            empty: "no stack yet",
+        }
+    }
+
+    fn share(&self, n: u64) -> String {
+        percent(n as f64 / self.sampled.max(1) as f64)
+    }
+
+    fn sampling(&self) -> String {
+        let all = match self.one_in {
+            1 => String::new(),
+            n => format!(", one in {}", count(n.into())),
+        };
+        format!("of {} since Enter{all}", count(self.sampled))
+    }
+}
+
+fn left_out(shown: usize, all: usize, filter: &Filter) -> String {
+    if filter.is_empty() {
+        return String::new();
+    }
+    format!("{shown} of {all} pass the filter")
+}
+
+/// What the records add up to.
+struct Sums {
+    pid: u32,
+    every: u32,
+    threads: HashMap<u32, (Comm, Thread)>,
+    /// Since the beginning, only shootdowns with stacks.
+    places: Aggregate,
+    sampled: u64,
+}
+
+impl Sums {
+    fn take(&mut self, s: &Shootdown) {
+        // the scope has its children too
+        if s.pid != self.pid {
+            return;
+        }
+        let (comm, thread) = self.threads.entry(s.tid).or_default();
+        *comm = s.comm;
+        thread.tid = s.tid;
+        thread.shootdowns += 1;
+        thread.victims += s.victims.len() as u64 + u64::from(s.unseen);
+        thread.wait_ns += s.wait_ns;
+        let stack = if s.syscall == KERNEL_THREAD {
+            s.kernel_stack
+        } else {
+            s.user_stack
+        };
+        if stack == NO_STACK && self.every > 1 {
+            return;
+        }
+        self.sampled += 1;
+        self.places.take(&Row {
+            pid: s.pid,
+            tid: s.tid,
+            comm: s.comm,
+            cause: s.cause,
+            start: s.start,
+            end: s.end,
+            user_stack: stack,
+            ..Row::default()
+        });
+    }
+}
+
+/// The second probe.
+pub(crate) struct Watcher {
+    pid: u32,
+    every: NonZeroU32,
+    // before the probe, whose ring it reads
+    records: Records,
+    resolver: Resolver,
+    code: Code,
+    sums: Rc<RefCell<Sums>>,
+    probe: Probe,
+    began: Instant,
+    lost: u64,
+}
+
+impl Watcher {
+    /// Records a process that made so many shootdowns in a second.
+    ///
+    /// # Errors
+    ///
+    /// If the probe can't be loaded.
+    pub(crate) fn start(pid: u32, a_second: u64) -> anyhow::Result<Self> {
+        let every = u32::try_from(a_second / STACKS_A_SECOND).unwrap_or(u32::MAX);
+        let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
+        let probe = Probe::attach(&Options {
+            scope: Scope::Tree,
+            recording: true,
+            stacks: Stacks::OneIn(every),
+            ring_bytes: RING_BYTES,
+        })?;
+        let sums = Rc::new(RefCell::new(Sums {
+            pid,
+            every: every.get(),
+            threads: HashMap::new(),
+            places: Aggregate::default(),
+            sampled: 0,
+        }));
+        let sink = Rc::clone(&sums);
+        let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let mut resolver = Resolver::new(&probe);
+        resolver.see(pid, Duration::ZERO);
+        probe.add_process(pid)?;
+        Ok(Self {
+            pid,
+            every,
+            records,
+            resolver,
+            code: Code::new(HashMap::new(), []),
+            sums,
+            probe,
+            began: Instant::now(),
+            lost: 0,
+        })
+    }
+
+    /// Reads the records that have come, up to a bound.
+    ///
+    /// # Errors
+    ///
+    /// If they can't be read.
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+        self.records.drain()?;
+        Ok(())
+    }
+
+    /// What came since the last call.
+    ///
+    /// # Errors
+    ///
+    /// If the records can't be read.
+    pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
+        self.records.drain()?;
+        self.resolver.see(self.pid, MAPS_AGE);
+        let stacks = self.resolver.resolve(&self.records.new_stacks());
+        self.code.learn(self.resolver.changed(), stacks);
+        let lost = self.probe.tally()?.lost.records;
+        let mut sums = self.sums.borrow_mut();
+        let mut threads: Vec<Thread> = sums
+            .threads
+            .drain()
+            .map(|(_, (comm, thread))| Thread {
+                comm: comm.text().into_owned(),
+                ..thread
+            })
+            .collect();
+        threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
+        let now = Instant::now();
+        let took = now - std::mem::replace(&mut self.began, now);
+        Ok(Detail {
+            pid: self.pid,
+            threads,
+            regions: sums.places.regions(&Regions::new(&self.code)),
+            stacks: sums.places.stacks(&self.code, STACKS),
+            sampled: sums.sampled,
+            one_in: self.every.get(),
+            lost: lost - std::mem::replace(&mut self.lost, lost),
+            duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        })
+    }
+}

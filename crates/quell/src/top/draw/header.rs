@@ -1,0 +1,146 @@
+//! The lines above and below the tables: how much, how it went, what is amiss, which keys there are.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Sparkline;
+
+use super::look::Look;
+use crate::show::units::{count, plural, rate, time, time_rate};
+use crate::top::state::State;
+
+/// Lines, without the one about isolated CPUs.
+pub(super) const HEIGHT: u16 = 5;
+/// Where the sparklines begin.
+const FIGURES: u16 = 58;
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+    let mut rows = area.rows();
+    if let Some(row) = rows.next() {
+        frame.render_widget(title(state, look), row);
+    }
+    if let (Some(alarm), Some(row)) = (&state.sample.alarm, rows.next()) {
+        let text = alarm.line(state.sample.duration_ns());
+        let style = if alarm.quiet() {
+            look.dim()
+        } else {
+            look.alarm()
+        };
+        let text = format!("{text:<width$}", width = usize::from(row.width));
+        frame.render_widget(Line::styled(text, style), row);
+    }
+    let s = &state.sample.summary;
+    let ns = s.duration_ns;
+    let of = |q: &quell_event::summary::Quantiles| {
+        format!(
+            "p50 {}, p99 {}, max {}",
+            time(q.p50),
+            time(q.p99),
+            time(q.max)
+        )
+    };
+    let each = s.victims as f64 / s.shootdowns.max(1) as f64;
+    let figures = [
+        (
+            "shootdowns",
+            rate(s.shootdowns, ns),
+            format!("{} victims, {each:.2} each", rate(s.victims, ns)),
+        ),
+        ("wait", time_rate(s.wait_ns.sum, ns), of(&s.wait_ns)),
+        ("stall", time_rate(s.stall_ns.sum, ns), of(&s.stall_ns)),
+    ];
+    let points = &state.history;
+    let series: [Vec<u64>; 3] = [
+        points.iter().map(|p| p.shootdowns).collect(),
+        points.iter().map(|p| p.wait_ns).collect(),
+        points.iter().map(|p| p.stall_ns).collect(),
+    ];
+    for ((name, value, more), data) in figures.into_iter().zip(series) {
+        let Some(row) = rows.next() else { return };
+        let line = Line::from(vec![
+            Span::raw(format!("{name:<10}{value:>9}/s  ")),
+            Span::styled(more, look.dim()),
+        ]);
+        let left = Rect {
+            width: row.width.min(FIGURES),
+            ..row
+        };
+        frame.render_widget(line, left);
+        let width = row.width.saturating_sub(FIGURES + 1);
+        let right = Rect {
+            x: row.x + row.width - width,
+            width,
+            ..row
+        };
+        let data = &data[data.len().saturating_sub(usize::from(width))..];
+        // the newest at the right edge
+        let pad = usize::from(width) - data.len();
+        let data: Vec<u64> = std::iter::repeat_n(0, pad)
+            .chain(data.iter().copied())
+            .collect();
+        frame.render_widget(Sparkline::default().data(data).style(look.spark()), right);
+    }
+}
+
+fn title(state: &State, look: Look) -> Line<'static> {
+    let mut spans = vec![
+        Span::styled("quell top", look.title(false)),
+        Span::raw(format!("  {}", state.title)),
+        Span::styled(
+            format!("  every {}", time(state.sample.duration_ns())),
+            look.dim(),
+        ),
+    ];
+    if let Some((pid, comm)) = &state.close {
+        spans.push(Span::styled(
+            format!("  › {comm} ({pid})"),
+            look.title(true),
+        ));
+    }
+    if state.paused {
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(" PAUSED ", look.chosen()));
+    }
+    let s = &state.sample.summary;
+    if s.lost > 0 {
+        spans.push(Span::styled(
+            format!("  lost {}", count(s.lost)),
+            look.alarm(),
+        ));
+    }
+    if s.unseen > 0 {
+        let unseen = format!("  {} not seen in their handler", plural(s.unseen, "victim"));
+        spans.push(Span::styled(unseen, look.dim()));
+    }
+    Line::from(spans)
+}
+
+/// The last line: the filter, a notice, or the keys.
+pub(super) fn foot(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+    let line = if state.typing {
+        Line::from(vec![
+            Span::styled("filter: ", look.title(true)),
+            Span::raw(state.filter.clone()),
+            Span::styled(" ", look.chosen()),
+            Span::styled("  Enter keeps it, Esc drops it", look.dim()),
+        ])
+    } else if !state.notice.is_empty() {
+        Line::styled(state.notice.clone(), look.title(true))
+    } else {
+        let mut spans = Vec::new();
+        if !state.filter.is_empty() {
+            spans.push(Span::styled(
+                format!("filter '{}' (Esc drops it)  ", state.filter),
+                look.title(true),
+            ));
+        }
+        let keys = if state.close.is_some() {
+            "q quit  ? help  Esc back  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter"
+        } else {
+            "q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter"
+        };
+        spans.push(Span::styled(keys, look.dim()));
+        Line::from(spans)
+    };
+    frame.render_widget(line, area);
+}

@@ -1,0 +1,23 @@
+//! The live view: what one interval holds, what the user looks at, and how it is drawn.
+//!
+//! ```text
+//! source ──> sample ──> grid ──┬──> draw ──> term
+//!    detail ──────────────┘ ▲  └──> text
+//!                  keys ──> state
+//! ```
+//!
+//! Only `source` and `detail` touch the kernel, and only `term` the terminal; all between is pure.
+
+pub(crate) mod alarm;
+pub(crate) mod detail;
+pub(crate) mod draw;
+pub(crate) mod filter;
+pub(crate) mod grid;
+pub(crate) mod heat;
+pub(crate) mod json;
+pub(crate) mod rows;
+pub(crate) mod sample;
+pub(crate) mod source;
+pub(crate) mod state;
+pub(crate) mod term;
+pub(crate) mod text;

@@ -1,0 +1,114 @@
+//! Where intervals come from: the probe that counts, and a second one for guarded CPUs.
+
+use std::path::Path;
+
+use quell_host::cpus;
+use quell_probe::{Options, Probe, Scope, Stacks};
+
+use super::detail::Watcher;
+use super::sample::{Reading, Sample};
+use crate::clock::own_cpu_ns;
+
+/// Reads intervals.
+pub(crate) struct Source {
+    pub(crate) probe: Probe,
+    /// Counts only who shoots at guarded CPUs, whatever the scope.
+    guard: Option<Probe>,
+    guarded: Vec<u32>,
+    last: Reading,
+    own_before: u64,
+    watcher: Option<Watcher>,
+}
+
+impl Source {
+    /// Starts to count. `guarded` are the CPUs that nobody should disturb.
+    ///
+    /// # Errors
+    ///
+    /// If a probe can't be loaded.
+    pub(crate) fn start(scope: &Scope, guarded: Vec<u32>) -> anyhow::Result<Self> {
+        let own_before = own_cpu_ns();
+        let options = |scope| Options {
+            scope,
+            recording: false,
+            stacks: Stacks::None,
+            ..Options::default()
+        };
+        let probe = Probe::attach(&options(scope.clone()))?;
+        let guard = if guarded.is_empty() {
+            None
+        } else {
+            Some(Probe::attach(&options(Scope::Cpus(guarded.clone())))?)
+        };
+        let mut source = Self {
+            probe,
+            guard,
+            guarded,
+            last: Reading::default(),
+            own_before,
+            watcher: None,
+        };
+        source.last = source.read()?;
+        Ok(source)
+    }
+
+    fn read(&mut self) -> anyhow::Result<Reading> {
+        let mut tally = self.probe.tally()?;
+        tally.self_ns = own_cpu_ns() - self.own_before;
+        Ok(Reading {
+            matrix: self.probe.matrix(),
+            guard: self.guard.as_mut().map(Probe::tally).transpose()?,
+            tally,
+        })
+    }
+
+    /// What came since the last call.
+    ///
+    /// # Errors
+    ///
+    /// If the counts can't be read.
+    pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
+        let now = self.read()?;
+        // CPUs come and go
+        let online = cpus::online(Path::new("/"))?;
+        let mut sample = Sample::between(&self.last, &now, Probe::BACKEND, &online, &self.guarded);
+        self.last = now;
+        if let Some(watcher) = &mut self.watcher {
+            sample.detail = Some(watcher.interval()?);
+        }
+        Ok(sample)
+    }
+
+    /// Looks closely at a process that makes so many shootdowns a second, with records and sampled stacks, until [`Self::close`].
+    ///
+    /// # Errors
+    ///
+    /// If the probe for it can't be loaded.
+    pub(crate) fn open(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
+        self.watcher = None;
+        self.watcher = Some(Watcher::start(pid, a_second)?);
+        Ok(())
+    }
+
+    /// Takes the close look away, and what it costs.
+    pub(crate) fn close(&mut self) {
+        self.watcher = None;
+    }
+
+    /// Is a process looked at closely? Then [`Self::drain`] is to be called often.
+    pub(crate) fn is_open(&self) -> bool {
+        self.watcher.is_some()
+    }
+
+    /// Reads the records that have come.
+    ///
+    /// # Errors
+    ///
+    /// If they can't be read.
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+        match &mut self.watcher {
+            Some(watcher) => watcher.drain(),
+            None => Ok(()),
+        }
+    }
+}
