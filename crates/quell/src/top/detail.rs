@@ -187,7 +187,7 @@ impl Detail {
             1 => String::new(),
             n => format!(", one in {}", count(n.into())),
         };
-        format!("of {} since Enter{all}", count(self.sampled))
+        format!("of {} seen{all}", count(self.sampled))
     }
 }
 

@@ -21,3 +21,10 @@ pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod term;
 pub(crate) mod text;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod screens;

@@ -14,6 +14,7 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
+use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
 
 use crate::launch::signals;
@@ -67,10 +68,21 @@ impl Screen {
                 .context("taking the terminal")?,
             tty,
         };
-        screen.terminal.clear().context("clearing the terminal")?;
+        screen.clear()?;
         // from now on a change of size wakes whoever waits
         event::poll(Duration::ZERO).context("reading keys")?;
         Ok(screen)
+    }
+
+    /// By a resize to what it is: `Terminal::clear` asks the terminal where its cursor is, and not
+    /// every one answers.
+    fn clear(&mut self) -> anyhow::Result<()> {
+        let size = self
+            .terminal
+            .size()
+            .context("asking for the terminal's size")?;
+        let all = Rect::new(0, 0, size.width, size.height);
+        self.terminal.resize(all).context("clearing the terminal")
     }
 
     /// Draws; only what has changed is written.
@@ -121,7 +133,7 @@ impl Screen {
         rustix::process::kill_process(own, rustix::process::Signal::STOP)
             .context("stopping quell")?;
         enter()?;
-        self.terminal.clear().context("clearing the terminal")?;
+        self.clear()?;
         Ok(())
     }
 }

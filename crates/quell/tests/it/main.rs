@@ -13,3 +13,4 @@ mod input;
 mod interrupt;
 mod prove;
 mod run;
+mod top;

@@ -12,14 +12,16 @@ use crate::top::state::State;
 /// Lines, without the one about isolated CPUs.
 pub(super) const HEIGHT: u16 = 5;
 /// Where the sparklines begin.
-const FIGURES: u16 = 58;
+const FIGURES: u16 = 62;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
     let mut rows = area.rows();
     if let Some(row) = rows.next() {
         frame.render_widget(title(state, look), row);
     }
-    if let (Some(alarm), Some(row)) = (&state.sample.alarm, rows.next()) {
+    if let Some(alarm) = &state.sample.alarm
+        && let Some(row) = rows.next()
+    {
         let text = alarm.line(state.sample.duration_ns());
         let style = if alarm.quiet() {
             look.dim()
@@ -135,9 +137,9 @@ pub(super) fn foot(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look)
             ));
         }
         let keys = if state.close.is_some() {
-            "q quit  ? help  Esc back  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter"
+            "q quit  ? help  Esc back  Tab pane  ←→ r sort  z zoom  p pause  / filter"
         } else {
-            "q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter"
+            "q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter"
         };
         spans.push(Span::styled(keys, look.dim()));
         Line::from(spans)

@@ -2,7 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Style, Stylize as _};
 use ratatui::text::{Line, Span};
 
 use super::look::Look;
@@ -55,6 +55,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, pane: Pane,
             })
             .collect();
         let style = match line.mark {
+            // chosen or not, an alarm is seen
+            Mark::Alarm if focus && chosen == Some(n) => look.alarm().underlined(),
             _ if focus && chosen == Some(n) => look.chosen(),
             Mark::None => Style::new(),
             Mark::Bystander => look.bystander(),

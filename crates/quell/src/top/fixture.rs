@@ -1,0 +1,131 @@
+//! An interval as tests see it: two processes, a bystander, four CPUs.
+
+use quell_event::summary::{RegionRow, StackRow};
+use quell_event::{Cause, Counts, CulpritTally, Histogram, Matrix, Tally, VictimTally};
+
+use super::detail::{Detail, Thread};
+use super::sample::{Reading, Sample};
+
+const SECOND: u64 = 1_000_000_000;
+
+pub(super) fn culprit(pid: u32, comm: &str, cause: Cause, shootdowns: u64) -> CulpritTally {
+    CulpritTally {
+        pid,
+        comm: comm.to_owned(),
+        cgroup: 1,
+        cause,
+        detail: (cause == Cause::Other).then(|| "do_something".to_owned()),
+        counts: Counts {
+            shootdowns,
+            full: 0,
+            pages: shootdowns * 2,
+            victims: shootdowns * 2,
+            wait_ns: shootdowns * 4000,
+            delay_ns: shootdowns * 3000,
+            stall_ns: shootdowns * 500,
+        },
+    }
+}
+
+pub(super) fn victim(pid: u32, comm: &str, bystander: bool, hits: u64) -> VictimTally {
+    VictimTally {
+        pid,
+        comm: comm.to_owned(),
+        bystander,
+        hits,
+        stall_ns: hits * 600,
+    }
+}
+
+fn histogram(of: u64, n: u64) -> Histogram {
+    let mut h = Histogram::default();
+    (0..n).for_each(|i| h.record(of + i % 50));
+    h
+}
+
+/// One second. CPU 3 is guarded if `guarded`.
+pub(super) fn sample(guarded: bool) -> Sample {
+    let culprits = vec![
+        culprit(4711, "polars", Cause::MadviseDontneed, 9000),
+        culprit(4711, "polars", Cause::Munmap, 345),
+        culprit(812, "postgres", Cause::Munmap, 120),
+        culprit(95, "kswapd0", Cause::Reclaim, 17),
+        culprit(1, "systemd", Cause::Other, 1),
+    ];
+    let tally = Tally {
+        duration_ns: SECOND,
+        victims: vec![
+            victim(4711, "polars", false, 18_000),
+            victim(2000, "game-loop", true, 900),
+            victim(0, "swapper", true, 66),
+        ],
+        wait: histogram(4000, 9483),
+        delay: histogram(3000, 18_966),
+        stall: histogram(600, 18_966),
+        culprits,
+        ..Tally::default()
+    };
+    let mut matrix = Matrix::new(4);
+    for (c, v, n) in [(0, 1, 9000), (0, 2, 8500), (1, 0, 1200), (2, 3, 266)] {
+        matrix.set(c, v, n);
+    }
+    let guard = Tally {
+        duration_ns: SECOND,
+        culprits: vec![culprit(812, "postgres", Cause::Munmap, 133)],
+        ..Tally::default()
+    };
+    let now = Reading {
+        tally,
+        matrix,
+        guard: guarded.then_some(guard),
+    };
+    let before = Reading {
+        matrix: Matrix::new(4),
+        ..Reading::default()
+    };
+    let isolated: &[u32] = if guarded { &[3] } else { &[] };
+    Sample::between(&before, &now, "raw_tp", &[0, 1, 2, 3], isolated)
+}
+
+/// The process 4711 looked at closely.
+pub(super) fn close() -> Sample {
+    let thread = |tid, comm: &str, shootdowns| Thread {
+        tid,
+        comm: comm.to_owned(),
+        shootdowns,
+        victims: shootdowns * 2,
+        wait_ns: shootdowns * 4000,
+    };
+    let stack = |frames: &[&str], shootdowns, cause: &str| StackRow {
+        frames: frames.iter().map(|&f| f.to_owned()).collect(),
+        shootdowns,
+        cause: cause.to_owned(),
+    };
+    Sample {
+        detail: Some(Detail {
+            pid: 4711,
+            threads: vec![thread(4720, "polars-3", 6000), thread(4711, "polars", 3345)],
+            regions: vec![RegionRow {
+                region: "anonymous memory of jemalloc (polars.abi3.so)".to_owned(),
+                shootdowns: 1000,
+            }],
+            stacks: vec![
+                stack(
+                    &[
+                        "__madvise (libc.so.6)",
+                        "_rjem_je_pages_purge_forced (polars.abi3.so)",
+                        "main (python3)",
+                    ],
+                    900,
+                    "madvise.dontneed",
+                ),
+                stack(&["__munmap (libc.so.6)"], 100, "munmap"),
+            ],
+            sampled: 1000,
+            one_in: 9,
+            lost: 0,
+            duration_ns: SECOND,
+        }),
+        ..sample(false)
+    }
+}

@@ -1,0 +1,200 @@
+//! What holds for any keys and any interval.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use quell_event::{Cause, Summary, Tally};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::draw::{Look, draw};
+use super::filter::Filter;
+use super::fixture::{close, culprit, sample, victim};
+use super::grid::{Grid, Sort};
+use super::rows::Tables;
+use super::sample::Sample;
+use super::state::{Action, CLOSE, OVERVIEW, State};
+
+fn key() -> impl Strategy<Value = KeyEvent> {
+    let codes = prop_oneof![
+        any::<char>().prop_map(KeyCode::Char),
+        proptest::sample::select(" ?/pqrzmjkh1234<>cu".chars().collect::<Vec<_>>())
+            .prop_map(KeyCode::Char),
+        proptest::sample::select(vec![
+            KeyCode::Tab,
+            KeyCode::BackTab,
+            KeyCode::Enter,
+            KeyCode::Esc,
+            KeyCode::Backspace,
+            KeyCode::Up,
+            KeyCode::Down,
+            KeyCode::Left,
+            KeyCode::Right,
+            KeyCode::PageUp,
+            KeyCode::PageDown,
+            KeyCode::Home,
+            KeyCode::End,
+            KeyCode::F(1),
+            KeyCode::Null,
+        ]),
+    ];
+    (
+        codes,
+        prop_oneof![Just(KeyModifiers::NONE), Just(KeyModifiers::CONTROL)],
+    )
+        .prop_map(|(code, modifiers)| KeyEvent::new(code, modifiers))
+}
+
+prop_compose! {
+    fn any_sample()(
+        culprits in proptest::collection::vec((0u32..50, "[a-c/\u{1b}\u{4e2d}]{0,8}", 0usize..Cause::ALL.len(), 1u64..1_000_000), 0..40),
+        victims in proptest::collection::vec((0u32..50, any::<bool>(), 1u64..1_000_000), 0..40),
+        duration in prop_oneof![Just(0u64), 1u64..100_000_000_000],
+    ) -> Sample {
+        let victims: BTreeMap<_, _> = victims.iter().map(|&(pid, bystander, hits)| ((pid, bystander), hits)).collect();
+        let tally = Tally {
+            duration_ns: duration,
+            culprits: culprits.iter().map(|(pid, comm, cause, n)| culprit(*pid, comm, Cause::ALL[*cause], *n)).collect(),
+            victims: victims.iter().map(|(&(pid, bystander), &hits)| victim(pid, "v", bystander, hits)).collect(),
+            ..Tally::default()
+        };
+        Sample { summary: Summary::new(&tally, "raw_tp", 2), tally, ..sample(true) }
+    }
+}
+
+/// What the probe does if it is asked.
+fn obey(state: &mut State, action: &Action) {
+    if let Action::Open(pid) = *action {
+        state.open(pid);
+        state.take(close());
+    }
+}
+
+fn shown(s: &Summary) -> u64 {
+    s.culprits.iter().map(|c| c.shootdowns).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Check that no keys, at any size of the terminal and with any interval, make it panic, and that the focus is always on a pane of the view.
+    #[test]
+    fn any_keys(keys in proptest::collection::vec(key(), 0..60), first in any_sample(), then in any_sample(), size in (0u16..200, 0u16..70)) {
+        let mut state = State::new("of everything".to_owned());
+        let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+        state.take(first);
+        for (i, key) in keys.iter().enumerate() {
+            let action = state.key(*key);
+            obey(&mut state, &action);
+            prop_assert!(state.panes().contains(&state.focus()));
+            if i % 8 == 0 {
+                terminal.draw(|f| draw(f, &state, Look { color: i % 16 == 0 })).unwrap();
+            }
+        }
+        state.take(then);
+        terminal.draw(|f| draw(f, &state, Look { color: false })).unwrap();
+    }
+
+    /// Check that sorting keeps every row, doesn't depend on the order before, and that the other way round the column is the other way round.
+    #[test]
+    fn sorting_is_total(sample in any_sample(), column in 0usize..8, seed in any::<u64>()) {
+        let tables = Tables::new(&sample, &Filter::default());
+        for grid in [tables.culprits, tables.victims, tables.causes] {
+            let sorted = |grid: &Grid, reverse| {
+                let mut grid = grid.clone();
+                grid.sort(Sort { column, reverse });
+                grid
+            };
+            let mut other = grid.clone();
+            let n = other.lines.len();
+            if n > 0 && column < grid.columns.len() {
+                other.lines.rotate_left(seed as usize % n);
+                prop_assert_eq!(sorted(&other, false), sorted(&grid, false));
+                let keys = |g: Grid| g.lines.into_iter().map(|l| l.keys[column].clone()).collect::<Vec<_>>();
+                let mut back = keys(sorted(&grid, true));
+                back.reverse();
+                prop_assert_eq!(keys(sorted(&grid, false)), back);
+            }
+            prop_assert_eq!(sorted(&grid, false).lines.len(), n);
+        }
+    }
+
+    /// Check that a filter leaves no more than there is, that its culprits and its causes add up to the same, and that the totals on top stay those of everything.
+    #[test]
+    fn filters_are_honest(sample in any_sample(), text in "[a-c0-9.]{0,3}") {
+        let filter = Filter::new(&text);
+        let passed = Summary::new(&filter.tally(&sample.tally), "", 2);
+        let causes: u64 = passed.causes.iter().map(|c| c.shootdowns).sum();
+        prop_assert_eq!(shown(&passed), causes);
+        prop_assert!(shown(&passed) <= sample.summary.shootdowns);
+        if text.is_empty() {
+            prop_assert_eq!(shown(&passed), sample.summary.shootdowns);
+        }
+        let mut state = State::new(String::new());
+        state.take(sample);
+        let all = state.sample.summary.clone();
+        for c in std::iter::once('/').chain(text.chars()) {
+            state.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        }
+        prop_assert_eq!(&state.sample.summary, &all);
+        let rest = sum_of_rest(&state.sample.tally, &filter);
+        prop_assert_eq!(rest + shown(&passed), all.shootdowns);
+    }
+}
+
+/// Shootdowns that don't pass.
+fn sum_of_rest(tally: &Tally, filter: &Filter) -> u64 {
+    let rest = tally.culprits.iter().filter(|c| !filter.culprit(c));
+    rest.map(|c| c.counts.shootdowns).sum()
+}
+
+fn press(state: &mut State, keys: &[KeyCode]) -> Action {
+    let mut last = Action::None;
+    for &code in keys {
+        last = state.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+    last
+}
+
+/// Check that Enter opens the process of the chosen row, whatever it is sorted by, and Esc leads back to everything.
+#[test]
+fn enter_opens_the_chosen_process() {
+    let mut state = State::new(String::new());
+    state.take(sample(false));
+    assert_eq!(press(&mut state, &[KeyCode::Enter]), Action::Open(4711));
+    assert_eq!(
+        press(&mut state, &[KeyCode::Down, KeyCode::Enter]),
+        Action::Open(812)
+    );
+    // by name, and the row stays chosen
+    assert_eq!(
+        press(&mut state, &[KeyCode::Left, KeyCode::Left, KeyCode::Enter]),
+        Action::Open(812)
+    );
+    assert_eq!(
+        press(&mut state, &[KeyCode::Home, KeyCode::Enter]),
+        Action::Open(95)
+    );
+    state.open(95);
+    assert_eq!(state.panes(), &CLOSE);
+    assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Close);
+    assert_eq!(state.panes(), &OVERVIEW);
+}
+
+/// Check that while paused nothing moves, and after it things go on.
+#[test]
+fn pause_holds_everything() {
+    let mut state = State::new(String::new());
+    state.take(sample(false));
+    press(&mut state, &[KeyCode::Char('p')]);
+    let before = (state.sample.summary.clone(), state.history.len());
+    state.take(Sample::default());
+    assert_eq!((state.sample.summary.clone(), state.history.len()), before);
+    press(&mut state, &[KeyCode::Char(' ')]);
+    state.take(Sample::default());
+    assert_eq!(
+        (state.sample.summary.shootdowns, state.history.len()),
+        (0, 2)
+    );
+}

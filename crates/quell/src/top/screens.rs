@@ -1,0 +1,356 @@
+//! The screen and the text, as they are.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::{Color, Modifier};
+
+use super::draw::{Look, draw};
+use super::fixture::{close, sample};
+use super::state::State;
+use super::{json, text};
+
+fn state(guarded: bool) -> State {
+    let mut state = State::new("Shootdowns of everything".to_owned());
+    for _ in 0..12 {
+        state.take(sample(guarded));
+    }
+    state
+}
+
+fn press(state: &mut State, keys: &str) {
+    for c in keys.chars() {
+        let code = match c {
+            '\t' => KeyCode::Tab,
+            c => KeyCode::Char(c),
+        };
+        state.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+}
+
+fn terminal(state: &State, width: u16, height: u16, color: bool) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|f| draw(f, state, Look { color })).unwrap();
+    terminal
+}
+
+/// The lines, without spaces at their ends.
+fn screen(state: &State, width: u16, height: u16) -> String {
+    let terminal = terminal(state, width, height, true);
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        let cells = (0..width).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    (0..height).map(line).collect()
+}
+
+/// Check what is seen at 80x24.
+#[test]
+fn small() {
+    insta::assert_snapshot!(screen(&state(false), 80, 24), @r"
+    quell top  Shootdowns of everything  every 1.00 s
+
+    shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05           ████████████
+    stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
+    ▸ Culprits 4  by shoot/s ▼
+    shoot/s  victims/s   wait/s     each   pid  name      mostly by
+      9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed
+        120        240   480 µs  4.00 µs   812  postgres  munmap
+         17         34  68.0 µs  4.00 µs    95  kswapd0   reclaim
+          1          2  4.00 µs  4.00 µs     1  systemd   other
+
+
+
+      Victims 3, * bystanders  by hits/s ▼     Causes 4  by shoot/s ▼
+     hits/s  stall/s   pid  *  name          shoot/s   wait/s  cause
+     18,000  10.8 ms  4711     polars          9,000  36.0 ms  madvise.dontneed
+        900   540 µs  2000  *  game-loop         465  1.86 ms  munmap
+         66  39.6 µs     0  *  (idle)             17  68.0 µs  reclaim
+                                                   1  4.00 µs  other: do_something
+
+
+
+    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / fil
+    ");
+}
+
+/// Check what is seen at 120x40, with an isolated CPU that was hit.
+#[test]
+fn large_with_an_alarm() {
+    insta::assert_snapshot!(screen(&state(true), 120, 40), @r"
+    quell top  Shootdowns of everything  every 1.00 s
+    ISOLATED CPU 3 HIT 266/s by postgres (812): munmap
+    shootdowns    9,483/s  18,966 victims, 2.00 each                                                            ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05                                                   ████████████
+    stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                   ████████████
+
+    ▸ Culprits 4  by shoot/s ▼                                                 Causes 4  by shoot/s ▼
+    shoot/s  victims/s   wait/s     each   pid  name      mostly by          shoot/s  victims/s   wait/s  cause
+      9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed     9,000     18,000  36.0 ms  madvise.dontneed
+        120        240   480 µs  4.00 µs   812  postgres  munmap                 465        930  1.86 ms  munmap
+         17         34  68.0 µs  4.00 µs    95  kswapd0   reclaim                 17         34  68.0 µs  reclaim
+          1          2  4.00 µs  4.00 µs     1  systemd   other                    1          2  4.00 µs  other: do_somethi…
+
+
+
+
+
+
+
+
+
+
+
+      Victims 3, * bystanders  by hits/s ▼                         Hits/s from CPU ↓ at CPU →  whole machine
+     hits/s  stall/s     each   pid  *  name                               0     1     2    !3
+     18,000  10.8 ms   600 ns  4711     polars                       0     · 9.00k 8.50k     ·
+        900   540 µs   600 ns  2000  *  game-loop                    1 1.20k     ·     ·     ·
+         66  39.6 µs   600 ns     0  *  (idle)                       2     ·     ·     ·   266
+                                                                     3     ·     ·     ·     ·
+
+
+
+
+
+
+
+
+
+
+    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter
+    ");
+}
+
+/// Check what is seen of one process.
+#[test]
+fn one_process() {
+    let mut state = state(false);
+    state.open(4711);
+    state.take(close());
+    insta::assert_snapshot!(screen(&state, 120, 30), @r"
+    quell top  Shootdowns of everything  every 1.00 s  › polars (4711)
+
+    shootdowns    9,483/s  18,966 victims, 2.00 each                                                           █████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05                                                  █████████████
+    stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                  █████████████
+    ▸ Threads 2  by shoot/s ▼                                      Causes 2  by shoot/s ▼
+    shoot/s  victims/s   wait/s     each   tid  name             shoot/s  victims/s   wait/s  stall/s  cause
+      6,000     12,000  24.0 ms  4.00 µs  4720  polars-3           9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
+      3,345      6,690  13.4 ms  4.00 µs  4711  polars               345        690  1.38 ms   172 µs  munmap
+
+
+
+
+
+
+
+
+      Regions 1  by share ▼  of 1,000 since Enter,     Stacks 2    of 1,000 since Enter, one in 9
+      share  region                                    share  frames
+      100 %  anonymous memory of jemalloc (polars.…     90 %  by madvise.dontneed, innermost first
+                                                                __madvise (libc.so.6)
+                                                                _rjem_je_pages_purge_forced (polars.abi3.so)
+                                                                main (python3)
+                                                        10 %  by munmap, innermost first
+                                                                __munmap (libc.so.6)
+
+
+
+
+    q quit  ? help  Esc back  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter
+    ");
+}
+
+/// Check that the matrix takes the place of the lower tables where there is little room, and a filter says what passes.
+#[test]
+fn matrix_and_filter() {
+    let mut state = state(false);
+    press(&mut state, "/munmap");
+    state.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+    press(&mut state, "m");
+    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    quell top  Shootdowns of everything  every 1.00 s
+
+    shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05           ████████████
+    stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
+      Culprits 2  by shoot/s ▼  465 of 9,483 shootdowns/s pass the filter
+    shoot/s  victims/s   wait/s     each   pid  name      mostly by
+        345        690  1.38 ms  4.00 µs  4711  polars    munmap
+        120        240   480 µs  4.00 µs   812  postgres  munmap
+
+
+
+
+
+    ▸ Hits/s from CPU ↓ at CPU →  whole machine
+              0     1     2     3
+        0     · 9.00k 8.50k     ·
+        1 1.20k     ·     ·     ·
+        2     ·     ·     ·   266
+        3     ·     ·     ·     ·
+
+
+
+    filter 'munmap' (Esc drops it)  q quit  ? help  Enter open  Tab pane  ←→ sort  r
+    ");
+}
+
+/// Check the help.
+#[test]
+fn help() {
+    let mut state = state(false);
+    press(&mut state, "?");
+    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    quell top  Shootdowns of everything  every 1.00 s
+
+    shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
+    wait      ┌ Help ────────────────────────────────────────────────────┐██████████
+    stall     │ Tab 1-4   choose a pane           q    quit              │██████████
+    ▸ Culprits│ ↑ ↓ j k   choose a row            p    pause, also space │
+    shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │
+      9,345   │ r         the other way round     m    the matrix        │
+        120   │ Enter     open a process; of a cause: who has it         │
+         17   │ Esc       back; drop the filter   /    filter            │
+          1   │                                                          │
+              │ shoot/s   shootdowns a second: requests to flush         │
+              │ victims/s CPUs interrupted by them                       │
+              │ wait      time culprits waited for their victims         │
+      Victims │ each      wait or stall of one, on average               │
+     hits/s  s│ stall     time victims spent in the handler              │
+     18,000  1│ * hit for memory that is not its own, or idle            │tneed
+        900   │ ! an isolated CPU: nobody should disturb it              │
+         66  3│ Any key closes this. More: docs/top.md                   │
+              └──────────────────────────────────────────────────────────┘omething
+
+
+
+    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / fil
+    ");
+}
+
+/// Check that a terminal that is too small is told so.
+#[test]
+fn too_small() {
+    insta::assert_snapshot!(screen(&state(false), 30, 5), @r"
+    quell top: too small
+    30x5 of 50x14
+    q quits
+    ");
+}
+
+/// Check that a hit on an isolated CPU stands out, with colours and without, and that without none is used.
+#[test]
+fn alarms_are_loud() {
+    for color in [true, false] {
+        let terminal = terminal(&state(true), 120, 40, color);
+        let buffer = terminal.backend().buffer();
+        let alarm = &buffer[(0, 1)];
+        assert!(alarm.modifier.contains(Modifier::REVERSED | Modifier::BOLD));
+        assert_eq!(alarm.fg == Color::Red, color);
+        let loud = |y: u16| {
+            buffer[(0, y)]
+                .modifier
+                .contains(Modifier::REVERSED | Modifier::BOLD)
+        };
+        // the alarm's line, and the row of the culprit
+        assert_eq!((0..40).filter(|&y| loud(y)).count(), 2);
+        if !color {
+            assert!(
+                buffer
+                    .content
+                    .iter()
+                    .all(|c| c.fg == Color::Reset && c.bg == Color::Reset)
+            );
+        }
+    }
+}
+
+/// Check the text of an interval.
+#[test]
+fn batch_text() {
+    let mut sample = close();
+    sample.summary.lost = 3;
+    let text = text::text(&sample, "Shootdowns of everything", 2, 3);
+    insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+    Shootdowns of everything (raw_tp, interval 2, 1.00 s)
+      shootdowns    9,483/s  18,966 victims/s, 2.00 each
+      wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs
+      delay       57.4 ms/s  p50 3.04 µs, p99 3.04 µs, max 3.05 µs
+      stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns
+
+    Culprits 4
+      shoot/s  victims/s   wait/s     each   pid  name      mostly by
+        9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed
+          120        240   480 µs  4.00 µs   812  postgres  munmap
+           17         34  68.0 µs  4.00 µs    95  kswapd0   reclaim
+      and 1 more
+
+    Victims 3, * bystanders
+      hits/s  stall/s    each   pid  *  name
+      18,000  10.8 ms  600 ns  4711     polars
+         900   540 µs  600 ns  2000  *  game-loop
+          66  39.6 µs  600 ns     0  *  (idle)
+
+    Causes 4
+      shoot/s  victims/s   wait/s  stall/s  cause
+        9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
+          465        930  1.86 ms   232 µs  munmap
+           17         34  68.0 µs  8.50 µs  reclaim
+      and 1 more
+
+    Hits/s from CPU ↓ at CPU → whole machine
+              0     1     2     3
+        0     · 9.00k 8.50k     ·
+        1 1.20k     ·     ·     ·
+        2     ·     ·     ·   266
+        3     ·     ·     ·     ·
+
+    Process 4711
+
+    Threads 2
+      shoot/s  victims/s   wait/s     each   tid  name
+        6,000     12,000  24.0 ms  4.00 µs  4720  polars-3
+        3,345      6,690  13.4 ms  4.00 µs  4711  polars
+
+    Causes 2
+      shoot/s  victims/s   wait/s  stall/s  cause
+        9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
+          345        690  1.38 ms   172 µs  munmap
+
+    Regions 1 of 1,000 since Enter, one in 9
+      share  region
+      100 %  anonymous memory of jemalloc (polars.abi3.so)
+
+    Stacks 2 of 1,000 since Enter, one in 9
+      share  frames
+       90 %  by madvise.dontneed, innermost first
+               __madvise (libc.so.6)
+               _rjem_je_pages_purge_forced (polars.abi3.so)
+               main (python3)
+       10 %  by munmap, innermost first
+               __munmap (libc.so.6)
+
+    lost 3; quell used 0 ns of CPU time so far
+    ");
+}
+
+/// Check that the object has the keys of `quell/tally/1`, and the matrix a row for each culprit's CPU.
+#[test]
+fn batch_json() {
+    let object: serde_json::Value =
+        serde_json::from_str(&json::json(&sample(true)).unwrap()).unwrap();
+    assert_eq!(object["schema"], "quell/tally/1");
+    assert_eq!(object["shootdowns"], 9483);
+    assert_eq!(object["culprits"][0]["pid"], 4711);
+    assert_eq!(object["victims_by"][1]["bystander"], true);
+    assert_eq!(object["matrix"]["cpus"], serde_json::json!([0, 1, 2, 3]));
+    assert_eq!(
+        object["matrix"]["hits"][0],
+        serde_json::json!([0, 9000, 8500, 0])
+    );
+    assert_eq!(object["isolated"]["hits"], 266);
+    assert_eq!(object["isolated"]["culprits"][0]["comm"], "postgres");
+}

@@ -1,0 +1,331 @@
+//! The live view: its batch mode against a known program, and what it leaves of a terminal.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{QUELL, quell, root_only};
+
+/// Shootdowns of each kind that the program makes.
+const COUNT: u64 = 500;
+
+fn intervals(stdout: &[u8]) -> Vec<Value> {
+    let lines = stdout
+        .split(|&b| b == b'\n')
+        .filter(|l| l.starts_with(b"{"));
+    lines
+        .map(|l| serde_json::from_slice(l).expect("JSON"))
+        .collect()
+}
+
+/// Check that a program with known shootdowns is in the batch mode's JSON with its own pid and causes, as many as it made, and as many hits in the matrix.
+#[test]
+fn batch_names_a_known_program() {
+    if !root_only("batch_names_a_known_program") {
+        return;
+    }
+    let culprit = crate::common::example("culprit");
+    // exec: the shell's pid is the program's
+    let script = format!("echo pid $$ >&2; exec {culprit} {COUNT}");
+    let out = quell(&[
+        "top",
+        "--batch",
+        "3",
+        "--json",
+        "--interval",
+        "0.5",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let pid: u64 = said
+        .lines()
+        .find_map(|l| l.strip_prefix("pid "))
+        .and_then(|p| p.parse().ok())
+        .unwrap_or_else(|| panic!("no pid in: {said}"));
+    let intervals = intervals(&out.stdout);
+    assert!((1..=3).contains(&intervals.len()), "{}", intervals.len());
+    let sum = |what: &dyn Fn(&Value) -> u64| intervals.iter().map(what).sum::<u64>();
+    let empty = sum(&|i| i["empty_sends"].as_u64().expect("empty_sends"));
+    let mut known = 0;
+    for cause in ["munmap", "madvise.dontneed", "mprotect"] {
+        let n = sum(&|i| crate::common::cause(i, cause, "shootdowns"));
+        println!("{cause}: {n} of {COUNT}, {empty} empty sends");
+        assert!(
+            n <= COUNT + 5 && n + empty + 5 >= COUNT,
+            "{cause}: {n} of {COUNT}"
+        );
+        assert!(n >= COUNT / 2, "the peer hardly ran");
+        known += n;
+    }
+    let own = sum(&|i| {
+        let culprits = i["culprits"].as_array().expect("culprits");
+        let own = culprits.iter().filter(|c| c["pid"] == pid);
+        own.filter_map(|c| c["shootdowns"].as_u64()).sum()
+    });
+    assert!(own >= known, "{own} of process {pid}, {known} known");
+    let hits = sum(&|i| {
+        let rows = i["matrix"]["hits"].as_array().expect("rows");
+        let cells = rows.iter().flat_map(|r| r.as_array().expect("a row"));
+        cells.filter_map(Value::as_u64).sum()
+    });
+    assert!(hits >= known, "{hits} hits on the machine, {known} known");
+}
+
+/// Check that over the worst case the hits in the matrix are, within 1 %, the victims that are counted by culprit.
+#[test]
+fn matrix_equals_victims() {
+    if !root_only("matrix_equals_victims") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = crate::common::worst(dir.path());
+    let program = program.to_str().expect("a path");
+    let out = quell(&[
+        "top", "-a", "--batch", "60", "--json", "--", program, "150000",
+    ]);
+    let (mut victims, mut hits) = (0, 0);
+    for i in intervals(&out.stdout) {
+        victims +=
+            i["victims"].as_u64().expect("victims") + i["self_victims"].as_u64().expect("own");
+        let rows = i["matrix"]["hits"].as_array().expect("rows").clone();
+        hits += rows
+            .iter()
+            .flat_map(|r| r.as_array().expect("a row"))
+            .filter_map(Value::as_u64)
+            .sum::<u64>();
+    }
+    println!("{victims} victims, {hits} hits in the matrix");
+    assert!(hits > 10_000);
+    assert!(
+        victims.abs_diff(hits) as f64 <= hits as f64 * 0.01,
+        "{victims} victims, {hits} hits"
+    );
+}
+
+/// Check that without a terminal text comes, and stderr says why.
+#[test]
+fn pipes_get_text() {
+    if !root_only("pipes_get_text") {
+        return;
+    }
+    let out = quell(&["top", "--", "sleep", "0.3"]);
+    let (text, said) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(
+        text.contains("Culprits") && text.contains("Hits/s"),
+        "{text}"
+    );
+    assert!(!text.contains('\x1b'), "{text}");
+    assert!(
+        said.contains("no terminal") && said.contains("--batch"),
+        "{said}"
+    );
+    assert_eq!(out.status.code(), Some(0));
+}
+
+/// Check that bad options are refused before anything is watched.
+#[test]
+fn bad_usage() {
+    for args in [
+        &["top", "--interval", "0"][..],
+        &["top", "--interval", "61"],
+        &["top", "--batch", "0"],
+        &["top", "--close", "999999999"],
+        &["top", "--isolated", "x"],
+        &["top", "-a", "-p", "1"],
+    ] {
+        assert_eq!(quell(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+/// A pseudo-terminal of 80x24, and quell on it.
+struct Terminal {
+    main: File,
+    side: File,
+    before: libc::termios,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        // SAFETY: plain calls on a descriptor that this test opened; the name is copied at once.
+        let (main, name) = unsafe {
+            let fd = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+            assert!(fd >= 0 && libc::grantpt(fd) == 0 && libc::unlockpt(fd) == 0);
+            let mut name = [0; 64];
+            assert_eq!(libc::ptsname_r(fd, name.as_mut_ptr(), name.len()), 0);
+            let name = CStr::from_ptr(name.as_ptr())
+                .to_str()
+                .expect("a path")
+                .to_owned();
+            (File::from_raw_fd(fd), name)
+        };
+        let mut options = File::options();
+        let side = options
+            .read(true)
+            .write(true)
+            .open(name)
+            .expect("its other side");
+        let size = libc::winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the call reads `size` only.
+        assert_eq!(
+            unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSWINSZ, &size) },
+            0
+        );
+        let before = modes(&side);
+        Self { main, side, before }
+    }
+
+    fn start(&self, args: &[&str]) -> Child {
+        let side = || Stdio::from(self.side.try_clone().expect("a descriptor"));
+        let mut command = Command::new(QUELL);
+        command
+            .args(args)
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR");
+        command.stdin(side()).stdout(side()).stderr(Stdio::null());
+        // SAFETY: only system calls, in the child, on its own descriptors.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        command.spawn().expect("quell starts")
+    }
+
+    /// Reads until a text comes, or fails.
+    fn wait_for(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut seen = Vec::new();
+        while Instant::now() < deadline {
+            self.read(&mut seen);
+            if String::from_utf8_lossy(&seen).contains(text) {
+                return String::from_utf8_lossy(&seen).into_owned();
+            }
+        }
+        panic!("no '{text}' in: {:?}", String::from_utf8_lossy(&seen));
+    }
+
+    fn read(&mut self, seen: &mut Vec<u8>) {
+        let mut fds = [libc::pollfd {
+            fd: self.main.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        // SAFETY: one descriptor, which is open.
+        if unsafe { libc::poll(fds.as_mut_ptr(), 1, 100) } > 0 {
+            let mut some = [0; 4096];
+            let n = self.main.read(&mut some).expect("to read");
+            seen.extend_from_slice(&some[..n]);
+        }
+    }
+
+    /// Is everything as it was?
+    fn check_restored(&mut self, how: &str) {
+        let mut seen = Vec::new();
+        self.read(&mut seen);
+        let seen = String::from_utf8_lossy(&seen).into_owned();
+        assert!(
+            seen.contains("\x1b[?1049l"),
+            "{how}: the screen is not left: {seen:?}"
+        );
+        assert!(seen.contains("\x1b[?25h"), "{how}: no cursor: {seen:?}");
+        let now = modes(&self.side);
+        assert_eq!(
+            (now.c_lflag, now.c_iflag, now.c_oflag),
+            (
+                self.before.c_lflag,
+                self.before.c_iflag,
+                self.before.c_oflag
+            ),
+            "{how}: the terminal is not as it was"
+        );
+    }
+}
+
+fn modes(file: &File) -> libc::termios {
+    // SAFETY: the call fills the zeroed struct.
+    unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(file.as_raw_fd(), &raw mut modes), 0);
+        modes
+    }
+}
+
+/// Check that the screen comes up, answers keys and a new size, and that q, Ctrl-C and SIGTERM each give the terminal back as it was, with exit status 0.
+#[test]
+fn the_terminal_is_given_back() {
+    if !root_only("the_terminal_is_given_back") {
+        return;
+    }
+    for how in ["q", "\x03", "SIGTERM"] {
+        let mut terminal = Terminal::new();
+        let mut child = terminal.start(&["top", "--interval", "0.2"]);
+        let seen = terminal.wait_for("Culprits");
+        assert!(
+            seen.contains("\x1b[?1049h"),
+            "no alternate screen: {seen:?}"
+        );
+        terminal.wait_for("shoot");
+        assert_ne!(
+            modes(&terminal.side).c_lflag,
+            terminal.before.c_lflag,
+            "no raw mode"
+        );
+        if how == "q" {
+            terminal.main.write_all(b"?").expect("a key");
+            terminal.wait_for("Help");
+            let size = libc::winsize {
+                ws_row: 8,
+                ws_col: 40,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            };
+            // SAFETY: the call reads `size` only.
+            assert_eq!(
+                unsafe { libc::ioctl(terminal.main.as_raw_fd(), libc::TIOCSWINSZ, &size) },
+                0
+            );
+            terminal.wait_for("small");
+        }
+        if how == "SIGTERM" {
+            // SAFETY: a signal to a child that has not been waited for.
+            assert_eq!(
+                unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) },
+                0
+            );
+        } else {
+            terminal.main.write_all(how.as_bytes()).expect("a key");
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a status") {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill().expect("killed");
+                panic!("{how:?} does not end it");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(0), "{how:?}");
+        terminal.check_restored(how);
+    }
+}
