@@ -187,7 +187,12 @@ fn live(
                 Action::Quit => return Ok(over.and_then(ended)),
                 Action::Suspend => screen.suspend()?,
                 Action::Close => source.close(),
-                Action::Open(pid) => open(&mut state, source, pid),
+                Action::Open(pid) => {
+                    open(&mut state, source, pid);
+                    // loading a probe takes a while: a whole interval from now on
+                    source.restart()?;
+                    next = Instant::now() + every;
+                }
             }
         }
         if over.is_some() {
@@ -197,7 +202,12 @@ fn live(
         over = watch.step(Duration::ZERO)?;
         if Instant::now() >= next || over.is_some() {
             state.take(source.sample()?);
-            next = (next + every).max(Instant::now());
+            let now = Instant::now();
+            next += every;
+            if next <= now {
+                // late by more than an interval: no short one to make up for it
+                next = now + every;
+            }
             stale |= !state.paused;
         }
         if over.is_some() {

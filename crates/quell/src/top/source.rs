@@ -62,6 +62,16 @@ impl Source {
         })
     }
 
+    /// Begins a new interval now; what came since the last one is shown nowhere.
+    ///
+    /// # Errors
+    ///
+    /// If the counts can't be read.
+    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+        self.last = self.read()?;
+        Ok(())
+    }
+
     /// What came since the last call.
     ///
     /// # Errors
