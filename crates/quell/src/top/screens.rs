@@ -50,10 +50,10 @@ fn screen(state: &State, width: u16, height: u16) -> String {
 fn small() {
     insta::assert_snapshot!(screen(&state(false), 80, 24), @r"
     quell top  Shootdowns of everything  every 1.00 s
-
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
-    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05           ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
+
     ▸ Culprits 4  by shoot/s ▼
     shoot/s  victims/s   wait/s     each   pid  name      mostly by
       9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed
@@ -72,7 +72,7 @@ fn small() {
 
 
 
-    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / fil
+    q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
 }
 
@@ -83,7 +83,7 @@ fn large_with_an_alarm() {
     quell top  Shootdowns of everything  every 1.00 s
     ISOLATED CPU 3 HIT 266/s by postgres (812): munmap
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                            ████████████
-    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05                                                   ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                                ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                   ████████████
 
     ▸ Culprits 4  by shoot/s ▼                                                 Causes 4  by shoot/s ▼
@@ -119,7 +119,7 @@ fn large_with_an_alarm() {
 
 
 
-    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter
+    q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
 }
 
@@ -131,10 +131,10 @@ fn one_process() {
     state.take(close());
     insta::assert_snapshot!(screen(&state, 120, 30), @r"
     quell top  Shootdowns of everything  every 1.00 s  › polars (4711)
-
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                           █████████████
-    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05                                                  █████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                               █████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                  █████████████
+
     ▸ Threads 2  by shoot/s ▼                                      Causes 2  by shoot/s ▼
     shoot/s  victims/s   wait/s     each   tid  name             shoot/s  victims/s   wait/s  stall/s  cause
       6,000     12,000  24.0 ms  4.00 µs  4720  polars-3           9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
@@ -147,7 +147,7 @@ fn one_process() {
 
 
 
-      Regions 1  by share ▼  of 1,000 since Enter,     Stacks 2    of 1,000 since Enter, one in 9
+      Regions 1  by share ▼  of 1,000 seen, one in     Stacks 2    of 1,000 seen, one in 9
       share  region                                    share  frames
       100 %  anonymous memory of jemalloc (polars.…     90 %  by madvise.dontneed, innermost first
                                                                 __madvise (libc.so.6)
@@ -159,7 +159,7 @@ fn one_process() {
 
 
 
-    q quit  ? help  Esc back  Tab pane  ←→ sort  r reverse  z zoom  p pause  / filter
+    q quit  ? help  Esc back  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
 }
 
@@ -172,10 +172,10 @@ fn matrix_and_filter() {
     press(&mut state, "m");
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
     quell top  Shootdowns of everything  every 1.00 s
-
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
-    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05           ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
+
       Culprits 2  by shoot/s ▼  465 of 9,483 shootdowns/s pass the filter
     shoot/s  victims/s   wait/s     each   pid  name      mostly by
         345        690  1.38 ms  4.00 µs  4711  polars    munmap
@@ -194,7 +194,7 @@ fn matrix_and_filter() {
 
 
 
-    filter 'munmap' (Esc drops it)  q quit  ? help  Enter open  Tab pane  ←→ sort  r
+    filter 'munmap' (Esc drops it)  q quit  ? help  Enter open  Tab pane  ←→ r sort
     ");
 }
 
@@ -205,10 +205,10 @@ fn help() {
     press(&mut state, "?");
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
     quell top  Shootdowns of everything  every 1.00 s
-
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
-    wait      ┌ Help ────────────────────────────────────────────────────┐██████████
-    stall     │ Tab 1-4   choose a pane           q    quit              │██████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
+    stall     ┌ Help ────────────────────────────────────────────────────┐██████████
+              │ Tab 1-4   choose a pane           q    quit              │
     ▸ Culprits│ ↑ ↓ j k   choose a row            p    pause, also space │
     shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │
       9,345   │ r         the other way round     m    the matrix        │
@@ -227,7 +227,7 @@ fn help() {
 
 
 
-    q quit  ? help  Enter open  Tab pane  ←→ sort  r reverse  z zoom  p pause  / fil
+    q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
 }
 
@@ -320,11 +320,11 @@ fn batch_text() {
         9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
           345        690  1.38 ms   172 µs  munmap
 
-    Regions 1 of 1,000 since Enter, one in 9
+    Regions 1 of 1,000 seen, one in 9
       share  region
       100 %  anonymous memory of jemalloc (polars.abi3.so)
 
-    Stacks 2 of 1,000 since Enter, one in 9
+    Stacks 2 of 1,000 seen, one in 9
       share  frames
        90 %  by madvise.dontneed, innermost first
                __madvise (libc.so.6)

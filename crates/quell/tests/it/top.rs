@@ -283,7 +283,6 @@ fn the_terminal_is_given_back() {
             seen.contains("\x1b[?1049h"),
             "no alternate screen: {seen:?}"
         );
-        terminal.wait_for("shoot");
         assert_ne!(
             modes(&terminal.side).c_lflag,
             terminal.before.c_lflag,

@@ -122,8 +122,8 @@ fn fit(grid: &Grid, width: usize, sorted: usize) -> Vec<(usize, usize)> {
         let fixed: usize = shown.iter().rev().skip(1).map(|&(_, w)| w + GAP).sum();
         width.saturating_sub(fixed)
     };
-    let want = |shown: &[(usize, usize)]| shown.last().map_or(0, |&(_, w)| w.min(NAME));
-    while names(&shown) < want(&shown) {
+    // whatever the names are now, or columns would come and go
+    while names(&shown) < NAME {
         let spare = |&(i, _): &(usize, usize)| grid.columns[i].spare && i != sorted;
         let Some(at) = shown.iter().rposition(spare) else {
             break;
@@ -143,10 +143,12 @@ fn natural(grid: &Grid, i: usize) -> usize {
     let column = &grid.columns[i];
     let cells = grid.lines.iter().filter_map(|l| l.cells.get(i));
     let widest = cells.map(|c| c.chars().count()).max().unwrap_or(0);
-    let least = if column.right && !column.ascending {
-        7
-    } else {
-        1
+    let least = match (column.right, column.ascending) {
+        (true, false) => 7,
+        (true, true) => 5,
+        // of a thread, in the kernel
+        (false, true) => 15,
+        (false, false) => 1,
     };
     widest.max(column.title.chars().count()).max(least)
 }
