@@ -55,19 +55,19 @@ fn small() {
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
 
     ▸ Culprits 4  by shoot/s ▼
-    shoot/s  victims/s   wait/s     each   pid  name      mostly by
-      9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed
-        120        240   480 µs  4.00 µs   812  postgres  munmap
-         17         34  68.0 µs  4.00 µs    95  kswapd0   reclaim
-          1          2  4.00 µs  4.00 µs     1  systemd   other
+    shoot/s  victims/s   wait/s     each    pid  name             mostly by
+      9,345     18,690  37.4 ms  4.00 µs   4711  polars           madvise.dontneed
+        120        240   480 µs  4.00 µs    812  postgres         munmap
+         17         34  68.0 µs  4.00 µs     95  kswapd0          reclaim
+          1          2  4.00 µs  4.00 µs      1  systemd          other
 
 
 
       Victims 3, * bystanders  by hits/s ▼     Causes 4  by shoot/s ▼
-     hits/s  stall/s   pid  *  name          shoot/s   wait/s  cause
-     18,000  10.8 ms  4711     polars          9,000  36.0 ms  madvise.dontneed
-        900   540 µs  2000  *  game-loop         465  1.86 ms  munmap
-         66  39.6 µs     0  *  (idle)             17  68.0 µs  reclaim
+     hits/s  stall/s    pid  *  name         shoot/s   wait/s  cause
+     18,000  10.8 ms   4711     polars         9,000  36.0 ms  madvise.dontneed
+        900   540 µs   2000  *  game-loop        465  1.86 ms  munmap
+         66  39.6 µs      0  *  (idle)            17  68.0 µs  reclaim
                                                    1  4.00 µs  other: do_something
 
 
@@ -87,11 +87,11 @@ fn large_with_an_alarm() {
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                   ████████████
 
     ▸ Culprits 4  by shoot/s ▼                                                 Causes 4  by shoot/s ▼
-    shoot/s  victims/s   wait/s     each   pid  name      mostly by          shoot/s  victims/s   wait/s  cause
-      9,345     18,690  37.4 ms  4.00 µs  4711  polars    madvise.dontneed     9,000     18,000  36.0 ms  madvise.dontneed
-        120        240   480 µs  4.00 µs   812  postgres  munmap                 465        930  1.86 ms  munmap
-         17         34  68.0 µs  4.00 µs    95  kswapd0   reclaim                 17         34  68.0 µs  reclaim
-          1          2  4.00 µs  4.00 µs     1  systemd   other                    1          2  4.00 µs  other: do_somethi…
+    shoot/s  victims/s   wait/s    pid  name             mostly by           shoot/s  victims/s   wait/s  cause
+      9,345     18,690  37.4 ms   4711  polars           madvise.dontneed      9,000     18,000  36.0 ms  madvise.dontneed
+        120        240   480 µs    812  postgres         munmap                  465        930  1.86 ms  munmap
+         17         34  68.0 µs     95  kswapd0          reclaim                  17         34  68.0 µs  reclaim
+          1          2  4.00 µs      1  systemd          other                     1          2  4.00 µs  other: do_somethi…
 
 
 
@@ -104,10 +104,10 @@ fn large_with_an_alarm() {
 
 
       Victims 3, * bystanders  by hits/s ▼                         Hits/s from CPU ↓ at CPU →  whole machine
-     hits/s  stall/s     each   pid  *  name                               0     1     2    !3
-     18,000  10.8 ms   600 ns  4711     polars                       0     · 9.00k 8.50k     ·
-        900   540 µs   600 ns  2000  *  game-loop                    1 1.20k     ·     ·     ·
-         66  39.6 µs   600 ns     0  *  (idle)                       2     ·     ·     ·   266
+     hits/s  stall/s     each    pid  *  name                              0     1     2    !3
+     18,000  10.8 ms   600 ns   4711     polars                      0     · 9.00k 8.50k     ·
+        900   540 µs   600 ns   2000  *  game-loop                   1 1.20k     ·     ·     ·
+         66  39.6 µs   600 ns      0  *  (idle)                      2     ·     ·     ·   266
                                                                      3     ·     ·     ·     ·
 
 
@@ -136,9 +136,9 @@ fn one_process() {
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                  █████████████
 
     ▸ Threads 2  by shoot/s ▼                                      Causes 2  by shoot/s ▼
-    shoot/s  victims/s   wait/s     each   tid  name             shoot/s  victims/s   wait/s  stall/s  cause
-      6,000     12,000  24.0 ms  4.00 µs  4720  polars-3           9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
-      3,345      6,690  13.4 ms  4.00 µs  4711  polars               345        690  1.38 ms   172 µs  munmap
+    shoot/s  victims/s   wait/s    tid  name                     shoot/s  victims/s   wait/s  stall/s  cause
+      6,000     12,000  24.0 ms   4720  polars-3                   9,000     18,000  36.0 ms  4.50 ms  madvise.dontneed
+      3,345      6,690  13.4 ms   4711  polars                       345        690  1.38 ms   172 µs  munmap
 
 
 
@@ -177,9 +177,9 @@ fn matrix_and_filter() {
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
 
       Culprits 2  by shoot/s ▼  465 of 9,483 shootdowns/s pass the filter
-    shoot/s  victims/s   wait/s     each   pid  name      mostly by
-        345        690  1.38 ms  4.00 µs  4711  polars    munmap
-        120        240   480 µs  4.00 µs   812  postgres  munmap
+    shoot/s  victims/s   wait/s     each    pid  name             mostly by
+        345        690  1.38 ms  4.00 µs   4711  polars           munmap
+        120        240   480 µs  4.00 µs    812  postgres         munmap
 
 
 
@@ -210,8 +210,8 @@ fn help() {
     stall     ┌ Help ────────────────────────────────────────────────────┐██████████
               │ Tab 1-4   choose a pane           q    quit              │
     ▸ Culprits│ ↑ ↓ j k   choose a row            p    pause, also space │
-    shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │
-      9,345   │ r         the other way round     m    the matrix        │
+    shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │y
+      9,345   │ r         the other way round     m    the matrix        │dontneed
         120   │ Enter     open a process; of a cause: who has it         │
          17   │ Esc       back; drop the filter   /    filter            │
           1   │                                                          │
