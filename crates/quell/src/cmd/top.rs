@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quell_host::cpus::Isolation;
 use quell_host::proc::Proc;
 
-use crate::cli::{Target, TopArgs};
+use crate::cli::{Target, TopArgs, Way};
 use crate::cmd::usage;
 use crate::launch::{Ended, Output, signals};
 use crate::outcome;
@@ -49,6 +49,14 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     {
         return Err(usage(format!("no such process: {pid}")));
     }
+    let backend = match args.target.backend {
+        Some(Way::Proc) => {
+            return Err(usage(
+                "top takes the probe: choose another --backend, or 'quell stat'",
+            ));
+        }
+        way => way.and_then(Way::probe),
+    };
     let screen = args.batch.is_none() && !args.json && term::is_there();
     let output = if screen {
         Output::Capture
@@ -56,8 +64,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         Output::ToStderr
     };
     let mut watch = Watch::prepare_to(&target, None, output)?;
-    let mut source = Source::start(&scope, guarded)?;
-    watch.start(&source.probe, &scope)?;
+    let mut source = Source::start(&scope, backend, guarded)?;
+    watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         source.open(pid, 0)?;
     }

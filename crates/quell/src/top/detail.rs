@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::Row;
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
-use quell_probe::{Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
 use serde::Serialize;
 
 use super::filter::Filter;
@@ -262,7 +262,7 @@ impl Watcher {
     /// # Errors
     ///
     /// If the probe can't be loaded.
-    pub(crate) fn start(pid: u32, a_second: u64) -> anyhow::Result<Self> {
+    pub(crate) fn start(pid: u32, a_second: u64, backend: Option<Backend>) -> anyhow::Result<Self> {
         let every = u32::try_from(a_second / STACKS_A_SECOND).unwrap_or(u32::MAX);
         let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
         let probe = Probe::attach(&Options {
@@ -270,6 +270,7 @@ impl Watcher {
             recording: true,
             stacks: Stacks::OneIn(every),
             ring_bytes: RING_BYTES,
+            backend,
         })?;
         let sums = Rc::new(RefCell::new(Sums {
             pid,

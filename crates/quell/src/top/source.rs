@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quell_host::cpus;
-use quell_probe::{Options, Probe, Scope, Stacks};
+use quell_probe::{Backend, Options, Probe, Scope, Stacks};
 
 use super::detail::Watcher;
 use super::sample::{Reading, Sample};
@@ -26,12 +26,17 @@ impl Source {
     /// # Errors
     ///
     /// If a probe can't be loaded.
-    pub(crate) fn start(scope: &Scope, guarded: Vec<u32>) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        scope: &Scope,
+        backend: Option<Backend>,
+        guarded: Vec<u32>,
+    ) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
         let options = |scope| Options {
             scope,
             recording: false,
             stacks: Stacks::None,
+            backend,
             ..Options::default()
         };
         let probe = Probe::attach(&options(scope.clone()))?;
@@ -81,7 +86,7 @@ impl Source {
         let now = self.read()?;
         // CPUs come and go
         let online = cpus::online(Path::new("/"))?;
-        let mut sample = Sample::between(&self.last, &now, Probe::BACKEND, &online, &self.guarded);
+        let mut sample = Sample::between(&self.last, &now, self.probe.backend().name(), &online, &self.guarded);
         self.last = now;
         if let Some(watcher) = &mut self.watcher {
             sample.detail = Some(watcher.interval()?);
@@ -96,7 +101,7 @@ impl Source {
     /// If the probe for it can't be loaded.
     pub(crate) fn open(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
         self.watcher = None;
-        self.watcher = Some(Watcher::start(pid, a_second)?);
+        self.watcher = Some(Watcher::start(pid, a_second, Some(self.probe.backend()))?);
         Ok(())
     }
 

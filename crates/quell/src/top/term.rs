@@ -16,6 +16,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::launch::signals;
 
@@ -109,6 +110,14 @@ impl Screen {
             None => stdin.as_fd(),
         };
         signals::poll(Some(fd), timeout)?;
+        // A terminal that has gone is always ready, and reading it tells nothing: without this, quell
+        // would read for ever.
+        let mut polled = [PollFd::new(&fd, PollFlags::IN)];
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let now = Timespec::default();
+        if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(gone) {
+            anyhow::bail!("the terminal is gone");
+        }
         let mut inputs = Vec::new();
         while event::poll(Duration::ZERO).context("reading keys")? {
             match event::read().context("reading keys")? {
