@@ -1,10 +1,10 @@
 # Every target does its own set-up: see scripts/, which run without make too.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench
+.PHONY: help setup build static dist demo test test-kernels lint bench
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine; says what before it does
 	@scripts/setup.sh
@@ -12,11 +12,20 @@ setup: ## Install what is missing on this machine; says what before it does
 build: ## Build target/release/quell
 	@scripts/build
 
+static: ## Build a quell that needs no library of the machine that it runs on
+	@scripts/static
+
+dist: ## Pack that: a tarball and a Debian package with man pages, completions and a unit
+	@scripts/dist
+
 demo: ## Prove a plan for a Polars script: the main job on real input
 	@scripts/demo
 
 test: ## Check the format, build and run every test; as root those that watch the kernel too
 	@scripts/test
+
+test-kernels: ## Test the probe under Debian's 6.1 and 6.12, in virtual machines without KVM
+	@scripts/test-kernels
 
 lint: ## Check the format and the lints, warnings as errors
 	@scripts/lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [build] [test] [demo] [bench]     what it is for; all of them without arguments
+#   scripts/setup.sh [JOB...]     what it is for: build, test, demo, bench, kernels, dist, fuzz; all without
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test demo bench}
+jobs=${*:-build test demo bench kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -55,13 +55,27 @@ look_for_bench() {
 	}
 }
 
+look_for_kernels() {
+	have python3 || needs python3
+	have qemu-system-x86_64 || needs qemu-system-x86
+	have busybox || needs busybox-static
+	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || needs debian-archive-keyring
+}
+
+look_for_dist() {
+	have strip || needs binutils
+	have dpkg-deb || needs dpkg
+}
+
+look_for_fuzz() { have c++ || needs g++; }
+
 look() {
 	packages=() need_rust=
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | demo | bench) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, demo, bench" && exit 2 ;;
+		build | test | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, demo, bench, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }

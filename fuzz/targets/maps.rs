@@ -1,0 +1,13 @@
+//! A foreign memory map, as a process may name its mappings to look.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quell_host::maps;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mappings = maps::parse(bytes);
+    let _ = maps::modules(&mappings);
+    for mapping in &mappings {
+        let _ = (mapping.is_file(), mapping.map_file_name(), maps::at(&mappings, mapping.start));
+    }
+});

@@ -1,0 +1,51 @@
+//! A trace whose files are foreign: the first byte says which file of a sound trace is replaced, the
+//! rest is its content. Everything that a report reads of it is read.
+#![no_main]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use quell_event::Shootdown;
+use quell_event::trace::{Meta, Trace, Writer};
+
+/// A sound trace: one segment that is sealed, and the side tables.
+fn sound() -> &'static Path {
+    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a folder");
+        let meta = Meta { cpus: 2, ..Meta::default() };
+        let mut writer = Writer::create(&dir.path().join("t.quell"), &meta, true).expect("a trace");
+        for t_ns in 1..100 {
+            writer.push(&Shootdown { t_ns, end: 4096, unseen: 1, ..Shootdown::default() });
+        }
+        writer.finish(100, |_| {}).expect("an end");
+        dir
+    })
+    .path()
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&which, content)) = bytes.split_first() else { return };
+    let source = sound().join("t.quell");
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut names: Vec<_> = std::fs::read_dir(&source)
+        .expect("a folder")
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    names.push("tail-00009.arrows".into());
+    names.sort();
+    let replaced = &names[usize::from(which) % names.len()];
+    for name in &names {
+        if name == replaced {
+            std::fs::write(dir.path().join(name), content).expect("a file");
+        } else if source.join(name).exists() {
+            std::fs::copy(source.join(name), dir.path().join(name)).expect("a copy");
+        }
+    }
+    let Ok(trace) = Trace::open(dir.path()) else { return };
+    let mut rows = 0_u64;
+    let _ = trace.for_each(|row| rows += u64::from(row.is_first()));
+    let _ = (trace.tally(), trace.processes(), trace.stacks(), rows);
+});
