@@ -172,6 +172,9 @@ pub(crate) struct ReportArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a page for browsers: one file that needs no network.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output"])]
+    pub(crate) html: Option<PathBuf>,
     /// Lines of each table.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 
 use crate::cli::ReportArgs;
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::show::{self, emit};
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &args.html {
+        report::html(&args.trace, file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = Report::open(&args.trace)?;
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {

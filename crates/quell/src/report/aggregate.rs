@@ -17,12 +17,28 @@ const GRAIN_LOG2: u32 = 21;
 
 /// What tells shootdowns apart for regions, stacks and origins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+pub(super) struct Place {
     pid: u32,
     cause: Cause,
     user_stack: i32,
     /// The range's start, rounded down; `u64::MAX` where everything is flushed.
     grain: u64,
+}
+
+impl Place {
+    pub(super) fn of(row: &Row) -> Self {
+        let grain = if row.full() {
+            u64::MAX
+        } else {
+            row.start >> GRAIN_LOG2
+        };
+        Self {
+            pid: row.pid,
+            cause: row.cause,
+            user_stack: row.user_stack,
+            grain,
+        }
+    }
 }
 
 /// The sums.
@@ -59,18 +75,7 @@ impl Aggregate {
             thread.0 = row.comm;
             thread.1 += 1;
             thread.2 += row.wait_ns;
-            let grain = if row.full() {
-                u64::MAX
-            } else {
-                row.start >> GRAIN_LOG2
-            };
-            let place = Place {
-                pid: row.pid,
-                cause: row.cause,
-                user_stack: row.user_stack,
-                grain,
-            };
-            let seen = self.places.entry(place).or_insert((0, row.start));
+            let seen = self.places.entry(Place::of(row)).or_insert((0, row.start));
             seen.0 += 1;
             self.wait.record(row.wait_ns);
             if self.first_ns == 0 {
@@ -234,7 +239,8 @@ impl Aggregate {
     }
 }
 
-fn region(regions: &Regions<'_>, place: &Place, start: u64) -> String {
+/// What lies at a place, where a range begins at `start`.
+pub(super) fn region(regions: &Regions<'_>, place: &Place, start: u64) -> String {
     match place.cause {
         Cause::Kernel => "the kernel's own mappings".to_owned(),
         Cause::Exit | Cause::Exec | Cause::Fork => "whole address space".to_owned(),

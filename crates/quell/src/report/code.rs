@@ -75,6 +75,10 @@ impl Code {
         self.stacks.get(&id)
     }
 
+    pub(crate) fn process(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
     /// The mapping with a name that lies at an address of a process.
     pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<&Module> {
         let modules = &self.processes.get(&pid)?.modules;

@@ -2,17 +2,21 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod code;
+mod page;
 pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};
 
-use quell_event::trace::Trace;
+use quell_event::trace::{Row, Trace};
 use quell_event::{Cause, Summary};
 
 use crate::show::units::plural;
 use crate::subject::Subject;
 use aggregate::Aggregate;
 use code::Code;
+use regions::Regions;
+
+pub(crate) use page::html;
 
 /// Stacks in a summary: the text shows fewer.
 const STACKS: usize = 50;
@@ -47,12 +51,24 @@ impl Report {
     /// If it is none, or can't be read.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
+        Ok(Self::read(&trace, |_, _| {})?.0)
+    }
+
+    /// Reads a trace and hands its rows on, so that who needs more than sums needs no second pass.
+    fn read(
+        trace: &Trace,
+        mut each: impl FnMut(&Row, &Regions<'_>),
+    ) -> anyhow::Result<(Self, Code)> {
         let meta = trace.meta();
         let (processes, stacks) = (trace.processes()?, trace.stacks()?);
         let garbled = processes.garbled + stacks.garbled;
         let code = Code::new(processes.rows, stacks.rows.into_values());
         let mut aggregate = Aggregate::default();
-        trace.for_each(|row| aggregate.take(row))?;
+        let regions = Regions::new(&code);
+        trace.for_each(|row| {
+            aggregate.take(row);
+            each(row, &regions);
+        })?;
 
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
@@ -94,7 +110,6 @@ impl Report {
         }
         let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
         aggregate.add_threads(&mut summary);
-        let regions = regions::Regions::new(&code);
         summary.regions = aggregate.regions(&regions);
         summary.stacks = aggregate.stacks(&code, STACKS);
         notes.extend(code.notes(&aggregate));
@@ -103,12 +118,13 @@ impl Report {
             command: meta.command.clone(),
         };
         let origins = aggregate.origins(&code, &regions);
-        Ok(Self {
+        let report = Self {
             title: subject.title(),
             summary,
             notes,
             origins,
             modules: code.modules(),
-        })
+        };
+        Ok((report, code))
     }
 }

@@ -1,0 +1,243 @@
+//! Writes a trace of made-up shootdowns, for measuring what reads traces.
+//!
+//!     cargo run --release -p quell-event --example synthetic -- DIR [SHOOTDOWNS]
+//!
+//! Seeded: the same arguments make the same trace. Twelve causes, 40 culprits, 2,000 stacks of 5 to 40
+//! frames, 16 CPUs, one to three victims; bursts, a quiet spell, and heavy tails, as real traces have.
+
+use std::path::Path;
+
+use quell_event::trace::{Frame, Meta, Module, Process, Stack, StackKind, Writer};
+use quell_event::{Cause, Comm, Shootdown, Victim};
+
+const CAUSES: [Cause; 12] = [
+    Cause::MadviseDontneed,
+    Cause::Munmap,
+    Cause::MadviseFree,
+    Cause::Mprotect,
+    Cause::Cow,
+    Cause::Reclaim,
+    Cause::MigrateNuma,
+    Cause::ThpCollapse,
+    Cause::Writeback,
+    Cause::Mremap,
+    Cause::Compaction,
+    Cause::Fork,
+];
+const NAMES: [&str; 10] = [
+    "python3",
+    "redis-server",
+    "java",
+    "postgres",
+    "node",
+    "rustc",
+    "chromium",
+    "kworker/u32:1",
+    "mongod",
+    "nginx",
+];
+const CULPRITS: u64 = 40;
+const STACKS: u64 = 2_000;
+const CPUS: u64 = 16;
+const BEGIN: u64 = 1_000_000_000_000;
+
+/// SplitMix64: small, and good enough to make traces.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// One of `n`, the first much oftener than the last.
+    fn skewed(&mut self, n: u64) -> u64 {
+        ((self.share().powi(3) * n as f64) as u64).min(n - 1)
+    }
+
+    /// A time about `middle`, ns, now and then many times as long.
+    fn heavy(&mut self, middle: f64) -> u64 {
+        let tail = 1.0 / (1.0 - self.share()).max(1e-6);
+        (middle * (0.5 + self.share()) * tail.powf(0.45)) as u64
+    }
+}
+
+fn pid(culprit: u64) -> u32 {
+    4_000 + 37 * culprit as u32
+}
+
+fn comm(culprit: u64) -> &'static str {
+    NAMES[(culprit % NAMES.len() as u64) as usize]
+}
+
+fn stacks(writer: &mut Writer, random: &mut Random) {
+    for id in 0..STACKS {
+        let depth = 5 + random.below(36);
+        let culprit = id % CULPRITS;
+        // the outer half is shared by all stacks of a program, as main and its loops are
+        let frames = (0..depth).map(|i| {
+            let outer = i >= depth / 2;
+            let number = if outer {
+                100 * culprit + (depth - i).min(30)
+            } else {
+                10_000 + random.below(3_000)
+            };
+            let (symbol, module) = match i {
+                0 => (
+                    "__madvise".to_owned(),
+                    "/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned(),
+                ),
+                1 => (
+                    "_rjem_je_pages_purge_forced".to_owned(),
+                    format!("/usr/lib/lib{}.so", comm(culprit)),
+                ),
+                _ => (
+                    format!(
+                        "engine::stage_{}::Operator<u64, {number}>::execute",
+                        number % 97
+                    ),
+                    format!("/usr/lib/lib{}.so", comm(culprit)),
+                ),
+            };
+            Frame {
+                addr: 0x7f00_0000_0000 + number * 64,
+                symbol: Some(symbol),
+                module: Some(module),
+                offset: Some(4),
+                caller: false,
+            }
+        });
+        writer.stack(&Stack {
+            id: id as u32,
+            kind: StackKind::User,
+            pid: Some(pid(culprit)),
+            frames: frames.collect(),
+            ..Stack::default()
+        });
+    }
+}
+
+fn processes(writer: &mut Writer) {
+    for culprit in 0..CULPRITS {
+        writer.process(&Process {
+            pid: pid(culprit),
+            comm: comm(culprit).to_owned(),
+            modules: vec![Module {
+                path: format!("/var/lib/{}/data.{culprit}", comm(culprit)),
+                start: 0x5000_0000_0000,
+                end: 0x5000_1000_0000,
+                perms: "rw-s".to_owned(),
+                ..Module::default()
+            }],
+            ..Process::default()
+        });
+    }
+}
+
+fn shootdown(random: &mut Random, t_ns: u64) -> Shootdown {
+    let stack = random.skewed(STACKS);
+    let culprit = stack % CULPRITS;
+    let cause = CAUSES[((stack / CULPRITS + random.below(2)) % 12) as usize];
+    let cpu = random.skewed(CPUS);
+    let victims: Vec<Victim> = (0..1 + random.skewed(3))
+        .map(|i| {
+            let bystander = random.below(8) == 0;
+            let whose = if bystander {
+                random.below(CULPRITS)
+            } else {
+                culprit
+            };
+            Victim {
+                cpu: ((cpu + 1 + 5 * i + random.below(5)) % CPUS) as u16,
+                pid: pid(whose),
+                tid: pid(whose) + 1,
+                comm: Comm::from(comm(whose)),
+                bystander,
+                delay_ns: random.heavy(900.0) as u32,
+                stall_ns: random.heavy(400.0) as u32,
+            }
+        })
+        .collect();
+    let longest = victims
+        .iter()
+        .map(|v| v.delay_ns + v.stall_ns)
+        .max()
+        .unwrap_or(0);
+    let start = if random.below(20) == 0 {
+        0x5000_0000_0000 + random.below(0x1000_0000)
+    } else {
+        0x7f80_0000_0000 + (culprit << 32) + random.below(1 << 26)
+    };
+    Shootdown {
+        t_ns,
+        wait_ns: u64::from(longest) + 300,
+        pid: pid(culprit),
+        tid: pid(culprit) + random.below(8) as u32,
+        comm: Comm::from(comm(culprit)),
+        cpu: cpu as u16,
+        cgroup: 1,
+        cause,
+        syscall: 28,
+        start,
+        end: if random.below(30) == 0 {
+            u64::MAX
+        } else {
+            start + 4096 * (1 + random.below(64))
+        },
+        own_mm: true,
+        kernel_stack: -1,
+        user_stack: stack as i32,
+        victims,
+        unseen: 0,
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let dir = args
+        .next()
+        .ok_or_else(|| anyhow::anyhow!("say where: synthetic DIR [SHOOTDOWNS]"))?;
+    let many: u64 = args.next().map_or(Ok(10_000_000), |n| n.parse())?;
+    let meta = Meta {
+        quell: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: "6.18.0-synthetic".to_owned(),
+        host: "synthetic".to_owned(),
+        start_wall_ns: 1_760_000_000_000_000_000,
+        start_monotonic_ns: BEGIN,
+        command: vec!["made-up".to_owned(), many.to_string()],
+        cpus: CPUS as u32,
+        stacks: "all".to_owned(),
+        backend: "raw_tp".to_owned(),
+        ..Meta::default()
+    };
+    let mut writer = Writer::create(Path::new(&dir), &meta, true)?;
+    let mut random = Random(0x5eed);
+    processes(&mut writer);
+    stacks(&mut writer, &mut random);
+    let mut t = BEGIN + 1_000_000;
+    for i in 0..many {
+        // three bursts, and a quiet spell between the second and the third
+        let phase = i * 30 / many.max(1);
+        t += random.heavy(if phase % 10 < 3 { 1_500.0 } else { 6_000.0 });
+        if i == many * 2 / 3 {
+            t += many * 700;
+        }
+        writer.push(&shootdown(&mut random, t));
+        if i % 4_096 == 0 {
+            writer.tick()?;
+        }
+    }
+    writer.finish(t + 1_000_000, |_| {})?;
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Rows into bins and steps, in one pass.
+
+use std::collections::HashMap;
+
+use quell_event::trace::Row;
+use quell_event::{Cause, Comm, NO_STACK};
+
+use crate::keys::{Pair, Site};
+use crate::limits::Limits;
+use crate::matrix::Matrix;
+use crate::series::Series;
+use crate::shots::Shots;
+use crate::spread::Spread;
+use crate::told::Told;
+
+/// The finest bin: 2^10 ns, which no shootdown is much shorter than.
+const FINEST_LOG2: u32 = 10;
+
+/// Sums rows for the page. Memory grows with what the rows tell apart, not with the rows.
+pub struct Binner {
+    pub(crate) limits: Limits,
+    /// Earliest and latest moment, ns; `None` before the first row.
+    pub(crate) range: Option<(u64, u64)>,
+    /// Length of bins and of steps, as powers of two, ns. They begin at multiples of it, so that
+    /// each step is a whole number of bins, and two become one without touching rows again.
+    pub(crate) bin_log2: u32,
+    pub(crate) step_log2: u32,
+    /// By bin and cause: shootdowns, victims, wait, stall.
+    pub(crate) timeline: Vec<Series<4>>,
+    /// Shootdowns, victims, wait, stall.
+    pub(crate) sites: Told<Site, 4>,
+    /// Hits, stall.
+    pub(crate) pairs: Told<Pair, 2>,
+    pub(crate) matrix: Matrix,
+    pub(crate) spread: Spread,
+    pub(crate) shots: Shots,
+    /// Names of threads, for processes that nobody else names.
+    pub(crate) comms: HashMap<u32, Comm, ahash::RandomState>,
+    /// Victims that the probe did not see.
+    pub(crate) unseen: u64,
+}
+
+impl Binner {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            range: None,
+            bin_log2: FINEST_LOG2,
+            step_log2: FINEST_LOG2,
+            timeline: vec![Series::default(); Cause::ALL.len()],
+            sites: Told::default(),
+            pairs: Told::default(),
+            matrix: Matrix::default(),
+            spread: Spread::default(),
+            shots: Shots::new(limits.shots),
+            comms: HashMap::default(),
+            unseen: 0,
+        }
+    }
+
+    /// Adds a row. `region` is the caller's number for what lies at its range.
+    pub fn take(&mut self, row: &Row, region: u32) {
+        self.widen(row.t_ns);
+        let (bin, step) = (row.t_ns >> self.bin_log2, row.t_ns >> self.step_log2);
+        let first = row.is_first();
+        let (stall, wait) = (u64::from(row.stall_ns), if first { row.wait_ns } else { 0 });
+        let amount = [u64::from(first), 1, wait, stall];
+        self.timeline[row.cause as usize].add(bin, &amount);
+        let site = Site {
+            cause: row.cause,
+            culprit: Some(row.pid),
+            region: Some(region),
+            stack: row.user_stack.max(NO_STACK),
+        };
+        self.sites.add(site, step, &amount);
+        self.shots.take(row);
+        if first {
+            self.spread.record(step, 0, row.wait_ns);
+            self.comms.entry(row.pid).or_insert(row.comm);
+        }
+        if row.is_unseen() {
+            self.unseen += 1;
+        } else {
+            self.hit(row, step, stall);
+        }
+        self.keep_bounds();
+    }
+
+    fn hit(&mut self, row: &Row, step: u64, stall: u64) {
+        self.spread.record(step, 1, u64::from(row.delay_ns));
+        self.spread.record(step, 2, stall);
+        let pair = Pair {
+            culprit: Some(row.pid),
+            victim: Some(row.victim_pid),
+            bystander: row.bystander,
+        };
+        self.pairs.add(pair, step, &[1, stall]);
+        self.matrix.add(row.cpu, row.victim_cpu, step, stall);
+        self.comms.entry(row.victim_pid).or_insert(row.victim_comm);
+    }
+
+    /// Makes room for a moment.
+    fn widen(&mut self, t: u64) {
+        let (min, max) = match self.range {
+            Some((min, max)) if (min..=max).contains(&t) => return,
+            Some((min, max)) => (min.min(t), max.max(t)),
+            None => (t, t),
+        };
+        self.range = Some((min, max));
+        while (max >> self.bin_log2) - (min >> self.bin_log2) >= self.limits.bins {
+            self.bin_log2 += 1;
+            self.timeline.iter_mut().for_each(Series::coarsen);
+            if self.step_log2 < self.bin_log2 {
+                self.lengthen_steps();
+            }
+        }
+    }
+
+    /// Steps from the first moment to the last.
+    pub(crate) fn steps(&self) -> u64 {
+        self.range.map_or(0, |(min, max)| {
+            (max >> self.step_log2) - (min >> self.step_log2) + 1
+        })
+    }
+
+    /// Makes steps twice as long.
+    pub(crate) fn lengthen_steps(&mut self) {
+        self.step_log2 += 1;
+        self.sites.coarsen();
+        self.pairs.coarsen();
+        self.matrix.coarsen();
+        self.spread.coarsen();
+    }
+
+    fn keep_bounds(&mut self) {
+        let Limits { cells, told, .. } = self.limits;
+        if self.sites.cells().max(self.pairs.cells()) > cells && self.steps() > self.limits.steps {
+            self.lengthen_steps();
+        }
+        // well below the bound, so that it takes many rows until the next time
+        if self.sites.cells() > cells || self.sites.count() > 2 * told {
+            self.sites.fold(told, cells / 2);
+        }
+        if self.pairs.cells() > cells || self.pairs.count() > 2 * told {
+            self.pairs.fold(told, cells / 2);
+        }
+    }
+}

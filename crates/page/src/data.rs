@@ -1,0 +1,360 @@
+//! The page's data, as `web/data.js` reads it. No part of quell's contract: it may change with the page.
+
+use std::collections::{BTreeMap, HashMap};
+
+use quell_event::{Cause, NO_STACK};
+use serde::Serialize;
+
+use crate::about::{About, Names};
+use crate::bins::Binner;
+use crate::cells::Cells;
+use crate::keys::OTHER_STACK;
+use crate::names::{Texts, Tree};
+
+/// A number that stands for "folded".
+const OTHER: i64 = -1;
+
+/// The whole.
+#[derive(Serialize)]
+pub(crate) struct Data<'a> {
+    title: &'a str,
+    version: &'a str,
+    host: &'a str,
+    kernel: &'a str,
+    start_wall_ms: u64,
+    backend: &'a str,
+    duration_ns: u64,
+    cpus: u32,
+    notes: &'a [String],
+    counted: Counted,
+    /// When bin 0 and step 0 begin, ns after the recording began.
+    origin_ns: i64,
+    /// First and last row, ns after the recording began.
+    from_ns: i64,
+    to_ns: i64,
+    bin_ns: u64,
+    bins_a_step: u64,
+    steps: u64,
+    causes: Causes,
+    sites: Sites,
+    pairs: Pairs,
+    matrix: Matrix,
+    spread: String,
+    shots: Option<Shots>,
+    processes: BTreeMap<u32, String>,
+    frames: Vec<String>,
+    tree: Tree,
+    regions: Vec<String>,
+    folded: Folded,
+}
+
+/// What the exact counts say, which rows may lack.
+#[derive(Serialize)]
+struct Counted {
+    shootdowns: u64,
+    victims: u64,
+    lost: u64,
+    lost_stacks: u64,
+    unseen: u64,
+}
+
+#[derive(Serialize)]
+struct Causes {
+    name: Vec<&'static str>,
+    text: Vec<String>,
+    /// By bin.
+    cells: String,
+}
+
+#[derive(Serialize)]
+struct Sites {
+    cause: Vec<u32>,
+    culprit: Vec<i64>,
+    region: Vec<i64>,
+    /// A node of the tree; −1 none, −2 folded.
+    stack: Vec<i32>,
+    cells: String,
+}
+
+#[derive(Serialize)]
+struct Pairs {
+    culprit: Vec<i64>,
+    victim: Vec<i64>,
+    bystander: Vec<u8>,
+    cells: String,
+}
+
+#[derive(Serialize)]
+struct Matrix {
+    group: u32,
+    from: Vec<u16>,
+    at: Vec<u16>,
+    cells: String,
+}
+
+#[derive(Serialize)]
+struct Shots {
+    /// After bin 0 began.
+    t_ns: Vec<u64>,
+    cause: Vec<u32>,
+    culprit: Vec<u32>,
+    victims: Vec<u64>,
+    wait_ns: Vec<u64>,
+    stall_ns: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Folded {
+    sites: u64,
+    pairs: u64,
+}
+
+/// Amounts of everything, and how many bytes they are.
+pub(crate) struct Packed {
+    causes: Cells,
+    sites: Cells,
+    pairs: Cells,
+    matrix: Cells,
+    spread: Cells,
+}
+
+impl Packed {
+    pub(crate) fn new(b: &Binner) -> Self {
+        let (step, bin) = origin(b);
+        let mut packed = Self {
+            causes: Cells::default(),
+            sites: Cells::default(),
+            pairs: Cells::default(),
+            matrix: Cells::default(),
+            spread: Cells::default(),
+        };
+        for cause in used(b) {
+            packed.causes.series(&b.timeline[cause as usize], bin);
+        }
+        b.sites
+            .live()
+            .for_each(|e| packed.sites.series(&e.series, step));
+        b.pairs
+            .live()
+            .for_each(|e| packed.pairs.series(&e.series, step));
+        b.matrix
+            .told()
+            .live()
+            .for_each(|e| packed.matrix.series(&e.series, step));
+        packed.spread.spread(&b.spread, step);
+        packed
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        [
+            &self.causes,
+            &self.sites,
+            &self.pairs,
+            &self.matrix,
+            &self.spread,
+        ]
+        .into_iter()
+        .map(Cells::len)
+        .sum()
+    }
+}
+
+/// Names of everything, and how many bytes they are.
+pub(crate) struct Named {
+    frames: Texts,
+    regions: Texts,
+    tree: Tree,
+    /// Of each site.
+    stack: Vec<i32>,
+    region: Vec<i64>,
+}
+
+impl Named {
+    pub(crate) fn new(b: &Binner, names: &dyn Names) -> Self {
+        let mut named = Self {
+            frames: Texts::default(),
+            regions: Texts::default(),
+            tree: Tree::default(),
+            stack: Vec::new(),
+            region: Vec::new(),
+        };
+        for e in b.sites.live() {
+            let stack = match e.key.stack {
+                OTHER_STACK => -2,
+                NO_STACK => -1,
+                id => names
+                    .stack(id)
+                    .map_or(-1, |frames| named.tree.add(&mut named.frames, &frames)),
+            };
+            named.stack.push(stack);
+            let region = e.key.region.map(|r| named.regions.id(&names.region(r)));
+            named.region.push(region.map_or(OTHER, i64::from));
+        }
+        named
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.frames.bytes + self.regions.bytes + self.tree.bytes()
+    }
+}
+
+/// The first step, and the first bin in it.
+fn origin(b: &Binner) -> (u64, u64) {
+    let min = b.range.map_or(0, |r| r.0);
+    let step = min >> b.step_log2;
+    (step, step << (b.step_log2 - b.bin_log2))
+}
+
+/// Causes with rows, those with most stall first: they get the colours that are told apart best.
+fn used(b: &Binner) -> Vec<Cause> {
+    let total = |c: Cause| {
+        let cells = b.timeline[c as usize].cells();
+        cells
+            .iter()
+            .fold((0u64, 0u64), |sum, (_, [n, _, _, stall])| {
+                (sum.0.saturating_add(*stall), sum.1.saturating_add(*n))
+            })
+    };
+    let seen = Cause::ALL
+        .iter()
+        .copied()
+        .filter(|&c| !b.timeline[c as usize].cells().is_empty());
+    let mut used: Vec<Cause> = seen.collect();
+    used.sort_by_key(|&c| (std::cmp::Reverse(total(c)), c));
+    used
+}
+
+/// Everything together.
+pub(crate) fn data<'a>(
+    b: &Binner,
+    about: &About<'a>,
+    names: &dyn Names,
+    packed: &Packed,
+    named: Named,
+) -> Data<'a> {
+    let s = about.summary;
+    let used = used(b);
+    let place: HashMap<Cause, u32> = used.iter().copied().zip(0u32..).collect();
+    let origin_abs = origin(b).0 << b.step_log2;
+    let relative = |t: u64| {
+        i64::try_from(i128::from(t) - i128::from(about.start_monotonic_ns)).unwrap_or(i64::MAX)
+    };
+    let (from, to) = b
+        .range
+        .unwrap_or((about.start_monotonic_ns, about.start_monotonic_ns));
+    let number = |n: Option<u32>| n.map_or(OTHER, i64::from);
+    let mut sites = Sites {
+        cause: Vec::new(),
+        culprit: Vec::new(),
+        region: named.region,
+        stack: named.stack,
+        cells: packed.sites.base64(),
+    };
+    let mut processes = BTreeMap::new();
+    let mut name = |pid: Option<u32>| {
+        let Some(pid) = pid else { return };
+        processes.entry(pid).or_insert_with(|| {
+            let comm = || {
+                b.comms
+                    .get(&pid)
+                    .map_or_else(String::new, |c| c.text().into_owned())
+            };
+            names
+                .process(pid)
+                .filter(|n| !n.is_empty())
+                .unwrap_or_else(comm)
+        });
+    };
+    for e in b.sites.live() {
+        sites
+            .cause
+            .push(place.get(&e.key.cause).copied().unwrap_or(0));
+        sites.culprit.push(number(e.key.culprit));
+        name(e.key.culprit);
+    }
+    let mut pairs = Pairs {
+        culprit: Vec::new(),
+        victim: Vec::new(),
+        bystander: Vec::new(),
+        cells: packed.pairs.base64(),
+    };
+    for e in b.pairs.live() {
+        pairs.culprit.push(number(e.key.culprit));
+        pairs.victim.push(number(e.key.victim));
+        pairs.bystander.push(u8::from(e.key.bystander));
+        name(e.key.culprit);
+        name(e.key.victim);
+    }
+    let shots = b.shots.kept().map(|kept| Shots {
+        t_ns: kept
+            .iter()
+            .map(|s| s.t_ns.saturating_sub(origin_abs))
+            .collect(),
+        cause: kept
+            .iter()
+            .map(|s| place.get(&s.cause).copied().unwrap_or(0))
+            .collect(),
+        culprit: kept.iter().map(|s| s.culprit).collect(),
+        victims: kept.iter().map(|s| s.victims).collect(),
+        wait_ns: kept.iter().map(|s| s.wait_ns).collect(),
+        stall_ns: kept.iter().map(|s| s.stall_ns).collect(),
+    });
+    if let Some(kept) = b.shots.kept() {
+        kept.iter().for_each(|s| name(Some(s.culprit)));
+    }
+    Data {
+        title: about.title,
+        version: about.version,
+        host: about.host,
+        kernel: about.kernel,
+        start_wall_ms: about.start_wall_ns / 1_000_000,
+        backend: &s.backend,
+        duration_ns: s.duration_ns,
+        cpus: s.cpus,
+        notes: about.notes,
+        counted: Counted {
+            shootdowns: s.shootdowns,
+            victims: s.victims,
+            lost: s.lost,
+            lost_stacks: s.lost_stacks,
+            unseen: b.unseen,
+        },
+        origin_ns: relative(origin_abs),
+        from_ns: relative(from),
+        to_ns: relative(to),
+        bin_ns: 1 << b.bin_log2,
+        bins_a_step: 1 << (b.step_log2 - b.bin_log2),
+        steps: b.steps(),
+        causes: Causes {
+            name: used.iter().map(|c| c.name()).collect(),
+            text: used
+                .iter()
+                .map(|c| {
+                    c.describe()
+                        .split_whitespace()
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                })
+                .collect(),
+            cells: packed.causes.base64(),
+        },
+        sites,
+        pairs,
+        matrix: Matrix {
+            group: b.matrix.group(),
+            from: b.matrix.told().live().map(|e| e.key.from).collect(),
+            at: b.matrix.told().live().map(|e| e.key.at).collect(),
+            cells: packed.matrix.base64(),
+        },
+        spread: packed.spread.base64(),
+        shots,
+        processes,
+        frames: named.frames.list,
+        tree: named.tree,
+        regions: named.regions.list,
+        folded: Folded {
+            sites: b.sites.folded(),
+            pairs: b.pairs.folded(),
+        },
+    }
+}

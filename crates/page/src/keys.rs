@@ -1,0 +1,60 @@
+//! What sites and pairs are told apart by.
+
+use quell_event::{Cause, NO_STACK};
+
+use crate::told::Key;
+
+/// A stack of which too many were told apart.
+pub(crate) const OTHER_STACK: i32 = i32::MIN;
+
+/// Where shootdowns come from. What is `None` was folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Site {
+    pub(crate) cause: Cause,
+    pub(crate) culprit: Option<u32>,
+    pub(crate) region: Option<u32>,
+    /// A number of the trace, [`NO_STACK`] or [`OTHER_STACK`].
+    pub(crate) stack: i32,
+}
+
+impl Key for Site {
+    fn detail(self) -> u8 {
+        match (self.stack, self.region, self.culprit) {
+            (OTHER_STACK | NO_STACK, None, None) => 0,
+            (OTHER_STACK | NO_STACK, None, Some(_)) => 1,
+            (OTHER_STACK | NO_STACK, Some(_), _) => 2,
+            _ => 3,
+        }
+    }
+
+    fn coarser(mut self) -> Self {
+        match self.detail() {
+            3 => self.stack = OTHER_STACK,
+            2 => self.region = None,
+            _ => self.culprit = None,
+        }
+        self
+    }
+}
+
+/// Who shot at whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pair {
+    pub(crate) culprit: Option<u32>,
+    pub(crate) victim: Option<u32>,
+    pub(crate) bystander: bool,
+}
+
+impl Key for Pair {
+    fn detail(self) -> u8 {
+        u8::from(self.culprit.is_some()) + u8::from(self.victim.is_some())
+    }
+
+    fn coarser(mut self) -> Self {
+        // whom it hit says more than who did it, which the sites tell too
+        if self.culprit.take().is_none() {
+            self.victim = None;
+        }
+        self
+    }
+}

@@ -1,0 +1,28 @@
+//! A trace as one HTML page that needs nothing but a browser.
+//!
+//! Rows are summed while they are read: into *bins* of time for the timeline, and into *steps*, some
+//! bins each, for everything else that a brush on the timeline filters. What is told apart (stacks,
+//! processes, CPUs) has an amount for each step in which it did something. Both have bounds: where
+//! they are reached, steps become longer, and then the rarest of what is told apart is folded into
+//! "other". The page says so, and sums stay exact.
+
+mod about;
+mod bins;
+mod cells;
+mod data;
+mod keys;
+mod limits;
+mod matrix;
+mod names;
+mod page;
+mod series;
+mod shots;
+mod spread;
+mod told;
+
+#[cfg(test)]
+mod tests;
+
+pub use about::{About, Names};
+pub use bins::Binner;
+pub use limits::Limits;

@@ -1,0 +1,85 @@
+//! Frames, stacks and regions by number, each text once.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+/// Longer names are cut, in characters: C++ has some of many thousand.
+const LONGEST: usize = 240;
+/// Deeper stacks are cut at their outer end; the kernel walks 127 frames.
+const DEEPEST: usize = 128;
+
+/// Texts, each once.
+#[derive(Default)]
+pub(crate) struct Texts {
+    ids: HashMap<String, u32, ahash::RandomState>,
+    pub(crate) list: Vec<String>,
+    pub(crate) bytes: usize,
+}
+
+impl Texts {
+    /// The number of a text.
+    pub(crate) fn id(&mut self, text: &str) -> u32 {
+        let text = cut(text);
+        if let Some(&id) = self.ids.get(&text) {
+            return id;
+        }
+        let id = self.list.len() as u32;
+        // as much as JSON may need for it, with a character that is escaped to six
+        self.bytes += text
+            .chars()
+            .map(|c| {
+                if c.is_ascii_graphic() || c == ' ' {
+                    c.len_utf8()
+                } else {
+                    6
+                }
+            })
+            .sum::<usize>()
+            + 3;
+        self.ids.insert(text.clone(), id);
+        self.list.push(text);
+        id
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Stacks as a tree from the outermost function inwards: those of one program share most of it.
+#[derive(Default, Serialize)]
+pub(crate) struct Tree {
+    /// The node outside of each, one less than the node's own number at most; −1 for none.
+    pub(crate) parent: Vec<i32>,
+    /// The function of each node.
+    pub(crate) frame: Vec<u32>,
+    #[serde(skip)]
+    ids: HashMap<(i32, u32), i32, ahash::RandomState>,
+}
+
+impl Tree {
+    /// The node of a stack's innermost function; −1 for a stack without any.
+    pub(crate) fn add(&mut self, texts: &mut Texts, outermost_first: &[String]) -> i32 {
+        let deep = outermost_first.len().saturating_sub(DEEPEST);
+        let mut node = -1;
+        for frame in &outermost_first[deep..] {
+            let frame = texts.id(frame);
+            let (parents, frames) = (&mut self.parent, &mut self.frame);
+            node = *self.ids.entry((node, frame)).or_insert_with(|| {
+                parents.push(node);
+                frames.push(frame);
+                parents.len() as i32 - 1
+            });
+        }
+        node
+    }
+
+    /// How many bytes of JSON it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parent.len() * 14
+    }
+}

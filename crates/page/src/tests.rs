@@ -1,0 +1,4 @@
+//! Properties of the bins, and of the page.
+
+mod properties;
+mod written;

@@ -1,0 +1,169 @@
+//! What is told apart, each with its amounts over time, within a bound.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::series::{Series, plus};
+
+/// Something that is told apart, and what it is counted under where there are too many.
+pub(crate) trait Key: Copy + Eq + Hash {
+    /// How much it says: 0 says the least and is never folded.
+    fn detail(self) -> u8;
+    /// The same, saying less.
+    fn coarser(self) -> Self;
+}
+
+/// One of them.
+pub(crate) struct Entry<K, const N: usize> {
+    pub(crate) key: K,
+    pub(crate) series: Series<N>,
+    pub(crate) total: [u64; N],
+    /// Where it was folded into.
+    into: Option<u32>,
+}
+
+/// All of them.
+pub(crate) struct Told<K, const N: usize> {
+    ids: HashMap<K, u32, ahash::RandomState>,
+    entries: Vec<Entry<K, N>>,
+    /// The last one that was asked for: rows of one kind come in runs.
+    last: Option<(K, u32)>,
+    live: usize,
+    cells: usize,
+    folded: u64,
+}
+
+impl<K: Key, const N: usize> Default for Told<K, N> {
+    fn default() -> Self {
+        Self {
+            ids: HashMap::default(),
+            entries: Vec::new(),
+            last: None,
+            live: 0,
+            cells: 0,
+            folded: 0,
+        }
+    }
+}
+
+impl<K: Key, const N: usize> Told<K, N> {
+    /// Adds an amount.
+    #[inline]
+    pub(crate) fn add(&mut self, key: K, step: u64, amount: &[u64; N]) {
+        let id = match self.last {
+            Some((last, id)) if last == key => id,
+            _ => {
+                let id = self.id(key);
+                self.last = Some((key, id));
+                id
+            }
+        };
+        let entry = &mut self.entries[id as usize];
+        plus(&mut entry.total, amount);
+        self.cells += usize::from(entry.series.add(step, amount));
+    }
+
+    /// The number under which a key is counted.
+    fn id(&mut self, key: K) -> u32 {
+        if let Some(&id) = self.ids.get(&key) {
+            let mut id = id;
+            while let Some(into) = self.entries[id as usize].into {
+                id = into;
+            }
+            return id;
+        }
+        let id = self.entries.len() as u32;
+        self.ids.insert(key, id);
+        self.entries.push(Entry {
+            key,
+            series: Series::default(),
+            total: [0; N],
+            into: None,
+        });
+        self.live += 1;
+        id
+    }
+
+    /// Those that stand for themselves.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Entry<K, N>> {
+        self.entries.iter().filter(|e| e.into.is_none())
+    }
+
+    /// How many stand for themselves.
+    pub(crate) fn count(&self) -> usize {
+        self.live
+    }
+
+    /// Amounts that are kept.
+    pub(crate) fn cells(&self) -> usize {
+        self.cells
+    }
+
+    /// How many were folded into others.
+    pub(crate) fn folded(&self) -> u64 {
+        self.folded
+    }
+
+    /// Makes steps twice as long.
+    pub(crate) fn coarsen(&mut self) {
+        self.entries.iter_mut().for_each(|e| e.series.coarsen());
+        self.recount();
+    }
+
+    /// Folds the smallest until at most so many stand for themselves, with so many amounts. Those
+    /// that say most go first. False if there is nothing left to fold.
+    pub(crate) fn fold(&mut self, most: usize, cells: usize) -> bool {
+        let before = self.folded;
+        let finest = self.live().map(|e| e.key.detail()).max().unwrap_or(0);
+        for detail in (1..=finest).rev() {
+            for id in self.smallest(detail) {
+                if self.live <= most && self.cells <= cells {
+                    break;
+                }
+                self.fold_one(id);
+            }
+        }
+        self.last = None;
+        self.folded > before
+    }
+
+    fn fold_one(&mut self, id: u32) {
+        let coarser = self.entries[id as usize].key.coarser();
+        let into = self.id(coarser);
+        if into == id {
+            return;
+        }
+        let entry = &mut self.entries[id as usize];
+        entry.into = Some(into);
+        let series = std::mem::take(&mut entry.series);
+        let total = std::mem::replace(&mut entry.total, [0; N]);
+        let target = &mut self.entries[into as usize];
+        let had = target.series.cells().len();
+        target.series.merge(&series);
+        plus(&mut target.total, &total);
+        self.cells = self.cells + target.series.cells().len() - had - series.cells().len();
+        self.live -= 1;
+        self.folded += 1;
+    }
+
+    /// Those of one detail, by their share of all amounts.
+    fn smallest(&self, detail: u8) -> Vec<u32> {
+        let mut all = [0; N];
+        self.live().for_each(|e| plus(&mut all, &e.total));
+        let share = |e: &Entry<K, N>| -> f64 {
+            let parts = e.total.iter().zip(&all);
+            parts.map(|(&n, &all)| n as f64 / all.max(1) as f64).sum()
+        };
+        let mut ids: Vec<(f64, u32)> = (0u32..)
+            .zip(&self.entries)
+            .filter(|(_, e)| e.into.is_none() && e.key.detail() == detail)
+            .map(|(id, e)| (share(e), id))
+            .collect();
+        ids.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn recount(&mut self) {
+        self.cells = self.entries.iter().map(|e| e.series.cells().len()).sum();
+    }
+}

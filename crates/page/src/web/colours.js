@@ -1,0 +1,47 @@
+// Colours from the style sheet, which knows light and dark.
+
+const CAUSE_COLOURS = 7;
+let C = {};
+
+function readColours() {
+  const probe = document.createElement("span");
+  document.body.append(probe);
+  const read = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const names = ["paper", "raised", "ink", "soft", "rule", "accent", "frame", "frame-2", "process", "found", "veil", "heat-low", "heat-high", "c-other"];
+  C = Object.fromEntries(names.map((name) => [name, read(name)]));
+  C.causes = Array.from({ length: CAUSE_COLOURS }, (_, i) => read(`c${i}`));
+  probe.remove();
+  const parts = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+  C.low = parts(C["heat-low"]);
+  C.high = parts(C["heat-high"]);
+  C.dark = parts(C.paper)[0] < 128;
+}
+
+// Causes come with most stall first; those after the seventh share grey.
+const causeColour = (cause) => (cause < CAUSE_COLOURS ? C.causes[cause] : C["c-other"]);
+
+const heat = (share) => `rgb(${C.low.map((low, i) => Math.round(low + (C.high[i] - low) * share)).join(" ")})`;
+
+// Black or white, whichever reads better on a colour.
+function inkOn(colour) {
+  const [r, g, b] = colour.match(/[\d.]+/g).map(Number);
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#1d1f21" : "#ffffff";
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+function themes(redraw) {
+  const button = $("theme");
+  button.addEventListener("click", () => {
+    const now = document.documentElement.dataset.theme || "auto";
+    const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+    document.documentElement.dataset.theme = next;
+    button.textContent = `theme: ${next}`;
+    readColours();
+    redraw();
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); redraw(); });
+}

@@ -1,0 +1,69 @@
+// Tables of causes, culprits, victims and regions for the time that is chosen.
+
+const TABLE_TOP = 10;
+const opened = new Set();
+
+// columns: [heading, text of a row, its number for a bar or null]
+function table(id, title, columns, rows, redraw) {
+  const most = columns.map((c) => (c.bar ? Math.max(1, ...rows.map(c.bar)) : 0));
+  const shown = opened.has(id) ? rows : rows.slice(0, TABLE_TOP);
+  const head = el("tr", {}, ...columns.map((c) => el("th", { class: c.name ? "" : "n", scope: "col" }, c.head)));
+  const body = shown.map((row) => el("tr", {}, ...columns.map((c, i) => {
+    const text = c.text(row);
+    const cell = el("td", { class: c.name ? "name" : c.bar ? "n bar" : "n" }, ...(Array.isArray(text) ? text : [text]));
+    if (c.bar) cell.style.backgroundSize = `calc((100% - .9rem) * ${(c.bar(row) / most[i]).toFixed(4)}) 72%`;
+    return cell;
+  })));
+  const parts = [el("h2", {}, title), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
+  if (rows.length > TABLE_TOP) {
+    const open = opened.has(id);
+    const toggle = () => { if (open) opened.delete(id); else opened.add(id); redraw(); };
+    parts.push(el("button", { class: "more", type: "button", onclick: toggle }, open ? "fewer" : `and ${count(rows.length - TABLE_TOP)} more`));
+  }
+  $(id).replaceChildren(...parts);
+}
+
+const number = (head, a) => ({ head, text: (r) => count(r.n[a]) });
+const duration = (head, a) => ({ head, text: (r) => time(r.n[a]) });
+const barred = (column, a) => ({ ...column, bar: (r) => r.n[a] });
+const named = (head, text) => ({ head, text, name: true });
+
+function drawTables(S, redraw) {
+  const four = [barred(number("shootdowns", SHOOTDOWNS), SHOOTDOWNS), number("victims", VICTIMS), duration("wait", WAIT), duration("stall", STALL)];
+  table("causes", "Why: causes", [...four, named("cause", (r) => [swatch(causeColour(r.key)), el("span", { title: D.causes.text[r.key] }, D.causes.name[r.key])])], S.causes, redraw);
+  table("culprits", "Who: culprits", [...four, named("process", (r) => processName(r.key))], S.culprits, redraw);
+  table("regions", "Where: regions", [...four, named("region", (r) => regionName(r.key))], S.regions, redraw);
+  table("victims", "At whom: victims", [
+    barred(number("hits", 0), 0),
+    duration("stall", 1),
+    { head: "as bystander", text: (r) => (r.bystander > 0 ? percent(r.bystander / r.n[0]) : "–") },
+    named("process", (r) => processName(r.key)),
+  ], victimRows(S), redraw);
+  table("pairs", "Who at whom", [
+    barred(number("hits", 0), 0),
+    duration("stall", 1),
+    named("culprit → victim", (r) => [`${processName(r.culprit)} → `, r.victim === r.culprit && r.victim > 0 ? el("span", { class: "dim" }, "its own threads") : processName(r.victim)]),
+  ], pairRows(S), redraw);
+}
+
+function victimRows(S) {
+  const bystander = new Map();
+  D.pairs.victim.forEach((victim, i) => {
+    if (D.pairs.bystander[i]) bystander.set(victim, (bystander.get(victim) || 0) + S.pairs[0][i]);
+  });
+  return S.victims.map((row) => ({ ...row, bystander: bystander.get(row.key) || 0 }));
+}
+
+function pairRows(S) {
+  const rows = new Map();
+  D.pairs.victim.forEach((victim, i) => {
+    if (S.pairs[0][i] === 0) return;
+    const culprit = D.pairs.culprit[i];
+    const key = `${culprit} ${victim}`;
+    const row = rows.get(key) || { culprit, victim, n: [0, 0] };
+    row.n[0] += S.pairs[0][i];
+    row.n[1] += S.pairs[1][i];
+    rows.set(key, row);
+  });
+  return [...rows.values()].sort((a, b) => b.n[0] - a.n[0] || b.n[1] - a.n[1]);
+}
