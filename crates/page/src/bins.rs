@@ -74,11 +74,12 @@ impl Binner {
             region: Some(region),
             stack: row.user_stack.max(NO_STACK),
         };
-        self.sites.add(site, step, &amount);
+        if self.sites.add(site, step, &amount) {
+            self.comms.entry(row.pid).or_insert(row.comm);
+        }
         self.shots.take(row);
         if first {
             self.spread.record(step, 0, row.wait_ns);
-            self.comms.entry(row.pid).or_insert(row.comm);
         }
         if row.is_unseen() {
             self.unseen += 1;
@@ -96,9 +97,10 @@ impl Binner {
             victim: Some(row.victim_pid),
             bystander: row.bystander,
         };
-        self.pairs.add(pair, step, &[1, stall]);
+        if self.pairs.add(pair, step, &[1, stall]) {
+            self.comms.entry(row.victim_pid).or_insert(row.victim_comm);
+        }
         self.matrix.add(row.cpu, row.victim_cpu, step, stall);
-        self.comms.entry(row.victim_pid).or_insert(row.victim_comm);
     }
 
     /// Makes room for a moment.

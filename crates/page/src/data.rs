@@ -9,7 +9,7 @@ use crate::about::{About, Names};
 use crate::bins::Binner;
 use crate::cells::Cells;
 use crate::keys::OTHER_STACK;
-use crate::names::{Texts, Tree};
+use crate::names::{Texts, Tree, cut};
 
 /// A number that stands for "folded".
 const OTHER: i64 = -1;
@@ -17,7 +17,7 @@ const OTHER: i64 = -1;
 /// The whole.
 #[derive(Serialize)]
 pub(crate) struct Data<'a> {
-    title: &'a str,
+    title: String,
     version: &'a str,
     host: &'a str,
     kernel: &'a str,
@@ -303,7 +303,7 @@ pub(crate) fn data<'a>(
         kept.iter().for_each(|s| name(Some(s.culprit)));
     }
     Data {
-        title: about.title,
+        title: cut(about.title),
         version: about.version,
         host: about.host,
         kernel: about.kernel,

@@ -24,7 +24,7 @@ impl Default for Limits {
         Self {
             bins: 512,
             steps: 64,
-            told: 6_000,
+            told: 8_000,
             cells: 400_000,
             cell_bytes: 2_400_000,
             name_bytes: 1_200_000,

@@ -43,7 +43,8 @@ impl Texts {
     }
 }
 
-fn cut(text: &str) -> String {
+/// A text that is no longer than a line or two.
+pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

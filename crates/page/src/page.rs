@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::about::{About, Names};
 use crate::bins::Binner;
 use crate::data::{Named, Packed, data};
+use crate::names::cut;
 
 const PAGE: &str = include_str!("web/page.html");
 const STYLE: &str = include_str!("web/page.css");
@@ -50,7 +51,6 @@ impl Binner {
         );
         let mut rest = PAGE;
         for (mark, text) in [
-            ("@TITLE@", escape(about.title)),
             // Nothing is fetched, from nowhere, and no script runs but ours, whatever a name holds.
             (
                 "@CSP@",
@@ -60,6 +60,7 @@ impl Binner {
                     hash(STYLE)
                 ),
             ),
+            ("@TITLE@", escape(&cut(about.title))),
             ("@STYLE@", STYLE.to_owned()),
             ("@DATA@", inert(&json)),
             ("@SCRIPT@", script),

@@ -47,9 +47,10 @@ impl<K: Key, const N: usize> Default for Told<K, N> {
 }
 
 impl<K: Key, const N: usize> Told<K, N> {
-    /// Adds an amount.
+    /// Adds an amount; true if the key was never seen before.
     #[inline]
-    pub(crate) fn add(&mut self, key: K, step: u64, amount: &[u64; N]) {
+    pub(crate) fn add(&mut self, key: K, step: u64, amount: &[u64; N]) -> bool {
+        let known = self.ids.len();
         let id = match self.last {
             Some((last, id)) if last == key => id,
             _ => {
@@ -61,6 +62,7 @@ impl<K: Key, const N: usize> Told<K, N> {
         let entry = &mut self.entries[id as usize];
         plus(&mut entry.total, amount);
         self.cells += usize::from(entry.series.add(step, amount));
+        self.ids.len() > known
     }
 
     /// The number under which a key is counted.

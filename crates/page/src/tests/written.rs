@@ -1,1 +1,100 @@
+use quell_event::trace::Row;
+use quell_event::{Cause, Comm, Summary};
 
+use super::{AnyNames, about};
+use crate::{Binner, Limits, Names};
+
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>@SCRIPT@";
+
+/// Names that would like to run.
+struct Hostile;
+
+impl Names for Hostile {
+    fn stack(&self, _: i32) -> Option<Vec<String>> {
+        Some(vec![HOSTILE.to_owned(), "<!--<script>".to_owned()])
+    }
+    fn region(&self, _: u32) -> String {
+        HOSTILE.to_owned()
+    }
+    fn process(&self, _: u32) -> Option<String> {
+        None
+    }
+}
+
+fn page(names: &dyn Names, title: &str) -> String {
+    let mut binner = Binner::new(Limits::default());
+    binner.take(
+        &Row {
+            t_ns: 5_000,
+            cause: Cause::Munmap,
+            pid: 7,
+            comm: Comm::from("<img src=x>"),
+            user_stack: 1,
+            victim_pid: 8,
+            stall_ns: 300,
+            wait_ns: 900,
+            ..Row::default()
+        },
+        0,
+    );
+    let mut page = Vec::new();
+    let summary = Summary::default();
+    binner
+        .write(&about(&summary, title), names, &mut page)
+        .unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+/// Check that names, whatever they hold, begin no element and end no script.
+#[test]
+fn hostile_names_stay_text() {
+    let page = page(&Hostile, HOSTILE);
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("</script").count(), 2);
+    assert!(!page.contains("<img"));
+    assert!(!page.contains("<!--"));
+    // the data are what was given, all the same
+    let data = page.split_once("id=\"data\">").unwrap().1;
+    let data = data.split_once("</script>").unwrap().0;
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["frames"][0], HOSTILE);
+    assert_eq!(data["regions"][0], HOSTILE);
+    assert_eq!(data["title"], HOSTILE);
+    assert_eq!(data["processes"]["7"], "<img src=x>");
+}
+
+/// Check that the page names nothing to fetch, and forbids it.
+#[test]
+fn nothing_is_fetched() {
+    let page = page(&AnyNames, "quiet");
+    assert!(page.contains("default-src 'none'; script-src 'sha256-"));
+    assert!(!page.contains("@TITLE@") && !page.contains("@DATA@") && !page.contains("@CSP@"));
+    for fetching in [
+        " src=",
+        "url(",
+        "@import",
+        "<link",
+        "fetch(",
+        "XMLHttpRequest",
+        "import(",
+    ] {
+        assert!(!page.contains(fetching), "{fetching}");
+    }
+    // the only address is the name of SVG's elements
+    let addresses = page.matches("http").count() - page.matches("http-equiv").count();
+    assert_eq!(
+        addresses,
+        page.matches("http://www.w3.org/2000/svg").count()
+    );
+}
+
+/// Check that an empty trace is a page too.
+#[test]
+fn nothing_is_a_page() {
+    let mut page = Vec::new();
+    let summary = Summary::default();
+    Binner::new(Limits::default())
+        .write(&about(&summary, "none"), &AnyNames, &mut page)
+        .unwrap();
+    assert!(String::from_utf8(page).unwrap().contains("\"steps\":0"));
+}

@@ -53,7 +53,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
 /// Regions by number, named once for each place.
 #[derive(Default)]
 struct Places {
-    regions: HashMap<Place, u32>,
+    regions: HashMap<Place, u32, ahash::RandomState>,
     numbers: HashMap<String, u32>,
     names: Vec<String>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
