@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [JOB...]     what it is for: build, test, demo, bench, kernels, dist, fuzz; all without
+#   scripts/setup.sh [JOB...]     what it is for: build, test, page, demo, bench, kernels, dist, fuzz; all without
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test demo bench kernels dist fuzz}
+jobs=${*:-build test page demo bench kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -69,13 +69,19 @@ look_for_dist() {
 
 look_for_fuzz() { have c++ || needs g++; }
 
+look_for_page() {
+	have python3 || needs python3
+	have chromedriver || needs chromium-driver
+	have chromium || have google-chrome || have chromium-browser || needs chromium
+}
+
 look() {
 	packages=() need_rust=
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, demo, bench, kernels, dist, fuzz" && exit 2 ;;
+		build | test | page | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, page, demo, bench, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }

@@ -3,14 +3,17 @@
 const TABLE_TOP = 10;
 const opened = new Set();
 
+// A phone has no room for the columns aside.
+const cellClass = (c) => (c.name ? "name" : `n${c.bar ? " bar" : ""}${c.aside ? " aside" : ""}`);
+
 // columns: [heading, text of a row, its number for a bar or null]
 function table(id, title, columns, rows, redraw) {
   const most = columns.map((c) => (c.bar ? Math.max(1, ...rows.map(c.bar)) : 0));
   const shown = opened.has(id) ? rows : rows.slice(0, TABLE_TOP);
-  const head = el("tr", {}, ...columns.map((c) => el("th", { class: c.name ? "" : "n", scope: "col" }, c.head)));
+  const head = el("tr", {}, ...columns.map((c) => el("th", { class: cellClass(c), scope: "col" }, c.head)));
   const body = shown.map((row) => el("tr", {}, ...columns.map((c, i) => {
     const text = c.text(row);
-    const cell = el("td", { class: c.name ? "name" : c.bar ? "n bar" : "n" }, ...(Array.isArray(text) ? text : [text]));
+    const cell = el("td", { class: cellClass(c) }, ...(Array.isArray(text) ? text : [text]));
     if (c.bar) cell.style.backgroundSize = `calc((100% - .9rem) * ${(c.bar(row) / most[i]).toFixed(4)}) 72%`;
     return cell;
   })));
@@ -29,7 +32,7 @@ const barred = (column, a) => ({ ...column, bar: (r) => r.n[a] });
 const named = (head, text) => ({ head, text, name: true });
 
 function drawTables(S, redraw) {
-  const four = [barred(number("shootdowns", SHOOTDOWNS), SHOOTDOWNS), number("victims", VICTIMS), duration("wait", WAIT), duration("stall", STALL)];
+  const four = [barred(number("shootdowns", SHOOTDOWNS), SHOOTDOWNS), { ...number("victims", VICTIMS), aside: true }, duration("wait", WAIT), duration("stall", STALL)];
   table("causes", "Why: causes", [...four, named("cause", (r) => [swatch(causeColour(r.key)), el("span", { title: D.causes.text[r.key] }, D.causes.name[r.key])])], S.causes, redraw);
   table("culprits", "Who: culprits", [...four, named("process", (r) => processName(r.key))], S.culprits, redraw);
   table("regions", "Where: regions", [...four, named("region", (r) => regionName(r.key))], S.regions, redraw);
