@@ -15,6 +15,8 @@ use crate::told::Told;
 
 /// The finest bin: 2^10 ns, which no shootdown is much shorter than.
 const FINEST_LOG2: u32 = 10;
+/// The longest step: two of them are all moments that there are, and no shift may go further.
+pub(crate) const LONGEST_LOG2: u32 = 63;
 
 /// Sums rows for the page. Memory grows with what the rows tell apart, not with the rows.
 pub struct Binner {
@@ -138,7 +140,10 @@ impl Binner {
 
     fn keep_bounds(&mut self) {
         let Limits { cells, told, .. } = self.limits;
-        if self.sites.cells().max(self.pairs.cells()) > cells && self.steps() > self.limits.steps {
+        if self.sites.cells().max(self.pairs.cells()) > cells
+            && self.steps() > self.limits.steps
+            && self.step_log2 < LONGEST_LOG2
+        {
             self.lengthen_steps();
         }
         // well below the bound, so that it takes many rows until the next time

@@ -31,7 +31,8 @@ impl Key for Site {
         match self.detail() {
             3 => self.stack = OTHER_STACK,
             2 => self.region = None,
-            _ => self.culprit = None,
+            // one a cause, so that causes are all that is left at worst
+            _ => (self.culprit, self.stack) = (None, OTHER_STACK),
         }
         self
     }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use crate::about::{About, Names};
-use crate::bins::Binner;
+use crate::bins::{Binner, LONGEST_LOG2};
 use crate::data::{Named, Packed, data};
 use crate::names::cut;
 
@@ -97,7 +97,7 @@ impl Binner {
                     continue;
                 }
             }
-            if self.steps() <= 1 {
+            if self.steps() <= 1 || self.step_log2 >= LONGEST_LOG2 {
                 break;
             }
             self.lengthen_steps();

@@ -161,7 +161,7 @@ proptest! {
         let (packed, named) = b.fit(&AnyNames);
         // no less than the causes can be told apart, nor fewer steps than one
         prop_assert!(b.sites.count() <= TIGHT.told.max(causes));
-        prop_assert!(packed.len() <= TIGHT.cell_bytes || b.steps() <= 1);
+        prop_assert!(packed.len() <= TIGHT.cell_bytes || b.steps() <= 2);
         prop_assert!(named.len() <= TIGHT.name_bytes || b.sites.live().all(|e| e.key.region.is_none()));
         prop_assert!(b.shots.kept().is_none_or(|s| s.len() <= TIGHT.shots));
     }

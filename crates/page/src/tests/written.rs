@@ -70,7 +70,7 @@ fn nothing_is_fetched() {
     assert!(page.contains("default-src 'none'; script-src 'sha256-"));
     assert!(!page.contains("@TITLE@") && !page.contains("@DATA@") && !page.contains("@CSP@"));
     for fetching in [
-        " src=",
+        "<script src",
         "url(",
         "@import",
         "<link",
