@@ -1,11 +1,15 @@
 //! The command line: what can be said, not what is done.
 
+mod export;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
+
+pub(crate) use export::{ExportArgs, Format, Of, Weight};
 
 /// Finds, explains, stops and proves away TLB shootdowns.
 #[derive(Debug, Parser)]
@@ -178,6 +182,8 @@ pub(crate) struct ReportArgs {
     /// Lines of each table.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
+    #[command(flatten)]
+    pub(crate) export: ExportArgs,
     /// Write the result to a file.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -1,5 +1,8 @@
 //! The side tables: what the numbers in the events stand for.
 
+use std::fmt;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// A file or region that is mapped into a process.
@@ -69,6 +72,25 @@ pub struct Frame {
     /// Taken from the top of the stack as the likely caller, and not unwound.
     #[serde(default)]
     pub caller: bool,
+}
+
+impl fmt::Display for Frame {
+    /// One line: the function and the last part of its file, or what is known without a name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = |path| Path::new(path).file_name().and_then(|n| n.to_str());
+        match (self.symbol.as_deref(), self.module.as_deref(), self.offset) {
+            (Some(symbol), Some(module), _) => {
+                write!(f, "{symbol} ({})", base(module).unwrap_or(module))
+            }
+            (Some(symbol), None, _) => f.write_str(symbol),
+            (None, Some(module), Some(offset)) => {
+                let module = base(module).unwrap_or(module);
+                write!(f, "{module}+{offset:#x} [no symbol]")
+            }
+            (None, Some(module), None) => write!(f, "{:#x} ({module})", self.addr),
+            (None, None, _) => write!(f, "{:#x} [unknown]", self.addr),
+        }
+    }
 }
 
 /// A stack, under the number that events have for it. User and kernel stacks share one numbering.

@@ -3,12 +3,16 @@
 use std::process::ExitCode;
 
 use crate::cli::ReportArgs;
-use crate::report::{self, Report};
+use crate::report::{self, Report, export};
 use crate::show::{self, emit};
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.html {
         report::html(&args.trace, file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(format) = args.export.export {
+        export::run(&args.trace, format, &args.export, args.output.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report::open(&args.trace)?;

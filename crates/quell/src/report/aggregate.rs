@@ -9,7 +9,7 @@ use quell_event::trace::Row;
 use quell_event::{Cause, Comm, Counts, CulpritTally, Histogram, Summary, Tally, VictimTally};
 
 use super::Origin;
-use super::code::{Code, line};
+use super::code::Code;
 use super::regions::Regions;
 
 /// Anonymous ranges need no finer address: 2 MiB, so that an arena's ranges fall together.
@@ -184,7 +184,7 @@ impl Aggregate {
             let Some(stack) = code.stack(place.user_stack) else {
                 continue;
             };
-            let frames = stack.frames.iter().map(line).collect();
+            let frames = stack.frames.iter().map(ToString::to_string).collect();
             *rows
                 .entry(frames)
                 .or_default()

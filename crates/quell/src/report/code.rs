@@ -31,6 +31,21 @@ const WRAPPERS: &[&str] = &[
     "fallocate64",
 ];
 
+/// Stacks by the number that rows have for them, with names where those can still be found.
+pub(crate) fn named(stacks: impl IntoIterator<Item = Stack>) -> HashMap<i32, Stack> {
+    let number = |s: Stack| (s.id.cast_signed(), s);
+    let mut stacks: HashMap<i32, Stack> = stacks.into_iter().map(number).collect();
+    // a recording that was cut short has not come to the names
+    let mut nameless: Vec<Stack> = stacks
+        .values()
+        .filter(|s| s.frames.iter().all(|f| f.symbol.is_none()))
+        .cloned()
+        .collect();
+    quell_probe::name_frames(&mut nameless);
+    stacks.extend(nameless.into_iter().map(number));
+    stacks
+}
+
 /// Processes and stacks by their numbers.
 pub(crate) struct Code {
     processes: HashMap<u32, Process>,
@@ -42,24 +57,10 @@ impl Code {
         processes: HashMap<u32, Process>,
         stacks: impl IntoIterator<Item = Stack>,
     ) -> Self {
-        let mut code = Self {
+        Self {
             processes,
-            stacks: stacks
-                .into_iter()
-                .map(|s| (s.id.cast_signed(), s))
-                .collect(),
-        };
-        // a recording that was cut short has not come to the names
-        let mut nameless: Vec<Stack> = code
-            .stacks
-            .values()
-            .filter(|s| s.frames.iter().all(|f| f.symbol.is_none()))
-            .cloned()
-            .collect();
-        quell_probe::name_frames(&mut nameless);
-        code.stacks
-            .extend(nameless.into_iter().map(|s| (s.id.cast_signed(), s)));
-        code
+            stacks: named(stacks),
+        }
     }
 
     /// Adds what was seen since, and names its code.
@@ -164,15 +165,4 @@ pub(crate) fn base(path: &str) -> &str {
         .file_name()
         .and_then(|n| n.to_str())
         .unwrap_or(path)
-}
-
-/// One frame in one line.
-pub(crate) fn line(frame: &Frame) -> String {
-    match (&frame.symbol, &frame.module, frame.offset) {
-        (Some(symbol), Some(module), _) => format!("{symbol} ({})", base(module)),
-        (Some(symbol), None, _) => symbol.clone(),
-        (None, Some(module), Some(offset)) => format!("{}+{offset:#x} [no symbol]", base(module)),
-        (None, Some(module), None) => format!("{:#x} ({module})", frame.addr),
-        (None, None, _) => format!("{:#x} [unknown]", frame.addr),
-    }
 }

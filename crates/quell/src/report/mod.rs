@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod code;
+pub(crate) mod export;
 mod page;
 pub(crate) mod regions;
 

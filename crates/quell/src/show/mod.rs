@@ -5,7 +5,7 @@ pub(crate) mod table;
 pub(crate) mod units;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -20,12 +20,24 @@ use crate::cmd::usage;
 pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {
         None => Box::new(anstream::stdout()),
-        Some(path) => {
-            let file = File::create(path)
-                .map_err(|err| usage(format!("can't write to {}: {err}", path.display())))?;
-            Box::new(anstream::StripStream::new(file))
-        }
+        Some(path) => Box::new(anstream::StripStream::new(create(path)?)),
     })
+}
+
+/// Where data goes that is not for people: byte by byte as it is written.
+///
+/// # Errors
+///
+/// If the file can't be created.
+pub(crate) fn bytes(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+    Ok(match path {
+        None => Box::new(BufWriter::new(io::stdout().lock())),
+        Some(path) => Box::new(BufWriter::new(create(path)?)),
+    })
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).map_err(|err| usage(format!("can't write to {}: {err}", path.display())))
 }
 
 /// Writes all of it. A reader that has gone (`| head`) is no error.

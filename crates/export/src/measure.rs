@@ -1,0 +1,55 @@
+//! The times that a distribution is of, and their HdrHistogram.
+
+use anyhow::Context as _;
+use hdrhistogram::Histogram;
+use quell_event::trace::Row;
+
+/// A time that shootdowns have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// The culprit's wait, one a shootdown.
+    #[default]
+    Wait,
+    /// The victim's delay, one a victim that was seen.
+    Delay,
+    /// The victim's stall, one a victim that was seen.
+    Stall,
+}
+
+/// The largest value that is kept apart, ns: nearly 5 hours. Also what bounds a histogram's memory,
+/// to about 300 KB.
+const MOST: u64 = 1 << 44;
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Wait, Self::Delay, Self::Stall];
+
+    /// `wait`, `delay` or `stall`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Delay => "delay",
+            Self::Stall => "stall",
+        }
+    }
+
+    /// The row's value, ns; `None` where it has none.
+    pub(crate) fn of(self, row: &Row) -> Option<u64> {
+        match self {
+            Self::Wait => row.is_first().then_some(row.wait_ns),
+            Self::Delay => (!row.is_unseen()).then_some(row.delay_ns.into()),
+            Self::Stall => (!row.is_unseen()).then_some(row.stall_ns.into()),
+        }
+    }
+}
+
+/// An empty histogram of ns: 3 significant digits, which keeps values within 0.1 %.
+pub(crate) fn histogram() -> anyhow::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, MOST, 3).context("can't make a histogram")
+}
+
+/// Adds a value; what is larger than any that is kept apart counts as the largest.
+pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64) {
+    histogram.saturating_record(ns);
+}

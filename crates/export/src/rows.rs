@@ -1,0 +1,75 @@
+//! The rows of a trace, for writers that can fail.
+
+use std::collections::HashMap;
+
+use anyhow::Context as _;
+use quell_event::trace::{Meta, Row, Stack, Trace};
+
+/// Stacks by the number that rows have for them.
+pub type Stacks = HashMap<i32, Stack>;
+
+/// How often progress is told, rows.
+const STEP: u64 = 1 << 16;
+
+/// The rows of a trace.
+pub struct Rows<'a> {
+    trace: &'a Trace,
+    progress: &'a dyn Fn(u64),
+}
+
+impl<'a> Rows<'a> {
+    /// Of this trace; `progress` is told now and then how many rows are done.
+    #[must_use]
+    pub fn new(trace: &'a Trace, progress: &'a dyn Fn(u64)) -> Self {
+        Self { trace, progress }
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        self.trace
+    }
+
+    pub(crate) fn meta(&self) -> &Meta {
+        self.trace.meta()
+    }
+
+    /// Hands over every row. After an error the rest is read, but not handed over.
+    pub(crate) fn each(
+        &self,
+        mut each: impl FnMut(&Row) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        let mut done = 0u64;
+        self.trace
+            .for_each(|row| {
+                done += 1;
+                if done.is_multiple_of(STEP) {
+                    (self.progress)(done);
+                }
+                if outcome.is_ok() {
+                    outcome = each(row);
+                }
+            })
+            .context("can't read the rows of the trace")?;
+        outcome
+    }
+
+    /// Hands over every shootdown as its rows, of which there is at least one.
+    pub(crate) fn each_shootdown(
+        &self,
+        mut each: impl FnMut(&[Row]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut rows: Vec<Row> = Vec::new();
+        self.each(|row| {
+            if row.is_first() && !rows.is_empty() {
+                each(&rows)?;
+                rows.clear();
+            }
+            rows.push(*row);
+            Ok(())
+        })?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        each(&rows)
+    }
+}

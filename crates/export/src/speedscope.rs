@@ -1,0 +1,114 @@
+//! speedscope: a "sampled" profile in the file format that
+//! <https://www.speedscope.app/file-format-schema.json> describes.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::samples::{self, Sums};
+use crate::{Rows, Stacks, Weight};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'a str,
+    name: &'a str,
+    exporter: String,
+    active_profile_index: u32,
+    shared: Shared,
+    profiles: [Profile<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+struct Frame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    name: &'a str,
+    unit: &'a str,
+    start_value: u64,
+    end_value: u64,
+    samples: Vec<Vec<usize>>,
+    weights: Vec<u64>,
+}
+
+/// Writes one profile: a sample for each thread name, stack and cause, from the name inwards to the
+/// cause. Weights are ns, or shootdowns.
+///
+/// # Errors
+///
+/// If the trace can't be read or `out` can't be written.
+pub fn write(
+    rows: &Rows<'_>,
+    stacks: &Stacks,
+    weight: Weight,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let mut frames = Frames::default();
+    let (mut samples, mut weights) = (Vec::new(), Vec::new());
+    for (origin, sums) in samples::sum(rows)? {
+        let mut sample = vec![frames.number(origin.comm.text().into_owned(), None)];
+        for frame in origin.frames(stacks) {
+            sample.push(frames.number(frame.to_string(), frame.module.clone()));
+        }
+        sample.push(frames.number(format!("[{}]", origin.cause), None));
+        samples.push(sample);
+        weights.push(Sums::weigh(&sums, weight));
+    }
+    let (name, unit) = match weight {
+        Weight::Wait => ("wait of culprits", "nanoseconds"),
+        Weight::Count => ("shootdowns", "none"),
+        Weight::Stall => ("stall of victims", "nanoseconds"),
+    };
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        name: "TLB shootdowns",
+        exporter: format!("quell {}", env!("CARGO_PKG_VERSION")),
+        active_profile_index: 0,
+        shared: Shared { frames: frames.all },
+        profiles: [Profile {
+            kind: "sampled",
+            name,
+            unit,
+            start_value: 0,
+            end_value: weights.iter().fold(0, |a, w| a.saturating_add(*w)),
+            samples,
+            weights,
+        }],
+    };
+    serde_json::to_writer(&mut *out, &file).context("can't write the speedscope profile")?;
+    out.write_all(b"\n")
+        .context("can't write the speedscope profile")
+}
+
+/// Frames by number, each once.
+#[derive(Default)]
+struct Frames {
+    numbers: HashMap<Frame, usize>,
+    all: Vec<Frame>,
+}
+
+impl Frames {
+    fn number(&mut self, name: String, file: Option<String>) -> usize {
+        let frame = Frame { name, file };
+        *self.numbers.entry(frame).or_insert_with_key(|frame| {
+            self.all.push(frame.clone());
+            self.all.len() - 1
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! A trace in the form of another tool: checks what was asked for, and lets `quell-export` write.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quell_event::trace::Trace;
+use quell_export::{Measure, Rows, Stacks, Weight};
+
+use super::code;
+use crate::cli::{self, ExportArgs, Format};
+use crate::cmd::usage;
+use crate::show;
+use crate::show::units::plural;
+
+/// Writes the trace at `dir` to `output`, or to stdout.
+///
+/// # Errors
+///
+/// What was asked for does not fit together, the trace can't be read, or the output not be written.
+/// A reader that has gone (`| head`) is no error.
+pub(crate) fn run(
+    dir: &Path,
+    format: Format,
+    args: &ExportArgs,
+    output: Option<&Path>,
+) -> anyhow::Result<()> {
+    check(format, args)?;
+    if format.is_binary() && output.is_none() && io::stdout().is_terminal() {
+        return Err(usage(format!(
+            "{} is binary, and not for a terminal: name a file with '-o FILE', or redirect the output",
+            format.name()
+        )));
+    }
+    let trace = Trace::open(dir)?;
+    say_what_is_missing(&trace);
+    let bar = progress(trace.rows());
+    let told = |rows| bar.set_position(rows);
+    let rows = Rows::new(&trace, &told);
+    let mut out = show::bytes(output)?;
+    let written = write(&rows, &trace, format, args, &mut *out).and_then(|()| Ok(out.flush()?));
+    bar.finish_and_clear();
+    match written {
+        Err(err) if is_gone(&err) => Ok(()),
+        written => written.with_context(|| match output {
+            Some(path) => format!("can't export to {}", path.display()),
+            None => "can't export".to_owned(),
+        }),
+    }
+}
+
+fn check(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
+    if args.weight.is_some() && !format.takes_weight() {
+        return Err(usage(format!(
+            "--weight is for pprof, folded and speedscope: leave it out for {}",
+            format.name()
+        )));
+    }
+    if args.of.is_some() && !format.takes_of() {
+        return Err(usage(format!(
+            "--of is for hgrm and hlog: leave it out for {}",
+            format.name()
+        )));
+    }
+    Ok(())
+}
+
+fn write(
+    rows: &Rows<'_>,
+    trace: &Trace,
+    format: Format,
+    args: &ExportArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let weight = match args.weight {
+        None | Some(cli::Weight::Wait) => Weight::Wait,
+        Some(cli::Weight::Count) => Weight::Count,
+        Some(cli::Weight::Stall) => Weight::Stall,
+    };
+    let measure = args.of.map(|of| match of {
+        cli::Of::Wait => Measure::Wait,
+        cli::Of::Delay => Measure::Delay,
+        cli::Of::Stall => Measure::Stall,
+    });
+    match format {
+        Format::Perfetto => quell_export::perfetto::write(rows, &stacks(trace)?, out),
+        Format::Pprof => quell_export::pprof::write(rows, &stacks(trace)?, weight, out),
+        Format::Folded => quell_export::folded::write(rows, &stacks(trace)?, weight, out),
+        Format::Speedscope => quell_export::speedscope::write(rows, &stacks(trace)?, weight, out),
+        Format::Hgrm => quell_export::hgrm::write(rows, measure.unwrap_or_default(), out),
+        Format::Hlog => match measure {
+            None => quell_export::hlog::write(rows, &Measure::ALL, out),
+            Some(one) => quell_export::hlog::write(rows, &[one], out),
+        },
+        Format::Csv => quell_export::csv::write(rows, out),
+    }
+}
+
+fn stacks(trace: &Trace) -> anyhow::Result<Stacks> {
+    Ok(code::named(trace.stacks()?.rows.into_values()))
+}
+
+/// An export has no place for notes, so they go to stderr.
+fn say_what_is_missing(trace: &Trace) {
+    if trace.cut_short() {
+        anstream::eprintln!(
+            "quell: the recording was cut short: this is all up to its last second"
+        );
+    }
+    let lost = trace.tally().ok().flatten().map_or(0, |t| t.lost.total());
+    if lost > 0 {
+        anstream::eprintln!(
+            "quell: {} could not be recorded and {} not in the export; 'quell report' counts them",
+            plural(lost, "shootdown"),
+            if lost == 1 { "is" } else { "are" },
+        );
+    }
+}
+
+/// Rows done, on a terminal only.
+fn progress(rows: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
+    // A template that doesn't parse leaves the default one.
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} rows, {eta}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn is_gone(err: &anyhow::Error) -> bool {
+    err.chain().any(|cause| {
+        let broken = |err: &io::Error| err.kind() == io::ErrorKind::BrokenPipe;
+        // serde_json keeps an error of the writer to itself, but for its kind
+        cause.downcast_ref::<io::Error>().is_some_and(broken)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .and_then(serde_json::Error::io_error_kind)
+                == Some(io::ErrorKind::BrokenPipe)
+    })
+}
