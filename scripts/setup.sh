@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [JOB...]     what it is for: build, test, page, demo, bench, kernels, dist, fuzz; all without
+#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, kernels, dist, fuzz; all without
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test page demo bench kernels dist fuzz}
+jobs=${*:-build test exports page demo bench kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -41,6 +41,8 @@ look_for_test() {
 }
 
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
+
+look_for_exports() { have go || needs golang-go; }
 
 look_for_bench() {
 	have python3 || needs python3
@@ -80,8 +82,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | page | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, page, demo, bench, kernels, dist, fuzz" && exit 2 ;;
+		build | test | exports | page | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }

@@ -14,6 +14,8 @@ pub mod pprof;
 mod rows;
 mod samples;
 pub mod speedscope;
+#[cfg(test)]
+mod tests;
 
 pub use measure::Measure;
 pub use rows::{Rows, Stacks};

@@ -6,7 +6,7 @@
 mod counters;
 mod events;
 mod names;
-mod proto;
+pub(crate) mod proto;
 mod tracks;
 
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! pprof: a gzipped `profile.proto` with a sample for each stack, cause and thread name.
 
 mod code;
-mod proto;
+pub(crate) mod proto;
 
 use std::io::Write;
 

@@ -9,6 +9,7 @@
 mod causes;
 mod common;
 mod exact;
+mod export;
 mod input;
 mod interrupt;
 mod prove;

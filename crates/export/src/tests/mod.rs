@@ -1,0 +1,173 @@
+//! Any trace, in each format: it parses, and its totals are the trace's.
+
+mod perfetto;
+mod stacks;
+mod times;
+
+use std::io::Write;
+
+use proptest::prelude::*;
+use quell_event::trace::{Frame, Meta, Stack, StackKind, Trace, Writer};
+use quell_event::{Cause, Comm, Shootdown, Victim};
+
+use crate::{Rows, Stacks};
+
+const START_NS: u64 = 1_000_000_000;
+
+/// Names with everything in them that a text format may stumble over.
+fn comm() -> impl Strategy<Value = Comm> {
+    prop_oneof![
+        prop::sample::select(vec![
+            "",
+            " ",
+            "a;b",
+            "say \"x\"",
+            "c,d",
+            "1 2",
+            "\n",
+            "ü",
+            "=1+1"
+        ])
+        .prop_map(Comm::from),
+        "[ -~]{0,15}".prop_map(|s| Comm::from(s.as_str())),
+    ]
+}
+
+prop_compose! {
+    fn victim()(
+        cpu in 0u16..4,
+        pid in 0u32..3,
+        comm in comm(),
+        bystander: bool,
+        delay_ns in prop_oneof![0u32..3_000, any::<u32>()],
+        stall_ns in prop_oneof![0u32..3_000, any::<u32>()],
+    ) -> Victim {
+        Victim { cpu, pid, tid: pid, comm, bystander, delay_ns, stall_ns }
+    }
+}
+
+prop_compose! {
+    /// In no order, overlapping, and with stacks that may not be there.
+    fn shootdown()(
+        t_ns in prop_oneof![0u64..START_NS * 2, START_NS..START_NS * 8, 0u64..1 << 50],
+        wait_ns in prop_oneof![0u64..5_000, 0u64..1 << 43],
+        (pid, comm, cpu) in (1u32..4, comm(), 0u16..4),
+        cause in prop::sample::select(Cause::ALL),
+        (start, pages) in (0u64..1 << 40, prop::option::of(1u64..99)),
+        (kernel_stack, user_stack) in (-1i32..6, -1i32..6),
+        victims in prop::collection::vec(victim(), 0..4),
+        unseen in 0u16..3,
+    ) -> Shootdown {
+        Shootdown {
+            t_ns, wait_ns, pid, tid: pid, comm, cpu, cause, kernel_stack, user_stack, victims, unseen,
+            start: start << 12,
+            end: pages.map_or(u64::MAX, |n| (start + n) << 12),
+            ..Shootdown::default()
+        }
+    }
+}
+
+fn shootdowns() -> impl Strategy<Value = Vec<Shootdown>> {
+    prop::collection::vec(shootdown(), 0..60)
+}
+
+/// Stacks 0 to 3; 4 and 5 are asked for and missing.
+fn some_stacks() -> Stacks {
+    let frame = |symbol: &str, addr| Frame {
+        addr,
+        symbol: (!symbol.is_empty()).then(|| symbol.to_owned()),
+        ..Frame::default()
+    };
+    let stack = |id: i32, frames| {
+        let stack = Stack {
+            id: id.cast_unsigned(),
+            kind: StackKind::User,
+            frames,
+            ..Stack::default()
+        };
+        (id, stack)
+    };
+    Stacks::from([
+        stack(0, vec![frame("f<[u8; 16]>", 16), frame("main", 32)]),
+        stack(1, vec![frame("", 48), frame("a b 7", 64)]),
+        stack(2, vec![]),
+        stack(3, (0..20).map(|n| frame("deep", n)).collect()),
+    ])
+}
+
+/// What a trace adds up to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    shootdowns: u64,
+    rows: u64,
+    seen: u64,
+    wait_ns: u64,
+    stall_ns: u64,
+}
+
+impl Totals {
+    fn of(all: &[Shootdown]) -> Self {
+        let mut totals = Self::default();
+        for s in all {
+            let seen = s.victims.len() as u64;
+            totals.shootdowns += 1;
+            totals.seen += seen;
+            totals.rows += (seen + u64::from(s.unseen)).max(1);
+            totals.wait_ns += s.wait_ns;
+            totals.stall_ns += s.victims.iter().map(|v| u64::from(v.stall_ns)).sum::<u64>();
+        }
+        totals
+    }
+}
+
+/// Writes a trace of these and exports it.
+fn export(
+    all: &[Shootdown],
+    write: impl FnOnce(&Rows<'_>, &mut dyn Write) -> anyhow::Result<()>,
+) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.quell");
+    let meta = Meta {
+        start_monotonic_ns: START_NS,
+        start_wall_ns: 1_700_000_000_000_000_000,
+        ..Meta::default()
+    };
+    let mut writer = Writer::create(&path, &meta, false).unwrap();
+    for s in all {
+        writer.push(s);
+    }
+    writer.finish(START_NS, |_| ()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let mut out = Vec::new();
+    write(&Rows::new(&trace, &|_| ()), &mut out).unwrap();
+    out
+}
+
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Check that no format takes a full disk for success.
+#[test]
+fn a_full_disk_is_an_error() {
+    let all = vec![Shootdown::default(); 2];
+    let stacks = some_stacks();
+    let weight = crate::Weight::Count;
+    export(&all, |rows, _| {
+        assert!(crate::perfetto::write(rows, &stacks, &mut Broken).is_err());
+        assert!(crate::pprof::write(rows, &stacks, weight, &mut Broken).is_err());
+        assert!(crate::folded::write(rows, &stacks, weight, &mut Broken).is_err());
+        assert!(crate::speedscope::write(rows, &stacks, weight, &mut Broken).is_err());
+        assert!(crate::hgrm::write(rows, crate::Measure::Wait, &mut Broken).is_err());
+        assert!(crate::hlog::write(rows, &crate::Measure::ALL, &mut Broken).is_err());
+        assert!(crate::csv::write(rows, &mut Broken).is_err());
+        Ok(())
+    });
+}

@@ -1,0 +1,108 @@
+//! Perfetto's rules, played through as its importer does.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use prost::Message as _;
+
+use super::{Totals, export, shootdowns, some_stacks};
+use crate::perfetto::proto::{self, Data, Packet, TrackEvent};
+
+/// `Trace`, which quell itself never holds as a whole.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<Packet>,
+}
+
+fn events(trace: &Trace) -> Vec<(u64, &TrackEvent)> {
+    let mut events: Vec<_> = trace
+        .packet
+        .iter()
+        .filter_map(|p| match &p.data {
+            Some(Data::TrackEvent(event)) => Some((p.timestamp.unwrap(), event)),
+            _ => None,
+        })
+        .collect();
+    // Stable, as the importer's sort is.
+    events.sort_by_key(|(t, _)| *t);
+    events
+}
+
+proptest! {
+    /// Check that slices never nest, that they last as long as waits and stalls, that each arrow has both
+    /// ends in that order, that names are known before use, and that counters add up.
+    #[test]
+    fn any_trace(all in shootdowns()) {
+        let stacks = some_stacks();
+        let bytes = export(&all, |rows, out| crate::perfetto::write(rows, &stacks, out));
+        let trace = Trace::decode(&bytes[..]).unwrap();
+        let totals = Totals::of(&all);
+
+        let mut tracks = HashMap::new();
+        let (mut strings, mut fixed) = (0, 0);
+        for packet in &trace.packet {
+            if let Some(interned) = &packet.interned {
+                strings += interned.strings.len() as u64;
+                fixed += interned.event_names.len() as u64;
+            }
+            match packet.data.as_ref() {
+                Some(Data::Track(track)) => {
+                    let parent = track.parent;
+                    prop_assert!(parent.is_none_or(|p| tracks.contains_key(&p)));
+                    let old = tracks.insert(track.uuid.unwrap(), track.name.clone().unwrap());
+                    prop_assert_eq!(old, None);
+                }
+                Some(Data::TrackEvent(event)) => {
+                    prop_assert!(tracks.contains_key(&event.track_uuid.unwrap()));
+                    prop_assert!(event.name_iid.is_none_or(|n| n <= fixed));
+                    for arg in &event.args {
+                        if let Some(proto::Value::String(iid)) = arg.value {
+                            prop_assert!(iid <= strings);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        let mut open: HashMap<u64, u64> = HashMap::new();
+        let (mut lasted, mut counted) = (HashMap::<&str, u64>::new(), HashMap::<&str, u64>::new());
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        for (t, event) in events(&trace) {
+            let uuid = event.track_uuid.unwrap();
+            let name = tracks[&uuid].as_str();
+            match event.kind.unwrap() {
+                proto::SLICE_BEGIN => {
+                    prop_assert_eq!(open.insert(uuid, t), None, "slices overlap on {}", name);
+                    *counted.entry(name).or_default() += 1;
+                }
+                proto::SLICE_END => {
+                    *lasted.entry(name).or_default() += t - open.remove(&uuid).unwrap();
+                }
+                proto::COUNTER => {
+                    let name = name.split(" per ").next().unwrap();
+                    *counted.entry(name).or_default() += event.counter_value.unwrap().cast_unsigned();
+                }
+                kind => prop_assert!(false, "an event of type {}", kind),
+            }
+            begun.extend(&event.flow_ids);
+            for flow in &event.terminating_flow_ids {
+                prop_assert!(begun.contains(flow), "an arrow ends before it begins");
+                ended.push(*flow);
+            }
+        }
+        prop_assert!(open.is_empty());
+        begun.sort_unstable();
+        ended.sort_unstable();
+        prop_assert_eq!(&begun, &(1..=totals.seen).collect::<Vec<_>>());
+        prop_assert_eq!(&begun, &ended);
+        let of = |map: &HashMap<&str, u64>, name| map.get(name).copied().unwrap_or(0);
+        prop_assert_eq!(of(&counted, "waits as culprit"), totals.shootdowns);
+        prop_assert_eq!(of(&counted, "stalls as victim"), totals.seen);
+        prop_assert_eq!(of(&lasted, "waits as culprit"), totals.wait_ns);
+        prop_assert_eq!(of(&lasted, "stalls as victim"), totals.stall_ns);
+        prop_assert_eq!(of(&counted, "shootdowns"), totals.shootdowns);
+        prop_assert_eq!(of(&counted, "stalled time"), totals.stall_ns);
+    }
+}
