@@ -68,12 +68,12 @@ pub fn write(rows: &Rows<'_>, measures: &[Measure], out: &mut dyn Write) -> anyh
     Ok(())
 }
 
-struct Log<'a, 'b, 'm> {
-    log: IntervalLogWriter<'a, 'b, &'a mut dyn Write, V2DeflateSerializer>,
+struct Log<'a, 'b, 'o, 'm> {
+    log: IntervalLogWriter<'a, 'b, &'o mut dyn Write, V2DeflateSerializer>,
     measures: &'m [Measure],
 }
 
-impl Log<'_, '_, '_> {
+impl Log<'_, '_, '_, '_> {
     fn second(&mut self, second: u64, histograms: &[Histogram<u64>]) -> anyhow::Result<()> {
         for (measure, histogram) in self.measures.iter().zip(histograms) {
             if histogram.is_empty() {
