@@ -179,7 +179,9 @@ fn main() -> anyhow::Result<()> {
     for id in 0..KERNEL_STACKS + USER_STACKS {
         writer.stack(&stack(id));
     }
-    [4000, 4001].map(|pid| writer.process(&process(pid)));
+    for pid in [4000, 4001] {
+        writer.process(&process(pid));
+    }
     for n in 0..shootdowns {
         writer.push(&shootdown(n));
         if n % 10_000 == 9_999 {

@@ -10,15 +10,14 @@ use proptest::prelude::*;
 use super::{START_NS, Totals, comm, export, shootdowns};
 use crate::{Measure, csv, hgrm, hlog};
 
-/// The last second that a log can count to here: a trace's seconds come in any order.
+/// Tag, start and values.
 type Interval = (String, Duration, Histogram<u64>);
 
 fn intervals(log: &[u8]) -> Vec<Interval> {
-    use base64_of as decode;
     IntervalLogIterator::new(log)
         .filter_map(|entry| match entry.unwrap() {
             LogEntry::Interval(i) => {
-                let bytes = decode(i.encoded_histogram());
+                let bytes = base64_of(i.encoded_histogram());
                 let histogram = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
                 let tag = i.tag().unwrap().as_str().to_owned();
                 Some((tag, i.start_timestamp(), histogram))
@@ -93,7 +92,8 @@ proptest! {
         for (measure, count) in of {
             let text = export(&all, |rows, out| hgrm::write(rows, measure, out));
             let text = String::from_utf8(text).unwrap();
-            prop_assert!(text.contains(&format!("microseconds of {}", measure.name())));
+            let unit = format!("microseconds of {}", measure.name());
+            prop_assert!(text.contains(&unit));
             let lines = text.lines().skip(2).take_while(|l| !l.starts_with('#'));
             let numbers = |l: &str| l.split_whitespace().map(|w| w.parse::<f64>().unwrap()).collect::<Vec<_>>();
             let mut last = vec![0.0; 3];
@@ -104,7 +104,8 @@ proptest! {
                 last = now;
             }
             prop_assert_eq!(last[2] as u64, count);
-            prop_assert!(text.contains(&format!("Total count    = {count:>12}]")));
+            let total = format!("Total count    = {count:>12}]");
+            prop_assert!(text.contains(&total));
         }
     }
 
