@@ -1,6 +1,7 @@
 //! `.hlog`: HdrHistogram's interval log (V2, compressed), one interval a second.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,11 +46,14 @@ pub fn write(rows: &Rows<'_>, measures: &[Measure], out: &mut dyn Write) -> anyh
     rows.each(|row| {
         let since = row.t_ns.saturating_sub(meta.start_monotonic_ns);
         let second = (since / SECOND_NS).max(next);
-        if !open.contains_key(&second) {
-            let empty = measures.iter().map(|_| measure::histogram());
-            open.insert(second, empty.collect::<anyhow::Result<Second>>()?);
-        }
-        for (measure, histogram) in measures.iter().zip(open.entry(second).or_default()) {
+        let histograms = match open.entry(second) {
+            Entry::Occupied(seen) => seen.into_mut(),
+            Entry::Vacant(new) => {
+                let empty = measures.iter().map(|_| measure::histogram());
+                new.insert(empty.collect::<anyhow::Result<Second>>()?)
+            }
+        };
+        for (measure, histogram) in measures.iter().zip(histograms) {
             if let Some(ns) = measure.of(row) {
                 measure::record(histogram, ns);
             }

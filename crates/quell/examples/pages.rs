@@ -9,7 +9,7 @@
     reason = "a program, and a module of another one"
 )]
 
-#[path = "../src/cli.rs"]
+#[path = "../src/cli/mod.rs"]
 mod cli;
 
 use std::path::Path;

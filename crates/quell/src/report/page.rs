@@ -11,7 +11,7 @@ use quell_page::{About, Binner, Limits, Names};
 
 use super::Report;
 use super::aggregate::{Place, region};
-use super::code::{Code, line};
+use super::code::Code;
 use super::regions::Regions;
 use crate::cmd::usage;
 
@@ -117,7 +117,7 @@ impl Names for Words<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
         let missing = stack.cut.then(|| "… outer frames missing".to_owned());
-        let frames = stack.frames.iter().rev().map(line);
+        let frames = stack.frames.iter().rev().map(ToString::to_string);
         Some(missing.into_iter().chain(frames).collect())
     }
 

@@ -86,7 +86,13 @@ impl Source {
         let now = self.read()?;
         // CPUs come and go
         let online = cpus::online(Path::new("/"))?;
-        let mut sample = Sample::between(&self.last, &now, self.probe.backend().name(), &online, &self.guarded);
+        let mut sample = Sample::between(
+            &self.last,
+            &now,
+            self.probe.backend().name(),
+            &online,
+            &self.guarded,
+        );
         self.last = now;
         if let Some(watcher) = &mut self.watcher {
             sample.detail = Some(watcher.interval()?);

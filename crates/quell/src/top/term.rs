@@ -122,7 +122,7 @@ impl Screen {
         while event::poll(Duration::ZERO).context("reading keys")? {
             match event::read().context("reading keys")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    inputs.push(Input::Key(key))
+                    inputs.push(Input::Key(key));
                 }
                 Event::Resize(..) => inputs.push(Input::Resized),
                 _ => {}

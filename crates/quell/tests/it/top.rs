@@ -183,10 +183,8 @@ impl Terminal {
             ws_ypixel: 0,
         };
         // SAFETY: the call reads `size` only.
-        assert_eq!(
-            unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSWINSZ, &size) },
-            0
-        );
+        let set = unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+        assert_eq!(set, 0);
         let before = modes(&side);
         Self { main, side, before }
     }
@@ -298,18 +296,14 @@ fn the_terminal_is_given_back() {
                 ws_ypixel: 0,
             };
             // SAFETY: the call reads `size` only.
-            assert_eq!(
-                unsafe { libc::ioctl(terminal.main.as_raw_fd(), libc::TIOCSWINSZ, &size) },
-                0
-            );
+            let set = unsafe { libc::ioctl(terminal.main.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+            assert_eq!(set, 0);
             terminal.wait_for("small");
         }
         if how == "SIGTERM" {
             // SAFETY: a signal to a child that has not been waited for.
-            assert_eq!(
-                unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) },
-                0
-            );
+            let sent = unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+            assert_eq!(sent, 0);
         } else {
             terminal.main.write_all(how.as_bytes()).expect("a key");
         }
