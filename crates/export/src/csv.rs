@@ -1,7 +1,7 @@
 //! CSV: a row for each victim, with the columns of the trace format, and quoted as RFC 4180 says.
 
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Context as _;
 use quell_event::trace::Row;
@@ -84,6 +84,14 @@ impl<'a> From<&'a Row> for Line<'a> {
 const HEADER: &str = "id,victim_index,t_ns,wait_ns,cause,syscall,pid,tid,comm,cpu,cgroup,start,end,full,pages,\
 own_mm,kernel_stack,user_stack,victim_cpu,victim_pid,victim_tid,victim_comm,bystander,delay_ns,stall_ns";
 
+/// The writer's own error, which `csv` hides: a reader that has gone is told apart by it.
+fn cause_of(err: ::csv::Error) -> io::Error {
+    match err.into_kind() {
+        ::csv::ErrorKind::Io(err) => err,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
 /// Writes a header, and a line for each victim of each shootdown.
 ///
 /// # Errors
@@ -94,6 +102,9 @@ pub fn write(rows: &Rows<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = ::csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(out);
-    rows.each(|row| out.serialize(Line::from(row)).context("can't write CSV"))?;
+    rows.each(|row| {
+        let written = out.serialize(Line::from(row));
+        written.map_err(cause_of).context("can't write CSV")
+    })?;
     out.flush().context("can't write CSV")
 }

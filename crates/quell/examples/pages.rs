@@ -2,7 +2,11 @@
 //!
 //! Made from the command line as clap knows it, so that they never say anything else than `--help`.
 
-#![allow(dead_code, reason = "the command line is read here, not obeyed")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the command line is read here, not obeyed"
+)]
 #![allow(
     unreachable_pub,
     missing_docs,

@@ -1,6 +1,6 @@
 //! Every cause that can be made here without changing the system is made, and found under its name.
 
-use crate::common::{json, quell, root_only};
+use crate::common::{alone, json, quell, root_only};
 
 /// Causes, and what else the way there has to shoot by.
 const CAUSES: &[(&str, &[&str])] = &[
@@ -32,6 +32,7 @@ fn causes_are_named() {
     if !root_only("causes_are_named") {
         return;
     }
+    let _alone = alone();
     let program = crate::common::example("causes");
     let mut failed = Vec::new();
     println!("{:20} {:>6}  besides", "cause", "found");

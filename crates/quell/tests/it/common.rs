@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
@@ -15,6 +16,14 @@ pub(crate) fn root_only(test: &str) -> bool {
         eprintln!("SKIPPED {test}: needs root, for the probe");
     }
     root
+}
+
+/// One test at a time of those that need every CPU to itself: a culprit whose peer is off its CPU
+/// finds nobody to hit.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // a test that failed holds nobody up
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs quell to its end.

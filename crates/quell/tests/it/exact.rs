@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::common::{json, quell, root_only, tlb_interrupts, worst};
+use crate::common::{alone, json, quell, root_only, tlb_interrupts, worst};
 use quell_event::trace::Trace;
 
 /// Shootdowns of each kind that the program makes.
@@ -15,6 +15,7 @@ fn stat_counts_a_known_program() {
     if !root_only("stat_counts_a_known_program") {
         return;
     }
+    let _alone = alone();
     let culprit = crate::common::example("culprit");
     let out = quell(&[
         "stat",
@@ -65,6 +66,7 @@ fn intervals_show_the_last_shootdown() {
     if !root_only("intervals_show_the_last_shootdown") {
         return;
     }
+    let _alone = alone();
     let culprit = crate::common::example("culprit");
     // a few, as a call whose peer is off its CPU hits nobody
     let script = format!("{culprit} 5 >/dev/null; sleep 1");
@@ -108,6 +110,7 @@ fn trace_has_the_right_ranges() {
     if !root_only("trace_has_the_right_ranges") {
         return;
     }
+    let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let trace_dir = dir.path().join("t.quell");
     let culprit = crate::common::example("culprit");
@@ -184,6 +187,7 @@ fn victims_equal_interrupts() {
     if !root_only("victims_equal_interrupts") {
         return;
     }
+    let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
     let run = |program: &Path| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{QUELL, quell, root_only};
+use crate::common::{QUELL, alone, quell, root_only};
 
 /// Shootdowns of each kind that the program makes.
 const COUNT: u64 = 500;
@@ -30,6 +30,7 @@ fn batch_names_a_known_program() {
     if !root_only("batch_names_a_known_program") {
         return;
     }
+    let _alone = alone();
     let culprit = crate::common::example("culprit");
     // exec: the shell's pid is the program's
     let script = format!("echo pid $$ >&2; exec {culprit} {COUNT}");
@@ -86,6 +87,7 @@ fn matrix_equals_victims() {
     if !root_only("matrix_equals_victims") {
         return;
     }
+    let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let program = crate::common::worst(dir.path());
     let program = program.to_str().expect("a path");
@@ -117,6 +119,7 @@ fn pipes_get_text() {
     if !root_only("pipes_get_text") {
         return;
     }
+    let _alone = alone();
     let out = quell(&["top", "--", "sleep", "0.3"]);
     let (text, said) = (
         String::from_utf8_lossy(&out.stdout),
@@ -273,6 +276,7 @@ fn the_terminal_is_given_back() {
     if !root_only("the_terminal_is_given_back") {
         return;
     }
+    let _alone = alone();
     for how in ["q", "\x03", "SIGTERM"] {
         let mut terminal = Terminal::new();
         let mut child = terminal.start(&["top", "--interval", "0.2"]);
