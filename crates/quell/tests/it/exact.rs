@@ -68,8 +68,8 @@ fn intervals_show_the_last_shootdown() {
     }
     let _alone = alone();
     let culprit = crate::common::example("culprit");
-    // a few, as a call whose peer is off its CPU hits nobody
-    let script = format!("{culprit} 5 >/dev/null; sleep 1");
+    // many, as a call whose peer is off its CPU hits nobody
+    let script = format!("{culprit} 100 >/dev/null; sleep 1");
     let out = quell(&[
         "stat",
         "--json",
