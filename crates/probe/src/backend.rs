@@ -122,16 +122,10 @@ impl Backend {
         }
     }
 
-    /// Whether this kernel allows it, whoever asks: what it lacks, in one sentence, if it doesn't.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel lacks.
-    pub fn check(self) -> std::result::Result<(), String> {
-        match self.lacks(&Symbols::read()) {
-            None => Ok(()),
-            Some(reason) => Err(reason),
-        }
+    /// Whether this kernel allows each, whoever asks: what it lacks, in one sentence, if it doesn't.
+    pub fn check_all() -> [(Self, std::result::Result<(), String>); 2] {
+        let symbols = Symbols::read();
+        Self::ALL.map(|backend| (backend, backend.lacks(&symbols).map_or(Ok(()), Err)))
     }
 
     /// The one that was asked for, or the first that this kernel allows.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_host::proc::Proc;
-use quell_probe::{Probe, Scope};
+use quell_probe::{Backend, Probe, Scope};
 
-use crate::cli::Target;
+use crate::cli::{Target, Way};
 use crate::cmd::usage;
 use crate::launch::{self, Ended, Held, Output, Running, Spec, signals};
 
@@ -47,6 +47,18 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
         None if target.all => Scope::All,
         None => Scope::Tree,
     })
+}
+
+/// The backend that was asked for, for a verb that can't do without the probe; `refusal` says so.
+///
+/// # Errors
+///
+/// Bad usage: another way than the probe was asked for.
+pub(crate) fn backend(target: &Target, refusal: &str) -> anyhow::Result<Option<Backend>> {
+    match target.backend {
+        Some(Way::Proc) => Err(usage(refusal)),
+        way => Ok(way.and_then(Way::probe)),
+    }
 }
 
 /// The process that a thread belongs to, if it is not the first.

@@ -44,6 +44,15 @@ pub struct Process {
     pub modules: Vec<Module>,
 }
 
+impl Process {
+    /// What is mapped at an address.
+    #[must_use]
+    pub fn module_at(&self, address: u64) -> Option<&Module> {
+        let holds = |m: &&Module| (m.start..m.end).contains(&address);
+        self.modules.iter().find(holds)
+    }
+}
+
 /// Whose stack it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

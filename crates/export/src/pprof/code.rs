@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use quell_event::trace::{Frame, Module, Process};
+use quell_event::trace::{Frame, Process};
 
 use super::proto::{Function, Line, Location, Mapping, Profile};
 
@@ -124,9 +124,8 @@ impl<'a> Code<'a> {
             return self.map(None, KERNEL_START, u64::MAX, 0, KERNEL, "");
         };
         let processes = self.processes;
-        let modules = processes.get(&number).map_or(&[][..], |p| &p.modules);
-        let holds = |m: &&Module| (m.start..m.end).contains(&address);
-        let Some(module) = modules.iter().find(holds) else {
+        let process = processes.get(&number);
+        let Some(module) = process.and_then(|p| p.module_at(address)) else {
             return 0;
         };
         if !Path::new(&module.path).is_absolute() {

@@ -82,7 +82,7 @@ int many_begins(void *ctx)
 	struct round *r;
 	struct own *o;
 
-	if (!is_flush(func) && !is_kernel_flush(func))
+	if (!is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	o = own_of(cpu);
@@ -149,7 +149,7 @@ int many_ends(void *ctx)
 	struct round *r;
 	struct own *o;
 
-	if (!is_flush(func) && !is_kernel_flush(func))
+	if (!is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	o = own_of(cpu);

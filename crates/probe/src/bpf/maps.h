@@ -174,6 +174,11 @@ static __always_inline bool is_kernel_flush(u64 func)
 	return func && (func == config.fn_flush_all || func == config.fn_flush_kernel);
 }
 
+static __always_inline bool is_any_flush(u64 func)
+{
+	return is_flush(func) || is_kernel_flush(func);
+}
+
 static __always_inline bool tgid_in_scope(u32 tgid)
 {
 	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;

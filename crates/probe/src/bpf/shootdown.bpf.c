@@ -88,7 +88,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u32 cpu;
 	u64 now;
 
-	if (!is_flush(func) && !is_kernel_flush(func))
+	if (!is_any_flush(func))
 		return 0;
 	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
 	cpu = bpf_get_smp_processor_id();
@@ -130,7 +130,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 	struct own *o;
 	u32 cpu, from;
 
-	if (!is_flush(func) && !is_kernel_flush(func))
+	if (!is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	o = own_of(cpu);
@@ -168,7 +168,7 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct own *me;
 	u32 cpu;
 
-	if (!ctx->args[1] || (!is_flush(func) && !is_kernel_flush(func)))
+	if (!ctx->args[1] || !is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	me = own_of(cpu);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quell_probe::{Options, Stacks};
 
-use crate::cli::{RecordArgs, Way};
+use crate::cli::RecordArgs;
 use crate::cmd::usage;
 use crate::outcome;
 use crate::recording::{Recording, STEP};
@@ -18,12 +18,10 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let options = Options {
         scope: scope.clone(),
         stacks: stacks(&args.stacks)?,
-        backend: match args.target.backend {
-            Some(Way::Proc) => {
-                return Err(usage("a trace takes the probe: choose another --backend"));
-            }
-            way => way.and_then(Way::probe),
-        },
+        backend: target::backend(
+            &args.target,
+            "a trace takes the probe: choose another --backend",
+        )?,
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;

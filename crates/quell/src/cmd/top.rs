@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quell_host::cpus::Isolation;
 use quell_host::proc::Proc;
 
-use crate::cli::{Target, TopArgs, Way};
+use crate::cli::{Target, TopArgs};
 use crate::cmd::usage;
 use crate::launch::{Ended, Output, signals};
 use crate::outcome;
@@ -49,14 +49,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     {
         return Err(usage(format!("no such process: {pid}")));
     }
-    let backend = match args.target.backend {
-        Some(Way::Proc) => {
-            return Err(usage(
-                "top takes the probe: choose another --backend, or 'quell stat'",
-            ));
-        }
-        way => way.and_then(Way::probe),
-    };
+    let refusal = "top takes the probe: choose another --backend, or 'quell stat'";
+    let backend = target::backend(&args.target, refusal)?;
     let screen = args.batch.is_none() && !args.json && term::is_there();
     let output = if screen {
         Output::Capture

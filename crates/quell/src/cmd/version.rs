@@ -8,7 +8,7 @@ use quell_probe::Backend;
 
 /// One line a feature, of the running kernel.
 pub(crate) fn kernel() -> String {
-    let backends = Backend::ALL.map(|b| (b.name(), b.check()));
+    let backends = Backend::check_all().map(|(b, found)| (b.name(), found));
     let btf = if Path::new("/sys/kernel/btf/vmlinux").exists() {
         Ok(())
     } else {

@@ -68,7 +68,7 @@ pub(crate) fn run(
             && Instant::now() >= at
         {
             print(&counts)?;
-            counts = Counts::begin(root, &proc, &watched)?;
+            counts.restart();
             next = Some(at + every);
         }
     };

@@ -56,6 +56,8 @@ struct Row {
     comm: String,
     first: Faults,
     last: Faults,
+    /// The look that saw it last.
+    looks: u64,
 }
 
 /// Counters from a beginning on.
@@ -68,6 +70,8 @@ pub(crate) struct Counts {
     vmstat: HashMap<String, u64>,
     vmstat_now: HashMap<String, u64>,
     threads: HashMap<Thread, Row>,
+    /// How often was looked: a thread that the last look did not find has ended.
+    looks: u64,
 }
 
 /// What was seen between a beginning and the last look.
@@ -92,14 +96,24 @@ impl Counts {
             vmstat: HashMap::new(),
             vmstat_now: HashMap::new(),
             threads: HashMap::new(),
+            looks: 0,
         };
         counts.look(root, proc, watched)?;
-        counts.interrupts.clone_from(&counts.interrupts_now);
-        counts.vmstat.clone_from(&counts.vmstat_now);
-        for row in counts.threads.values_mut() {
+        counts.restart();
+        Ok(counts)
+    }
+
+    /// From the last look on: nothing falls between two intervals.
+    pub(crate) fn restart(&mut self) {
+        self.began += self.lasted;
+        self.lasted = Duration::ZERO;
+        self.interrupts.clone_from(&self.interrupts_now);
+        self.vmstat.clone_from(&self.vmstat_now);
+        let looks = self.looks;
+        self.threads.retain(|_, row| row.looks == looks);
+        for row in self.threads.values_mut() {
             row.first = row.last;
         }
-        Ok(counts)
     }
 
     /// Reads again.
@@ -110,6 +124,7 @@ impl Counts {
         watched: &Watched,
     ) -> anyhow::Result<()> {
         self.lasted = self.began.elapsed();
+        self.looks += 1;
         self.interrupts_now = interrupts::tlb_by_cpu(root)?;
         self.vmstat_now = vmstat::read(root)?;
         let pids = match watched {
@@ -139,8 +154,10 @@ impl Counts {
                     comm: String::new(),
                     first: Faults::default(),
                     last,
+                    looks: 0,
                 });
                 row.last = last;
+                row.looks = self.looks;
                 row.comm = stat.comm;
             }
         }

@@ -82,8 +82,7 @@ impl Code {
 
     /// The mapping with a name that lies at an address of a process.
     pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<&Module> {
-        let modules = &self.processes.get(&pid)?.modules;
-        modules.iter().find(|m| (m.start..m.end).contains(&address))
+        self.processes.get(&pid)?.module_at(address)
     }
 
     /// The frame that called for a shootdown: the innermost that is no mere wrapper.

@@ -18,12 +18,12 @@ use serde::Serialize;
 
 use super::filter::Filter;
 use super::grid::{Column, Grid, Id, Key, Line, Mark};
-use super::rows;
+use super::rows::{self, Did};
 use super::sample::Sample;
 use crate::report::aggregate::Aggregate;
 use crate::report::code::Code;
 use crate::report::regions::Regions;
-use crate::show::units::{count, percent, rate, time, time_rate};
+use crate::show::units::{count, percent};
 
 /// Enough for a tenth of a second of the worst case, and read more often.
 const RING_BYTES: u32 = 16 << 20;
@@ -71,25 +71,20 @@ impl Detail {
     pub(crate) fn threads(&self, filter: &Filter) -> Grid {
         let shown = self.threads.iter().filter(|t| filter.name(&t.comm, t.tid));
         let lines: Vec<Line> = shown
-            .map(|t| Line {
-                id: Id::Thread(t.tid),
-                cells: vec![
-                    rate(t.shootdowns, self.duration_ns),
-                    rate(t.victims, self.duration_ns),
-                    time_rate(t.wait_ns, self.duration_ns),
-                    time(t.wait_ns.checked_div(t.shootdowns).unwrap_or(0)),
-                    t.tid.to_string(),
-                    t.comm.clone(),
-                ],
-                keys: vec![
-                    Key::Number(t.shootdowns),
-                    Key::Number(t.victims),
-                    Key::Number(t.wait_ns),
-                    Key::Number(t.wait_ns.checked_div(t.shootdowns).unwrap_or(0)),
-                    Key::Number(t.tid.into()),
-                    Key::Text(t.comm.clone()),
-                ],
-                mark: Mark::None,
+            .map(|t| {
+                let did = Did {
+                    shootdowns: t.shootdowns,
+                    victims: t.victims,
+                    wait_ns: t.wait_ns,
+                    id: t.tid,
+                    comm: &t.comm,
+                };
+                Line {
+                    id: Id::Thread(t.tid),
+                    cells: did.cells(self.duration_ns),
+                    keys: did.keys(),
+                    mark: Mark::None,
+                }
             })
             .collect();
         let mut note = left_out(lines.len(), self.threads.len(), filter);
@@ -99,14 +94,7 @@ impl Detail {
         Grid {
             title: format!("Threads {}", count(self.threads.len() as u64)),
             note,
-            columns: vec![
-                Column::number("shoot/s"),
-                Column::number("victims/s").spare(),
-                Column::number("wait/s"),
-                Column::number("each").spare(),
-                Column::id("tid"),
-                Column::name("name"),
-            ],
+            columns: Did::columns("tid"),
             lines,
             sortable: true,
             empty: "no shootdown in this interval",

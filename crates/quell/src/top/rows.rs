@@ -56,6 +56,51 @@ fn each(ns: u64, n: u64) -> u64 {
     ns.checked_div(n).unwrap_or(0)
 }
 
+/// What a culprit did in an interval of so many ns: a process, or a thread of one.
+pub(super) struct Did<'a> {
+    pub(super) shootdowns: u64,
+    pub(super) victims: u64,
+    pub(super) wait_ns: u64,
+    /// The process or the thread.
+    pub(super) id: u32,
+    pub(super) comm: &'a str,
+}
+
+impl Did<'_> {
+    pub(super) fn columns(id: &'static str) -> Vec<Column> {
+        vec![
+            Column::number("shoot/s"),
+            Column::number("victims/s").spare(),
+            Column::number("wait/s"),
+            Column::number("each").spare(),
+            Column::id(id),
+            Column::name("name"),
+        ]
+    }
+
+    pub(super) fn cells(&self, duration_ns: u64) -> Vec<String> {
+        vec![
+            rate(self.shootdowns, duration_ns),
+            rate(self.victims, duration_ns),
+            time_rate(self.wait_ns, duration_ns),
+            time(each(self.wait_ns, self.shootdowns)),
+            self.id.to_string(),
+            self.comm.to_owned(),
+        ]
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        vec![
+            Key::Number(self.shootdowns),
+            Key::Number(self.victims),
+            Key::Number(self.wait_ns),
+            Key::Number(each(self.wait_ns, self.shootdowns)),
+            Key::Number(self.id.into()),
+            Key::Text(self.comm.to_owned()),
+        ]
+    }
+}
+
 fn culprits(
     s: &Summary,
     reasons: &HashMap<u32, (u64, &str)>,
@@ -64,27 +109,18 @@ fn culprits(
 ) -> Grid {
     let disturbs = |pid| alarm.is_some_and(|a| a.culprits.iter().any(|c| c.pid == pid));
     let lines = s.culprits.iter().map(|c| {
-        let why = reasons.get(&c.pid).map_or("", |r| r.1);
+        let why = reasons.get(&c.pid).map_or("", |r| r.1).to_owned();
+        let did = Did {
+            shootdowns: c.shootdowns,
+            victims: c.victims,
+            wait_ns: c.wait_ns,
+            id: c.pid,
+            comm: &c.comm,
+        };
         Line {
             id: Id::Process(c.pid),
-            cells: vec![
-                rate(c.shootdowns, s.duration_ns),
-                rate(c.victims, s.duration_ns),
-                time_rate(c.wait_ns, s.duration_ns),
-                time(each(c.wait_ns, c.shootdowns)),
-                c.pid.to_string(),
-                c.comm.clone(),
-                why.to_owned(),
-            ],
-            keys: vec![
-                Key::Number(c.shootdowns),
-                Key::Number(c.victims),
-                Key::Number(c.wait_ns),
-                Key::Number(each(c.wait_ns, c.shootdowns)),
-                Key::Number(c.pid.into()),
-                Key::Text(c.comm.clone()),
-                Key::Text(why.to_owned()),
-            ],
+            cells: [did.cells(s.duration_ns), vec![why.clone()]].concat(),
+            keys: [did.keys(), vec![Key::Text(why)]].concat(),
             mark: if disturbs(c.pid) {
                 Mark::Alarm
             } else {
@@ -95,15 +131,7 @@ fn culprits(
     Grid {
         title: format!("Culprits {}", count(s.culprits.len() as u64)),
         note,
-        columns: vec![
-            Column::number("shoot/s"),
-            Column::number("victims/s").spare(),
-            Column::number("wait/s"),
-            Column::number("each").spare(),
-            Column::id("pid"),
-            Column::name("name"),
-            Column::name("mostly by"),
-        ],
+        columns: [Did::columns("pid"), vec![Column::name("mostly by")]].concat(),
         lines: lines.collect(),
         sortable: true,
         empty: "nobody",
