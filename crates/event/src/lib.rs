@@ -2,6 +2,7 @@
 
 mod cause;
 pub mod hist;
+mod ipi;
 mod matrix;
 mod shootdown;
 pub mod summary;
@@ -10,6 +11,7 @@ pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
 pub use hist::Histogram;
+pub use ipi::{CallKind, CallTally, CallVictim, Calls};
 pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
 pub use summary::Summary;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::{Cause, Histogram, Tally};
+use crate::{Calls, Cause, Histogram, Tally};
 
 /// The name of the object and of its version.
 pub const SCHEMA: &str = "quell/tally/1";
@@ -179,6 +179,9 @@ pub struct Summary {
     pub self_shootdowns: u64,
     /// Victims of those.
     pub self_victims: u64,
+    /// All function calls between CPUs, where they were watched: shootdowns are among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Calls>,
 }
 
 impl Summary {
@@ -212,6 +215,7 @@ impl Summary {
             lost_stacks: tally.lost.stacks,
             self_shootdowns: tally.self_shootdowns,
             self_victims: tally.self_victims,
+            calls: tally.calls.clone(),
         }
     }
 

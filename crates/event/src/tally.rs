@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, Histogram};
+use crate::{Calls, Cause, Histogram};
 
 /// What one culprit process did for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +141,9 @@ pub struct Tally {
     pub self_shootdowns: u64,
     /// Victims of those.
     pub self_victims: u64,
+    /// All function calls between CPUs, where they were watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Calls>,
 }
 
 impl Tally {
@@ -218,6 +221,10 @@ impl Tally {
             self_ns: self.self_ns.saturating_sub(earlier.self_ns),
             self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
             self_victims: self.self_victims.saturating_sub(earlier.self_victims),
+            calls: self.calls.as_ref().map(|now| {
+                let none = Calls::default();
+                now.since(earlier.calls.as_ref().unwrap_or(&none))
+            }),
         }
     }
 }

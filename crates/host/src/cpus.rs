@@ -27,6 +27,26 @@ pub fn list(text: &str) -> Option<Vec<u32>> {
     Some(list)
 }
 
+/// CPUs as the kernel writes them: `2-5,8`.
+#[must_use]
+pub fn text(cpus: &[u32]) -> String {
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match out.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(cpu) => *last = cpu,
+            _ => out.push((cpu, cpu)),
+        }
+    }
+    let text = |&(a, b): &(u32, u32)| {
+        if a == b {
+            a.to_string()
+        } else {
+            format!("{a}-{b}")
+        }
+    };
+    out.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
 /// The CPUs that are online.
 ///
 /// # Errors
@@ -80,6 +100,13 @@ impl Isolation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that CPUs are listed as the kernel lists them.
+    #[test]
+    fn lists_are_written() {
+        assert_eq!(text(&[2, 3, 4, 8, 10, 11]), "2-4,8,10-11");
+        assert_eq!(text(&[]), "");
+    }
 
     /// Check that lists read as the kernel writes them, and that nonsense is none.
     #[test]

@@ -46,6 +46,7 @@ macro_rules! pod {
         )+
     };
 }
+pub(crate) use pod;
 
 pod! {
     struct Config {

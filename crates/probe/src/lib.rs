@@ -6,6 +6,7 @@ mod causes;
 mod error;
 mod frames;
 mod interner;
+mod ipi;
 mod kernel;
 mod layout;
 mod loader;

@@ -2,9 +2,9 @@
 
 mod counts;
 mod matrix;
+mod options;
 
 use std::cell::RefCell;
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,61 +16,10 @@ use libbpf_rs::{
 use crate::backend::{Backend, Need, Program};
 use crate::causes::Causes;
 use crate::error::{Error, Result};
+use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
 use crate::layout::{self, Config};
-
-/// Which shootdowns count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// All of them, but for quell's own.
-    All,
-    /// Those of processes that are named by [`Probe::add_process`], and of all their descendants:
-    /// as culprits, and where the kernel flushes their memory.
-    Tree,
-    /// Those that interrupt one of these CPUs.
-    Cpus(Vec<u32>),
-}
-
-/// Of which shootdowns stacks are kept. Counts never depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stacks {
-    /// Of none.
-    None,
-    /// Of one in so many, on each CPU.
-    OneIn(NonZeroU32),
-}
-
-impl Stacks {
-    /// Of all.
-    pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
-}
-
-/// What the probe is to do.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Which shootdowns count.
-    pub scope: Scope,
-    /// Write a record of every shootdown, for [`crate::Records`]; without, only counts.
-    pub recording: bool,
-    /// Of which shootdowns the records have stacks.
-    pub stacks: Stacks,
-    /// Size of the ring of records, bytes; a power of two.
-    pub ring_bytes: u32,
-    /// How to see them; `None` for the first way that this kernel allows.
-    pub backend: Option<Backend>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scope: Scope::All,
-            recording: false,
-            stacks: Stacks::ALL,
-            ring_bytes: 64 << 20,
-            backend: None,
-        }
-    }
-}
+pub use options::{Options, Scope, Stacks};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
 pub(crate) struct Maps {
@@ -91,6 +40,8 @@ pub(crate) struct Maps {
 pub struct Probe {
     object: Object,
     links: Vec<Link>,
+    /// All function calls, where they are watched.
+    ipi: Option<Ipi>,
     pub(crate) maps: Rc<Maps>,
     pub(crate) causes: Rc<RefCell<Causes>>,
     cpus: u32,
@@ -151,11 +102,7 @@ fn configure(
         fn_flush_all: flushes.flush_all,
         fn_flush_kernel: flushes.flush_kernel,
         ncpu: cpus,
-        scope: match options.scope {
-            Scope::All => layout::SCOPE_ALL,
-            Scope::Tree => layout::SCOPE_TREE,
-            Scope::Cpus(_) => layout::SCOPE_CPUS,
-        },
+        scope: options.scope.number(),
         self_tgid: std::process::id(),
         stack_every: match options.stacks {
             Stacks::None => 0,
@@ -221,6 +168,9 @@ impl Probe {
         if options.scope == Scope::Tree {
             kernel::require_host_pids()?;
         }
+        if options.ipi {
+            ipi::require(&symbols)?;
+        }
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::load("count the CPUs"))?;
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
 
@@ -268,6 +218,7 @@ impl Probe {
         let mut probe = Self {
             object,
             links: Vec::new(),
+            ipi: None,
             causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
             maps,
             cpus,
@@ -280,6 +231,10 @@ impl Probe {
             interrupts_ended: None,
         };
         probe.attach_programs(&programs)?;
+        if options.ipi {
+            let ipi = Ipi::attach(&options.scope, &probe.maps.scope_tgids, cpus)?;
+            probe.ipi = Some(ipi);
+        }
         probe.started = Instant::now();
         probe.interrupts = interrupts();
         Ok(probe)
@@ -335,9 +290,15 @@ impl Probe {
         self.set_counting(false)?;
         // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
+        if let Some(ipi) = &mut self.ipi {
+            ipi.stop();
+        }
         self.ended = Some(Instant::now());
         std::thread::sleep(FLIGHT);
         self.links.clear();
+        if let Some(ipi) = &mut self.ipi {
+            ipi.detach();
+        }
         std::thread::sleep(FLIGHT);
         self.settle(Duration::ZERO)
     }

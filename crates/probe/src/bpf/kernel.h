@@ -75,6 +75,8 @@ struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	char comm[16];
 };
 
 struct pt_regs {
@@ -86,8 +88,14 @@ struct pt_regs {
 	unsigned long sp;
 };
 
+/* include/linux/smp_types.h; its flags are in a union there, which CO-RE looks through. */
+struct __call_single_node {
+	unsigned int u_flags;
+};
+
 /* kernel/smp.c: one request to one CPU; `info` is what the sender passes to `func`. */
 struct __call_single_data {
+	struct __call_single_node node;
 	void *info;
 };
 
@@ -106,6 +114,10 @@ struct flush_tlb_info {
 #define PF_IO_WORKER 0x00000010
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+/* include/linux/smp_types.h: what a request is; checked in 6.1, 6.12 and 6.18. */
+#define CSD_TYPE_IRQ_WORK 0x20
+#define CSD_TYPE_TTWU 0x30
+#define CSD_FLAG_TYPE_MASK 0xf0
 /* arch/x86/include/asm/thread_info.h: the thread is in a 32-bit system call. */
 #define TS_COMPAT 0x0002
 

@@ -40,6 +40,9 @@ impl Probe {
         }
         self.add_histograms(&mut tally)?;
         self.add_health(&mut tally)?;
+        if let Some(ipi) = &self.ipi {
+            tally.calls = Some(ipi.calls(&self.causes.borrow())?);
+        }
         Ok(tally)
     }
 

@@ -98,6 +98,10 @@ pub(crate) struct Target {
     /// Who shoots at these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<String>,
+    /// Count every other function that one CPU makes another one run, too: membarrier, text patching,
+    /// RCU, perf, wake-ups and the like.
+    #[arg(long)]
+    pub(crate) ipi: bool,
     /// How to see them: raw_tp (Linux 6.4), fentry (5.17), or proc (anywhere, without rights, and
     /// far less); without, the first that works.
     #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]

@@ -22,6 +22,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
             &args.target,
             "a trace takes the probe: choose another --backend",
         )?,
+        ipi: args.target.ipi,
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;

@@ -10,6 +10,7 @@ use quell_probe::{Error, Options, Probe, Stacks};
 
 use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
+use crate::cmd::usage;
 use crate::coarse;
 use crate::outcome;
 use crate::show::{self, emit};
@@ -30,10 +31,14 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         recording: false,
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
+        ipi: args.target.ipi,
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     if args.target.backend == Some(Way::Proc) {
+        if args.target.ipi {
+            return Err(usage("--ipi takes the probe: choose another --backend"));
+        }
         return coarse::run(
             args,
             &scope,
@@ -45,7 +50,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let mut probe = match Probe::attach(&options) {
         Ok(probe) => probe,
         // what is asked for by name is not replaced by something else
-        Err(err @ Error::Missing { .. }) if options.backend.is_none() => {
+        Err(err @ Error::Missing { .. }) if options.backend.is_none() && !options.ipi => {
             return coarse::run(
                 args,
                 &scope,

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         Output::ToStderr
     };
     let mut watch = Watch::prepare_to(&target, None, output)?;
-    let mut source = Source::start(&scope, backend, guarded)?;
+    let mut source = Source::start(&scope, backend, guarded, target.ipi)?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         source.open(pid, 0)?;
@@ -159,6 +159,7 @@ fn live(
         color: term::wants_color(),
     };
     let mut state = State::new(title);
+    state.ipi = args.target.ipi;
     if let Some(pid) = args.close {
         state.open(pid);
     }

@@ -1,5 +1,6 @@
 //! How things are printed: numbers, tables, and the summary that stat and report share.
 
+pub(crate) mod calls;
 pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod units;

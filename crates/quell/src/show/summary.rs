@@ -6,11 +6,12 @@ use anstyle::Style;
 use quell_event::Summary;
 use quell_event::summary::Quantiles;
 
+use super::calls;
 use super::table::Table;
 use super::units::{count, percent, plural, time};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
 
 /// The whole text. Each table has at most `top` rows and says what it leaves out.
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
@@ -29,6 +30,9 @@ pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
         why(&mut out, s, top);
         regions(&mut out, s, top);
         stacks(&mut out, s, top);
+    }
+    if let Some(calls) = &s.calls {
+        calls::text(&mut out, calls, top);
     }
     footer(&mut out, s);
     out
@@ -109,7 +113,7 @@ fn quantiles(q: &Quantiles) -> String {
 }
 
 /// Says how many rows a table leaves out.
-fn more(out: &mut String, all: usize, top: usize) {
+pub(super) fn more(out: &mut String, all: usize, top: usize) {
     if all > top {
         let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", count((all - top) as u64));
     }

@@ -67,7 +67,7 @@ impl Alarm {
     pub(crate) fn line(&self, duration_ns: u64) -> String {
         let list = |cpus: &[&Guarded]| {
             let cpus: Vec<_> = cpus.iter().map(|g| g.cpu).collect();
-            ranges(&cpus)
+            quell_host::cpus::text(&cpus)
         };
         let all: Vec<_> = self.cpus.iter().collect();
         if self.quiet() {
@@ -100,35 +100,9 @@ impl Alarm {
     }
 }
 
-/// CPUs as the kernel writes them: `2-5,8`.
-fn ranges(cpus: &[u32]) -> String {
-    let mut out: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match out.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(cpu) => *last = cpu,
-            _ => out.push((cpu, cpu)),
-        }
-    }
-    let text = |&(a, b): &(u32, u32)| {
-        if a == b {
-            a.to_string()
-        } else {
-            format!("{a}-{b}")
-        }
-    };
-    out.iter().map(text).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that CPUs are listed as the kernel lists them.
-    #[test]
-    fn ranges_read_well() {
-        assert_eq!(ranges(&[2, 3, 4, 8, 10, 11]), "2-4,8,10-11");
-        assert_eq!(ranges(&[]), "");
-    }
 
     /// Check that a quiet CPU is said to be quiet, and that hits are counted also where nobody is known.
     #[test]

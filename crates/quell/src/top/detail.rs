@@ -259,6 +259,7 @@ impl Watcher {
             stacks: Stacks::OneIn(every),
             ring_bytes: RING_BYTES,
             backend,
+            ipi: false,
         })?;
         let sums = Rc::new(RefCell::new(Sums {
             pid,

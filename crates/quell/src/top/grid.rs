@@ -70,6 +70,8 @@ pub(crate) enum Id {
     /// And the kernel's function, where the cause is `other`.
     Cause(String, Option<String>),
     Thread(u32),
+    /// A kernel function, and the process that called it.
+    Call(String, u32),
     Line(usize),
 }
 

@@ -9,6 +9,7 @@
 //! Only `source` and `detail` touch the kernel, and only `term` the terminal; all between is pure.
 
 pub(crate) mod alarm;
+mod calls;
 pub(crate) mod detail;
 pub(crate) mod draw;
 pub(crate) mod filter;

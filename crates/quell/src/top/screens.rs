@@ -208,23 +208,23 @@ fn help() {
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall     ┌ Help ────────────────────────────────────────────────────┐██████████
-              │ Tab 1-4   choose a pane           q    quit              │
+              │ Tab 1-5   choose a pane           q    quit              │
     ▸ Culprits│ ↑ ↓ j k   choose a row            p    pause, also space │
     shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │y
       9,345   │ r         the other way round     m    the matrix        │dontneed
         120   │ Enter     open a process; of a cause: who has it         │
-         17   │ Esc       back; drop the filter   /    filter            │
-          1   │                                                          │
+         17   │ i         other function calls, with --ipi               │
+          1   │ Esc       back; drop the filter   /    filter            │
+              │                                                          │
               │ shoot/s   shootdowns a second: requests to flush         │
               │ victims/s CPUs interrupted by them                       │
-              │ wait      time culprits waited for their victims         │
-      Victims │ each      wait or stall of one, on average               │
-     hits/s  s│ stall     time victims spent in the handler              │
-     18,000  1│ * hit for memory that is not its own, or idle            │tneed
-        900   │ ! an isolated CPU: nobody should disturb it              │
-         66  3│ Any key closes this. More: docs/top.md                   │
-              └──────────────────────────────────────────────────────────┘omething
-
+      Victims │ wait      time culprits waited for their victims         │
+     hits/s  s│ each      wait or stall of one, on average               │
+     18,000  1│ stall     time victims spent in the handler              │tneed
+        900   │ * hit for memory that is not its own, or idle            │
+         66  3│ ! an isolated CPU: nobody should disturb it              │
+              │ Any key closes this. More: docs/top.md                   │omething
+              └──────────────────────────────────────────────────────────┘
 
 
     q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter

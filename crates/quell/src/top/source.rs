@@ -21,7 +21,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Starts to count. `guarded` are the CPUs that nobody should disturb.
+    /// Starts to count. `guarded` are the CPUs that nobody should disturb;
+    /// with `ipi` all function calls are counted too.
     ///
     /// # Errors
     ///
@@ -30,6 +31,7 @@ impl Source {
         scope: &Scope,
         backend: Option<Backend>,
         guarded: Vec<u32>,
+        ipi: bool,
     ) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
         let options = |scope| Options {
@@ -39,7 +41,10 @@ impl Source {
             backend,
             ..Options::default()
         };
-        let probe = Probe::attach(&options(scope.clone()))?;
+        let probe = Probe::attach(&Options {
+            ipi,
+            ..options(scope.clone())
+        })?;
         let guard = if guarded.is_empty() {
             None
         } else {

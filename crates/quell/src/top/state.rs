@@ -23,6 +23,7 @@ pub(crate) enum Pane {
     Victims,
     Causes,
     Matrix,
+    Calls,
     Threads,
     Reasons,
     Regions,
@@ -31,6 +32,14 @@ pub(crate) enum Pane {
 
 /// Of everything.
 pub(crate) const OVERVIEW: [Pane; 4] = [Pane::Culprits, Pane::Victims, Pane::Causes, Pane::Matrix];
+/// With the other function calls.
+pub(crate) const WITH_CALLS: [Pane; 5] = [
+    Pane::Culprits,
+    Pane::Victims,
+    Pane::Causes,
+    Pane::Matrix,
+    Pane::Calls,
+];
 /// Of one process.
 pub(crate) const CLOSE: [Pane; 4] = [Pane::Threads, Pane::Reasons, Pane::Regions, Pane::Stacks];
 
@@ -60,6 +69,8 @@ pub(crate) struct Point {
 pub(crate) struct State {
     /// What is watched, in words.
     pub(crate) title: String,
+    /// All function calls are watched.
+    pub(crate) ipi: bool,
     pub(crate) sample: Sample,
     pub(crate) history: VecDeque<Point>,
     pub(crate) paused: bool,
@@ -82,6 +93,7 @@ impl State {
     pub(crate) fn new(title: String) -> Self {
         Self {
             title,
+            ipi: false,
             sample: Sample::default(),
             history: VecDeque::new(),
             paused: false,
@@ -119,9 +131,11 @@ impl State {
     }
 
     /// The panes of the view.
-    pub(crate) fn panes(&self) -> &'static [Pane; 4] {
+    pub(crate) fn panes(&self) -> &'static [Pane] {
         if self.close.is_some() {
             &CLOSE
+        } else if self.ipi {
+            &WITH_CALLS
         } else {
             &OVERVIEW
         }
@@ -145,6 +159,10 @@ impl State {
             Pane::Victims => tables().victims,
             Pane::Causes => tables().causes,
             Pane::Matrix => Grid::default(),
+            Pane::Calls => match &self.sample.tally.calls {
+                Some(calls) => super::calls::grid(&self.sample, calls, &filter),
+                None => Grid::default(),
+            },
             Pane::Threads => detail().threads(&filter),
             Pane::Reasons => detail().causes(&self.sample, &filter),
             Pane::Regions => detail().regions(&filter),
@@ -232,10 +250,19 @@ impl State {
             }
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(-1),
-            KeyCode::Char(digit @ '1'..='4') => {
-                self.focus = self.panes()[digit as usize - '1' as usize];
+            KeyCode::Char(digit @ '1'..='5') => {
+                let pane = self.panes().get(digit as usize - '1' as usize);
+                self.focus = pane.copied().unwrap_or(self.focus);
             }
             KeyCode::Char('m') if self.close.is_none() => self.focus = Pane::Matrix,
+            KeyCode::Char('i') if self.close.is_none() => {
+                if self.ipi {
+                    self.focus = Pane::Calls;
+                } else {
+                    self.notice =
+                        "other function calls are watched with 'quell top --ipi'".to_owned();
+                }
+            }
             KeyCode::Left | KeyCode::Char('<') => self.column(-1),
             KeyCode::Right | KeyCode::Char('>') => self.column(1),
             KeyCode::Up | KeyCode::Char('k') => self.step(-1),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
+use super::calls;
 use super::filter::Filter;
 use super::grid::{Grid, Sort};
 use super::heat::{LABEL, heat};
@@ -67,6 +68,11 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     let tables = Tables::new(sample, &Filter::default());
     let sorts = [tables.culprits, tables.victims, tables.causes];
     for mut grid in sorts {
+        grid.sort(Sort::default());
+        table(&mut out, &grid, top);
+    }
+    if let Some(calls) = &sample.tally.calls {
+        let mut grid = calls::grid(sample, calls, &Filter::default());
         grid.sort(Sort::default());
         table(&mut out, &grid, top);
     }

@@ -12,6 +12,7 @@ mod exact;
 mod export;
 mod input;
 mod interrupt;
+mod ipi;
 mod prove;
 mod run;
 mod top;

@@ -74,6 +74,10 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
             let [a, b] = columns(top, [60, 40]);
             pane(frame, a, state, panes[0], look);
             pane(frame, b, state, panes[2], look);
+            if state.focus() == Pane::Calls {
+                pane(frame, bottom, state, Pane::Calls, look);
+                return;
+            }
             let [a, b] = columns(bottom, [50, 50]);
             pane(frame, a, state, panes[1], look);
             pane(frame, b, state, panes[3], look);
@@ -94,8 +98,8 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
         return;
     }
     pane(frame, top, state, panes[0], look);
-    if state.focus() == Pane::Matrix {
-        pane(frame, bottom, state, Pane::Matrix, look);
+    if let wide @ (Pane::Matrix | Pane::Calls) = state.focus() {
+        pane(frame, bottom, state, wide, look);
     } else {
         let [a, b] = columns(bottom, [50, 50]);
         pane(frame, a, state, panes[1], look);

@@ -1,0 +1,328 @@
+//! Function calls between CPUs: what one CPU made another one run, by function, culprit and victim.
+//!
+//! A shootdown is one of many reasons for which the kernel interrupts another CPU (kernel/smp.c). To
+//! those who want a CPU left alone all are alike.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of work a function is. A closed set; docs/ipi.md says what each comes from.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallKind {
+    /// A flush of user memory.
+    Shootdown,
+    /// A flush of the kernel's own mappings: vmalloc, modules, eBPF.
+    VmapFlush,
+    /// membarrier(2).
+    Membarrier,
+    /// The kernel changes its own code: static keys, ftrace, kprobes, eBPF.
+    TextPatching,
+    /// Read-copy-update: expedited grace periods, rcu_barrier().
+    Rcu,
+    /// Performance counters of other CPUs.
+    Perf,
+    /// CPU caches: write-back and invalidate, memory types of pages.
+    Cache,
+    /// Model-specific registers of other CPUs, and what is read from them.
+    Msr,
+    /// A thread is woken on another CPU.
+    WakeUp,
+    /// The scheduler, other than wake-ups.
+    Scheduler,
+    /// Timers and clocks.
+    Timer,
+    /// Completions of block I/O.
+    Block,
+    /// Network packets that are handed on.
+    Network,
+    /// Virtual machines that run here.
+    Virtualisation,
+    /// Work that is queued to run as an interrupt.
+    IrqWork,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+/// Functions by what their names begin with, the longest first where one begins another. As in Linux
+/// 6.1 to 6.18; the name of a function that a compiler has split ends in `.isra.0` and the like.
+const FUNCTIONS: &[(&str, CallKind)] = &[
+    ("flush_tlb_func", CallKind::Shootdown),
+    ("do_flush_tlb_all", CallKind::VmapFlush),
+    ("do_kernel_range_flush", CallKind::VmapFlush),
+    // kernel/sched/membarrier.c
+    ("ipi_mb", CallKind::Membarrier),
+    ("ipi_sync", CallKind::Membarrier),
+    ("ipi_rseq", CallKind::Membarrier),
+    // arch/x86/kernel/alternative.c
+    ("do_sync_core", CallKind::TextPatching),
+    ("text_poke", CallKind::TextPatching),
+    ("smp_text_poke", CallKind::TextPatching),
+    ("rcu_", CallKind::Rcu),
+    ("trc_", CallKind::Rcu),
+    // kernel/events/core.c
+    ("remote_function", CallKind::Perf),
+    ("__perf_", CallKind::Perf),
+    ("perf_", CallKind::Perf),
+    // arch/x86/lib/cache-smp.c, arch/x86/mm/pat/
+    ("wbinvd", CallKind::Cache),
+    ("__wbinvd", CallKind::Cache),
+    ("__cpa_flush", CallKind::Cache),
+    ("__rdmsr", CallKind::Msr),
+    ("__wrmsr", CallKind::Msr),
+    ("__rwmsr", CallKind::Msr),
+    ("aperfmperf", CallKind::Msr),
+    ("sched_ttwu_pending", CallKind::WakeUp),
+    ("nohz_csd_func", CallKind::Scheduler),
+    ("__hrtick", CallKind::Scheduler),
+    ("retrigger_next_event", CallKind::Timer),
+    ("tick_", CallKind::Timer),
+    ("hrtimer", CallKind::Timer),
+    ("clock", CallKind::Timer),
+    ("__blk_mq", CallKind::Block),
+    ("blk_", CallKind::Block),
+    ("rps_trigger_softirq", CallKind::Network),
+    ("trigger_rx_softirq", CallKind::Network),
+    ("kvm_", CallKind::Virtualisation),
+    ("ack_kick", CallKind::Virtualisation),
+    ("__loaded_vmcs_clear", CallKind::Virtualisation),
+];
+
+impl CallKind {
+    /// Of a function with this name; `irq_work` if it was queued as such.
+    #[must_use]
+    pub fn of(function: &str, irq_work: bool) -> Self {
+        let known = FUNCTIONS
+            .iter()
+            .find(|(name, _)| function.starts_with(name));
+        match known {
+            Some(&(_, kind)) => kind,
+            None if irq_work => Self::IrqWork,
+            None => Self::Other,
+        }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shootdown => "shootdown",
+            Self::VmapFlush => "vmap-flush",
+            Self::Membarrier => "membarrier",
+            Self::TextPatching => "text-patching",
+            Self::Rcu => "rcu",
+            Self::Perf => "perf",
+            Self::Cache => "cache",
+            Self::Msr => "msr",
+            Self::WakeUp => "wake-up",
+            Self::Scheduler => "scheduler",
+            Self::Timer => "timer",
+            Self::Block => "block",
+            Self::Network => "network",
+            Self::Virtualisation => "virtualisation",
+            Self::IrqWork => "irq-work",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// One function that one process made one CPU run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTally {
+    /// The function's name; its address where it has none.
+    pub function: String,
+    /// What kind of work it is.
+    pub kind: CallKind,
+    /// The process that ran on the culprit's CPU, 0 where that was idle. From an interrupt, such as a
+    /// timer's, it is whichever ran there.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// The victim's CPU.
+    pub cpu: u32,
+    /// How often it was asked for.
+    pub calls: u64,
+    /// Of them with the times that follow.
+    pub timed: u64,
+    /// From queueing until the function starts, ns.
+    pub delay_ns: u64,
+    /// The longest of these since the beginning.
+    pub delay_max_ns: u64,
+    /// Time in the function, ns.
+    pub stall_ns: u64,
+    /// The longest of these since the beginning.
+    pub stall_max_ns: u64,
+}
+
+/// One process that was interrupted by one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallVictim {
+    /// The function's name.
+    pub function: String,
+    /// What kind of work it is.
+    pub kind: CallKind,
+    /// The process, 0 for idle CPUs.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// How often.
+    pub hits: u64,
+    /// Time in the function, ns.
+    pub stall_ns: u64,
+}
+
+/// All function calls of a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// By function, culprit and victim CPU, most calls first.
+    pub by: Vec<CallTally>,
+    /// By function and victim process, most hits first; of those with times only.
+    pub at: Vec<CallVictim>,
+    /// Calls that found a table full, counted nowhere else.
+    pub lost: u64,
+    /// quell's own, counted nowhere else.
+    pub own: u64,
+}
+
+impl Calls {
+    /// Calls of all functions.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by.iter().map(|c| c.calls).sum()
+    }
+
+    /// Time in all functions, ns.
+    #[must_use]
+    pub fn stall_ns(&self) -> u64 {
+        self.by.iter().map(|c| c.stall_ns).sum()
+    }
+
+    /// Puts the largest first; where two are as large, the order is that of what they are.
+    pub fn sort(&mut self) {
+        self.by
+            .sort_by(|a, b| (b.calls, key(a)).cmp(&(a.calls, key(b))));
+        self.at
+            .sort_by(|a, b| (b.hits, at_key(a)).cmp(&(a.hits, at_key(b))));
+    }
+
+    /// What came since `earlier`, a snapshot of the same. The longest times stay those since the beginning.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut calls = Self {
+            by: since(&self.by, &earlier.by, key, |now, then| {
+                now.calls = now.calls.saturating_sub(then.calls);
+                now.timed = now.timed.saturating_sub(then.timed);
+                now.delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
+                now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
+            }),
+            at: since(&self.at, &earlier.at, at_key, |now, then| {
+                now.hits = now.hits.saturating_sub(then.hits);
+                now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
+            }),
+            lost: self.lost.saturating_sub(earlier.lost),
+            own: self.own.saturating_sub(earlier.own),
+        };
+        calls.by.retain(|c| c.calls > 0 || c.timed > 0);
+        calls.at.retain(|v| v.hits > 0);
+        calls.sort();
+        calls
+    }
+}
+
+fn key(c: &CallTally) -> (&str, CallKind, u32, u32) {
+    (&c.function, c.kind, c.pid, c.cpu)
+}
+
+fn at_key(v: &CallVictim) -> (&str, CallKind, u32) {
+    (&v.function, v.kind, v.pid)
+}
+
+/// The rows of `now`, less those of `then` that have the same key.
+fn since<'a, T: Clone, K: Eq + Hash>(
+    now: &'a [T],
+    then: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    subtract: impl Fn(&mut T, &T),
+) -> Vec<T> {
+    let then: HashMap<K, &T> = then.iter().map(|t| (key(t), t)).collect();
+    let left = |row: &'a T| {
+        let mut left = row.clone();
+        if let Some(before) = then.get(&key(row)) {
+            subtract(&mut left, before);
+        }
+        left
+    };
+    now.iter().map(left).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that functions have the kind of work that they do, also with a compiler's suffix, and that irq_work is told where the name says nothing.
+    #[test]
+    fn functions_have_kinds() {
+        let kind = |name| CallKind::of(name, false);
+        assert_eq!(kind("flush_tlb_func"), CallKind::Shootdown);
+        assert_eq!(kind("do_flush_tlb_all.isra.0"), CallKind::VmapFlush);
+        assert_eq!(kind("ipi_sync_core"), CallKind::Membarrier);
+        assert_eq!(kind("do_sync_core"), CallKind::TextPatching);
+        assert_eq!(kind("rcu_barrier_handler"), CallKind::Rcu);
+        assert_eq!(kind("__rdmsr_safe_on_cpu"), CallKind::Msr);
+        assert_eq!(kind("invalidate_bh_lru"), CallKind::Other);
+        assert_eq!(CallKind::of("nohz_full_kick_func", true), CallKind::IrqWork);
+        assert_eq!(CallKind::of("rcu_iw_handler", true), CallKind::Rcu);
+    }
+
+    /// Check that every kind is written in JSON by its name.
+    #[test]
+    fn kinds_are_written_by_name() {
+        let kinds = FUNCTIONS.iter().map(|&(_, kind)| kind);
+        for kind in kinds.chain([CallKind::IrqWork, CallKind::Other]) {
+            let json = serde_json::to_string(&kind).unwrap();
+            assert_eq!(json, format!("\"{}\"", kind.name()));
+            assert_eq!(serde_json::from_str::<CallKind>(&json).unwrap(), kind);
+        }
+    }
+
+    /// Check that an interval has what is new, largest first, and drops what did not happen in it.
+    #[test]
+    fn since_drops_the_quiet() {
+        let call = |function: &str, cpu, calls| CallTally {
+            function: function.to_owned(),
+            cpu,
+            calls,
+            timed: calls,
+            stall_ns: calls * 10,
+            ..CallTally::default()
+        };
+        let hit = |pid, hits| CallVictim {
+            pid,
+            hits,
+            ..CallVictim::default()
+        };
+        let then = Calls {
+            by: vec![call("a", 0, 5), call("a", 1, 7)],
+            at: vec![hit(1, 3)],
+            ..Calls::default()
+        };
+        let now = Calls {
+            by: vec![call("a", 0, 6), call("a", 1, 7), call("b", 0, 2)],
+            at: vec![hit(1, 3), hit(2, 1)],
+            lost: 1,
+            own: 2,
+        };
+        let diff = now.since(&then);
+        assert_eq!(diff.by, [call("b", 0, 2), call("a", 0, 1)]);
+        assert_eq!(diff.at, [hit(2, 1)]);
+        assert_eq!(
+            (diff.lost, diff.own, diff.total(), diff.stall_ns()),
+            (1, 2, 3, 30)
+        );
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Counts every function that one CPU makes another one run (kernel/smp.c), by function, culprit and
+ * victim, from the raw tracepoints csd_queue_cpu and csd_function_entry/exit (Linux 6.4 and later).
+ *
+ * Loaded only where asked for, beside shootdown.bpf.c, with maps of its own: shootdowns are counted
+ * there with all that is known of them, and here once more as one function among others.
+ *
+ * A request is counted when it is queued. Its times come from the victim, which finds it by the csd's
+ * address: a csd is in flight once at a time, locked until the victim unlocks it. What is special:
+ *
+ *   async   the victim unlocks the csd before the function runs. So csd_function_entry takes the request
+ *           out of the table and keeps it for its CPU: functions of csds don't nest. Should somebody
+ *           queue the csd again in the few instructions between, one delay is too short and one
+ *           request has no times.
+ *   wake-up sched_ttwu_pending() runs once for all wake-ups that are queued by then, with the first as
+ *           its csd, and that may be gone when it returns. So the first that is queued to a CPU stands
+ *           in the table under that CPU's number, which is no kernel address.
+ *   irq_work has no csd_function_entry: counted, without times or the victim's thread.
+ *
+ * Where the victim's queue was not empty, or it idles and polls, no interrupt is sent: the function
+ * runs there all the same, so it counts.
+ *
+ * There is no loop here. Hash maps take their bucket's lock with interrupts off, and refuse rather
+ * than wait on the CPU that holds it (kernel/bpf/hashtab.c): what they refuse is counted as lost.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "ipi.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile struct ipi_config ipi_config SEC(".rodata.ipi_config") = {};
+
+/* The probe's own: shootdown.bpf.c or fentry.bpf.c keeps it up to date. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SCOPE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} scope_tgids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, u8);
+} scope_cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CALLS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct call_key);
+	__type(value, struct call_tally);
+} calls SEC(".maps");
+
+/* Names by process, of culprits and victims. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CALL_VICTIMS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct call_name);
+} call_names SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CALL_VICTIMS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct call_victim_key);
+	__type(value, struct call_victim);
+} call_victims SEC(".maps");
+
+struct in_flight {
+	struct call_key key;
+	u64 t0;
+	u64 counted;
+};
+
+/* By the csd's address, or, for wake-ups, the victim's CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_IN_FLIGHT);
+	__type(key, u64);
+	__type(value, struct in_flight);
+} in_flight SEC(".maps");
+
+/* What a CPU runs for another one. */
+struct running {
+	struct in_flight call;
+	u64 t1;
+	u64 csd; /* 0: nothing */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct running);
+} running SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct call_health);
+} call_healths SEC(".maps");
+
+static __always_inline void lose(void)
+{
+	u32 zero = 0;
+	struct call_health *h = bpf_map_lookup_elem(&call_healths, &zero);
+
+	if (h)
+		h->lost++;
+}
+
+static __always_inline bool tgid_in_scope(u32 tgid)
+{
+	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
+}
+
+static __always_inline bool cpu_in_scope(u32 cpu)
+{
+	u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+
+	return in && *in;
+}
+
+/* The tally of a key, made on first sight. Two CPUs may make it at once: one wins, both find it. */
+static __always_inline struct call_tally *tally_of(struct call_key *key)
+{
+	struct call_tally *t = bpf_map_lookup_elem(&calls, key), none = {};
+
+	if (t)
+		return t;
+	bpf_map_update_elem(&calls, key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&calls, key);
+}
+
+static __always_inline bool count(struct call_key *key)
+{
+	struct call_tally *t = tally_of(key);
+
+	if (!t) {
+		lose();
+		return false;
+	}
+	__sync_fetch_and_add(&t->calls, 1);
+	return true;
+}
+
+/* The name of the process that runs here: of its first thread, whichever asks. It changes with exec. */
+static __always_inline void name(u32 tgid, struct task_struct *t)
+{
+	struct call_name *known = bpf_map_lookup_elem(&call_names, &tgid), now = {};
+
+	BPF_CORE_READ_INTO(&now.comm, t, group_leader, comm);
+	if (known && known->words[0] == now.words[0] && known->words[1] == now.words[1])
+		return;
+	bpf_map_update_elem(&call_names, &tgid, &now, BPF_ANY);
+}
+
+SEC("raw_tp/csd_queue_cpu")
+int ipi_queue(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct __call_single_data *csd = (struct __call_single_data *)ctx->args[3];
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct in_flight call = {};
+	u32 cpu = ctx->args[0], type, zero = 0;
+	u64 at = (u64)csd;
+
+	call.key.func = ctx->args[2];
+	call.key.tgid = t->tgid;
+	call.key.cpu = cpu;
+	if (call.key.tgid == ipi_config.self_tgid) {
+		struct call_health *h = bpf_map_lookup_elem(&call_healths, &zero);
+
+		if (h)
+			h->own++;
+		return 0;
+	}
+	type = BPF_CORE_READ(csd, node.u_flags) & CSD_FLAG_TYPE_MASK;
+	if (type == CSD_TYPE_IRQ_WORK)
+		call.key.flags = CALL_IRQ_WORK;
+	if (ipi_config.scope == SCOPE_ALL || (ipi_config.scope == SCOPE_CPUS && cpu_in_scope(cpu)) ||
+	    (ipi_config.scope == SCOPE_TREE && tgid_in_scope(call.key.tgid))) {
+		call.counted = count(&call.key);
+	} else if (ipi_config.scope != SCOPE_TREE) {
+		return 0;
+	}
+	name(call.key.tgid, t);
+	if (type == CSD_TYPE_IRQ_WORK)
+		return 0;
+	call.t0 = bpf_ktime_get_ns();
+	if (type == CSD_TYPE_TTWU) {
+		at = cpu;
+		bpf_map_update_elem(&in_flight, &at, &call, BPF_NOEXIST);
+	} else {
+		bpf_map_update_elem(&in_flight, &at, &call, BPF_ANY);
+	}
+	return 0;
+}
+
+SEC("raw_tp/csd_function_entry")
+int ipi_entry(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct __call_single_data *csd = (struct __call_single_data *)ctx->args[1];
+	struct in_flight *call;
+	struct running *r;
+	u64 at = (u64)csd;
+	u32 zero = 0;
+
+	/* a call of the CPU's own function, without a request */
+	if (!csd)
+		return 0;
+	r = bpf_map_lookup_elem(&running, &zero);
+	if (!r)
+		return 0;
+	r->csd = 0;
+	if ((BPF_CORE_READ(csd, node.u_flags) & CSD_FLAG_TYPE_MASK) == CSD_TYPE_TTWU)
+		at = bpf_get_smp_processor_id();
+	call = bpf_map_lookup_elem(&in_flight, &at);
+	/* queued before this was attached, out of scope, or without room */
+	if (!call)
+		return 0;
+	r->call = *call;
+	bpf_map_delete_elem(&in_flight, &at);
+	/* the csd was given to another function meanwhile */
+	if (r->call.key.func != ctx->args[0])
+		return 0;
+	r->csd = (u64)csd;
+	r->t1 = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("raw_tp/csd_function_exit")
+int ipi_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call_victim_key key = {};
+	struct call_victim *v, none = {};
+	u64 csd = ctx->args[1], delay, stall;
+	struct call_tally *t;
+	struct running *r;
+	u32 zero = 0;
+
+	if (!csd)
+		return 0;
+	r = bpf_map_lookup_elem(&running, &zero);
+	if (!r || r->csd != csd)
+		return 0;
+	r->csd = 0;
+	key.func = ctx->args[0];
+	key.tgid = task->tgid;
+	/* not by whom it was sent, but at whom */
+	if (!r->call.counted && (!tgid_in_scope(key.tgid) || !count(&r->call.key)))
+		return 0;
+	t = tally_of(&r->call.key);
+	if (!t)
+		return 0;
+	stall = bpf_ktime_get_ns() - r->t1;
+	/* clocks of two CPUs: a request is never handled before it is queued */
+	delay = r->t1 > r->call.t0 ? r->t1 - r->call.t0 : 0;
+	t->timed++;
+	t->delay_ns += delay;
+	t->stall_ns += stall;
+	if (delay > t->delay_max_ns)
+		t->delay_max_ns = delay;
+	if (stall > t->stall_max_ns)
+		t->stall_max_ns = stall;
+	v = bpf_map_lookup_elem(&call_victims, &key);
+	if (!v) {
+		bpf_map_update_elem(&call_victims, &key, &none, BPF_NOEXIST);
+		v = bpf_map_lookup_elem(&call_victims, &key);
+	}
+	if (!v) {
+		lose();
+		return 0;
+	}
+	name(key.tgid, task);
+	__sync_fetch_and_add(&v->hits, 1);
+	__sync_fetch_and_add(&v->stall_ns, stall);
+	return 0;
+}

@@ -1,0 +1,213 @@
+//! Watches all function calls between CPUs, beside the shootdowns, where that was asked for.
+
+mod layout;
+
+use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use quell_event::{CallKind, CallTally, CallVictim, Calls, Comm};
+
+use crate::causes::Causes;
+use crate::error::{Error, Result};
+use crate::kernel::{self, Symbols, release};
+use crate::layout::{self as shared, Pod};
+use crate::loader::Scope;
+use layout::{CallCounts, CallHealth, CallKey, CallVictimCounts, CallVictimKey, IpiConfig};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ipi.bpf.o"));
+
+/// Programs and their tracepoints, in the order in which they are attached: what takes a request out of
+/// the table of those under way must be there before what puts it in.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ipi_exit", "csd_function_exit"),
+    ("ipi_entry", "csd_function_entry"),
+    ("ipi_queue", "csd_queue_cpu"),
+];
+
+/// The programs, counting.
+pub(crate) struct Ipi {
+    // the links go first
+    links: Vec<Link>,
+    calls: MapHandle,
+    names: MapHandle,
+    victims: MapHandle,
+    healths: MapHandle,
+    object: Object,
+}
+
+/// What this kernel lacks for it, if it does.
+pub(crate) fn require(symbols: &Symbols) -> Result<()> {
+    let missing = PROGRAMS
+        .iter()
+        .find(|(_, tracepoint)| !symbols.has_tracepoint(tracepoint));
+    match missing {
+        None => Ok(()),
+        Some((_, tracepoint)) => Err(Error::Missing {
+            what: format!(
+                "--ipi needs the tracepoint '{tracepoint}' (Linux 6.4), and this kernel ({}) has none",
+                release()
+            ),
+            help: "leave --ipi out: shootdowns alone are seen on this kernel".to_owned(),
+        }),
+    }
+}
+
+impl Ipi {
+    /// Loads and attaches the programs; `tgids` is the probe's map of processes in scope.
+    pub(crate) fn attach(scope: &Scope, tgids: &MapHandle, cpus: u32) -> Result<Self> {
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(Error::load("open the eBPF object of function calls"))?;
+        let config = IpiConfig {
+            scope: scope.number(),
+            self_tgid: std::process::id(),
+        };
+        for mut map in open.maps_mut() {
+            match map.name().to_string_lossy().as_ref() {
+                ".rodata.ipi_config" => map.set_initial_value(shared::bytes(&config)),
+                "scope_cpus" => map.set_max_entries(cpus),
+                "scope_tgids" => map.reuse_fd(tgids.as_fd()),
+                _ => Ok(()),
+            }
+            .map_err(Error::load("configure the eBPF programs of function calls"))?;
+        }
+        let object = open
+            .load()
+            .map_err(Error::load("load the eBPF programs of function calls"))?;
+        let handle = |name: &str| {
+            let found = object.maps().find(|m| m.name() == name);
+            let map = found.ok_or_else(|| Error::Missing {
+                what: format!("the eBPF object has no map '{name}'"),
+                help: "rebuild quell with 'make build'".to_owned(),
+            })?;
+            MapHandle::try_from(&map).map_err(Error::load("keep a map open"))
+        };
+        if let Scope::Cpus(list) = scope {
+            let cpus = handle("scope_cpus")?;
+            for cpu in list {
+                cpus.update(&cpu.to_ne_bytes(), &[1], MapFlags::ANY)
+                    .map_err(Error::load("name a CPU to the probe"))?;
+            }
+        }
+        let mut ipi = Self {
+            links: Vec::new(),
+            calls: handle("calls")?,
+            names: handle("call_names")?,
+            victims: handle("call_victims")?,
+            healths: handle("call_healths")?,
+            object,
+        };
+        for (program, tracepoint) in PROGRAMS {
+            let Some(program) = ipi.object.progs_mut().find(|p| p.name() == *program) else {
+                continue;
+            };
+            let link = program
+                .attach()
+                .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
+            ipi.links.push(link);
+        }
+        Ok(ipi)
+    }
+
+    /// Stops what begins requests; those under way are still seen to their end.
+    pub(crate) fn stop(&mut self) {
+        drop(self.links.pop());
+    }
+
+    /// Takes the rest away; the counts stay.
+    pub(crate) fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Everything that was counted so far.
+    pub(crate) fn calls(&self, causes: &Causes) -> Result<Calls> {
+        let mut names = Names {
+            causes,
+            known: HashMap::new(),
+        };
+        let mut calls = Calls::default();
+        for (key, counts) in entries::<CallKey, CallCounts>(&self.calls) {
+            let irq_work = key.flags & layout::CALL_IRQ_WORK != 0;
+            let function = names.of(key.func)?;
+            calls.by.push(CallTally {
+                kind: CallKind::of(&function, irq_work),
+                function,
+                pid: key.tgid,
+                comm: self.comm(key.tgid)?,
+                cpu: key.cpu.into(),
+                calls: counts.calls,
+                timed: counts.timed,
+                delay_ns: counts.delay_ns,
+                delay_max_ns: counts.delay_max_ns,
+                stall_ns: counts.stall_ns,
+                stall_max_ns: counts.stall_max_ns,
+            });
+        }
+        // a request that nobody of the scope was hit by is known by its culprit only
+        calls.by.retain(|c| c.calls > 0);
+        for (key, counts) in entries::<CallVictimKey, CallVictimCounts>(&self.victims) {
+            let function = names.of(key.func)?;
+            calls.at.push(CallVictim {
+                kind: CallKind::of(&function, false),
+                function,
+                pid: key.tgid,
+                comm: self.comm(key.tgid)?,
+                hits: counts.hits,
+                stall_ns: counts.stall_ns,
+            });
+        }
+        let healths = self
+            .healths
+            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::load("read the counts of function calls"))?;
+        for cpu in healths.unwrap_or_default() {
+            let health: CallHealth = shared::read(&cpu).unwrap_or_default();
+            calls.lost += health.lost;
+            calls.own += health.own;
+        }
+        calls.sort();
+        Ok(calls)
+    }
+
+    fn comm(&self, tgid: u32) -> Result<String> {
+        let found = self
+            .names
+            .lookup(&tgid.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::load("read who called functions of other CPUs"))?;
+        let name: Option<[u8; 16]> = found.and_then(|bytes| bytes.try_into().ok());
+        Ok(match tgid {
+            0 => "(idle)".to_owned(),
+            _ => Comm(name.unwrap_or_default()).text().into_owned(),
+        })
+    }
+}
+
+/// The entries of a hash map. What is deleted meanwhile is left out; nothing is, of these.
+fn entries<K: Pod, V: Pod>(map: &MapHandle) -> impl Iterator<Item = (K, V)> + '_ {
+    map.keys().filter_map(|key| {
+        let value = map.lookup(&key, MapFlags::ANY).ok()??;
+        Some((shared::read(&key)?, shared::read(&value)?))
+    })
+}
+
+/// Names of kernel functions, each looked up once.
+struct Names<'a> {
+    causes: &'a Causes,
+    known: HashMap<u64, String>,
+}
+
+impl Names<'_> {
+    fn of(&mut self, address: u64) -> Result<String> {
+        if let Some(name) = self.known.get(&address) {
+            return Ok(name.clone());
+        }
+        let names = self.causes.kernel_names(&[address])?;
+        let name = names
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| format!("{address:#x}"));
+        self.known.insert(address, name.clone());
+        Ok(name)
+    }
+}

@@ -1,0 +1,73 @@
+//! What the probe is asked for.
+
+use std::num::NonZeroU32;
+
+use crate::backend::Backend;
+use crate::layout;
+
+/// Which shootdowns count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them, but for quell's own.
+    All,
+    /// Those of processes that are named by [`Probe::add_process`], and of all their descendants:
+    /// as culprits, and where the kernel flushes their memory.
+    Tree,
+    /// Those that interrupt one of these CPUs.
+    Cpus(Vec<u32>),
+}
+
+impl Scope {
+    /// As the programs know it.
+    pub(crate) fn number(&self) -> u32 {
+        match self {
+            Self::All => layout::SCOPE_ALL,
+            Self::Tree => layout::SCOPE_TREE,
+            Self::Cpus(_) => layout::SCOPE_CPUS,
+        }
+    }
+}
+
+/// Of which shootdowns stacks are kept. Counts never depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// Of none.
+    None,
+    /// Of one in so many, on each CPU.
+    OneIn(NonZeroU32),
+}
+
+impl Stacks {
+    /// Of all.
+    pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
+}
+
+/// What the probe is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which shootdowns count.
+    pub scope: Scope,
+    /// Write a record of every shootdown, for [`crate::Records`]; without, only counts.
+    pub recording: bool,
+    /// Of which shootdowns the records have stacks.
+    pub stacks: Stacks,
+    /// Size of the ring of records, bytes; a power of two.
+    pub ring_bytes: u32,
+    /// How to see them; `None` for the first way that this kernel allows.
+    pub backend: Option<Backend>,
+    /// Count all other function calls between CPUs as well.
+    pub ipi: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scope: Scope::All,
+            recording: false,
+            stacks: Stacks::ALL,
+            ring_bytes: 64 << 20,
+            backend: None,
+            ipi: false,
+        }
+    }
+}

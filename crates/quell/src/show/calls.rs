@@ -1,0 +1,211 @@
+//! Function calls between CPUs as text: which functions, by whom, on which CPUs, at whom.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use quell_event::{CallKind, CallTally, Calls};
+use quell_host::cpus;
+
+use super::summary::{BOLD, DIM, more};
+use super::table::Table;
+use super::units::{count, plural, time};
+
+/// A function that a process called, on however many CPUs.
+#[derive(Default)]
+pub(crate) struct Row<'a> {
+    pub(crate) kind: CallKind,
+    pub(crate) function: &'a str,
+    pub(crate) pid: u32,
+    pub(crate) comm: &'a str,
+    /// In order.
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) calls: u64,
+    pub(crate) timed: u64,
+    delay_ns: u64,
+    pub(crate) stall_ns: u64,
+    pub(crate) stall_max_ns: u64,
+}
+
+impl<'a> Row<'a> {
+    fn add(&mut self, c: &'a CallTally) {
+        self.kind = c.kind;
+        self.function = &c.function;
+        self.pid = c.pid;
+        self.comm = &c.comm;
+        self.cpus.push(c.cpu);
+        self.calls += c.calls;
+        self.timed += c.timed;
+        self.delay_ns += c.delay_ns;
+        self.stall_ns += c.stall_ns;
+        self.stall_max_ns = self.stall_max_ns.max(c.stall_max_ns);
+    }
+
+    /// A figure that only calls with times have.
+    fn timed(&self, ns: u64) -> String {
+        if self.timed == 0 {
+            "-".to_owned()
+        } else {
+            time(ns)
+        }
+    }
+}
+
+/// By function and culprit, over all CPUs, most calls first.
+pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
+    let mut rows: BTreeMap<(&str, CallKind, u32), Row<'_>> = BTreeMap::new();
+    for c in &calls.by {
+        rows.entry((&c.function, c.kind, c.pid)).or_default().add(c);
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
+    for row in &mut rows {
+        row.cpus.sort_unstable();
+        row.cpus.dedup();
+    }
+    // stable: those with as many stay in the order of their names
+    rows.sort_by_key(|r| Reverse(r.calls));
+    rows
+}
+
+/// Everything, each table with at most `top` rows.
+pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
+    // writing to a String does not fail
+    let _ = writeln!(
+        out,
+        "\n{BOLD}Function calls: what CPUs were made to run for others{BOLD:#}"
+    );
+    let total = calls.total();
+    let mut notes = vec![format!(
+        "{} in {}",
+        plural(total, "call"),
+        time(calls.stall_ns())
+    )];
+    if calls.lost > 0 {
+        notes.push(format!(
+            "{} lost: too many to tell apart",
+            count(calls.lost)
+        ));
+    }
+    if calls.own > 0 {
+        notes.push(format!("{} of quell itself not counted", count(calls.own)));
+    }
+    if total == 0 {
+        let _ = writeln!(out, "  {}", notes.join("; "));
+        return;
+    }
+    let rows = rows(calls);
+    let mut t = Table::new(&[
+        ">calls", ">delay", ">stall", ">longest", "on CPUs", "kind", "function", ">pid", "culprit",
+    ]);
+    for row in rows.iter().take(top) {
+        t.row(vec![
+            count(row.calls),
+            row.timed(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
+            row.timed(row.stall_ns),
+            row.timed(row.stall_max_ns),
+            cpus::text(&row.cpus),
+            row.kind.name().to_owned(),
+            row.function.to_owned(),
+            row.pid.to_string(),
+            row.comm.to_owned(),
+        ]);
+    }
+    out.push_str(&t.text());
+    more(out, rows.len(), top);
+    let _ = writeln!(
+        out,
+        "  {DIM}{}; delay is the mean from asking to running, longest since the start{DIM:#}",
+        notes.join("; ")
+    );
+    at_whom(out, calls, top);
+}
+
+fn at_whom(out: &mut String, calls: &Calls, top: usize) {
+    if calls.at.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{BOLD}Function calls: at whom{BOLD:#}");
+    let mut t = Table::new(&[">hits", ">stall", ">pid", "name", "kind", "function"]);
+    for v in calls.at.iter().take(top) {
+        t.row(vec![
+            count(v.hits),
+            time(v.stall_ns),
+            v.pid.to_string(),
+            v.comm.clone(),
+            v.kind.name().to_owned(),
+            v.function.clone(),
+        ]);
+    }
+    out.push_str(&t.text());
+    more(out, calls.at.len(), top);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_event::CallVictim;
+
+    fn calls() -> Calls {
+        let call = |function: &str, pid, comm: &str, cpu, n| CallTally {
+            function: function.to_owned(),
+            kind: CallKind::of(function, false),
+            pid,
+            comm: comm.to_owned(),
+            cpu,
+            calls: n,
+            timed: n,
+            delay_ns: n * 2000,
+            delay_max_ns: 9000,
+            stall_ns: n * 500,
+            stall_max_ns: 800 + u64::from(cpu),
+        };
+        let mut untimed = call("nohz_full_kick_func", 0, "(idle)", 3, 4);
+        untimed.timed = 0;
+        untimed.kind = CallKind::IrqWork;
+        Calls {
+            by: vec![
+                call("ipi_mb", 71, "java", 3, 1000),
+                call("ipi_mb", 71, "java", 1, 1200),
+                call("ipi_mb", 71, "java", 2, 1000),
+                call("do_sync_core", 1, "systemd", 3, 2),
+                untimed,
+            ],
+            at: vec![CallVictim {
+                function: "ipi_mb".into(),
+                kind: CallKind::Membarrier,
+                pid: 90,
+                comm: "trader".into(),
+                hits: 1000,
+                stall_ns: 500_000,
+            }],
+            lost: 3,
+            own: 12,
+        }
+    }
+
+    /// Check what is printed: one row a function and culprit over its CPUs, no times where there are none, and what is missing.
+    #[test]
+    fn rows_are_printed() {
+        let mut out = String::new();
+        text(&mut out, &calls(), 2);
+        let plain = anstream::adapter::strip_str(&out).to_string();
+        insta::assert_snapshot!(plain);
+        let mut all = String::new();
+        text(&mut all, &calls(), 9);
+        let plain = anstream::adapter::strip_str(&all).to_string();
+        let kick = plain.lines().find(|l| l.contains("nohz_full")).unwrap();
+        assert_eq!(
+            kick.split_whitespace().take(4).collect::<Vec<_>>(),
+            ["4", "-", "-", "-"]
+        );
+    }
+
+    /// Check that without any call the text says so in one line.
+    #[test]
+    fn nothing_is_said() {
+        let mut out = String::new();
+        text(&mut out, &Calls::default(), 5);
+        let plain = anstream::adapter::strip_str(&out).to_string();
+        assert!(plain.contains("0 calls"), "{plain}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Other function calls between CPUs: against a program that makes them, and against the shootdowns' own counts.
+
+use serde_json::Value;
+
+use crate::common::{alone, example, json, quell, root_only};
+
+const COUNT: u64 = 300;
+
+fn rows<'a>(stat: &'a Value, key: &str) -> &'a Vec<Value> {
+    stat["calls"][key].as_array().expect("rows")
+}
+
+/// Sums a figure over the rows of a kind.
+fn sum(stat: &Value, key: &str, kind: &str, figure: &str) -> u64 {
+    let of_kind = rows(stat, key).iter().filter(|r| r["kind"] == kind);
+    of_kind.map(|r| r[figure].as_u64().expect("a count")).sum()
+}
+
+/// Check that membarriers and counters of another CPU are found under their kinds, by the program that makes them, on the CPU that they hit, with their times.
+#[test]
+fn calls_are_told_apart() {
+    if !root_only("calls_are_told_apart") {
+        return;
+    }
+    let _alone = alone();
+    for (what, function) in [("membarrier", "ipi_mb"), ("perf", "remote_function")] {
+        let program = example("calls");
+        let out = quell(&[
+            "stat",
+            "--ipi",
+            "--json",
+            "--",
+            &program,
+            what,
+            &COUNT.to_string(),
+        ]);
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let stat = json(&out.stdout);
+        let found: Vec<_> = rows(&stat, "by")
+            .iter()
+            .filter(|r| r["function"] == function)
+            .collect();
+        let calls: u64 = found
+            .iter()
+            .map(|r| r["calls"].as_u64().expect("calls"))
+            .sum();
+        println!("{what}: {calls} of {COUNT}");
+        // a peer that is off its CPU is not interrupted by a membarrier; a counter is switched on and off
+        assert!(calls >= COUNT / 2, "{what}: {calls}\n{stat:#}");
+        assert!(calls <= COUNT * 3, "{what}: {calls}\n{stat:#}");
+        for row in found {
+            assert_eq!(row["kind"], what);
+            assert_eq!(row["comm"], "calls");
+            assert_eq!(row["cpu"], 1, "{row}");
+            assert_eq!(row["timed"], row["calls"], "{row}");
+            assert!(row["stall_ns"].as_u64() > Some(0), "{row}");
+            assert!(row["delay_ns"].as_u64() > Some(0), "{row}");
+            assert!(
+                row["stall_max_ns"].as_u64() <= row["stall_ns"].as_u64(),
+                "{row}"
+            );
+        }
+        assert_eq!(stat["calls"]["lost"], 0);
+    }
+}
+
+/// Check that shootdowns counted as function calls are as many as the probe's victims, and their victims as many as it has hits: two programs that share nothing but the tracepoints.
+#[test]
+fn shootdowns_agree() {
+    if !root_only("shootdowns_agree") {
+        return;
+    }
+    let _alone = alone();
+    let program = example("culprit");
+    let out = quell(&[
+        "stat",
+        "-a",
+        "--ipi",
+        "--json",
+        "-o",
+        "/dev/stderr",
+        "--",
+        &program,
+        "300",
+    ]);
+    let stat = json(&out.stderr);
+    let victims = stat["victims"].as_u64().expect("victims");
+    let calls = sum(&stat, "by", "shootdown", "calls") + sum(&stat, "by", "vmap-flush", "calls");
+    let hits = sum(&stat, "at", "shootdown", "hits") + sum(&stat, "at", "vmap-flush", "hits");
+    println!("{victims} victims, {calls} calls, {hits} hits");
+    assert!(victims > 300, "{stat:#}");
+    // what came while one was attached and the other was not
+    assert!(
+        victims.abs_diff(calls) <= 5,
+        "{victims} victims, {calls} calls"
+    );
+    assert!(calls.abs_diff(hits) <= 5, "{calls} calls, {hits} hits");
+}
+
+/// Check that with --cpu only that CPU's interrupts are counted, and that a trace keeps them for its report.
+#[test]
+fn one_cpu_and_a_trace() {
+    if !root_only("one_cpu_and_a_trace") {
+        return;
+    }
+    let _alone = alone();
+    let program = example("calls");
+    let count = COUNT.to_string();
+    for cpu in [0_u64, 1] {
+        let out = quell(&[
+            "stat",
+            "--ipi",
+            "--json",
+            "--cpu",
+            &cpu.to_string(),
+            "--",
+            &program,
+            "membarrier",
+            &count,
+        ]);
+        let stat = json(&out.stdout);
+        let elsewhere = rows(&stat, "by").iter().find(|r| r["cpu"] != cpu);
+        assert_eq!(elsewhere, None, "on CPU {cpu} only");
+        let membarriers = sum(&stat, "by", "membarrier", "calls");
+        assert_eq!(membarriers > 0, cpu == 1, "{membarriers} on CPU {cpu}");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.quell");
+    let trace = trace.to_str().expect("a path");
+    quell(&[
+        "record",
+        "--ipi",
+        "-o",
+        trace,
+        "--",
+        &program,
+        "membarrier",
+        &count,
+    ]);
+    let report = json(&quell(&["report", trace, "--json"]).stdout);
+    assert!(
+        sum(&report, "by", "membarrier", "calls") >= COUNT / 2,
+        "{report:#}"
+    );
+    let text = quell(&["report", trace]).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("ipi_mb"), "{text}");
+}
