@@ -86,6 +86,23 @@ const RULES: &[Rule] = &[
         &["madvise_pageout*", "madvise_cold_or_pageout_pte_range"],
         Cause::MadvisePageout,
     ),
+    // what it writes to may have to be copied first
+    (
+        &[
+            "ptrace_*",
+            "__access_remote_vm",
+            "mem_rw*",
+            "uprobe_*",
+            "install_breakpoint",
+            "set_swbp",
+            "process_vm_rw*",
+        ],
+        Cause::Debugger,
+    ),
+    (&["hugetlb_vmdelete_list"], Cause::Truncate),
+    // the owner of a reserve takes the page from its child, within a fault: unmap_ref_private(), which
+    // compilers inline; its only other caller is the one above
+    (&["unmap_hugepage_range"], Cause::Hugetlb),
     (
         &[
             "do_wp_page",
@@ -165,18 +182,6 @@ const RULES: &[Rule] = &[
             "hugetlb_vmdelete_list",
         ],
         Cause::Truncate,
-    ),
-    (
-        &[
-            "ptrace_*",
-            "__access_remote_vm",
-            "mem_rw*",
-            "uprobe_*",
-            "install_breakpoint",
-            "set_swbp",
-            "process_vm_rw*",
-        ],
-        Cause::Debugger,
     ),
     (
         &["dup_mmap", "dup_mm", "copy_mm", "copy_page_range"],
@@ -358,6 +363,14 @@ mod tests {
             (
                 "flush_tlb_mm_range tlb_finish_mmu exit_mmap mmput exec_mmap begin_new_exec load_elf_binary",
                 Cause::Exec,
+            ),
+            (
+                "flush_tlb_mm_range ptep_clear_flush wp_page_copy handle_mm_fault __access_remote_vm mem_rw vfs_write",
+                Cause::Debugger,
+            ),
+            (
+                "flush_tlb_mm_range tlb_finish_mmu unmap_hugepage_range hugetlb_wp hugetlb_fault handle_mm_fault",
+                Cause::Hugetlb,
             ),
         ];
         for (text, cause) in cases {
