@@ -90,7 +90,10 @@ pub(crate) fn once(cause: &str, p: *mut u8, shared: &File) {
         "madvise.collapse" => {
             let q = map(2 * HUGE, None);
             let start = aligned(q);
+            // small pages, also where huge ones are the rule
+            advise(start, HUGE, libc::MADV_NOHUGEPAGE);
             touch(start, HUGE, 1);
+            advise(start, HUGE, libc::MADV_HUGEPAGE);
             advise(start, HUGE, MADV_COLLAPSE);
             unmap(q, 2 * HUGE);
         }
