@@ -9,10 +9,14 @@
 pub mod cpus;
 pub mod elf;
 pub mod flush;
+pub mod functions;
 pub mod interrupts;
+pub mod kallsyms;
 pub mod maps;
 pub mod needed;
+pub mod perf_map;
 pub mod proc;
+pub mod status;
 pub mod vmstat;
 
 use std::path::{Path, PathBuf};

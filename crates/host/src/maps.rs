@@ -56,6 +56,30 @@ impl Mapping {
         self.inode != 0 && self.path.as_ref().is_some_and(|p| p.has_root())
     }
 
+    /// Whether its code was made by the program as it ran, as JITs do: memory that is executable and
+    /// no program's file. The names are those that mmap(2), shmat(2), memfd_create(2) and
+    /// `PR_SET_VMA_ANON_NAME` leave (fs/proc/task_mmu.c, mm/shmem.c).
+    #[must_use]
+    pub fn is_made_at_run_time(&self) -> bool {
+        use std::os::unix::ffi::OsStrExt as _;
+        const NAMES: &[&[u8]] = &[
+            b"/memfd:",
+            b"/dev/zero",
+            b"/anon_hugepage",
+            b"/SYSV",
+            b"/dev/shm/",
+            b"[heap]",
+            b"[stack",
+            b"[anon",
+        ];
+        let made = |p: &PathBuf| {
+            NAMES
+                .iter()
+                .any(|name| p.as_os_str().as_bytes().starts_with(name))
+        };
+        self.perms.exec && self.path.as_ref().is_none_or(made)
+    }
+
     /// The name of its link in `/proc/PID/map_files`.
     #[must_use]
     pub fn map_file_name(&self) -> String {
@@ -227,6 +251,23 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(maps[3].path, None);
         assert!(maps[4].deleted && maps[4].path.as_deref() == Some(Path::new("/lib/libx.so")));
         assert_eq!(maps[5].path.as_deref(), Some(Path::new("/lib/a\nb.so")));
+    }
+
+    /// Check that what a JIT makes is told from files and from the kernel's own areas.
+    #[test]
+    fn tells_code_made_at_run_time() {
+        let text = b"\
+1000-2000 rwxp 00000000 00:00 0 \n\
+2000-3000 r-xs 00000000 00:01 9                          /memfd:doublemapper (deleted)\n\
+3000-4000 r-xp 00000000 00:00 0                          [anon:v8]\n\
+4000-5000 rw-p 00000000 00:00 0                          [heap]\n\
+5000-6000 r-xp 00000000 fe:00 5                          /usr/lib/x.so\n\
+6000-7000 r-xp 00000000 00:00 0                          [vdso]\n";
+        let made: Vec<bool> = parse(text)
+            .iter()
+            .map(Mapping::is_made_at_run_time)
+            .collect();
+        assert_eq!(made, [true, true, true, false, false, false]);
     }
 
     /// Check that modules are the files with code, once each, without the kernel's own areas.

@@ -1,0 +1,331 @@
+//! Which function lies at a place of an ELF file, by its symbol tables.
+//!
+//! Names alone, in one pass over a table that is neither copied nor sorted: a large program has a
+//! million symbols, and a recording asks for a few hundred places. Files of 32 and of 64 bits. Any
+//! field may lie, so offsets are checked by the `object` crate, and what can't be read has no name.
+
+use std::cmp::Reverse;
+
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::{Endianness, elf};
+
+/// More symbols than any program has: Chrome, of a gigabyte with its debug information, has two
+/// million.
+const MAX_SYMBOLS: usize = 1 << 24;
+
+/// How often one table's symbols may cover the places asked for. Functions hardly overlap, so only a
+/// table made to cost time comes near it.
+const MAX_COVERS: usize = 1 << 24;
+
+/// Longer names are cut: nobody reads them, and a file can hold one of gigabytes.
+const MAX_NAME: usize = 16 << 10;
+
+/// Which table of symbols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// All functions; what strip(1) takes away (`.symtab`).
+    Full,
+    /// What others may link to; always there in a library (`.dynsym`).
+    Exported,
+}
+
+/// Calls the function for 64-bit files or the one for 32-bit files.
+macro_rules! by_class {
+    ($data:expr, $function:ident($($argument:expr),*)) => {
+        match $data.get(4) {
+            Some(&class) if class == elf::ELFCLASS64.0 => {
+                $function::<elf::FileHeader64<Endianness>>($data, $($argument),*)
+            }
+            Some(&class) if class == elf::ELFCLASS32.0 => {
+                $function::<elf::FileHeader32<Endianness>>($data, $($argument),*)
+            }
+            _ => None,
+        }
+    };
+}
+
+/// Whether these bytes begin as an ELF file does.
+#[must_use]
+pub fn is_elf(data: &[u8]) -> bool {
+    data.starts_with(&elf::ELFMAG)
+}
+
+/// The build id of a file, in hexadecimal.
+#[must_use]
+pub fn build_id(data: &[u8]) -> Option<String> {
+    by_class!(data, find_build_id())
+}
+
+/// The linked address of the code at an offset of the file.
+#[must_use]
+pub fn linked_address(data: &[u8], offset: u64) -> Option<u64> {
+    by_class!(data, find_address(offset))
+}
+
+/// The contents of a section as they are in the file.
+#[must_use]
+pub fn section<'d>(data: &'d [u8], name: &str) -> Option<&'d [u8]> {
+    by_class!(data, find_section(name))
+}
+
+/// The linked address of a section.
+#[must_use]
+pub fn section_address(data: &[u8], name: &str) -> Option<u64> {
+    by_class!(data, find_section_address(name))
+}
+
+/// The linked address where a program starts.
+#[must_use]
+pub fn entry(data: &[u8]) -> Option<u64> {
+    by_class!(data, find_entry())
+}
+
+/// The names of the functions at linked addresses, which must be sorted, as the table writes them:
+/// C++ and Rust mangle theirs. `None` where the file has no such table.
+#[must_use]
+pub fn names_at(data: &[u8], table: Table, addresses: &[u64]) -> Option<Vec<Option<String>>> {
+    debug_assert!(addresses.is_sorted());
+    by_class!(data, find_names(table, addresses))
+}
+
+fn find_build_id<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<String> {
+    let header = E::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    for segment in header.program_headers(endian, data).ok()? {
+        let Ok(Some(mut notes)) = segment.notes(endian, data) else {
+            continue;
+        };
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                // 20 bytes of SHA-1 mostly; a linker takes any that a user gives it
+                let id = note.desc().iter().take(64);
+                return Some(id.map(|b| format!("{b:02x}")).collect());
+            }
+        }
+    }
+    None
+}
+
+fn find_address<E: FileHeader<Endian = Endianness>>(data: &[u8], offset: u64) -> Option<u64> {
+    let header = E::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, data).ok()?;
+    segments
+        .iter()
+        .filter(|s| s.p_type(endian) == elf::PT_LOAD && s.p_flags(endian).contains(elf::PF_X))
+        .find_map(|s| {
+            let inside = offset.checked_sub(s.p_offset(endian).into())?;
+            let inside = (inside < s.p_filesz(endian).into()).then_some(inside)?;
+            inside.checked_add(s.p_vaddr(endian).into())
+        })
+}
+
+fn find_entry<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<u64> {
+    let header = E::parse(data).ok()?;
+    Some(header.e_entry(header.endian().ok()?).into())
+}
+
+fn find_section<'d, E: FileHeader<Endian = Endianness>>(
+    data: &'d [u8],
+    name: &str,
+) -> Option<&'d [u8]> {
+    let header = E::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
+    section.data(endian, data).ok()
+}
+
+fn find_section_address<E: FileHeader<Endian = Endianness>>(
+    data: &[u8],
+    name: &str,
+) -> Option<u64> {
+    let header = E::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
+    Some(section.sh_addr(endian).into())
+}
+
+/// A symbol that may name a place.
+#[derive(Clone, Copy)]
+struct Candidate<'d> {
+    start: u64,
+    /// The end of its section, beyond which one without a size doesn't reach.
+    limit: u64,
+    /// An assembler's label, or a function.
+    function: bool,
+    local: bool,
+    name: &'d [u8],
+}
+
+impl Candidate<'_> {
+    /// Of the names for one place the innermost; of several for the same, the one that a reader knows:
+    /// `madvise` rather than `__madvise`.
+    fn preference(&self) -> impl Ord {
+        let underscores = self.name.iter().take_while(|b| **b == b'_').count();
+        // `_Z` and `_R` are no modesty but mangled names
+        let underscores = if self.name.starts_with(b"_Z") || self.name.starts_with(b"_R") {
+            0
+        } else {
+            underscores
+        };
+        (
+            self.start,
+            self.function,
+            Reverse(underscores),
+            !self.local,
+            Reverse(self.name.len()),
+            Reverse(self.name.to_vec()),
+        )
+    }
+}
+
+fn take_better<'d>(best: &mut Option<Candidate<'d>>, new: Candidate<'d>) {
+    let better = match best {
+        None => true,
+        Some(old) if old.start != new.start => new.start > old.start,
+        Some(old) => new.preference() > old.preference(),
+    };
+    if better {
+        *best = Some(new);
+    }
+}
+
+fn find_names<E: FileHeader<Endian = Endianness>>(
+    data: &[u8],
+    table: Table,
+    addresses: &[u64],
+) -> Option<Vec<Option<String>>> {
+    let header = E::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, data).ok()?;
+    let kind = match table {
+        Table::Full => elf::SHT_SYMTAB,
+        Table::Exported => elf::SHT_DYNSYM,
+    };
+    let symbols = sections.symbols(endian, data, kind).ok()?;
+    // a stripped library may keep a table of sections and files alone
+    let mut any = false;
+    // places inside a function that says its size
+    let mut sized: Vec<Option<Candidate<'_>>> = vec![None; addresses.len()];
+    // by the first place at or after it: the last symbol, and the last that says no size
+    let mut latest: Vec<u64> = vec![0; addresses.len()];
+    let mut bare: Vec<Option<Candidate<'_>>> = vec![None; addresses.len()];
+    let mut covers = 0usize;
+    for symbol in symbols.iter().take(MAX_SYMBOLS) {
+        let Some(place) = place::<E>(symbol, endian, &sections) else {
+            continue;
+        };
+        any = true;
+        let first = addresses.partition_point(|a| *a < place.start);
+        let Some(slot) = latest.get_mut(first) else {
+            continue;
+        };
+        *slot = place.start.max(*slot);
+        let end = place.start.saturating_add(place.size);
+        if place.size > 0 && addresses[first] >= end {
+            continue;
+        }
+        let Some(candidate) = place.named(symbol, endian, &symbols) else {
+            continue;
+        };
+        if place.size == 0 {
+            take_better(&mut bare[first], candidate);
+            continue;
+        }
+        for (address, best) in addresses[first..].iter().zip(&mut sized[first..]) {
+            covers += 1;
+            if *address >= end || covers > MAX_COVERS {
+                break;
+            }
+            take_better(best, candidate);
+        }
+    }
+    if !any {
+        return None;
+    }
+    let mut reached = 0;
+    let mut last_bare: Option<Candidate<'_>> = None;
+    let mut names = Vec::with_capacity(addresses.len());
+    for (i, &address) in addresses.iter().enumerate() {
+        reached = latest[i].max(reached);
+        if let Some(candidate) = bare[i] {
+            take_better(&mut last_bare, candidate);
+        }
+        // Without a size a symbol reaches to the next one, or to its section's end. Exported ones lie
+        // far apart, with others between that have no name: there it names its first byte only.
+        let unsized_one = last_bare.filter(|c| match table {
+            Table::Full => c.start == reached && address < c.limit,
+            Table::Exported => c.start == address,
+        });
+        let found = sized[i].or(unsized_one);
+        names.push(found.map(|c| {
+            let name = &c.name[..c.name.len().min(MAX_NAME)];
+            String::from_utf8_lossy(name).into_owned()
+        }));
+    }
+    Some(names)
+}
+
+/// Where a symbol of code lies.
+struct Place {
+    start: u64,
+    size: u64,
+    limit: u64,
+    function: bool,
+}
+
+/// Where a symbol lies, if it is code that the file defines.
+fn place<E: FileHeader<Endian = Endianness>>(
+    symbol: &E::Sym,
+    endian: Endianness,
+    sections: &SectionTable<'_, E>,
+) -> Option<Place> {
+    let kind = symbol.st_type();
+    let function = kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
+    if symbol.is_undefined(endian) || !(function || kind == elf::STT_NOTYPE) {
+        return None;
+    }
+    let section = sections
+        .section(object::SectionIndex(symbol.st_shndx(endian).0.into()))
+        .ok()
+        .filter(|s| s.sh_flags(endian).contains(elf::SHF_EXECINSTR));
+    // a label must lie in code; a function may be in a section of its own numbering
+    if section.is_none() && !function {
+        return None;
+    }
+    let limit = section.map_or(u64::MAX, |s| {
+        let address: u64 = s.sh_addr(endian).into();
+        address.saturating_add(s.sh_size(endian).into())
+    });
+    Some(Place {
+        start: symbol.st_value(endian).into(),
+        size: symbol.st_size(endian).into(),
+        limit,
+        function,
+    })
+}
+
+impl Place {
+    /// With its name, which costs more to find than all else.
+    fn named<'d, E: FileHeader<Endian = Endianness>>(
+        &self,
+        symbol: &E::Sym,
+        endian: Endianness,
+        symbols: &SymbolTable<'d, E>,
+    ) -> Option<Candidate<'d>> {
+        let name = symbol.name(endian, symbols.strings()).ok()?;
+        (!name.is_empty()).then_some(Candidate {
+            start: self.start,
+            limit: self.limit,
+            function: self.function,
+            local: symbol.st_bind() == elf::STB_LOCAL,
+            name,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "functions_tests.rs"]
+mod tests;
