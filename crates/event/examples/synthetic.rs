@@ -115,7 +115,7 @@ fn stacks(writer: &mut Writer, random: &mut Random) {
                 symbol: Some(symbol),
                 module: Some(module),
                 offset: Some(4),
-                caller: false,
+                ..Frame::default()
             }
         });
         writer.stack(&Stack {

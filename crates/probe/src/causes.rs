@@ -142,8 +142,17 @@ impl Causes {
         self.kernel_names(&addresses)
     }
 
-    /// The functions at these kernel addresses.
+    /// The functions at these kernel addresses; the address where there is no name.
     pub(crate) fn kernel_names(&self, addresses: &[u64]) -> Result<Vec<String>> {
+        let names = self.kernel_symbols(addresses)?;
+        let name = |(name, address): (Option<String>, &u64)| {
+            name.unwrap_or_else(|| format!("{address:#x}"))
+        };
+        Ok(names.into_iter().zip(addresses).map(name).collect())
+    }
+
+    /// The functions at these kernel addresses, where they have names.
+    pub(crate) fn kernel_symbols(&self, addresses: &[u64]) -> Result<Vec<Option<String>>> {
         let source = Source::Kernel(Kernel {
             // functions are enough, and a vmlinux that doesn't match would mislead
             vmlinux: blazesym::MaybeDefault::None,
@@ -155,11 +164,7 @@ impl Causes {
             .map_err(Error::Symbols)?;
         Ok(found
             .iter()
-            .zip(addresses)
-            .map(|(sym, address)| {
-                sym.as_sym()
-                    .map_or_else(|| format!("{address:#x}"), |s| s.name.clone().into_owned())
-            })
+            .map(|sym| sym.as_sym().map(|s| s.name.clone().into_owned()))
             .collect())
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use libbpf_rs::ErrorKind;
+use quell_host::kallsyms;
 
 use crate::error::{self, Error, Result};
 
@@ -55,15 +56,34 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
             help: "there is nothing to trace here".to_owned(),
         }
     } else {
-        Error::Missing {
-            what: "the addresses of kernel functions can't be read from /proc/kallsyms".to_owned(),
-            help: "give quell CAP_SYSLOG as well, or run 'sudo sysctl kernel.kptr_restrict=0'"
-                .to_owned(),
-        }
+        let restrict = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
+        no_addresses(symbols.are_hidden(), restrict.trim())
     })
 }
 
-/// The kernel's functions: the text of /proc/kallsyms, `ADDRESS TYPE NAME[\t[MODULE]]` a line.
+/// Why there is no address of the function that flushes. Without addresses no name would be right.
+fn no_addresses(hidden: bool, restrict: &str) -> Error {
+    let (what, help) = match (hidden, restrict) {
+        (true, "2") => (
+            "the kernel hides the addresses of its functions from everybody (kernel.kptr_restrict is 2)",
+            "run 'sudo sysctl kernel.kptr_restrict=1': then root alone sees them",
+        ),
+        (true, _) => (
+            "the kernel hides the addresses of its functions from this user",
+            "give quell CAP_SYSLOG as well, or run it as root",
+        ),
+        (false, _) => (
+            "/proc/kallsyms has no function 'flush_tlb_func'",
+            "quell needs a kernel with CONFIG_KALLSYMS and SMP, and /proc as the kernel shows it",
+        ),
+    };
+    Error::Missing {
+        what: what.to_owned(),
+        help: help.to_owned(),
+    }
+}
+
+/// The kernel's functions: the text of /proc/kallsyms.
 pub(crate) struct Symbols(Vec<u8>);
 
 impl Symbols {
@@ -78,7 +98,12 @@ impl Symbols {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        find(&self.0, name).is_some()
+        kallsyms::address_of(&self.0, name).is_some()
+    }
+
+    /// Names are there, and their addresses are not shown to this user.
+    fn are_hidden(&self) -> bool {
+        kallsyms::is_hidden(&self.0)
     }
 
     /// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
@@ -88,7 +113,7 @@ impl Symbols {
 
     /// 0 if there is no such function, or no right to know.
     fn address_of(&self, name: &str) -> u64 {
-        find(&self.0, name).unwrap_or(0)
+        kallsyms::address_of(&self.0, name).unwrap_or(0)
     }
 }
 
@@ -139,34 +164,6 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
     .collect()
 }
 
-/// Finds the address of a function. A compiler may have put a suffix to a static one (`.isra.0`,
-/// `.constprop.0`).
-fn find(symbols: &[u8], name: &str) -> Option<u64> {
-    let mut with_suffix = None;
-    for line in symbols.split(|&b| b == b'\n') {
-        // 16 digits, a space, the type, a space
-        let (Some(digits), Some(rest)) = (line.get(..16), line.get(19..)) else {
-            continue;
-        };
-        let Some(tail) = rest.strip_prefix(name.as_bytes()) else {
-            continue;
-        };
-        if !matches!(line[17], b't' | b'T') {
-            continue;
-        }
-        let address = std::str::from_utf8(digits)
-            .ok()
-            .and_then(|d| u64::from_str_radix(d, 16).ok())
-            .unwrap_or(0);
-        match tail.first() {
-            None | Some(b'\t') => return Some(address),
-            Some(b'.') => with_suffix = Some(address),
-            Some(_) => {}
-        }
-    }
-    with_suffix
-}
-
 /// Says why a program can't be attached to its tracepoint or function.
 pub(crate) fn explain_attach(target: &str, err: &libbpf_rs::Error) -> Error {
     if err.kind() == ErrorKind::NotFound {
@@ -186,20 +183,16 @@ pub(crate) fn explain_attach(target: &str, err: &libbpf_rs::Error) -> Error {
 mod tests {
     use super::*;
 
-    const SYMBOLS: &[u8] = b"ffffffff81342490 t __pfx_flush_tlb_func\n\
-        ffffffff813424a0 t flush_tlb_func\n\
-        ffffffff81341e40 t do_flush_tlb_all.isra.0\n\
-        ffffffff81341e50 D do_kernel_range_flush\n\
-        short\n\n";
-
-    /// Check that a function is found by its whole name, with a compiler's suffix, and only as code.
+    /// Check that hidden addresses are said to be hidden, with what helps in each case.
     #[test]
-    fn functions_are_found() {
-        let find = |name| find(SYMBOLS, name);
-        assert_eq!(find("flush_tlb_func"), Some(0xffff_ffff_8134_24a0));
-        assert_eq!(find("do_flush_tlb_all"), Some(0xffff_ffff_8134_1e40));
-        assert_eq!(find("do_kernel_range_flush"), None);
-        assert_eq!(find("flush_tlb"), None);
+    fn hidden_addresses_are_explained() {
+        assert!(
+            no_addresses(true, "2")
+                .to_string()
+                .contains("kptr_restrict=1")
+        );
+        assert!(no_addresses(true, "1").to_string().contains("CAP_SYSLOG"));
+        assert!(no_addresses(false, "0").to_string().contains("no function"));
     }
 
     /// Check that every missing capability is named, and none where the process is all-powerful.
@@ -215,13 +208,5 @@ mod tests {
         );
         assert!(missing_capabilities("CapEff:\t000001ffffffffff\n").is_empty());
         assert!(missing_capabilities("").is_empty());
-    }
-
-    proptest::proptest! {
-        /// Check that no bytes in place of kallsyms make the search fail.
-        #[test]
-        fn any_bytes_are_searched(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            find(&bytes, "flush_tlb_func");
-        }
     }
 }

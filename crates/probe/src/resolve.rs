@@ -4,17 +4,19 @@
 //! last, from the files, when nothing is measured any more.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use quell_event::trace::{Frame, Module, Process, Stack, StackKind};
+use quell_event::trace::{Frame, Mark, Module, Process, Stack, StackKind};
 use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 
 use crate::causes::stack;
 use crate::interner::NewStack;
 use crate::loader::{Maps, Probe};
+use crate::symbols::{self, Files, Jits, Source};
 
 /// Reading maps takes the process's mmap_lock: not more often than this for the same process.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -32,6 +34,10 @@ pub struct Resolver {
     root: PathBuf,
     snapshots: HashMap<u32, Snapshot>,
     changed: Vec<u32>,
+    files: Files,
+    jits: Jits,
+    /// By the number of the stack, a source for each of its frames.
+    sources: HashMap<u32, Vec<Source>>,
 }
 
 impl Resolver {
@@ -44,11 +50,14 @@ impl Resolver {
             root: PathBuf::from("/"),
             snapshots: HashMap::new(),
             changed: Vec::new(),
+            files: Files::new(Path::new("/")),
+            jits: Jits::default(),
+            sources: HashMap::new(),
         }
     }
 
     /// Makes sure that the mappings of a process have been read once, and again if they are older
-    /// than `age`.
+    /// than `age`. Takes hold of its files too, because the way to them ends with the process.
     pub fn see(&mut self, pid: u32, age: Duration) {
         if pid == 0
             || self
@@ -65,12 +74,34 @@ impl Resolver {
             taken: Instant::now(),
         });
         known.taken = Instant::now();
-        if !read.is_empty() && named(&read).ne(named(&known.maps)) {
-            known.maps = read;
-            if !self.changed.contains(&pid) {
-                self.changed.push(pid);
-            }
+        if read.is_empty() {
+            return;
         }
+        if named(&read).ne(named(&known.maps)) && !self.changed.contains(&pid) {
+            self.changed.push(pid);
+        }
+        for mapping in read.iter().filter(|m| m.perms.exec) {
+            self.files.see(pid, mapping);
+        }
+        if read.iter().any(Mapping::is_made_at_run_time) {
+            self.jits.see(&self.root, pid);
+        }
+        known.maps = read;
+    }
+
+    /// Names the frames of stacks that were resolved here, or says why they have no names.
+    pub fn name(&self, stacks: &mut [Stack]) {
+        symbols::name(stacks, &self.files, &self.jits, |stack, i| {
+            let sources = self.sources.get(&stack.id);
+            sources.and_then(|s| s.get(i)).copied().unwrap_or_default()
+        });
+    }
+
+    /// How many files could not be held open, because this process may not have so many open: the code
+    /// of processes that end before it is named may lack names.
+    #[must_use]
+    pub fn not_held(&self) -> u64 {
+        self.files.not_held()
     }
 
     /// Finds the file and offset of every frame.
@@ -85,24 +116,29 @@ impl Resolver {
 
     fn kernel(&self, new: &NewStack) -> Stack {
         let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
-        let names = self.causes.borrow().kernel_names(&addresses);
+        let names = self.causes.borrow().kernel_symbols(&addresses);
         let names = names.unwrap_or_default();
         // how the probe itself was called is nobody's business
         let probe = ["bpf_", "__bpf_", "__traceiter_"];
         let probe = names
             .iter()
+            .map_while(Option::as_deref)
             .take_while(|name| probe.iter().any(|p| name.starts_with(p)))
             .count();
         let frames = addresses
             .iter()
             .enumerate()
             .skip(probe)
-            .map(|(i, &addr)| Frame {
-                addr,
-                symbol: names.get(i).cloned(),
-                module: None,
-                offset: None,
-                caller: false,
+            .map(|(i, &addr)| {
+                let symbol = names.get(i).cloned().flatten();
+                // such as a module that has been unloaded meanwhile
+                let mark = symbol.is_none().then_some(Mark::Unmapped);
+                Frame {
+                    addr,
+                    symbol,
+                    mark,
+                    ..Frame::default()
+                }
             })
             .collect();
         Stack {
@@ -126,16 +162,22 @@ impl Resolver {
         let caller = new.caller;
         let missed = caller != 0
             && addresses.get(1) != Some(&caller)
-            && code_at(maps, caller).is_some_and(|m| follows_call(m, caller));
+            && code_at(maps, caller).is_some_and(|m| self.follows_call(m, caller));
         if missed {
             addresses.insert(addresses.len().min(1), caller);
         }
-        let frames = addresses
+        let (frames, sources) = addresses
             .iter()
             .enumerate()
             .map(|(i, &addr)| {
                 let module = code_at(maps, addr);
-                Frame {
+                let jit = module.is_some_and(Mapping::is_made_at_run_time);
+                let mark = match module {
+                    None if maps.is_empty() => Some(Mark::Gone),
+                    None => Some(Mark::Unmapped),
+                    Some(_) => jit.then_some(Mark::Jit),
+                };
+                let frame = Frame {
                     addr,
                     symbol: None,
                     module: module.and_then(|m| Some(m.path.as_ref()?.display().to_string())),
@@ -143,15 +185,20 @@ impl Resolver {
                         .filter(|m| m.is_file())
                         .map(|m| addr - m.start + m.offset),
                     caller: missed && i == 1,
-                }
+                    mark,
+                };
+                let file = module.and_then(|m| self.files.number(m));
+                (frame, Source { file, jit })
             })
-            .collect();
+            .unzip::<_, _, Vec<Frame>, Vec<Source>>();
+        let gone = maps.is_empty();
+        self.sources.insert(new.id, sources);
         Stack {
             id: new.id,
             kind: StackKind::User,
             pid: Some(pid),
             frames,
-            gone: maps.is_empty(),
+            gone,
             ..Stack::default()
         }
     }
@@ -183,8 +230,48 @@ impl Resolver {
                 .into_iter()
                 .map(lossy)
                 .collect(),
-            modules: named(&snapshot.maps).map(module).collect(),
+            modules: named(&snapshot.maps).map(|m| self.module(m)).collect(),
         })
+    }
+
+    fn module(&self, m: &Mapping) -> Module {
+        let flag = |on, c| if on { c } else { '-' };
+        Module {
+            path: m
+                .path
+                .as_ref()
+                .map(|p| p.display().to_string())
+                .unwrap_or_default(),
+            start: m.start,
+            end: m.end,
+            offset: m.offset,
+            perms: [
+                flag(m.perms.read, 'r'),
+                flag(m.perms.write, 'w'),
+                flag(m.perms.exec, 'x'),
+                if m.perms.shared { 's' } else { 'p' },
+            ]
+            .iter()
+            .collect(),
+            dev: symbols::device(m),
+            inode: m.inode,
+            build_id: self.files.build_id(m),
+        }
+    }
+
+    /// Does the instruction before this address call something? Read from the file, so that it also
+    /// works when the process is gone.
+    fn follows_call(&self, mapping: &Mapping, address: u64) -> bool {
+        use std::os::unix::fs::FileExt as _;
+        const LONGEST: usize = 7;
+        let offset = address - mapping.start + mapping.offset;
+        let Some(from) = offset.checked_sub(LONGEST as u64) else {
+            return false;
+        };
+        let mut before = [0; LONGEST];
+        let read = |file: &File| file.read_exact_at(&mut before, from);
+        let file = self.files.number(mapping).and_then(|n| self.files.held(n));
+        file.map(read).is_some_and(|r| r.is_ok()) && ends_in_call(&before)
     }
 }
 
@@ -194,57 +281,9 @@ fn named(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.path.is_some())
 }
 
-fn module(m: &Mapping) -> Module {
-    let flag = |on, c| if on { c } else { '-' };
-    Module {
-        path: m
-            .path
-            .as_ref()
-            .map(|p| p.display().to_string())
-            .unwrap_or_default(),
-        start: m.start,
-        end: m.end,
-        offset: m.offset,
-        perms: [
-            flag(m.perms.read, 'r'),
-            flag(m.perms.write, 'w'),
-            flag(m.perms.exec, 'x'),
-            if m.perms.shared { 's' } else { 'p' },
-        ]
-        .iter()
-        .collect(),
-        // as makedev(3) packs it
-        dev: libc::makedev(m.dev.0, m.dev.1),
-        inode: m.inode,
-        build_id: None,
-    }
-}
-
 /// The executable mapping at an address.
 fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     maps::at(maps, address).filter(|m| m.perms.exec)
-}
-
-/// Does the instruction before this address call something? Read from the file, so that it also
-/// works when the process is gone.
-fn follows_call(mapping: &Mapping, address: u64) -> bool {
-    use std::os::unix::fs::FileExt as _;
-    const LONGEST: usize = 7;
-    let Some(path) = mapping.path.as_deref().filter(|_| mapping.is_file()) else {
-        return false;
-    };
-    let offset = address - mapping.start + mapping.offset;
-    let Some(from) = offset.checked_sub(LONGEST as u64) else {
-        return false;
-    };
-    let mut before = [0; LONGEST];
-    open(path)
-        .and_then(|f| f.read_exact_at(&mut before, from))
-        .is_ok_and(|()| ends_in_call(&before))
-}
-
-fn open(path: &Path) -> std::io::Result<std::fs::File> {
-    std::fs::File::open(path)
 }
 
 /// Is the end of these bytes a call of x86-64? `e8` with four bytes of distance, or `ff /2` with a

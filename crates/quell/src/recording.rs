@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
 use quell_event::{Shootdown, Tally};
-use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks, name_frames};
+use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::launch::{self, Ended, Output, Spec, signals};
@@ -199,7 +199,14 @@ impl Recording {
         self.records.finish()?;
         self.look();
         self.resolve();
-        name_frames(&mut self.stacks);
+        self.resolver.name(&mut self.stacks);
+        if self.resolver.not_held() > 0 {
+            anstream::eprintln!(
+                "quell: {} more files than may be open at once ran code: what of theirs had ended by now \
+                 may lack names; raise the limit with 'ulimit -n' before the next recording",
+                self.resolver.not_held(),
+            );
+        }
         let mut tally = self.tally()?;
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {

@@ -34,5 +34,5 @@ pub use error::Error;
 pub use meta::{Ended, Meta, SCHEMA};
 pub use reader::{Table, Trace};
 pub use row::{Row, UNSEEN_CPU};
-pub use side::{Frame, Module, Process, Stack, StackKind};
+pub use side::{Frame, Mark, Module, Process, Stack, StackKind};
 pub use writer::{Progress, Summary, Writer};

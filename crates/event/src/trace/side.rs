@@ -64,6 +64,43 @@ pub enum StackKind {
     Kernel,
 }
 
+/// Why a frame has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// Its file has no symbol there, and no debug file has.
+    Stripped,
+    /// Its file is gone or could not be read.
+    Unreadable,
+    /// Another file is now where its file was.
+    Replaced,
+    /// Code that the program made as it ran, and no perf map names.
+    Jit,
+    /// No code lies at the address: what the walk took for a return address is none.
+    Unmapped,
+    /// Its process ended before its mappings could be read.
+    Gone,
+    /// A reason that this version doesn't know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Mark {
+    /// What stands in the brackets behind the frame.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Stripped => "stripped",
+            Self::Unreadable => "file unreadable",
+            Self::Replaced => "file replaced",
+            Self::Jit => "JIT, no perf map",
+            Self::Unmapped => "not mapped",
+            Self::Gone => "process gone",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One function on a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
@@ -81,24 +118,29 @@ pub struct Frame {
     /// Taken from the top of the stack as the likely caller, and not unwound.
     #[serde(default)]
     pub caller: bool,
+    /// Why there is no name, if there is none. Neither name nor reason: nobody has looked yet.
+    #[serde(default)]
+    pub mark: Option<Mark>,
 }
 
 impl fmt::Display for Frame {
-    /// One line: the function and the last part of its file, or what is known without a name.
+    /// One line: the function and the last part of its file, or what is known without a name, and
+    /// why there is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = |path| Path::new(path).file_name().and_then(|n| n.to_str());
-        match (self.symbol.as_deref(), self.module.as_deref(), self.offset) {
-            (Some(symbol), Some(module), _) => {
-                write!(f, "{symbol} ({})", base(module).unwrap_or(module))
+        let module = self.module.as_deref().map(|m| base(m).unwrap_or(m));
+        match (self.symbol.as_deref(), module, self.offset) {
+            (Some(symbol), Some(module), _) => return write!(f, "{symbol} ({module})"),
+            (Some(symbol), None, _) => return f.write_str(symbol),
+            (None, Some(module), Some(offset)) => write!(f, "{module}+{offset:#x}")?,
+            // such as [vdso], which says all there is to say
+            (None, Some(module), None) if self.mark.is_none() => {
+                return write!(f, "{:#x} ({module})", self.addr);
             }
-            (Some(symbol), None, _) => f.write_str(symbol),
-            (None, Some(module), Some(offset)) => {
-                let module = base(module).unwrap_or(module);
-                write!(f, "{module}+{offset:#x} [no symbol]")
-            }
-            (None, Some(module), None) => write!(f, "{:#x} ({module})", self.addr),
-            (None, None, _) => write!(f, "{:#x} [unknown]", self.addr),
+            (None, Some(module), None) => write!(f, "{:#x} ({module})", self.addr)?,
+            (None, None, _) => write!(f, "{:#x}", self.addr)?,
         }
+        write!(f, " [{}]", self.mark.unwrap_or(Mark::Unknown).text())
     }
 }
 
@@ -120,4 +162,37 @@ pub struct Stack {
     /// The process had gone before its symbols could be looked up.
     #[serde(default)]
     pub gone: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a frame without a name says why, and one with a name doesn't.
+    #[test]
+    fn frames_say_why() {
+        let mut frame = Frame {
+            addr: 0x1234,
+            mark: Some(Mark::Jit),
+            ..Frame::default()
+        };
+        assert_eq!(frame.to_string(), "0x1234 [JIT, no perf map]");
+        frame.module = Some("/usr/lib/libx.so".to_owned());
+        frame.offset = Some(0x10);
+        frame.mark = Some(Mark::Stripped);
+        assert_eq!(frame.to_string(), "libx.so+0x10 [stripped]");
+        frame.symbol = Some("f".to_owned());
+        assert_eq!(frame.to_string(), "f (libx.so)");
+    }
+
+    /// Check that a trace from before there were marks is read, and so is one with a later mark.
+    #[test]
+    fn marks_of_other_versions() {
+        let old: Frame = serde_json::from_str(r#"{"addr":1}"#).unwrap();
+        assert_eq!(old.mark, None);
+        let later: Frame = serde_json::from_str(r#"{"addr":1,"mark":"eaten"}"#).unwrap();
+        assert_eq!(later.mark, Some(Mark::Unknown));
+        let text = serde_json::to_string(&Mark::Unreadable).unwrap();
+        assert_eq!(text, r#""unreadable""#);
+    }
 }

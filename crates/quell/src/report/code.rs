@@ -1,12 +1,9 @@
 //! The code and the mappings that a trace knows of.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::{Frame, Module, Process, Stack};
-
-use super::aggregate::Aggregate;
 
 /// Functions that only pass a request on to the kernel. The names of libc's wrappers, with and
 /// without their underscores, in glibc and musl.
@@ -32,18 +29,15 @@ const WRAPPERS: &[&str] = &[
 ];
 
 /// Stacks by the number that rows have for them, with names where those can still be found.
-pub(crate) fn named(stacks: impl IntoIterator<Item = Stack>) -> HashMap<i32, Stack> {
-    let number = |s: Stack| (s.id.cast_signed(), s);
-    let mut stacks: HashMap<i32, Stack> = stacks.into_iter().map(number).collect();
+pub(crate) fn named(
+    stacks: impl IntoIterator<Item = Stack>,
+    processes: &HashMap<u32, Process>,
+) -> HashMap<i32, Stack> {
+    let mut stacks: Vec<Stack> = stacks.into_iter().collect();
     // a recording that was cut short has not come to the names
-    let mut nameless: Vec<Stack> = stacks
-        .values()
-        .filter(|s| s.frames.iter().all(|f| f.symbol.is_none()))
-        .cloned()
-        .collect();
-    quell_probe::name_frames(&mut nameless);
-    stacks.extend(nameless.into_iter().map(number));
-    stacks
+    quell_probe::name_frames(&mut stacks, |pid| processes.get(&pid));
+    let number = |s: Stack| (s.id.cast_signed(), s);
+    stacks.into_iter().map(number).collect()
 }
 
 /// Processes and stacks by their numbers.
@@ -58,14 +52,13 @@ impl Code {
         stacks: impl IntoIterator<Item = Stack>,
     ) -> Self {
         Self {
+            stacks: named(stacks, &processes),
             processes,
-            stacks: named(stacks),
         }
     }
 
-    /// Adds what was seen since, and names its code.
-    pub(crate) fn learn(&mut self, processes: Vec<Process>, mut stacks: Vec<Stack>) {
-        quell_probe::name_frames(&mut stacks);
+    /// Adds what was seen since; its code has been named.
+    pub(crate) fn learn(&mut self, processes: Vec<Process>, stacks: Vec<Stack>) {
         self.stacks
             .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
         self.processes
@@ -113,48 +106,6 @@ impl Code {
             .map(|m| m.path.as_str())
             .collect();
         files.into_iter().map(PathBuf::from).collect()
-    }
-
-    /// What the reader should know of the stacks.
-    pub(crate) fn notes(&self, seen: &Aggregate) -> Vec<String> {
-        let (mut short, mut all, mut gone) = (0u64, 0u64, 0u64);
-        let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
-        for (id, n) in seen.user_stacks() {
-            all += n;
-            let stack = self.stack(id);
-            if stack.is_some_and(|s| s.gone) {
-                gone += n;
-                continue;
-            }
-            let Some(stack) = stack.filter(|s| s.frames.len() <= 2) else {
-                continue;
-            };
-            short += n;
-            let last = stack.frames.last().and_then(|f| f.module.as_deref());
-            *ends.entry(last.map_or("unknown code", base)).or_default() += n;
-        }
-        let mut notes = Vec::new();
-        if gone > 0 {
-            notes.push(format!(
-                "{} of {} user stacks have no names: their process ended before its memory map could be \
-                 read.",
-                crate::show::units::count(gone),
-                crate::show::units::count(all),
-            ));
-        }
-        // Of several the largest, by name where they are equal.
-        let end = ends.into_iter().max_by_key(|&(name, n)| (n, Reverse(name)));
-        let Some((end, _)) = end.filter(|_| short * 2 >= all) else {
-            return notes;
-        };
-        notes.push(format!(
-            "{} of {} user stacks end after one or two frames, most of them in {end}, which keeps no \
-             frame pointers: callers beyond it are not seen. Code of one's own keeps them if built with \
-             -fno-omit-frame-pointer, or Rust's -C force-frame-pointers=yes.",
-            crate::show::units::count(short),
-            crate::show::units::count(all),
-        ));
-        notes
     }
 }
 

@@ -98,7 +98,8 @@ fn write(
 }
 
 fn stacks(trace: &Trace) -> anyhow::Result<Stacks> {
-    Ok(code::named(trace.stacks()?.rows.into_values()))
+    let processes = trace.processes()?.rows;
+    Ok(code::named(trace.stacks()?.rows.into_values(), &processes))
 }
 
 /// An export has no place for notes, so they go to stderr.

@@ -3,6 +3,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod code;
 pub(crate) mod export;
+mod notes;
 mod page;
 pub(crate) mod regions;
 
@@ -113,7 +114,7 @@ impl Report {
         aggregate.add_threads(&mut summary);
         summary.regions = aggregate.regions(&regions);
         summary.stacks = aggregate.stacks(&code, STACKS);
-        notes.extend(code.notes(&aggregate));
+        notes.extend(notes::notes(&code, aggregate.user_stacks()));
         let subject = Subject {
             scope: meta.scope.clone(),
             command: meta.command.clone(),

@@ -143,7 +143,7 @@ mod tests {
             symbol: Some(symbol.to_owned()),
             module: Some(module.to_owned()),
             offset: Some(0),
-            caller: false,
+            ..Frame::default()
         }
     }
 

@@ -304,7 +304,8 @@ impl Watcher {
     pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
         self.records.drain()?;
         self.resolver.see(self.pid, MAPS_AGE);
-        let stacks = self.resolver.resolve(&self.records.new_stacks());
+        let mut stacks = self.resolver.resolve(&self.records.new_stacks());
+        self.resolver.name(&mut stacks);
         self.code.learn(self.resolver.changed(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();

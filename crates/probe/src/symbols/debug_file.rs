@@ -1,0 +1,120 @@
+//! Separate debug files: where distributions put the symbols that they strip from a program.
+//!
+//! GDB's manual, "Debugging Information in Separate Files": by the build id under
+//! `/usr/lib/debug/.build-id`, or by the name in `.gnu_debuglink` beside the program, in `.debug` there,
+//! or at its path under `/usr/lib/debug`. One by another program's name would give wrong names, so its
+//! build id must be the same, or its checksum where the program has no build id.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use quell_host::functions;
+
+use super::open;
+
+/// Where debug files lie in every distribution.
+const DEBUG: &str = "/usr/lib/debug";
+
+/// The debug file of the program or library with these contents and this path, under the first of
+/// these roots that has one.
+pub(super) fn find(data: &[u8], path: &Path, roots: &[OwnedFd]) -> Option<Mmap> {
+    let build_id = functions::build_id(data);
+    let link = functions::section(data, ".gnu_debuglink").and_then(parse_link);
+    let by_id = build_id.as_deref().and_then(path_by_id);
+    let by_link = link.map_or_else(Vec::new, |(name, _)| paths_by_link(name, path));
+    let candidates: Vec<PathBuf> = by_id.into_iter().chain(by_link).collect();
+    for root in roots {
+        for candidate in &candidates {
+            let Ok(map) = open::within(root, candidate).and_then(|file| open::map(&file)) else {
+                continue;
+            };
+            let same = match (&build_id, link) {
+                (Some(id), _) => functions::build_id(&map).as_ref() == Some(id),
+                (None, Some((_, checksum))) => crc32fast::hash(&map) == checksum,
+                (None, None) => false,
+            };
+            if same {
+                return Some(map);
+            }
+        }
+    }
+    None
+}
+
+/// `ab/cdef….debug` for the build id `abcdef…`.
+fn path_by_id(id: &str) -> Option<PathBuf> {
+    // a short one is no hash, and may be anybody's
+    let (first, rest) = id.split_at_checked(2).filter(|_| id.len() >= 16)?;
+    Some(format!("{DEBUG}/.build-id/{first}/{rest}.debug").into())
+}
+
+fn paths_by_link(name: &OsStr, path: &Path) -> Vec<PathBuf> {
+    let Some(folder) = path.parent().filter(|_| path.has_root()) else {
+        return Vec::new();
+    };
+    let below = folder.strip_prefix("/").unwrap_or(folder);
+    vec![
+        folder.join(name),
+        folder.join(".debug").join(name),
+        Path::new(DEBUG).join(below).join(name),
+    ]
+}
+
+/// A file name, a NUL, up to three more to a multiple of four, and the CRC-32 of the debug file.
+fn parse_link(section: &[u8]) -> Option<(&OsStr, u32)> {
+    let end = section.iter().position(|b| *b == 0)?;
+    let name = OsStr::from_bytes(section.get(..end)?);
+    // a name, and no path to somewhere else
+    if Path::new(name).file_name() != Some(name) {
+        return None;
+    }
+    let at = (end + 1).next_multiple_of(4);
+    let checksum = section.get(at..at + 4)?.try_into().ok()?;
+    // x86-64 is little-endian, and quell sees no other
+    Some((name, u32::from_le_bytes(checksum)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Check that a link's name and checksum are read, and that a path in place of a name is refused.
+    #[test]
+    fn links_are_read() {
+        let link = parse_link(b"a.debug\0\x01\x02\x03\x04");
+        assert_eq!(link, Some((OsStr::new("a.debug"), 0x0403_0201)));
+        let padded = parse_link(b"ab.debug\0\0\0\0\x01\0\0\0");
+        assert_eq!(padded, Some((OsStr::new("ab.debug"), 1)));
+        assert_eq!(parse_link(b"../x\0\0\0\0\x01\0\0\0"), None);
+        assert_eq!(parse_link(b"..\0\0\x01\0\0\0"), None);
+        assert_eq!(parse_link(b"a\0\0\0\x01\0\0"), None);
+    }
+
+    /// Check where a debug file is looked for.
+    #[test]
+    fn paths_are_those_of_gdb() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let expected = "/usr/lib/debug/.build-id/01/23456789abcdef0123456789abcdef01234567.debug";
+        assert_eq!(path_by_id(id), Some(expected.into()));
+        assert_eq!(path_by_id("0123"), None);
+        let paths = paths_by_link(OsStr::new("x.debug"), Path::new("/opt/bin/x"));
+        let expected = [
+            "/opt/bin/x.debug",
+            "/opt/bin/.debug/x.debug",
+            "/usr/lib/debug/opt/bin/x.debug",
+        ];
+        assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    proptest! {
+        /// Check that no bytes make the parser panic.
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = parse_link(&bytes);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The names of places in one file.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use quell_event::trace::Mark;
+use quell_host::functions::{self, Table};
+
+use super::{debug_file, demangle, go, mini_debug};
+
+/// The names at offsets of a file, which must be sorted, or why there is none.
+///
+/// What the file itself says comes first. Only for a stripped one are others asked: its debug file, the
+/// small table inside, what it exports, and at last the table that Go's own runtime needs.
+pub(super) fn of_file(
+    data: &[u8],
+    path: &Path,
+    roots: &[OwnedFd],
+    offsets: &[u64],
+) -> Vec<Result<String, Mark>> {
+    if !functions::is_elf(data) {
+        return vec![Err(Mark::Unreadable); offsets.len()];
+    }
+    let mut search = Search::new(data, offsets);
+    if !search.ask(|at| functions::names_at(data, Table::Full, at)) {
+        let whole = debug_file::find(data, path, roots);
+        let found = whole
+            .is_some_and(|whole| search.ask(|at| functions::names_at(&whole, Table::Full, at)));
+        if !found && let Some(packed) = functions::section(data, ".gnu_debugdata") {
+            let small = mini_debug::unpack(packed).unwrap_or_default();
+            search.ask(|at| functions::names_at(&small, Table::Full, at));
+        }
+    }
+    search.ask(|at| functions::names_at(data, Table::Exported, at));
+    search.ask(|at| go::names_at(data, at));
+    search
+        .names
+        .into_iter()
+        .map(|name| name.ok_or(Mark::Stripped))
+        .collect()
+}
+
+/// What has been found so far.
+struct Search {
+    /// Linked addresses; 0 for an offset that is no code of the file.
+    addresses: Vec<u64>,
+    names: Vec<Option<String>>,
+}
+
+impl Search {
+    fn new(data: &[u8], offsets: &[u64]) -> Self {
+        let address = |offset: &u64| functions::linked_address(data, *offset).unwrap_or(0);
+        Self {
+            addresses: offsets.iter().map(address).collect(),
+            names: vec![None; offsets.len()],
+        }
+    }
+
+    /// Asks a table for the names that are still missing; false if there is no such table.
+    fn ask(&mut self, table: impl FnOnce(&[u64]) -> Option<Vec<Option<String>>>) -> bool {
+        let mut missing: Vec<(u64, usize)> = self
+            .addresses
+            .iter()
+            .copied()
+            .zip(0..)
+            .filter(|&(address, i)| address != 0 && self.names[i].is_none())
+            .collect();
+        if missing.is_empty() {
+            return true;
+        }
+        missing.sort_unstable();
+        let addresses: Vec<u64> = missing.iter().map(|&(address, _)| address).collect();
+        let Some(found) = table(&addresses) else {
+            return false;
+        };
+        for ((_, i), name) in missing.into_iter().zip(found) {
+            self.names[i] = name.as_deref().map(demangle::readable);
+        }
+        true
+    }
+}

@@ -1,0 +1,254 @@
+//! What the reader should know of the stacks: which end early, which have no names, and what helps.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use quell_event::trace::{Frame, Mark, Stack};
+
+use super::code::{Code, base};
+use crate::show::units::count;
+
+/// What concerns less than one stack in so many is not worth a line.
+const WORTH: u64 = 10;
+
+/// The kernel walks no further (kernel.perf_event_max_stack).
+const DEEPEST: usize = 127;
+
+/// Where programs and threads begin, of the C libraries and of Go, whose goroutines also change to a
+/// thread's own stack.
+const STARTS: &[&str] = &[
+    "_start",
+    "start_thread",
+    "thread_start",
+    "clone",
+    "__clone",
+    "clone3",
+    "__clone3",
+    "runtime.goexit",
+    "runtime.mstart",
+    "runtime.rt0_go",
+    "runtime.systemstack",
+    "runtime.mcall",
+    "runtime.morestack",
+];
+
+/// The notes on these user stacks, each with how many shootdowns it has.
+pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Vec<String> {
+    let mut seen = Seen::default();
+    for (id, n) in stacks {
+        seen.all += n;
+        let Some(stack) = code.stack(id) else {
+            continue;
+        };
+        if stack.gone {
+            seen.gone += n;
+            continue;
+        }
+        if let Some(last) = ends_early(stack) {
+            let place = last.module.as_deref().map_or("unknown code", base);
+            *seen.early.entry(place).or_default() += n;
+        }
+        let marked = |f: &&Frame| f.symbol.is_none();
+        // the names that matter: who called, and whatever a JIT made on the way
+        let jit = stack.frames.iter().any(|f| f.mark == Some(Mark::Jit));
+        let caller = code.caller(id).filter(marked);
+        let place = caller.and_then(|f| f.module.as_deref()).map_or("", base);
+        if let Some(mark) = jit.then_some(Mark::Jit).or(caller.and_then(|f| f.mark)) {
+            *seen
+                .marks
+                .entry(mark)
+                .or_default()
+                .entry(place)
+                .or_default() += n;
+        }
+    }
+    seen.notes()
+}
+
+/// Where shootdowns were counted, by the name of a file.
+type Places<'c> = BTreeMap<&'c str, u64>;
+
+#[derive(Default)]
+struct Seen<'c> {
+    all: u64,
+    gone: u64,
+    early: Places<'c>,
+    marks: BTreeMap<Mark, Places<'c>>,
+}
+
+/// How many, and the place with most of them: by its name where they are equal.
+fn most<'c>(places: &Places<'c>) -> Option<(u64, &'c str)> {
+    let most = places.iter().max_by_key(|&(name, n)| (n, Reverse(name)));
+    Some((places.values().sum(), most?.0))
+}
+
+impl Seen<'_> {
+    fn notes(&self) -> Vec<String> {
+        let all = count(self.all);
+        let mut notes = Vec::new();
+        if self.gone > 0 {
+            notes.push(format!(
+                "{} of {all} user stacks have no names: their process ended before its memory map could be \
+                 read.",
+                count(self.gone),
+            ));
+        }
+        if let Some((n, place)) = most(&self.early).filter(|(n, _)| n * WORTH >= self.all) {
+            notes.push(format!(
+                "{} of {all} user stacks end early, most of them in {place}, which keeps no frame pointers: \
+                 callers beyond it are not seen. Code keeps them if built with -fno-omit-frame-pointer (gcc, \
+                 clang) or -C force-frame-pointers=yes (Rust), and Java's if run with \
+                 -XX:+PreserveFramePointer.",
+                count(n),
+            ));
+        }
+        for (mark, places) in &self.marks {
+            if let Some((n, place)) = most(places).filter(|(n, _)| n * WORTH >= self.all)
+                && let Some(help) = help(*mark, place)
+            {
+                notes.push(format!("{} of {all} user stacks {help}", count(n)));
+            }
+        }
+        notes
+    }
+}
+
+/// What is wrong with stacks whose caller has this mark, and what helps.
+fn help(mark: Mark, place: &str) -> Option<String> {
+    Some(match mark {
+        Mark::Jit => "pass through code that was made at run time and has no perf map [JIT, no perf map]: \
+                      run Java with -XX:+DumpPerfMapAtExit, Node with --perf-basic-prof, Python 3.12 or later \
+                      with -X perf."
+            .to_owned(),
+        Mark::Stripped => format!(
+            "come from stripped code, most of them from {place} [stripped]: install its debug symbols under \
+             /usr/lib/debug before recording, or build it without -s."
+        ),
+        Mark::Replaced => format!(
+            "come from a file that is no longer the one that ran, most of them from {place} [file replaced]: \
+             its names would be wrong. Record again."
+        ),
+        Mark::Unreadable => format!(
+            "come from a file that could not be read, most of them from {place} [file unreadable]: record as \
+             root, and while it is there."
+        ),
+        Mark::Unmapped | Mark::Gone | Mark::Unknown => return None,
+    })
+}
+
+/// The frame that the walk could not leave, where it did not come to the start of the thread.
+fn ends_early(stack: &Stack) -> Option<&Frame> {
+    if stack.cut || stack.frames.len() >= DEEPEST {
+        return None;
+    }
+    // what is no code was never called: a frame pointer was used for something else
+    let real = stack
+        .frames
+        .iter()
+        .filter(|f| f.mark != Some(Mark::Unmapped));
+    let last = real.clone().next_back()?;
+    let symbol = last.symbol.as_deref().unwrap_or_default();
+    // `.abi0` is how Go marks its assembler functions
+    let start = STARTS.contains(&symbol.trim_end_matches(".abi0"));
+    // The functions that call main() and a thread's first function have no names in a stripped libc.
+    let from_libc = is_libc(last) && real.clone().any(|f| !is_libc(f));
+    (!start && !from_libc).then_some(last)
+}
+
+fn is_libc(frame: &Frame) -> bool {
+    const NAMES: [&str; 5] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl"];
+    let name = base(frame.module.as_deref().unwrap_or_default());
+    NAMES.iter().any(|n| name.starts_with(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn frame(symbol: &str, module: &str, mark: Option<Mark>) -> Frame {
+        Frame {
+            symbol: (!symbol.is_empty()).then(|| symbol.to_owned()),
+            module: (!module.is_empty()).then(|| module.to_owned()),
+            offset: Some(1),
+            mark,
+            ..Frame::default()
+        }
+    }
+
+    fn stack(frames: &[(&str, &str, Option<Mark>)]) -> Stack {
+        let frames = frames.iter().map(|(s, m, k)| frame(s, m, *k));
+        Stack {
+            frames: frames.collect(),
+            ..Stack::default()
+        }
+    }
+
+    const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+    const STRIPPED: Option<Mark> = Some(Mark::Stripped);
+
+    /// Check that stacks which end before their thread's start are told from whole ones.
+    #[test]
+    fn early_ends_are_told() {
+        let early = |frames: &[_]| {
+            let stack = stack(frames);
+            ends_early(&stack).map(|f| f.symbol.clone().unwrap_or_default())
+        };
+        let whole = &[
+            ("madvise", LIBC, None),
+            ("f", "/a", None),
+            ("main", "/a", None),
+            ("", LIBC, STRIPPED),
+        ];
+        assert_eq!(early(whole), None);
+        assert_eq!(
+            early(&[("madvise", LIBC, None)]).as_deref(),
+            Some("madvise")
+        );
+        let free = &[("munmap", LIBC, None), ("free", LIBC, None)];
+        assert_eq!(early(free).as_deref(), Some("free"));
+        let garbage = &[("f", "/a", None), ("", "", Some(Mark::Unmapped))];
+        assert_eq!(early(garbage).as_deref(), Some("f"));
+        let go = &[
+            ("runtime.madvise.abi0", "/g", None),
+            ("runtime.goexit.abi0", "/g", None),
+        ];
+        assert_eq!(early(go), None);
+        assert_eq!(early(&[("f", "/a", None), ("_start", "/a", None)]), None);
+        assert_eq!(early(&[]), None);
+    }
+
+    /// Check that each note names what helps, and that there is none where all is well.
+    #[test]
+    fn notes_name_what_helps() {
+        let said = |frames: &[_]| {
+            let code = Code::new(HashMap::new(), [stack(frames)]);
+            notes(&code, [(0, 1000)].into_iter()).join("\n")
+        };
+        let start = ("_start", "/a", None);
+        assert_eq!(said(&[("f", "/a", None), start]), "");
+        let early = said(&[("f", "/opt/a", None)]);
+        assert!(
+            early.starts_with("1,000 of 1,000 user stacks end early, most of them in a, which"),
+            "{early}"
+        );
+        for flag in [
+            "-fno-omit-frame-pointer",
+            "force-frame-pointers=yes",
+            "-XX:+PreserveFramePointer",
+        ] {
+            assert!(early.contains(flag), "{early}");
+        }
+        let jit = said(&[("madvise", LIBC, None), ("", "", Some(Mark::Jit)), start]);
+        for flag in ["-XX:+DumpPerfMapAtExit", "--perf-basic-prof", "-X perf"] {
+            assert!(jit.contains(flag), "{jit}");
+        }
+        let stripped = said(&[("madvise", LIBC, None), ("", "/opt/b", STRIPPED), start]);
+        assert!(
+            stripped.contains("from b [stripped]") && stripped.contains("/usr/lib/debug"),
+            "{stripped}"
+        );
+        let replaced = said(&[("", "/opt/b", Some(Mark::Replaced)), start]);
+        assert!(replaced.contains("[file replaced]"), "{replaced}");
+    }
+}
