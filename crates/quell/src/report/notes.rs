@@ -117,8 +117,8 @@ impl Seen<'_> {
 fn help(mark: Mark, place: &str) -> Option<String> {
     Some(match mark {
         Mark::Jit => "pass through code that was made at run time and has no perf map [JIT, no perf map]: \
-                      run Java with -XX:+DumpPerfMapAtExit, Node with --perf-basic-prof, Python 3.12 or later \
-                      with -X perf."
+                      run Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, Node with \
+                      --perf-basic-prof, Python 3.12 or later with -X perf."
             .to_owned(),
         Mark::Stripped => format!(
             "come from stripped code, most of them from {place} [stripped]: install its debug symbols under \

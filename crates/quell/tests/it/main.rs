@@ -15,4 +15,5 @@ mod interrupt;
 mod ipi;
 mod prove;
 mod run;
+mod symbols;
 mod top;
