@@ -38,6 +38,11 @@ look_for_build() {
 look_for_test() {
 	have redis-server || needs redis-server
 	have redis-benchmark || needs redis-tools
+	# symbols: stripped files and what gives them names back
+	have objcopy || needs binutils
+	have xz || needs xz-utils
+	have c++ || needs g++
+	have unshare || needs util-linux
 }
 
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
