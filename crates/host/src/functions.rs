@@ -17,6 +17,9 @@ const MAX_SYMBOLS: usize = 1 << 24;
 /// table made to cost time comes near it.
 const MAX_COVERS: usize = 1 << 24;
 
+/// More notes than any file has; the end of a file that is one hole is as long as its maker likes.
+const MAX_NOTES: usize = 10_000;
+
 /// Longer names are cut: nobody reads them, and a file can hold one of gigabytes.
 const MAX_NAME: usize = 16 << 10;
 
@@ -91,11 +94,13 @@ pub fn names_at(data: &[u8], table: Table, addresses: &[u64]) -> Option<Vec<Opti
 fn find_build_id<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<String> {
     let header = E::parse(data).ok()?;
     let endian = header.endian().ok()?;
+    let mut left = MAX_NOTES;
     for segment in header.program_headers(endian, data).ok()? {
         let Ok(Some(mut notes)) = segment.notes(endian, data) else {
             continue;
         };
         while let Ok(Some(note)) = notes.next() {
+            left = left.checked_sub(1)?;
             if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
                 // 20 bytes of SHA-1 mostly; a linker takes any that a user gives it
                 let id = note.desc().iter().take(64);

@@ -97,11 +97,11 @@ impl Resolver {
         });
     }
 
-    /// How many files could not be held open, because this process may not have so many open: the code
-    /// of processes that end before it is named may lack names.
+    /// How many files and perf maps could not be held open, because this process may not have so many
+    /// open: the code of processes that end before it is named may lack names.
     #[must_use]
     pub fn not_held(&self) -> u64 {
-        self.files.not_held()
+        self.files.not_held() + self.jits.not_followed()
     }
 
     /// Finds the file and offset of every frame.

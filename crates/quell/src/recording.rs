@@ -202,8 +202,8 @@ impl Recording {
         self.resolver.name(&mut self.stacks);
         if self.resolver.not_held() > 0 {
             anstream::eprintln!(
-                "quell: {} more files than may be open at once ran code: what of theirs had ended by now \
-                 may lack names; raise the limit with 'ulimit -n' before the next recording",
+                "quell: {} more files and perf maps than quell keeps open at once: code of theirs that had ended by \
+                 now may lack names; record less at once, or raise 'ulimit -n' first",
                 self.resolver.not_held(),
             );
         }

@@ -18,6 +18,9 @@ use super::open;
 /// Where debug files lie in every distribution.
 const DEBUG: &str = "/usr/lib/debug";
 
+/// A larger one is not read for its checksum, which takes all of it: half a second for each gigabyte.
+const MAX_CHECKED: usize = 4 << 30;
+
 /// The debug file of the program or library with these contents and this path, under the first of
 /// these roots that has one.
 pub(super) fn find(data: &[u8], path: &Path, roots: &[OwnedFd]) -> Option<Mmap> {
@@ -33,7 +36,9 @@ pub(super) fn find(data: &[u8], path: &Path, roots: &[OwnedFd]) -> Option<Mmap> 
             };
             let same = match (&build_id, link) {
                 (Some(id), _) => functions::build_id(&map).as_ref() == Some(id),
-                (None, Some((_, checksum))) => crc32fast::hash(&map) == checksum,
+                (None, Some((_, checksum))) => {
+                    map.len() <= MAX_CHECKED && crc32fast::hash(&map) == checksum
+                }
                 (None, None) => false,
             };
             if same {

@@ -219,3 +219,72 @@ fn is_same_inode(dev: u64, inode: u64, meta: &std::fs::Metadata) -> bool {
     let devices = dev == meta.dev() || (unnamed(dev) && unnamed(meta.dev()));
     inode != 0 && inode == meta.ino() && devices
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_host::maps;
+    use std::os::unix::fs::FileExt as _;
+
+    /// The mapping of this program's own code.
+    fn own() -> Mapping {
+        let maps = maps::read(Path::new("/"), std::process::id()).unwrap();
+        maps::at(&maps, own as *const () as u64).unwrap().clone()
+    }
+
+    fn starts_as_elf(file: &File) -> bool {
+        let mut magic = [0; 4];
+        file.read_exact_at(&mut magic, 0).is_ok() && functions::is_elf(&magic)
+    }
+
+    /// Check that a mapped file is opened once, with its build id, and through its name where the
+    /// mapping can't be followed.
+    #[test]
+    fn files_are_held() {
+        let (pid, mapping) = (std::process::id(), own());
+        let mut files = Files::new(Path::new("/"));
+        let number = files.see(pid, &mapping).unwrap();
+        assert!(starts_as_elf(files.held(number).unwrap()));
+        assert_eq!(files.build_id(&mapping).map(|id| id.len()), Some(40));
+        assert_eq!(
+            (files.see(pid, &mapping), files.known.len()),
+            (Some(number), 1)
+        );
+        assert!(files.contents(number).is_ok());
+        // no such mapping: its link in map_files is missing
+        let mut elsewhere = mapping.clone();
+        elsewhere.start += 0x10_0000_0000;
+        elsewhere.end += 0x10_0000_0000;
+        let mut files = Files::new(Path::new("/"));
+        let number = files.see(pid, &elsewhere).unwrap();
+        assert!(starts_as_elf(files.held(number).unwrap()));
+    }
+
+    /// Check that another file under the same name is not taken for the one that was mapped.
+    #[test]
+    fn others_are_not_taken() {
+        let mut mapping = own();
+        mapping.start += 0x10_0000_0000;
+        mapping.inode += 1;
+        let mut files = Files::new(Path::new("/"));
+        let number = files.see(std::process::id(), &mapping).unwrap();
+        assert!(files.held(number).is_none());
+        assert_eq!(files.contents(number).err(), Some(Mark::Replaced));
+        mapping.inode += 1;
+        mapping.path = Some("/no/such/file".into());
+        let number = files.see(std::process::id(), &mapping).unwrap();
+        assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+    }
+
+    /// Check that beyond the limit files are counted, not held, and still named while they are there.
+    #[test]
+    fn the_limit_is_kept() {
+        let mut files = Files::new(Path::new("/"));
+        files.room = 0;
+        let number = files.see(std::process::id(), &own()).unwrap();
+        assert_eq!((files.not_held(), files.held(number).is_none()), (1, true));
+        assert!(files.contents(number).is_ok());
+        files.see(std::process::id(), &own());
+        assert_eq!(files.not_held(), 1);
+    }
+}

@@ -4,7 +4,7 @@
 //! itself. It grows until the end, and a JVM writes it only then (-XX:+DumpPerfMapAtExit), so the folder
 //! is held open while the process lives and the map is read when names are given.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -47,9 +47,16 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Jits {
     places: HashMap<u32, Place>,
+    /// Processes beyond the limit.
+    not_followed: HashSet<u32>,
 }
 
 impl Jits {
+    /// How many processes could not be followed.
+    pub(crate) fn not_followed(&self) -> u64 {
+        self.not_followed.len() as u64
+    }
+
     /// Notes where the map of a process is. It must still live.
     pub(crate) fn see(&mut self, root: &Path, pid: u32) {
         if let Some(place) = self.places.get_mut(&pid) {
@@ -57,6 +64,7 @@ impl Jits {
             return;
         }
         if self.places.len() >= MAX_FOLLOWED {
+            self.not_followed.insert(pid);
             return;
         }
         let process = root.join(format!("proc/{pid}"));

@@ -8,6 +8,9 @@ use xz4rust::{DICT_SIZE_MIN, XzDecoder};
 /// The largest that one may become: that of a large browser is 20 MB.
 const MAX_UNPACKED: usize = 128 << 20;
 
+/// The largest that is looked at: a stream of empty blocks makes nothing for ever.
+const MAX_PACKED: usize = 64 << 20;
+
 /// The largest window into what has been unpacked. `xz -9` asks for 64 MiB.
 const MAX_WINDOW: usize = 64 << 20;
 
@@ -16,6 +19,9 @@ const STEP: usize = 256 << 10;
 
 /// The ELF file in the section; `None` if it is damaged or too large.
 pub(super) fn unpack(mut section: &[u8]) -> Option<Vec<u8>> {
+    if section.len() > MAX_PACKED {
+        return None;
+    }
     let mut decoder = XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_MIN, MAX_WINDOW);
     let mut file = Vec::new();
     let mut room = vec![0; STEP];
