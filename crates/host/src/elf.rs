@@ -13,6 +13,8 @@ use memmap2::Mmap;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, elf};
 
+use crate::functions;
+
 type Header = elf::FileHeader64<Endianness>;
 type Segment = elf::ProgramHeader64<Endianness>;
 
@@ -161,29 +163,13 @@ impl ElfFile {
     /// Its build id in hexadecimal.
     #[must_use]
     pub fn build_id(&self) -> Option<String> {
-        let (header, endian) = self.header()?;
-        let data: &[u8] = &self.data;
-        for segment in header.program_headers(endian, data).ok()? {
-            let Ok(Some(mut notes)) = segment.notes(endian, data) else {
-                continue;
-            };
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-                    return Some(note.desc().iter().map(|b| format!("{b:02x}")).collect());
-                }
-            }
-        }
-        None
+        functions::build_id(&self.data)
     }
 
     /// The contents of a section, where the file still has its section table.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&[u8]> {
-        let (header, endian) = self.header()?;
-        let data: &[u8] = &self.data;
-        let sections = header.sections(endian, data).ok()?;
-        let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
-        section.data(endian, data).ok()
+        functions::section(&self.data, name)
     }
 
     /// The symbols it defines whose names `wanted` accepts, from both tables, without duplicates.
