@@ -4,7 +4,9 @@
 //! however it ends) and sealed into Parquet a million rows at a time, in the background. What every
 //! file and column means is in `docs/trace-format.md`.
 
+mod ahead;
 mod background;
+mod cause_memo;
 mod columns;
 mod error;
 mod intern;
@@ -15,6 +17,7 @@ mod parquet_batch;
 mod parquet_guard;
 mod parquet_read;
 mod parquet_schema;
+mod parts;
 mod quiet;
 mod reader;
 mod row;
@@ -32,6 +35,7 @@ mod tests;
 
 pub use error::Error;
 pub use meta::{Ended, Meta, SCHEMA};
+pub use parts::Sums;
 pub use reader::{Table, Trace};
 pub use row::{Row, UNSEEN_CPU};
 pub use side::{Frame, Mark, Module, Process, Stack, StackKind};

@@ -8,14 +8,26 @@ use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type
 use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::SerializedRowGroupWriter;
 
+use super::cause_memo::CauseMemo;
 use super::columns::comm_of;
 use super::parquet_schema::{Kind, Packing};
 use super::row::Row;
 use crate::{Cause, Comm};
 
+/// Who reads a column. To unpack one costs more than to sum it up, so nobody reads what he doesn't need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Who sums rows up, and all below.
+    Sums,
+    /// Who takes whole rows.
+    Rows,
+    /// Who asks the files by SQL; here it follows from other columns.
+    Queries,
+}
+
 /// Declares every column once: the vectors, how they are written, and how they are read.
 macro_rules! columns {
-    ($($field:ident: $ty:ident, $kind:ident, $packing:ident;)+) => {
+    ($($field:ident: $ty:ident, $kind:ident, $packing:ident, $need:ident;)+) => {
         /// Name, meaning and packing of each column, in order.
         pub(super) const COLUMNS: &[(&str, Kind, Packing)] =
             &[$((stringify!($field), Kind::$kind, Packing::$packing),)+];
@@ -48,59 +60,75 @@ macro_rules! columns {
 
         /// One reader a column.
         pub(super) struct Readers {
-            $($field: ColumnReaderImpl<$ty>,)+
+            $($field: Option<ColumnReaderImpl<$ty>>,)+
         }
 
         impl Readers {
-            /// `open` is called for each column with its number.
-            pub(super) fn open<O: Open>(open: &O) -> Result<Self> {
+            /// `open` is called with the number of each column that is needed.
+            pub(super) fn open<O: Open>(open: &O, need: Need) -> Result<Self> {
                 let mut next = 0..;
                 let mut number = || next.next().unwrap_or_default();
-                Ok(Self { $($field: open.open::<$ty>(number())?,)+ })
+                Ok(Self { $($field: {
+                    let number = number();
+                    if Need::$need <= need { Some(open.open::<$ty>(number)?) } else { None }
+                },)+ })
             }
 
-            /// Reads exactly `rows` rows in place of those in `batch`.
+            /// Reads exactly `rows` rows in place of those in `batch`. Columns that are not needed are
+            /// as long, of zeros.
             pub(super) fn read(&mut self, rows: usize, batch: &mut Batch) -> Result<()> {
                 $(
-                    batch.$field.clear();
-                    self.$field.read_records(rows, None, None, &mut batch.$field)?;
-                    if batch.$field.len() != rows {
-                        return Err(ParquetError::EOF(
-                            concat!("column ", stringify!($field), " ends early").into()));
+                    if let Some(reader) = &mut self.$field {
+                        batch.$field.clear();
+                        reader.read_records(rows, None, None, &mut batch.$field)?;
+                        if batch.$field.len() != rows {
+                            return Err(ParquetError::EOF(
+                                concat!("column ", stringify!($field), " ends early").into()));
+                        }
+                    } else {
+                        batch.$field.resize(rows, Default::default());
                     }
                 )+
                 Ok(())
             }
         }
+
+        /// Names of text that not every reader needs: there is none, for text has no zero.
+        #[cfg(test)]
+        fn text_left_out() -> Vec<&'static str> {
+            let all = [$((stringify!($field), Kind::$kind, Need::$need),)+];
+            let text = all.into_iter().filter(|(_, kind, _)| matches!(kind, Kind::Text));
+            text.filter(|(_, _, need)| *need != Need::Sums).map(|(name, _, _)| name).collect()
+        }
     };
 }
 
 columns! {
-    id: Int64Type, U64, Delta;
-    victim_index: Int32Type, U16, Dictionary;
-    t_ns: Int64Type, I64, Delta;
-    wait_ns: Int64Type, I64, Delta;
-    cause: ByteArrayType, Text, Dictionary;
-    syscall: Int32Type, I16, Dictionary;
-    pid: Int32Type, U32, Dictionary;
-    tid: Int32Type, U32, Dictionary;
-    comm: ByteArrayType, Text, Dictionary;
-    cpu: Int32Type, U16, Dictionary;
-    cgroup: Int64Type, U64, Dictionary;
-    start: Int64Type, U64, Dictionary;
-    end: Int64Type, U64, Dictionary;
-    full: BoolType, Bool, Plain;
-    pages: Int64Type, U64, Dictionary;
-    own_mm: BoolType, Bool, Plain;
-    kernel_stack: Int32Type, I32, Dictionary;
-    user_stack: Int32Type, I32, Dictionary;
-    victim_cpu: Int32Type, U16, Dictionary;
-    victim_pid: Int32Type, U32, Dictionary;
-    victim_tid: Int32Type, U32, Dictionary;
-    victim_comm: ByteArrayType, Text, Dictionary;
-    bystander: BoolType, Bool, Plain;
-    delay_ns: Int32Type, U32, Delta;
-    stall_ns: Int32Type, U32, Delta;
+    id: Int64Type, U64, Delta, Rows;
+    victim_index: Int32Type, U16, Dictionary, Sums;
+    t_ns: Int64Type, I64, Delta, Sums;
+    wait_ns: Int64Type, I64, Delta, Sums;
+    cause: ByteArrayType, Text, Dictionary, Sums;
+    syscall: Int32Type, I16, Dictionary, Rows;
+    pid: Int32Type, U32, Dictionary, Sums;
+    tid: Int32Type, U32, Dictionary, Sums;
+    comm: ByteArrayType, Text, Dictionary, Sums;
+    cpu: Int32Type, U16, Dictionary, Rows;
+    cgroup: Int64Type, U64, Dictionary, Sums;
+    start: Int64Type, U64, Dictionary, Sums;
+    end: Int64Type, U64, Dictionary, Sums;
+    full: BoolType, Bool, Plain, Queries;
+    pages: Int64Type, U64, Dictionary, Queries;
+    own_mm: BoolType, Bool, Plain, Rows;
+    kernel_stack: Int32Type, I32, Dictionary, Rows;
+    user_stack: Int32Type, I32, Dictionary, Sums;
+    victim_cpu: Int32Type, U16, Dictionary, Sums;
+    victim_pid: Int32Type, U32, Dictionary, Sums;
+    victim_tid: Int32Type, U32, Dictionary, Rows;
+    victim_comm: ByteArrayType, Text, Dictionary, Sums;
+    bystander: BoolType, Bool, Plain, Sums;
+    delay_ns: Int32Type, U32, Delta, Sums;
+    stall_ns: Int32Type, U32, Delta, Sums;
 }
 
 fn too_few() -> ParquetError {
@@ -221,28 +249,11 @@ impl Batch {
     }
 }
 
-/// The cause that a name stands for; the last one is mostly the next one.
-pub(super) struct CauseMemo {
-    name: ByteArray,
-    cause: Cause,
-}
-
-impl Default for CauseMemo {
-    fn default() -> Self {
-        Self {
-            name: Cause::Other.name().into(),
-            cause: Cause::Other,
-        }
-    }
-}
-
-impl CauseMemo {
-    fn cause(&mut self, name: &ByteArray) -> Cause {
-        if self.name.data() != name.data() {
-            self.name = name.clone();
-            let text = std::str::from_utf8(name.data()).unwrap_or_default();
-            self.cause = text.parse().unwrap_or(Cause::Other);
-        }
-        self.cause
+#[cfg(test)]
+mod tests {
+    /// Check that every reader has all text: what is left out is zero, and text without bytes can't be asked.
+    #[test]
+    fn text_is_always_read() {
+        assert!(super::text_left_out().is_empty());
     }
 }

@@ -11,15 +11,16 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::parquet_batch::{Batch, COLUMNS, CauseMemo, Open, Readers};
+use super::cause_memo::CauseMemo;
+use super::parquet_batch::{Batch, COLUMNS, Need, Open, Readers};
 use super::parquet_guard::{GuardedFile, GuardedPages};
 use super::parquet_schema::SCHEMA_KEY;
 use super::quiet::calm;
 use super::row::Row;
 use super::{Error, SCHEMA};
 
-/// Rows that are in memory at a time.
-const BATCH_ROWS: usize = 1 << 16;
+/// Rows that are unpacked at a time: few enough to be in a CPU's cache still when they are asked for.
+const BATCH_ROWS: usize = 1 << 12;
 /// No footer is longer, bytes; ours are some 50,000.
 const FOOTER_CAP: u32 = 256 << 10;
 /// The library reads a schema by recursion, as deep as a garbled footer says: every level takes 6
@@ -35,6 +36,18 @@ const END: &[u8; 4] = b"PAR1";
 pub(super) struct Sealed {
     path: PathBuf,
     pub(super) rows: u64,
+    /// Row groups: each can be read without the others.
+    pub(super) groups: usize,
+}
+
+/// A sealed segment whose row groups are being read.
+pub(super) struct Groups<'a> {
+    path: &'a Path,
+    file: Arc<GuardedFile>,
+    footer: ParquetMetaData,
+    need: Need,
+    batch: Batch,
+    causes: CauseMemo,
 }
 
 impl Sealed {
@@ -49,25 +62,52 @@ impl Sealed {
         Ok(Self {
             path: path.to_owned(),
             rows,
+            groups: footer.num_row_groups(),
+        })
+    }
+
+    /// Opens it for reading.
+    pub(super) fn groups(&self, need: Need) -> std::result::Result<Groups<'_>, Error> {
+        let (file, footer) = open(&self.path)?;
+        Ok(Groups {
+            path: &self.path,
+            file: Arc::new(file),
+            footer,
+            need,
+            batch: Batch::default(),
+            causes: CauseMemo::default(),
         })
     }
 
     /// Hands over every row.
     pub(super) fn for_each(&self, mut each: impl FnMut(&Row)) -> std::result::Result<(), Error> {
-        let (file, footer) = open(&self.path)?;
-        let file = Arc::new(file);
-        let mut batch = Batch::default();
-        let mut causes = CauseMemo::default();
-        for group in footer.row_groups() {
-            let columns = Columns { file: &file, group };
-            let mut readers = garbled(&self.path, calm(|| Readers::open(&columns)))?;
-            let mut left = usize::try_from(group.num_rows()).unwrap_or(0);
-            while left > 0 {
-                let rows = left.min(BATCH_ROWS);
-                garbled(&self.path, calm(|| readers.read(rows, &mut batch)))?;
-                batch.for_each(&mut causes, &mut each);
-                left -= rows;
-            }
+        let mut groups = self.groups(Need::Rows)?;
+        (0..groups.footer.num_row_groups()).try_for_each(|n| groups.for_each(n, &mut each))
+    }
+}
+
+impl Groups<'_> {
+    /// Hands over every row of one row group.
+    pub(super) fn for_each(
+        &mut self,
+        group: usize,
+        mut each: impl FnMut(&Row),
+    ) -> std::result::Result<(), Error> {
+        let Some(group) = self.footer.row_groups().get(group) else {
+            return Err(Error::damaged(self.path, "a row group has gone"));
+        };
+        let columns = Columns {
+            file: &self.file,
+            group,
+        };
+        let open = || Readers::open(&columns, self.need);
+        let mut readers = garbled(self.path, calm(open))?;
+        let mut left = usize::try_from(group.num_rows()).unwrap_or(0);
+        while left > 0 {
+            let rows = left.min(BATCH_ROWS);
+            garbled(self.path, calm(|| readers.read(rows, &mut self.batch)))?;
+            self.batch.for_each(&mut self.causes, &mut each);
+            left -= rows;
         }
         Ok(())
     }

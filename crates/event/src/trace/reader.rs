@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::ahead;
 use super::meta::read_capped;
 use super::parquet_read::Sealed;
+use super::parts::{self, Sums};
 use super::row::Row;
 use super::side::{Process, Stack};
 use super::tail_read::{self, Extent};
@@ -36,8 +38,9 @@ pub struct Table<T> {
     pub garbled: u64,
 }
 
+/// Some million rows.
 #[derive(Debug)]
-enum Segment {
+pub(super) enum Segment {
     Sealed(Sealed),
     /// Kept open: a recording that goes on may seal it meanwhile.
     Tail(PathBuf, File, Extent),
@@ -157,27 +160,60 @@ impl Trace {
     }
 
     /// Hands over every row in the order of recording: shootdowns by `id`, victims by
-    /// `victim_index`. Takes some ten megabytes of memory, whatever the length of the trace.
+    /// `victim_index`. Rows are unpacked on a thread of their own, some batches ahead. Takes some ten
+    /// megabytes of memory, whatever the length of the trace.
     ///
     /// # Errors
     ///
     /// [`Error::Damaged`] where a page of a sealed segment is garbled; the rows before it have been
     /// handed over then.
-    pub fn for_each(&self, mut each: impl FnMut(&Row)) -> anyhow::Result<()> {
-        for segment in &self.segments {
-            match segment {
-                Segment::Sealed(sealed) => sealed.for_each(&mut each)?,
-                Segment::Tail(path, file, extent) => {
-                    tail_read::for_each(file, extent.bytes, &mut each)
-                        .map_err(|err| Error::unreadable(path, err))?;
-                }
-            }
-        }
-        Ok(())
+    pub fn for_each(&self, each: impl FnMut(&Row)) -> anyhow::Result<()> {
+        self.for_each_beside(|_| {}, each)
+    }
+
+    /// The same, and hands every row to `beside` first, on the thread that unpacks them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::for_each`].
+    pub fn for_each_beside(
+        &self,
+        beside: impl FnMut(&Row) + Send,
+        each: impl FnMut(&Row),
+    ) -> anyhow::Result<()> {
+        Ok(ahead::for_each(&self.segments, beside, each)?)
+    }
+
+    /// Sums all rows up, on so many threads at most as there are CPUs. `new` makes what a thread adds
+    /// its rows to; the caller adds them up. Which thread has which part is not known before, but each
+    /// has its parts in the order of recording. `told` is called with how many rows are done, of any
+    /// thread.
+    ///
+    /// Of the rows what a sum over shootdowns and victims needs is read; `id`, `syscall`, `cpu`,
+    /// `own_mm`, `kernel_stack` and `victim_tid` are not, and mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] where a page of a sealed segment is garbled.
+    pub fn sum<S: Sums>(
+        &self,
+        new: impl Fn() -> S + Sync,
+        told: &(dyn Fn(u64) + Sync),
+    ) -> anyhow::Result<Vec<S>> {
+        Ok(parts::sum(&self.segments, new, told)?)
     }
 }
 
 impl Segment {
+    /// Hands over every row.
+    pub(super) fn for_each(&self, each: impl FnMut(&Row)) -> Result<(), Error> {
+        match self {
+            Self::Sealed(sealed) => sealed.for_each(each),
+            Self::Tail(path, file, extent) => tail_read::for_each(file, extent.bytes, each)
+                .map_err(|err| Error::unreadable(path, err)),
+        }
+    }
+
     fn rows(&self) -> u64 {
         match self {
             Self::Sealed(sealed) => sealed.rows,

@@ -4,6 +4,7 @@ mod crash;
 mod directory;
 mod garbled;
 mod round_trip;
+mod sums;
 
 use std::path::{Path, PathBuf};
 
