@@ -1,85 +1,121 @@
 //! Sums over the rows of a trace, in memory that grows with what is told apart, not with the rows.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::path::PathBuf;
 
-use quell_event::summary::{RegionRow, StackRow, ThreadRow};
-use quell_event::trace::Row;
+use quell_event::summary::ThreadRow;
+use quell_event::trace::{Row, Sums};
 use quell_event::{Cause, Comm, Counts, CulpritTally, Histogram, Summary, Tally, VictimTally};
 
-use super::Origin;
-use super::code::Code;
-use super::regions::Regions;
+use super::places::Place;
 
-/// Anonymous ranges need no finer address: 2 MiB, so that an arena's ranges fall together.
-const GRAIN_LOG2: u32 = 21;
+/// Some of them are looked up for each row, so with a quick hash that a hostile trace can't aim at.
+pub(super) type Map<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;
 
-/// What tells shootdowns apart for regions, stacks and origins.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pid: u32,
-    cause: Cause,
-    user_stack: i32,
-    /// The range's start, rounded down; `u64::MAX` where everything is flushed.
-    grain: u64,
+/// A name, of which the last counts.
+#[derive(Default)]
+struct Last {
+    comm: Comm,
+    /// The part that it is from, from 1; 0 is of none.
+    part: u32,
 }
 
-impl Place {
-    pub(super) fn of(row: &Row) -> Self {
-        let grain = if row.full() {
-            u64::MAX
-        } else {
-            row.start >> GRAIN_LOG2
-        };
-        Self {
-            pid: row.pid,
-            cause: row.cause,
-            user_stack: row.user_stack,
-            grain,
+impl Last {
+    fn add(&mut self, other: Self) {
+        if other.part > self.part {
+            *self = other;
         }
     }
 }
 
-/// The sums.
+/// What one place asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) shootdowns: u64,
+    /// Where the first range began, and in which part that was.
+    pub(super) start: u64,
+    part: u32,
+}
+
+#[derive(Default)]
+struct Thread {
+    name: Last,
+    shootdowns: u64,
+    wait_ns: u64,
+}
+
+struct Culprit {
+    name: Last,
+    /// The first, and the part that it is from.
+    cgroup: u64,
+    part: u32,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Victim {
+    name: Last,
+    hits: u64,
+    stall_ns: u64,
+}
+
+/// The sums. Where the first or the last of something counts, the part of the trace tells which that
+/// is, so that several can be added whatever parts each has.
 #[derive(Default)]
 pub(crate) struct Aggregate {
-    places: HashMap<Place, (u64, u64)>,
-    threads: HashMap<(u32, u32), (Comm, u64, u64)>,
-    culprits: HashMap<(u32, Cause), (Comm, u64, Counts)>,
-    victims: HashMap<(u32, bool), (Comm, u64, u64)>,
+    /// The part that rows are from, from 1.
+    part: u32,
+    places: Map<Place, Asked>,
+    threads: Map<(u32, u32), Thread>,
+    culprits: Map<(u32, Cause), Culprit>,
+    victims: Map<(u32, bool), Victim>,
     wait: Histogram,
     delay: Histogram,
     stall: Histogram,
     first_ns: u64,
+    first_part: u32,
     last_ns: u64,
     unseen: u64,
 }
 
-impl Aggregate {
+impl Sums for Aggregate {
+    fn begin(&mut self, part: u32) {
+        self.part = part.saturating_add(1);
+    }
+
     /// Adds a row: a victim, and with the first of its shootdown the shootdown.
-    pub(crate) fn take(&mut self, row: &Row) {
+    fn take(&mut self, row: &Row) {
+        let part = self.part;
         let culprit = self
             .culprits
             .entry((row.pid, row.cause))
-            .or_insert_with(|| (Comm::default(), row.cgroup, Counts::default()));
-        culprit.2.victims += 1;
+            .or_insert_with(|| Culprit {
+                name: Last::default(),
+                cgroup: row.cgroup,
+                part,
+                counts: Counts::default(),
+            });
+        let name = |comm| Last { comm, part };
+        culprit.counts.victims += 1;
         if row.is_first() {
-            culprit.0 = row.comm;
-            let counts = &mut culprit.2;
+            culprit.name = name(row.comm);
+            let counts = &mut culprit.counts;
             counts.shootdowns += 1;
             counts.full += u64::from(row.full());
             counts.pages += row.pages();
             counts.wait_ns += row.wait_ns;
             let thread = self.threads.entry((row.pid, row.tid)).or_default();
-            thread.0 = row.comm;
-            thread.1 += 1;
-            thread.2 += row.wait_ns;
-            let seen = self.places.entry(Place::of(row)).or_insert((0, row.start));
-            seen.0 += 1;
+            thread.name = name(row.comm);
+            thread.shootdowns += 1;
+            thread.wait_ns += row.wait_ns;
+            let asked = self.places.entry(Place::of(row)).or_insert(Asked {
+                shootdowns: 0,
+                start: row.start,
+                part,
+            });
+            asked.shootdowns += 1;
             self.wait.record(row.wait_ns);
             if self.first_ns == 0 {
-                self.first_ns = row.t_ns;
+                (self.first_ns, self.first_part) = (row.t_ns, part);
             }
             self.last_ns = self.last_ns.max(row.t_ns);
         }
@@ -87,7 +123,7 @@ impl Aggregate {
             self.unseen += 1;
             return;
         }
-        let counts = &mut culprit.2;
+        let counts = &mut culprit.counts;
         counts.delay_ns += u64::from(row.delay_ns);
         counts.stall_ns += u64::from(row.stall_ns);
         self.delay.record(u64::from(row.delay_ns));
@@ -96,34 +132,85 @@ impl Aggregate {
             .victims
             .entry((row.victim_pid, row.bystander))
             .or_default();
-        victim.0 = row.victim_comm;
-        victim.1 += 1;
-        victim.2 += u64::from(row.stall_ns);
+        victim.name = name(row.victim_comm);
+        victim.hits += 1;
+        victim.stall_ns += u64::from(row.stall_ns);
+    }
+}
+
+impl Aggregate {
+    /// Adds another, of other parts of the same trace.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (key, theirs) in other.places {
+            let mine = self.places.entry(key).or_insert(Asked {
+                shootdowns: 0,
+                ..theirs
+            });
+            mine.shootdowns += theirs.shootdowns;
+            if theirs.part < mine.part {
+                (mine.start, mine.part) = (theirs.start, theirs.part);
+            }
+        }
+        for (key, theirs) in other.threads {
+            let mine = self.threads.entry(key).or_default();
+            mine.name.add(theirs.name);
+            mine.shootdowns += theirs.shootdowns;
+            mine.wait_ns += theirs.wait_ns;
+        }
+        for (key, theirs) in other.culprits {
+            let mine = self.culprits.entry(key).or_insert_with(|| Culprit {
+                name: Last::default(),
+                cgroup: theirs.cgroup,
+                part: theirs.part,
+                counts: Counts::default(),
+            });
+            mine.name.add(theirs.name);
+            mine.counts.add(&theirs.counts);
+            if theirs.part < mine.part {
+                (mine.cgroup, mine.part) = (theirs.cgroup, theirs.part);
+            }
+        }
+        for (key, theirs) in other.victims {
+            let mine = self.victims.entry(key).or_default();
+            mine.name.add(theirs.name);
+            mine.hits += theirs.hits;
+            mine.stall_ns += theirs.stall_ns;
+        }
+        self.wait.merge(&other.wait);
+        self.delay.merge(&other.delay);
+        self.stall.merge(&other.stall);
+        if self.first_ns == 0 || (other.first_ns != 0 && other.first_part < self.first_part) {
+            (self.first_ns, self.first_part) = (other.first_ns, other.first_part);
+        }
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.unseen += other.unseen;
     }
 
     /// What the rows alone say, where the probe's own counts are missing or not the last.
     pub(crate) fn tally(&self) -> Tally {
-        let culprits = self
+        let mut culprits: Vec<_> = self
             .culprits
             .iter()
-            .map(|(&(pid, cause), (comm, cgroup, counts))| CulpritTally {
+            .map(|(&(pid, cause), culprit)| CulpritTally {
                 pid,
-                comm: comm.text().into_owned(),
-                cgroup: *cgroup,
+                comm: culprit.name.comm.text().into_owned(),
+                cgroup: culprit.cgroup,
                 cause,
                 detail: None,
-                counts: counts.clone(),
+                counts: culprit.counts.clone(),
             })
             .collect();
+        // where two names of a process count alike, the order decides
+        culprits.sort_by_key(|c| (c.pid, c.cause));
         let victims = self
             .victims
             .iter()
-            .map(|(&(pid, bystander), (comm, hits, stall_ns))| VictimTally {
+            .map(|(&(pid, bystander), victim)| VictimTally {
                 pid,
-                comm: comm.text().into_owned(),
+                comm: victim.name.comm.text().into_owned(),
                 bystander,
-                hits: *hits,
-                stall_ns: *stall_ns,
+                hits: victim.hits,
+                stall_ns: victim.stall_ns,
             })
             .collect();
         Tally {
@@ -138,21 +225,20 @@ impl Aggregate {
         }
     }
 
-    /// User stacks and how many shootdowns each has.
-    pub(crate) fn user_stacks(&self) -> impl Iterator<Item = (i32, u64)> {
-        let with_stack = self.places.iter().filter(|(p, _)| p.user_stack >= 0);
-        with_stack.map(|(p, (n, _))| (p.user_stack, *n))
+    /// What each place asked for.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, Asked)> {
+        self.places.iter().map(|(place, asked)| (place, *asked))
     }
 
     /// Adds the threads to their culprits.
     pub(crate) fn add_threads(&self, summary: &mut Summary) {
-        let mut by_pid: HashMap<u32, Vec<ThreadRow>> = HashMap::new();
-        for (&(pid, tid), (comm, shootdowns, wait_ns)) in &self.threads {
+        let mut by_pid: Map<u32, Vec<ThreadRow>> = Map::default();
+        for (&(pid, tid), thread) in &self.threads {
             by_pid.entry(pid).or_default().push(ThreadRow {
                 tid,
-                comm: comm.text().into_owned(),
-                shootdowns: *shootdowns,
-                wait_ns: *wait_ns,
+                comm: thread.name.comm.text().into_owned(),
+                shootdowns: thread.shootdowns,
+                wait_ns: thread.wait_ns,
             });
         }
         for culprit in &mut summary.culprits {
@@ -161,89 +247,5 @@ impl Aggregate {
                 .threads
                 .sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
         }
-    }
-
-    /// Regions, most shootdowns first.
-    pub(crate) fn regions(&self, regions: &Regions<'_>) -> Vec<RegionRow> {
-        let mut rows: HashMap<String, u64> = HashMap::new();
-        for (place, (n, start)) in &self.places {
-            *rows.entry(region(regions, place, *start)).or_default() += n;
-        }
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .map(|(region, shootdowns)| RegionRow { region, shootdowns })
-            .collect();
-        rows.sort_by(|a, b| (b.shootdowns, &a.region).cmp(&(a.shootdowns, &b.region)));
-        rows
-    }
-
-    /// The `most` user stacks with the most shootdowns. Stacks that read the same are one.
-    pub(crate) fn stacks(&self, code: &Code, most: usize) -> Vec<StackRow> {
-        let mut rows: HashMap<Vec<String>, HashMap<Cause, u64>> = HashMap::new();
-        for (place, (n, _)) in &self.places {
-            let Some(stack) = code.stack(place.user_stack) else {
-                continue;
-            };
-            let frames = stack.frames.iter().map(ToString::to_string).collect();
-            *rows
-                .entry(frames)
-                .or_default()
-                .entry(place.cause)
-                .or_default() += n;
-        }
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .map(|(frames, causes)| StackRow {
-                frames,
-                shootdowns: causes.values().sum(),
-                cause: causes
-                    .iter()
-                    .max_by_key(|(c, n)| (**n, Reverse(**c)))
-                    .map_or_else(String::new, |(c, _)| c.name().to_owned()),
-            })
-            .collect();
-        rows.sort_by(|a, b| (b.shootdowns, &a.frames).cmp(&(a.shootdowns, &b.frames)));
-        rows.truncate(most);
-        rows
-    }
-
-    /// Where shootdowns came from, for a plan.
-    pub(crate) fn origins(&self, code: &Code, regions: &Regions<'_>) -> Vec<Origin> {
-        // cause, module, symbol, region
-        type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, String);
-        let mut rows: HashMap<From<'_>, u64> = HashMap::new();
-        for (place, (n, start)) in &self.places {
-            let caller = code.caller(place.user_stack);
-            let key = (
-                place.cause,
-                caller.and_then(|f| f.module.as_deref()),
-                caller.and_then(|f| f.symbol.as_deref()),
-                region(regions, place, *start),
-            );
-            *rows.entry(key).or_default() += n;
-        }
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .map(|((cause, module, symbol, region), shootdowns)| Origin {
-                cause,
-                module: module.map(PathBuf::from),
-                symbol: symbol.map(str::to_owned),
-                region,
-                shootdowns,
-            })
-            .collect();
-        rows.sort_by(|a, b| {
-            (b.shootdowns, a.cause, &a.region).cmp(&(a.shootdowns, b.cause, &b.region))
-        });
-        rows
-    }
-}
-
-/// What lies at a place, where a range begins at `start`.
-pub(super) fn region(regions: &Regions<'_>, place: &Place, start: u64) -> String {
-    match place.cause {
-        Cause::Kernel => "the kernel's own mappings".to_owned(),
-        Cause::Exit | Cause::Exec | Cause::Fork => "whole address space".to_owned(),
-        _ => regions.name(place.pid, start, place.grain == u64::MAX, place.user_stack),
     }
 }

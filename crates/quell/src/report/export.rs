@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quell_event::trace::Trace;
 use quell_export::{Measure, Rows, Stacks, Weight};
 
 use super::code;
+use super::progress::Progress;
 use crate::cli::{self, ExportArgs, Format};
 use crate::cmd::usage;
 use crate::show;
@@ -35,12 +35,12 @@ pub(crate) fn run(
     }
     let trace = Trace::open(dir)?;
     say_what_is_missing(&trace);
-    let bar = progress(trace.rows());
-    let told = |rows| bar.set_position(rows);
+    let progress = Progress::new(trace.rows());
+    let told = |rows| progress.set(rows);
     let rows = Rows::new(&trace, &told);
     let mut out = show::bytes(output)?;
     let written = write(&rows, &trace, format, args, &mut *out).and_then(|()| Ok(out.flush()?));
-    bar.finish_and_clear();
+    drop(progress);
     match written {
         Err(err) if is_gone(&err) => Ok(()),
         written => written.with_context(|| match output {
@@ -117,20 +117,6 @@ fn say_what_is_missing(trace: &Trace) {
             if lost == 1 { "is" } else { "are" },
         );
     }
-}
-
-/// Rows done, on a terminal only.
-fn progress(rows: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
-    // A template that doesn't parse leaves the default one.
-    if let Ok(style) = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} rows, {eta}")
-    {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn is_gone(err: &anyhow::Error) -> bool {

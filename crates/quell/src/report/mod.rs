@@ -5,18 +5,21 @@ pub(crate) mod code;
 pub(crate) mod export;
 mod notes;
 mod page;
-pub(crate) mod regions;
+pub(crate) mod places;
+mod progress;
+mod regions;
 
 use std::path::{Path, PathBuf};
 
-use quell_event::trace::{Row, Trace};
+use quell_event::trace::Trace;
 use quell_event::{Cause, Summary};
 
 use crate::show::units::plural;
 use crate::subject::Subject;
 use aggregate::Aggregate;
 use code::Code;
-use regions::Regions;
+use places::Places;
+use progress::Progress;
 
 pub(crate) use page::html;
 
@@ -45,6 +48,30 @@ pub(crate) struct Origin {
     pub(crate) shootdowns: u64,
 }
 
+/// Sums up the rows of a trace and reads what it knows of code; last the number of lines of that
+/// which can't be read.
+///
+/// # Errors
+///
+/// If it can't be read.
+pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
+    let progress = Progress::new(trace.rows());
+    let mut sum = Aggregate::default();
+    for one in trace.sum(Aggregate::default, &|rows| progress.set(rows))? {
+        sum.add(one);
+    }
+    drop(progress);
+    let (code, garbled) = code(trace)?;
+    Ok((sum, code, garbled))
+}
+
+fn code(trace: &Trace) -> anyhow::Result<(Code, u64)> {
+    let (processes, stacks) = (trace.processes()?, trace.stacks()?);
+    let garbled = processes.garbled + stacks.garbled;
+    let code = Code::new(processes.rows, stacks.rows.into_values());
+    Ok((code, garbled))
+}
+
 impl Report {
     /// Reads a trace.
     ///
@@ -53,29 +80,17 @@ impl Report {
     /// If it is none, or can't be read.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
-        Ok(Self::read(&trace, |_, _| {})?.0)
+        let (sum, code, garbled) = read(&trace)?;
+        Ok(Self::new(&trace, &sum, &code, garbled))
     }
 
-    /// Reads a trace and hands its rows on, so that who needs more than sums needs no second pass.
-    fn read(
-        trace: &Trace,
-        mut each: impl FnMut(&Row, &Regions<'_>),
-    ) -> anyhow::Result<(Self, Code)> {
+    /// What the sums over all rows of a trace say.
+    pub(crate) fn new(trace: &Trace, sum: &Aggregate, code: &Code, garbled: u64) -> Self {
         let meta = trace.meta();
-        let (processes, stacks) = (trace.processes()?, trace.stacks()?);
-        let garbled = processes.garbled + stacks.garbled;
-        let code = Code::new(processes.rows, stacks.rows.into_values());
-        let mut aggregate = Aggregate::default();
-        let regions = Regions::new(&code);
-        trace.for_each(|row| {
-            aggregate.take(row);
-            each(row, &regions);
-        })?;
-
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
         let saved = trace.tally();
-        let rows = aggregate.tally();
+        let rows = sum.tally();
         let tally = match saved {
             // counts are exact also where records were lost
             Ok(Some(tally)) if !cut_short => tally,
@@ -111,22 +126,21 @@ impl Report {
                 .push("The recording was cut short: this is all up to its last second.".to_owned());
         }
         let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
-        aggregate.add_threads(&mut summary);
-        summary.regions = aggregate.regions(&regions);
-        summary.stacks = aggregate.stacks(&code, STACKS);
-        notes.extend(notes::notes(&code, aggregate.user_stacks()));
+        sum.add_threads(&mut summary);
+        let places = Places::new(sum, code);
+        summary.regions = places.regions();
+        summary.stacks = places.stacks(STACKS);
+        notes.extend(notes::notes(code, places.user_stacks()));
         let subject = Subject {
             scope: meta.scope.clone(),
             command: meta.command.clone(),
         };
-        let origins = aggregate.origins(&code, &regions);
-        let report = Self {
+        Self {
             title: subject.title(),
             summary,
             notes,
-            origins,
+            origins: places.origins(),
             modules: code.modules(),
-        };
-        Ok((report, code))
+        }
     }
 }

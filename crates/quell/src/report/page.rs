@@ -1,19 +1,19 @@
 //! The report as a page for browsers.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_event::trace::{Row, Trace};
+use quell_event::trace::{Row, Sums as _, Trace};
 use quell_page::{About, Binner, Limits, Names};
 
-use super::Report;
-use super::aggregate::{Place, region};
+use super::aggregate::{Aggregate, Map};
 use super::code::Code;
-use super::regions::Regions;
-use crate::cmd::usage;
+use super::places::Place;
+use super::progress::{Progress, STEP};
+use super::regions::{Named, Regions};
+use super::{Report, code};
+use crate::show::Replace;
 
 /// Writes a trace as a page.
 ///
@@ -22,13 +22,26 @@ use crate::cmd::usage;
 /// If the trace can't be read or the file not written.
 pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(dir)?;
+    let out = Replace::new(file)?;
     let meta = trace.meta();
+    let (code, garbled) = code(&trace)?;
     let mut binner = Binner::new(Limits::default());
-    let mut places = Places::default();
-    let (report, code) = Report::read(&trace, |row, regions| {
-        let region = places.number(row, regions);
-        binner.take(row, region);
-    })?;
+    let mut places = Places::new(&code);
+    let mut sum = Aggregate::default();
+    let progress = Progress::new(trace.rows());
+    let mut rows = 0;
+    trace.for_each_beside(
+        |row| sum.take(row),
+        |row| {
+            binner.take(row, places.number(row));
+            rows += 1;
+            if rows % STEP == 0 {
+                progress.set(rows);
+            }
+        },
+    )?;
+    drop(progress);
+    let report = Report::new(&trace, &sum, &code, garbled);
     let about = About {
         title: &report.title,
         version: env!("CARGO_PKG_VERSION"),
@@ -40,66 +53,54 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
         notes: &report.notes,
     };
     let words = Words::new(&code, &places, &report);
-    // not before the trace was read: a page that is there stays if it can't be
-    let out = File::create(file)
-        .map_err(|err| usage(format!("can't write to {}: {err}", file.display())))?;
-    let mut out = BufWriter::new(out);
-    binner
-        .write(&about, &words, &mut out)
-        .and_then(|()| out.flush())
+    out.write(|out| binner.write(&about, &words, out))
         .with_context(|| format!("can't write the page to {}", file.display()))
 }
 
-/// Regions by number, named once for each place.
-#[derive(Default)]
-struct Places {
-    regions: HashMap<Place, u32, ahash::RandomState>,
-    numbers: HashMap<String, u32>,
-    names: Vec<String>,
+/// Regions by number, looked up once for each place.
+struct Places<'a> {
+    regions: Map<Place, u32>,
+    named: Named<'a>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
     last: Option<(u64, u32)>,
 }
 
-impl Places {
-    fn number(&mut self, row: &Row, regions: &Regions<'_>) -> u32 {
+impl<'a> Places<'a> {
+    fn new(code: &'a Code) -> Self {
+        Self {
+            regions: Map::default(),
+            named: Named::new(Regions::new(code)),
+            last: None,
+        }
+    }
+
+    fn number(&mut self, row: &Row) -> u32 {
         if let Some((id, number)) = self.last
             && id == row.id
         {
             return number;
         }
         let place = Place::of(row);
-        let number = match self.regions.get(&place) {
-            Some(&number) => number,
-            None => {
-                let number = self.name(region(regions, &place, row.start));
-                self.regions.insert(place, number);
-                number
-            }
-        };
+        let named = &mut self.named;
+        let number = *self
+            .regions
+            .entry(place)
+            .or_insert_with(|| named.number(&place, row.start));
         self.last = Some((row.id, number));
         number
-    }
-
-    fn name(&mut self, name: String) -> u32 {
-        let next = self.names.len() as u32;
-        let names = &mut self.names;
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            next
-        })
     }
 }
 
 /// What the numbers in the trace stand for.
 struct Words<'a> {
     code: &'a Code,
-    places: &'a Places,
+    places: &'a Places<'a>,
     /// As the text report calls them.
     processes: HashMap<u32, &'a str>,
 }
 
 impl<'a> Words<'a> {
-    fn new(code: &'a Code, places: &'a Places, report: &'a Report) -> Self {
+    fn new(code: &'a Code, places: &'a Places<'a>, report: &'a Report) -> Self {
         let victims = report.summary.victims_by.iter().map(|v| (v.pid, &v.comm));
         let culprits = report.summary.culprits.iter().map(|c| (c.pid, &c.comm));
         Self {
@@ -122,7 +123,7 @@ impl Names for Words<'_> {
     }
 
     fn region(&self, region: u32) -> String {
-        let name = self.places.names.get(region as usize);
+        let name = self.places.named.names().get(region as usize);
         name.cloned().unwrap_or_default()
     }
 

@@ -4,9 +4,12 @@
 //! after munmap not even a mapping: it is named by the code that gave it back, which is the
 //! allocator's where an allocator did.
 
-use quell_event::trace::Frame;
+use quell_event::Cause;
+use quell_event::trace::{Frame, Module};
 
+use super::aggregate::Map;
 use super::code::{Code, base};
+use super::places::Place;
 
 /// Prefixes of functions that are an allocator's own, and its name.
 const ALLOCATORS: &[(&str, &str)] = &[
@@ -65,16 +68,17 @@ impl<'a> Regions<'a> {
         Self { code }
     }
 
-    /// The region of a shootdown.
-    pub(crate) fn name(&self, pid: u32, start: u64, full: bool, user_stack: i32) -> String {
-        if !full && let Some(mapping) = self.code.mapping(pid, start) {
-            return match mapping.path.as_str() {
-                "[heap]" => "[heap] (brk)".to_owned(),
-                name if name.starts_with("[anon") => name.to_owned(),
-                name if name.starts_with('[') => name.to_owned(),
-                file => format!("file {file}"),
-            };
+    /// By the mapping that holds the address.
+    fn of(mapping: &Module) -> String {
+        match mapping.path.as_str() {
+            "[heap]" => "[heap] (brk)".to_owned(),
+            name if name.starts_with('[') => name.to_owned(),
+            file => format!("file {file}"),
         }
+    }
+
+    /// By the code that asked.
+    fn by(&self, full: bool, user_stack: i32) -> String {
         let Some(caller) = self.code.caller(user_stack) else {
             let what = if full {
                 "whole address space"
@@ -90,6 +94,75 @@ impl<'a> Regions<'a> {
             (None, Some(module)) => format!("anonymous memory, by {}", base(module)),
             (None, None) => "anonymous memory".to_owned(),
         }
+    }
+}
+
+/// What names a region. There are many more places than these.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum By {
+    Kernel,
+    /// A whole address space that comes or goes.
+    Life,
+    /// A process's mapping, by its ends.
+    Mapping(u32, u64, u64),
+    /// A user stack, and whether everything is flushed.
+    Stack(i32, bool),
+}
+
+/// Regions by number, each spelled out only once.
+pub(super) struct Named<'a> {
+    regions: Regions<'a>,
+    known: Map<By, u32>,
+    numbers: Map<String, u32>,
+    names: Vec<String>,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn new(regions: Regions<'a>) -> Self {
+        Self {
+            regions,
+            known: Map::default(),
+            numbers: Map::default(),
+            names: Vec::new(),
+        }
+    }
+
+    /// The number of what lies at a place, where a range begins at `start`.
+    pub(super) fn number(&mut self, place: &Place, start: u64) -> u32 {
+        let full = place.full();
+        let mapping = match place.cause {
+            Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork => None,
+            _ if full => None,
+            _ => self.regions.code.mapping(place.pid, start),
+        };
+        let by = match (place.cause, mapping) {
+            (Cause::Kernel, _) => By::Kernel,
+            (Cause::Exit | Cause::Exec | Cause::Fork, _) => By::Life,
+            (_, Some(mapping)) => By::Mapping(place.pid, mapping.start, mapping.end),
+            (_, None) => By::Stack(place.user_stack, full),
+        };
+        if let Some(&number) = self.known.get(&by) {
+            return number;
+        }
+        let name = match (by, mapping) {
+            (By::Kernel, _) => "the kernel's own mappings".to_owned(),
+            (By::Life, _) => "whole address space".to_owned(),
+            (_, Some(mapping)) => Regions::of(mapping),
+            (_, None) => self.regions.by(full, place.user_stack),
+        };
+        let next = self.names.len() as u32;
+        let names = &mut self.names;
+        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            next
+        });
+        self.known.insert(by, number);
+        number
+    }
+
+    /// The names, by number.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
     }
 }
 
@@ -126,7 +199,7 @@ fn allocator(frame: &Frame) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::trace::{Module, Process, Stack};
+    use quell_event::trace::{Process, Row, Stack};
 
     fn stack(id: u32, frames: Vec<Frame>) -> Stack {
         Stack {
@@ -189,19 +262,33 @@ mod tests {
             ),
         ];
         let code = Code::new([(7, process)].into(), stacks);
-        let r = Regions::new(&code);
-        assert_eq!(r.name(7, 0x2000, false, -1), "file /data/db");
-        assert_eq!(r.name(7, 0x9000, false, -1), "[heap] (brk)");
+        let name = |pid, start, full, user_stack| {
+            let mut named = Named::new(Regions::new(&code));
+            let end = if full { u64::MAX } else { start + 4096 };
+            let place = Place::of(&Row {
+                pid,
+                start,
+                end,
+                user_stack,
+                cause: Cause::Munmap,
+                ..Row::default()
+            });
+            let number = named.number(&place, start);
+            assert_eq!(named.number(&place, start), number);
+            named.names()[number as usize].clone()
+        };
+        assert_eq!(name(7, 0x2000, false, -1), "file /data/db");
+        assert_eq!(name(7, 0x9000, false, -1), "[heap] (brk)");
         assert_eq!(
-            r.name(7, 0x70000, false, 0),
+            name(7, 0x70000, false, 0),
             "anonymous memory of jemalloc (polars.abi3.so)"
         );
         assert_eq!(
-            r.name(7, 0x70000, false, 1),
+            name(7, 0x70000, false, 1),
             "anonymous memory of glibc malloc (libc.so.6)"
         );
-        assert_eq!(r.name(7, 0, true, 2), "whole address space, by app");
-        assert_eq!(r.name(7, 0, true, -1), "whole address space");
-        assert_eq!(r.name(8, 0x2000, false, -1), "anonymous memory");
+        assert_eq!(name(7, 0, true, 2), "whole address space, by app");
+        assert_eq!(name(7, 0, true, -1), "whole address space");
+        assert_eq!(name(8, 0x2000, false, -1), "anonymous memory");
     }
 }

@@ -1,6 +1,7 @@
 //! How things are printed: numbers, tables, and the summary that stat and report share.
 
 pub(crate) mod calls;
+mod replace;
 pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod units;
@@ -10,6 +11,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+
+pub(crate) use replace::Replace;
 
 use crate::cmd::usage;
 

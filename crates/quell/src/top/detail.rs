@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quell_event::summary::{RegionRow, StackRow};
-use quell_event::trace::Row;
+use quell_event::trace::{Row, Sums as _};
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
 use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
 use serde::Serialize;
@@ -22,7 +22,7 @@ use super::rows::{self, Did};
 use super::sample::Sample;
 use crate::report::aggregate::Aggregate;
 use crate::report::code::Code;
-use crate::report::regions::Regions;
+use crate::report::places::Places;
 use crate::show::units::{count, percent};
 
 /// Enough for a tenth of a second of the worst case, and read more often.
@@ -320,11 +320,12 @@ impl Watcher {
         threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
         let now = Instant::now();
         let took = now - std::mem::replace(&mut self.began, now);
+        let places = Places::new(&sums.places, &self.code);
         Ok(Detail {
             pid: self.pid,
             threads,
-            regions: sums.places.regions(&Regions::new(&self.code)),
-            stacks: sums.places.stacks(&self.code, STACKS),
+            regions: places.regions(),
+            stacks: places.stacks(STACKS),
             sampled: sums.sampled,
             one_in: self.every.get(),
             lost: lost - std::mem::replace(&mut self.lost, lost),

@@ -1,0 +1,170 @@
+//! Where shootdowns come from: regions, stacks and origins, from the places that asked.
+
+use std::cmp::Reverse;
+use std::path::PathBuf;
+
+use quell_event::Cause;
+use quell_event::summary::{RegionRow, StackRow};
+use quell_event::trace::{Frame, Row};
+
+use super::Origin;
+use super::aggregate::{Aggregate, Map};
+use super::code::Code;
+use super::regions::{Named, Regions};
+
+/// Anonymous ranges need no finer address: 2 MiB, so that an arena's ranges fall together.
+const GRAIN_LOG2: u32 = 21;
+
+/// What tells shootdowns apart for regions, stacks and origins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) pid: u32,
+    pub(super) cause: Cause,
+    pub(super) user_stack: i32,
+    /// The range's start, rounded down; `u64::MAX` where everything is flushed.
+    grain: u64,
+}
+
+impl Place {
+    pub(super) fn of(row: &Row) -> Self {
+        let grain = if row.full() {
+            u64::MAX
+        } else {
+            row.start >> GRAIN_LOG2
+        };
+        Self {
+            pid: row.pid,
+            cause: row.cause,
+            user_stack: row.user_stack,
+            grain,
+        }
+    }
+
+    pub(super) fn full(&self) -> bool {
+        self.grain == u64::MAX
+    }
+}
+
+/// All places, with what lies there.
+pub(crate) struct Places<'a> {
+    code: &'a Code,
+    /// Shootdowns and the region's number.
+    all: Vec<(Place, u64, u32)>,
+    names: Vec<String>,
+}
+
+impl<'a> Places<'a> {
+    /// Of these sums.
+    pub(crate) fn new(sums: &Aggregate, code: &'a Code) -> Self {
+        let mut named = Named::new(Regions::new(code));
+        let all = sums
+            .places()
+            .map(|(place, asked)| (*place, asked.shootdowns, named.number(place, asked.start)))
+            .collect();
+        Self {
+            code,
+            all,
+            names: named.names().to_vec(),
+        }
+    }
+
+    /// User stacks and how many shootdowns each has.
+    pub(crate) fn user_stacks(&self) -> impl Iterator<Item = (i32, u64)> {
+        let with_stack = self.all.iter().filter(|(p, ..)| p.user_stack >= 0);
+        with_stack.map(|(p, n, _)| (p.user_stack, *n))
+    }
+
+    /// Regions, most shootdowns first.
+    pub(crate) fn regions(&self) -> Vec<RegionRow> {
+        let mut counts = vec![0; self.names.len()];
+        for (_, n, region) in &self.all {
+            counts[*region as usize] += n;
+        }
+        let mut rows: Vec<_> = self
+            .names
+            .iter()
+            .zip(counts)
+            .map(|(region, shootdowns)| RegionRow {
+                region: region.clone(),
+                shootdowns,
+            })
+            .collect();
+        rows.sort_by(|a, b| (b.shootdowns, &a.region).cmp(&(a.shootdowns, &b.region)));
+        rows
+    }
+
+    /// The `most` user stacks with the most shootdowns. Stacks that read the same are one.
+    pub(crate) fn stacks(&self, most: usize) -> Vec<StackRow> {
+        // by number first: to spell a stack out takes long
+        let mut by_number: Map<i32, Map<Cause, u64>> = Map::default();
+        for (place, n, _) in &self.all {
+            let causes = by_number.entry(place.user_stack).or_default();
+            *causes.entry(place.cause).or_default() += n;
+        }
+        let mut rows: Map<Vec<String>, Map<Cause, u64>> = Map::default();
+        for (number, causes) in by_number {
+            let Some(stack) = self.code.stack(number) else {
+                continue;
+            };
+            let frames = stack.frames.iter().map(ToString::to_string).collect();
+            let row = rows.entry(frames).or_default();
+            for (cause, n) in causes {
+                *row.entry(cause).or_default() += n;
+            }
+        }
+        let mut rows: Vec<_> = rows
+            .into_iter()
+            .map(|(frames, causes)| StackRow {
+                frames,
+                shootdowns: causes.values().sum(),
+                cause: causes
+                    .iter()
+                    .max_by_key(|(c, n)| (**n, Reverse(**c)))
+                    .map_or_else(String::new, |(c, _)| c.name().to_owned()),
+            })
+            .collect();
+        rows.sort_by(|a, b| (b.shootdowns, &a.frames).cmp(&(a.shootdowns, &b.frames)));
+        rows.truncate(most);
+        rows
+    }
+
+    /// Where shootdowns came from, for a plan.
+    pub(crate) fn origins(&self) -> Vec<Origin> {
+        let mut callers: Map<i32, Option<&Frame>> = Map::default();
+        // cause, module, symbol, region
+        type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
+        let mut rows: Map<From<'_>, u64> = Map::default();
+        for (place, n, region) in &self.all {
+            let caller = *callers
+                .entry(place.user_stack)
+                .or_insert_with_key(|stack| self.code.caller(*stack));
+            let module = caller.and_then(|f| f.module.as_deref());
+            let symbol = caller.and_then(|f| f.symbol.as_deref());
+            *rows
+                .entry((place.cause, module, symbol, *region))
+                .or_default() += n;
+        }
+        let mut rows: Vec<_> = rows
+            .into_iter()
+            .map(|((cause, module, symbol, region), shootdowns)| Origin {
+                cause,
+                module: module.map(PathBuf::from),
+                symbol: symbol.map(str::to_owned),
+                region: self.names[region as usize].clone(),
+                shootdowns,
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            let key = |o: &Origin| {
+                (
+                    o.cause,
+                    o.region.clone(),
+                    o.module.clone(),
+                    o.symbol.clone(),
+                )
+            };
+            (b.shootdowns, key(a)).cmp(&(a.shootdowns, key(b)))
+        });
+        rows
+    }
+}

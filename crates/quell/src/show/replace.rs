@@ -1,0 +1,136 @@
+//! Files that are there as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::cmd::usage;
+
+/// A file to be written under another name beside its own, which it gets when it is whole. What was
+/// there before stays until then, and for good if anything fails.
+pub(crate) struct Replace {
+    /// The file itself, where the name is a link to it.
+    file: PathBuf,
+    /// The other name; `None` for what can't be replaced, such as a terminal or a pipe.
+    aside: Option<PathBuf>,
+}
+
+impl Replace {
+    /// Looks whether it could be written, before anything that takes long.
+    ///
+    /// # Errors
+    ///
+    /// The folder is not there, or the name is a folder's.
+    pub(crate) fn new(file: &Path) -> anyhow::Result<Self> {
+        let cant = |why: &dyn std::fmt::Display| {
+            usage(format!("can't write to {}: {why}", file.display()))
+        };
+        let file = match fs::canonicalize(file) {
+            Ok(real) => real,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => file.to_owned(),
+            Err(err) => return Err(cant(&err)),
+        };
+        let aside = match fs::metadata(&file) {
+            Ok(there) if there.is_dir() => return Err(cant(&"it is a folder")),
+            Ok(there) if !there.is_file() => None,
+            _ => {
+                let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
+                fs::metadata(folder.unwrap_or(Path::new("."))).map_err(|err| cant(&err))?;
+                let name = file.file_name().ok_or_else(|| cant(&"it has no name"))?;
+                let mut aside = std::ffi::OsString::from(".");
+                aside.push(name);
+                aside.push(format!(".{}.tmp", std::process::id()));
+                Some(file.with_file_name(aside))
+            }
+        };
+        Ok(Self { file, aside })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be created or written.
+    pub(crate) fn write(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(aside) = self.aside else {
+            let mut out = BufWriter::new(OpenOptions::new().write(true).open(&self.file)?);
+            return write(&mut out).and_then(|()| out.flush());
+        };
+        let result = fill(&aside, &self.file, write).and_then(|()| fs::rename(&aside, &self.file));
+        if result.is_err() {
+            // it may never have been created, and the first error says more
+            let _ = fs::remove_file(&aside);
+        }
+        result
+    }
+}
+
+fn fill(
+    aside: &Path,
+    file: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(aside)?);
+    write(&mut out)?;
+    let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    // whoever may read the old one may read the new one
+    if let Ok(old) = fs::metadata(file) {
+        out.set_permissions(old.permissions())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let names = fs::read_dir(dir).expect("a folder");
+        names
+            .map(|e| e.expect("an entry").file_name().display().to_string())
+            .collect()
+    }
+
+    /// Check that a file is replaced when all is written, and stays as it was if that fails.
+    #[test]
+    fn all_or_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("page");
+        let text = || fs::read_to_string(&file).expect("a file");
+        let new = || Replace::new(&file).expect("it can be written");
+        new().write(|out| out.write_all(b"old")).expect("written");
+        new()
+            .write(|out| {
+                out.write_all(b"new")?;
+                assert_eq!(text(), "old");
+                Err(io::Error::other("no"))
+            })
+            .expect_err("it failed");
+        assert_eq!((text().as_str(), names(dir.path()).len()), ("old", 1));
+        new().write(|out| out.write_all(b"new")).expect("written");
+        assert_eq!((text().as_str(), names(dir.path()).len()), ("new", 1));
+    }
+
+    /// Check that a link stays a link, that a device is written to and not replaced, and that what can't
+    /// be written is known before.
+    #[test]
+    fn odd_places() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, link) = (dir.path().join("page"), dir.path().join("link"));
+        fs::write(&file, "old").expect("a file");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let new = Replace::new(&link).expect("it can be written");
+        new.write(|out| out.write_all(b"new")).expect("written");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "new");
+        let null = Replace::new(Path::new("/dev/null")).expect("it can be written");
+        null.write(|out| out.write_all(b"x")).expect("written");
+        assert!(!Path::new("/dev/null").is_file());
+        for bad in [dir.path(), &dir.path().join("none/page")] {
+            assert!(Replace::new(bad).is_err(), "{}", bad.display());
+        }
+    }
+}
