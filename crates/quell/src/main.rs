@@ -4,6 +4,7 @@ mod cli;
 mod clock;
 mod cmd;
 mod coarse;
+mod compare;
 mod evidence;
 mod launch;
 mod outcome;

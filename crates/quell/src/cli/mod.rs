@@ -46,7 +46,7 @@ pub(crate) enum Verb {
     Top(TopArgs),
     /// Write every shootdown into a trace.
     Record(RecordArgs),
-    /// Explain a trace: how much, who, at whom, why, where, from which code.
+    /// Explain a trace: how much, who, at whom, why, where, from which code. Or compare two.
     Report(ReportArgs),
     /// Choose remedies for a program, each with its evidence and cost.
     Plan(PlanArgs),
@@ -174,9 +174,10 @@ pub(crate) struct RecordArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// The trace, as written by `quell record`.
+    /// The trace, as written by `quell record`. With two: what vanished from the first to the
+    /// second, what is new, and what changed.
     #[arg(value_name = "TRACE", default_value = "trace.quell")]
-    pub(crate) trace: PathBuf,
+    pub(crate) traces: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

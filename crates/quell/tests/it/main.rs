@@ -8,6 +8,7 @@
 
 mod causes;
 mod common;
+mod compare;
 mod exact;
 mod export;
 mod input;

@@ -1,0 +1,123 @@
+//! Amounts of two traces, matched by name.
+
+use std::collections::BTreeMap;
+
+/// What one trace has of something. What its kind doesn't tell is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) shootdowns: u64,
+    pub(crate) victims: Option<u64>,
+    pub(crate) wait_ns: Option<u64>,
+    pub(crate) stall_ns: Option<u64>,
+}
+
+impl Amount {
+    /// Adds what has the same name.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let sum = |mine: Option<u64>, more: Option<u64>| match (mine, more) {
+            (None, None) => None,
+            (mine, more) => Some(mine.unwrap_or(0) + more.unwrap_or(0)),
+        };
+        self.shootdowns += other.shootdowns;
+        self.victims = sum(self.victims, other.victims);
+        self.wait_ns = sum(self.wait_ns, other.wait_ns);
+        self.stall_ns = sum(self.stall_ns, other.stall_ns);
+    }
+}
+
+/// Amounts by name.
+pub(crate) type Amounts<K> = BTreeMap<K, Amount>;
+
+/// Is it in both?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Both,
+    /// In A only.
+    Gone,
+    /// In B only.
+    New,
+}
+
+impl State {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Gone => "gone",
+            Self::New => "new",
+        }
+    }
+}
+
+/// One name, in both traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row<K> {
+    pub(crate) key: K,
+    pub(crate) a: Amount,
+    pub(crate) b: Amount,
+    pub(crate) state: State,
+}
+
+impl<K> Row<K> {
+    /// A side that has it without a single shootdown doesn't have it.
+    pub(crate) fn new(key: K, a: Option<Amount>, b: Option<Amount>) -> Self {
+        let some = |side: Option<Amount>| side.is_some_and(|s| s.shootdowns > 0);
+        let state = match (some(a), some(b)) {
+            (true, false) => State::Gone,
+            (false, true) => State::New,
+            _ => State::Both,
+        };
+        Self {
+            key,
+            a: a.unwrap_or_default(),
+            b: b.unwrap_or_default(),
+            state,
+        }
+    }
+}
+
+/// So many in so many ns, a second.
+pub(crate) fn rate(n: u64, duration_ns: u64) -> f64 {
+    if duration_ns == 0 {
+        return 0.0;
+    }
+    n as f64 * 1e9 / duration_ns as f64
+}
+
+/// From `a` to `b`, as a share of `a`: −1 where all is gone; `None` where there was nothing.
+pub(crate) fn change(a: f64, b: f64) -> Option<f64> {
+    if a == b {
+        return Some(0.0);
+    }
+    (a > 0.0).then(|| b / a - 1.0)
+}
+
+/// All names, what changed by most shootdowns a second first.
+pub(crate) fn rows<K: Ord + Clone>(
+    mut a: Amounts<K>,
+    b: Amounts<K>,
+    durations: (u64, u64),
+) -> Vec<Row<K>> {
+    let mut rows: Vec<_> = b
+        .into_iter()
+        .map(|(key, b)| {
+            let a = a.remove(&key);
+            Row::new(key, a, Some(b))
+        })
+        .collect();
+    rows.extend(a.into_iter().map(|(key, a)| Row::new(key, Some(a), None)));
+    let moved = |row: &Row<K>| {
+        let (a, b) = (row.a.shootdowns, row.b.shootdowns);
+        if durations.0 == 0 || durations.1 == 0 {
+            return a.abs_diff(b) as f64;
+        }
+        (rate(a, durations.0) - rate(b, durations.1)).abs()
+    };
+    rows.sort_by(|x, y| {
+        let size = |r: &Row<K>| r.a.shootdowns.max(r.b.shootdowns);
+        let order = moved(y).total_cmp(&moved(x));
+        order
+            .then_with(|| size(y).cmp(&size(x)))
+            .then_with(|| x.key.cmp(&y.key))
+    });
+    rows
+}

@@ -1,0 +1,136 @@
+//! Made-up sides for tests.
+
+use quell_event::Summary;
+use quell_event::summary::{CauseRow, CulpritRow, Quantiles, RegionRow, ThreadRow};
+
+use super::side::Side;
+use super::{Amount, Comparison};
+
+/// Names with their shootdowns, of everything that is told apart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Made {
+    pub(super) duration_ns: u64,
+    pub(super) causes: Vec<(&'static str, u64)>,
+    pub(super) culprits: Vec<(&'static str, u64)>,
+    pub(super) threads: Vec<(&'static str, u64)>,
+    pub(super) regions: Vec<(&'static str, u64)>,
+    pub(super) stacks: Vec<(&'static [&'static str], u64)>,
+}
+
+impl Made {
+    /// With one victim, 3 µs of wait and 400 ns of stall for each shootdown.
+    pub(super) fn side(&self) -> Side {
+        let n: u64 = self.causes.iter().map(|c| c.1).sum();
+        let spread = |each: u64| Quantiles {
+            sum: n * each,
+            p50: each,
+            p99: 4 * each,
+            p999: 9 * each,
+            max: 20 * each,
+        };
+        let cause = |&(cause, n): &(&str, u64)| CauseRow {
+            cause: cause.to_owned(),
+            shootdowns: n,
+            victims: n,
+            wait_ns: 3_000 * n,
+            stall_ns: 400 * n,
+            ..CauseRow::default()
+        };
+        let thread = |&(comm, n): &(&str, u64)| ThreadRow {
+            comm: comm.to_owned(),
+            shootdowns: n,
+            wait_ns: 3_000 * n,
+            ..ThreadRow::default()
+        };
+        let mut culprits: Vec<CulpritRow> = (1000..)
+            .zip(&self.culprits)
+            .map(|(pid, &(comm, n))| CulpritRow {
+                pid,
+                comm: comm.to_owned(),
+                shootdowns: n,
+                victims: n,
+                wait_ns: 3_000 * n,
+                ..CulpritRow::default()
+            })
+            .collect();
+        if let Some(first) = culprits.first_mut() {
+            first.threads = self.threads.iter().map(thread).collect();
+        }
+        let region = |&(region, shootdowns): &(&str, u64)| RegionRow {
+            region: region.to_owned(),
+            shootdowns,
+        };
+        let mut side = Side {
+            path: "t.quell".into(),
+            title: "Shootdowns of 'program'".into(),
+            scope: "the command".into(),
+            sampled: "all".into(),
+            summary: Summary {
+                backend: "raw_tp".into(),
+                duration_ns: self.duration_ns,
+                shootdowns: n,
+                victims: n,
+                wait_ns: spread(3_000),
+                delay_ns: spread(2_000),
+                stall_ns: spread(400),
+                causes: self.causes.iter().map(cause).collect(),
+                culprits,
+                regions: self.regions.iter().map(region).collect(),
+                ..Summary::default()
+            },
+            ..Side::default()
+        };
+        for (frames, shootdowns) in &self.stacks {
+            let frames = frames.iter().map(|f| (*f).to_owned()).collect();
+            let amount = Amount {
+                shootdowns: *shootdowns,
+                ..Amount::default()
+            };
+            side.stacks.entry(frames).or_default().add(&amount);
+        }
+        side
+    }
+}
+
+/// A program before a plan, and half as long after it.
+pub(super) fn before_and_after() -> Comparison {
+    let before = Made {
+        duration_ns: 10_000_000_000,
+        causes: vec![
+            ("madvise.dontneed", 90_000),
+            ("munmap", 1_000),
+            ("cow", 200),
+        ],
+        culprits: vec![("python3", 80_000), ("python3", 11_000), ("sh", 200)],
+        threads: vec![("polars-0", 70_000), ("python3", 10_000)],
+        regions: vec![
+            ("anonymous memory of jemalloc (polars.so)", 90_000),
+            ("[heap] (brk)", 1_200),
+        ],
+        stacks: vec![
+            (
+                &["__madvise (libc.so.6)", "pages_purge (polars.so)"],
+                90_000,
+            ),
+            (
+                &["__munmap (libc.so.6)", "polars.so+0x40 [no symbol]"],
+                1_000,
+            ),
+        ],
+    };
+    let after = Made {
+        duration_ns: 5_000_000_000,
+        causes: vec![("munmap", 1_000), ("cow", 100), ("mprotect", 7)],
+        culprits: vec![("python3", 1_000), ("make", 107)],
+        threads: vec![("polars-0", 900), ("python3", 100)],
+        regions: vec![("[heap] (brk)", 1_107)],
+        stacks: vec![(
+            &["__munmap (libc.so.6)", "polars.so+0x40 [no symbol]"],
+            1_000,
+        )],
+    };
+    let mut b = after.side();
+    b.path = "after.quell".into();
+    b.summary.lost = 12;
+    Comparison::of(before.side(), b.with_losses())
+}

@@ -1,0 +1,85 @@
+//! What holds of any two traces.
+
+use proptest::prelude::*;
+
+use super::change::{Row, State};
+use super::fixture::Made;
+use super::{Comparison, text};
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+const STACKS: [&[&str]; 3] = [&["f", "main"], &["g", "main"], &["f"]];
+
+fn named() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
+    let one = (prop::sample::select(&NAMES[..]), 0u64..1_000_000);
+    prop::collection::vec(one, 0..6)
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let stacks = prop::collection::vec((prop::sample::select(&STACKS[..]), 0u64..1_000_000), 0..4);
+    let parts = (
+        0u64..100_000_000_000,
+        named(),
+        named(),
+        named(),
+        named(),
+        stacks,
+    );
+    parts.prop_map(
+        |(duration_ns, causes, culprits, threads, regions, stacks)| Made {
+            duration_ns,
+            causes,
+            culprits,
+            threads,
+            regions,
+            stacks,
+        },
+    )
+}
+
+/// The same row, seen from the other side.
+fn mirrored<K: Clone>(rows: &[Row<K>]) -> Vec<Row<K>> {
+    let mirror = |r: &Row<K>| Row {
+        key: r.key.clone(),
+        a: r.b,
+        b: r.a,
+        state: match r.state {
+            State::Both => State::Both,
+            State::Gone => State::New,
+            State::New => State::Gone,
+        },
+    };
+    rows.iter().map(mirror).collect()
+}
+
+proptest! {
+    /// Check that a trace compared with itself has not changed in anything.
+    #[test]
+    fn same(made in made()) {
+        let c = Comparison::of(made.side(), made.side());
+        let tables = [&c.causes, &c.culprits, &c.threads, &c.regions];
+        for row in tables.into_iter().flatten() {
+            prop_assert_eq!(row.a, row.b);
+            prop_assert_eq!(row.state, State::Both);
+        }
+        prop_assert!(c.stacks.iter().all(|r| r.a == r.b && r.state == State::Both));
+        prop_assert!(c.notes.is_empty());
+        let text = text(&c, 10);
+        for word in ["gone", "new", "+", "−", "×"] {
+            prop_assert!(!text.split_whitespace().any(|w| w.starts_with(word)), "{}: {}", word, text);
+        }
+    }
+
+    /// Check that swapping the sides mirrors every row, in the same order, and that sums over rows stay.
+    #[test]
+    fn mirror(a in made(), b in made()) {
+        let there = Comparison::of(a.side(), b.side());
+        let back = Comparison::of(b.side(), a.side());
+        prop_assert_eq!(mirrored(&there.causes), back.causes.clone());
+        prop_assert_eq!(mirrored(&there.culprits), back.culprits);
+        prop_assert_eq!(mirrored(&there.threads), back.threads);
+        prop_assert_eq!(mirrored(&there.regions), back.regions);
+        prop_assert_eq!(mirrored(&there.stacks), back.stacks);
+        let sum: u64 = there.causes.iter().map(|r| r.a.shootdowns).sum();
+        prop_assert_eq!(sum, there.total.a.shootdowns);
+    }
+}

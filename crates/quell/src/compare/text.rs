@@ -1,0 +1,222 @@
+//! A comparison as text.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use quell_event::summary::Quantiles;
+
+use super::Comparison;
+use super::change::{Row, State, change, rate};
+use crate::show::table::Table;
+use crate::show::units::{self, count, percent, time, time_rate};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The line that no comparison of two recordings goes without.
+const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \
+                        'quell prove' runs in pairs and gives intervals.";
+
+/// The whole text. Each table has at most `top` rows and says what it leaves out.
+pub(crate) fn text(c: &Comparison, top: usize) -> String {
+    let mut out = String::new();
+    // writing to a String does not fail
+    for (name, side) in [("A", &c.a), ("B", &c.b)] {
+        let (title, backend) = (&side.title, &side.summary.backend);
+        let _ = writeln!(
+            out,
+            "{BOLD}{name}{BOLD:#}  {}: {title} {DIM}({backend}, {}){DIM:#}",
+            side.path,
+            time(side.summary.duration_ns),
+        );
+    }
+    totals(&mut out, c);
+    spreads(&mut out, c);
+    table(&mut out, c, "Why: causes", "cause", &c.causes, top);
+    let who = "Who: culprits, all processes of a name together";
+    table(&mut out, c, who, "name", &c.culprits, top);
+    // a process with one thread, or threads that are all called alike, has been told
+    if names(&c.threads) != names(&c.culprits) {
+        let who = "Who: threads, all of a name together";
+        table(&mut out, c, who, "name", &c.threads, top);
+    }
+    table(&mut out, c, "Where: regions", "region", &c.regions, top);
+    stacks(&mut out, c, top);
+    out.push('\n');
+    for note in &c.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    let _ = writeln!(out, "{NO_CLAIM}");
+    out
+}
+
+fn names(rows: &[Row<String>]) -> Vec<&String> {
+    let mut names: Vec<_> = rows.iter().map(|r| &r.key).collect();
+    names.sort();
+    names
+}
+
+fn heading(out: &mut String, text: &str) {
+    let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");
+}
+
+/// What became of an amount.
+fn became(a: f64, b: f64) -> String {
+    match change(a, b) {
+        _ if a == 0.0 && b == 0.0 => String::new(),
+        None => State::New.name().to_owned(),
+        Some(_) if b == 0.0 => State::Gone.name().to_owned(),
+        Some(0.0) => "same".to_owned(),
+        Some(change) if change.abs() < 0.0005 => "±0 %".to_owned(),
+        // beyond that a percentage is hard to read
+        Some(change) if change >= 9.0 => format!("×{}", count((change + 1.0).round() as u64)),
+        Some(change) if change > 0.0 => format!("+{}", percent(change)),
+        Some(change) => format!("−{}", percent(-change)),
+    }
+}
+
+fn totals(out: &mut String, c: &Comparison) {
+    heading(out, "How much");
+    let (long_a, long_b) = (c.a.summary.duration_ns, c.b.summary.duration_ns);
+    let mut t = Table::new(&[
+        "",
+        ">A",
+        ">B",
+        ">change",
+        ">A a second",
+        ">B a second",
+        ">change",
+    ]);
+    let (a, b) = (&c.total.a, &c.total.b);
+    let victims = (a.victims.unwrap_or(0), b.victims.unwrap_or(0));
+    let wait = (a.wait_ns.unwrap_or(0), b.wait_ns.unwrap_or(0));
+    let stall = (a.stall_ns.unwrap_or(0), b.stall_ns.unwrap_or(0));
+    for (name, (a, b), is_time) in [
+        ("shootdowns", (a.shootdowns, b.shootdowns), false),
+        ("victims", victims, false),
+        ("wait of culprits", wait, true),
+        ("stall of victims", stall, true),
+    ] {
+        let amount = |n| if is_time { time(n) } else { count(n) };
+        let each = |n, long| {
+            if is_time {
+                time_rate(n, long)
+            } else {
+                units::rate(n, long)
+            }
+        };
+        t.row(vec![
+            name.to_owned(),
+            amount(a),
+            amount(b),
+            became(a as f64, b as f64),
+            each(a, long_a),
+            each(b, long_b),
+            became(rate(a, long_a), rate(b, long_b)),
+        ]);
+    }
+    out.push_str(&t.text());
+}
+
+fn spreads(out: &mut String, c: &Comparison) {
+    heading(out, "How long each");
+    let mut t = Table::new(&["", "", ">p50", ">p99", ">p99.9", ">max"]);
+    let (a, b) = (&c.a.summary, &c.b.summary);
+    for (name, a, b) in [
+        ("wait", a.wait_ns, b.wait_ns),
+        ("delay", a.delay_ns, b.delay_ns),
+        ("stall", a.stall_ns, b.stall_ns),
+    ] {
+        for (name, side, q) in [(name, "A", a), ("", "B", b)] {
+            let mut cells = vec![name.to_owned(), side.to_owned()];
+            cells.extend(values(&q).map(time));
+            t.row(cells);
+        }
+        let mut cells = vec![String::new(); 2];
+        let pairs = values(&a).into_iter().zip(values(&b));
+        cells.extend(pairs.map(|(a, b)| became(a as f64, b as f64)));
+        t.row(cells);
+    }
+    out.push_str(&t.text());
+}
+
+fn values(q: &Quantiles) -> [u64; 4] {
+    [q.p50, q.p99, q.p999, q.max]
+}
+
+/// The figures of a row, without its name.
+fn cells<K>(c: &Comparison, row: &Row<K>) -> Vec<String> {
+    let (long_a, long_b) = (c.a.summary.duration_ns, c.b.summary.duration_ns);
+    let (a, b) = (row.a.shootdowns, row.b.shootdowns);
+    let became = match row.state {
+        State::Both => became(rate(a, long_a), rate(b, long_b)),
+        state => state.name().to_owned(),
+    };
+    vec![
+        count(a),
+        count(b),
+        units::rate(a, long_a),
+        units::rate(b, long_b),
+        became,
+    ]
+}
+
+fn table(
+    out: &mut String,
+    c: &Comparison,
+    title: &str,
+    what: &str,
+    rows: &[Row<String>],
+    top: usize,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    heading(out, title);
+    let mut t = Table::new(&[">A", ">B", ">A a second", ">B a second", ">change", what]);
+    for row in rows.iter().take(top) {
+        let mut cells = cells(c, row);
+        cells.push(row.key.clone());
+        t.row(cells);
+    }
+    out.push_str(&t.text());
+    more(out, &rows[rows.len().min(top)..]);
+}
+
+fn stacks(out: &mut String, c: &Comparison, top: usize) {
+    if c.stacks.is_empty() {
+        return;
+    }
+    heading(out, "From which code: user stacks, innermost first");
+    // a stack takes many lines: a third as many as rows of a table
+    let top = top.div_ceil(3);
+    for row in c.stacks.iter().take(top) {
+        let figures = cells(c, row);
+        let (a, b, became) = (&figures[0], &figures[1], &figures[4]);
+        let became = match row.state {
+            State::Both if became.is_empty() => String::new(),
+            State::Both => format!(", {became} a second"),
+            _ => format!(", {became}"),
+        };
+        let _ = writeln!(out, "  A {a}, B {b} shootdowns{became}");
+        for frame in &row.key {
+            let _ = writeln!(out, "      {frame}");
+        }
+    }
+    more(out, &c.stacks[c.stacks.len().min(top)..]);
+}
+
+/// Says what a table leaves out.
+fn more<K>(out: &mut String, rest: &[Row<K>]) {
+    if rest.is_empty() {
+        return;
+    }
+    let sum = |of: fn(&Row<K>) -> u64| count(rest.iter().map(of).sum());
+    let _ = writeln!(
+        out,
+        "  {DIM}and {} more: A {}, B {}{DIM:#}",
+        count(rest.len() as u64),
+        sum(|r| r.a.shootdowns),
+        sum(|r| r.b.shootdowns),
+    );
+}
