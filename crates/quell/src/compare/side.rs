@@ -125,14 +125,18 @@ impl Side {
     }
 
     pub(super) fn threads(&self) -> Amounts<String> {
-        let threads = self.summary.culprits.iter().flat_map(|c| &c.threads);
-        sums(threads.map(|t| {
-            let amount = Amount {
-                shootdowns: t.shootdowns,
-                wait_ns: Some(t.wait_ns),
-                ..Amount::default()
-            };
-            (t.comm.clone(), amount)
+        let culprits = self.summary.culprits.iter();
+        sums(culprits.flat_map(|c| {
+            c.threads.iter().map(|t| {
+                let amount = Amount {
+                    shootdowns: t.shootdowns,
+                    wait_ns: Some(t.wait_ns),
+                    ..Amount::default()
+                };
+                // a thread's name is the last that was seen, which may be from before its program began
+                let alone = c.threads.len() == 1;
+                (if alone { &c.comm } else { &t.comm }.clone(), amount)
+            })
         }))
     }
 

@@ -145,14 +145,14 @@ fn values(q: &Quantiles) -> [u64; 4] {
 }
 
 /// The figures of a row, without its name.
-fn cells<K>(c: &Comparison, row: &Row<K>) -> Vec<String> {
+fn cells<K>(c: &Comparison, row: &Row<K>) -> [String; 5] {
     let (long_a, long_b) = (c.a.summary.duration_ns, c.b.summary.duration_ns);
     let (a, b) = (row.a.shootdowns, row.b.shootdowns);
     let became = match row.state {
         State::Both => became(rate(a, long_a), rate(b, long_b)),
         state => state.name().to_owned(),
     };
-    vec![
+    [
         count(a),
         count(b),
         units::rate(a, long_a),
@@ -175,7 +175,7 @@ fn table(
     heading(out, title);
     let mut t = Table::new(&[">A", ">B", ">A a second", ">B a second", ">change", what]);
     for row in rows.iter().take(top) {
-        let mut cells = cells(c, row);
+        let mut cells = cells(c, row).to_vec();
         cells.push(row.key.clone());
         t.row(cells);
     }
@@ -192,13 +192,11 @@ fn stacks(out: &mut String, c: &Comparison, top: usize) {
     let top = top.div_ceil(3);
     for row in c.stacks.iter().take(top) {
         let figures = cells(c, row);
-        let (a, b, became) = (&figures[0], &figures[1], &figures[4]);
-        let became = match row.state {
-            State::Both if became.is_empty() => String::new(),
-            State::Both => format!(", {became} a second"),
-            _ => format!(", {became}"),
-        };
-        let _ = writeln!(out, "  A {a}, B {b} shootdowns{became}");
+        let [a, b, a_rate, b_rate, became] = &figures;
+        let _ = writeln!(
+            out,
+            "  A {a} ({a_rate} a second), B {b} ({b_rate} a second): {became}"
+        );
         for frame in &row.key {
             let _ = writeln!(out, "      {frame}");
         }

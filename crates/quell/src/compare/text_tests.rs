@@ -58,7 +58,7 @@ fn whole() {
        1,200  1,107         120         221   +84 %  [heap] (brk)
 
     From which code: user stacks, innermost first
-      A 90,000, B 0 shootdowns, gone
+      A 90,000 (9,000 a second), B 0 (0 a second): gone
           __madvise (libc.so.6)
           pages_purge (polars.so)
       and 1 more: A 1,000, B 1,000
