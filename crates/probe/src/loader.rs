@@ -230,6 +230,14 @@ impl Probe {
             interrupts: None,
             interrupts_ended: None,
         };
+        if options.recording {
+            // The first name takes all of /proc/kallsyms, some 100 ms. A short program would be over by
+            // then, and with it its memory map, which the names of its own code need.
+            probe
+                .causes
+                .borrow()
+                .kernel_names(&[flushes.flush_tlb_func])?;
+        }
         probe.attach_programs(&programs)?;
         if options.ipi {
             let ipi = Ipi::attach(&options.scope, &probe.maps.scope_tgids, cpus)?;

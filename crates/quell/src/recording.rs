@@ -125,7 +125,7 @@ impl Recording {
         }
         self.more = self.records.drain()?;
         self.look();
-        // The first name takes all of /proc/kallsyms, some 100 ms: meanwhile nobody would look.
+        // Offsets are found in what was read of the maps, and files are opened for it: that can wait.
         if !self.is_early() {
             self.resolve();
         }

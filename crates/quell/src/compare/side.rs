@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quell_event::Summary;
-use quell_event::trace::{Frame, Stack, Trace};
+use quell_event::trace::{Frame, Mark, Stack, Trace};
 
 use super::{Amount, change::Amounts};
 use crate::report::code::base;
@@ -168,9 +168,10 @@ fn frames(stack: &Stack) -> Vec<String> {
 
 /// A frame without its address, which is another in each run.
 fn frame(frame: &Frame) -> String {
+    let why = frame.mark.unwrap_or(Mark::Unknown).text();
     match (&frame.symbol, &frame.module, frame.offset) {
-        (None, Some(module), None) => format!("[unknown] ({})", base(module)),
-        (None, None, _) => "[unknown]".to_owned(),
+        (None, Some(module), None) => format!("[{why}] ({})", base(module)),
+        (None, None, _) => format!("[{why}]"),
         _ => frame.to_string(),
     }
 }
@@ -188,7 +189,7 @@ mod tests {
                 symbol: symbol.map(str::to_owned),
                 module: module.map(str::to_owned),
                 offset,
-                caller: false,
+                ..Frame::default()
             })
         };
         for addr in [1, 0x7f00_0000_1000] {
@@ -198,7 +199,7 @@ mod tests {
             );
             assert_eq!(
                 spelled(addr, None, Some("/x/lib.so"), Some(64)),
-                "lib.so+0x40 [no symbol]"
+                "lib.so+0x40 [unknown]"
             );
             assert_eq!(
                 spelled(addr, None, Some("/x/lib.so"), None),

@@ -104,6 +104,7 @@ impl Report {
                 if let Ok(Some(saved)) = saved {
                     tally.lost = saved.lost;
                     tally.empty_sends = saved.empty_sends;
+                    tally.calls = saved.calls;
                     tally.duration_ns = tally.duration_ns.max(saved.duration_ns);
                 }
                 tally
