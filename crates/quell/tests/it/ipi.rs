@@ -151,3 +151,26 @@ fn one_cpu_and_a_trace() {
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("ipi_mb"), "{text}");
 }
+
+/// Check that a kernel without the tracepoints is told so in one line, and not counted as quiet.
+#[test]
+fn refused_by_old_kernels() {
+    if !root_only("refused_by_old_kernels") {
+        return;
+    }
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    if !release.starts_with("6.1.") {
+        eprintln!(
+            "SKIPPED refused_by_old_kernels: this kernel has the tracepoints; 'make test-kernels' runs it on 6.1"
+        );
+        return;
+    }
+    let out = quell(&["stat", "--ipi", "-a", "-d", "1"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("--ipi needs"), "{said}");
+}
