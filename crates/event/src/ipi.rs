@@ -44,8 +44,9 @@ pub enum CallKind {
     Virtualisation,
     /// Work that is queued to run as an interrupt.
     IrqWork,
-    /// Any other.
+    /// Any other; also a kind that a later quell knows.
     #[default]
+    #[serde(other)]
     Other,
 }
 
@@ -183,7 +184,8 @@ pub struct Calls {
     pub by: Vec<CallTally>,
     /// By function and victim process, most hits first; of those with times only.
     pub at: Vec<CallVictim>,
-    /// Calls that found a table full, counted nowhere else.
+    /// Calls that are counted nowhere else: they found a table full, or came while another one was being
+    /// counted on the same CPU.
     pub lost: u64,
     /// quell's own, counted nowhere else.
     pub own: u64,
@@ -202,8 +204,31 @@ impl Calls {
         self.by.iter().map(|c| c.stall_ns).sum()
     }
 
-    /// Puts the largest first; where two are as large, the order is that of what they are.
+    /// Puts together what has the same key (the kernel may have two functions of one name), and the largest
+    /// first; where two are as large, the order is that of what they are.
     pub fn sort(&mut self) {
+        self.by.sort_by(|a, b| key(a).cmp(&key(b)));
+        self.by.dedup_by(|next, first| {
+            let same = key(next) == key(first);
+            if same {
+                first.calls += next.calls;
+                first.timed += next.timed;
+                first.delay_ns += next.delay_ns;
+                first.delay_max_ns = first.delay_max_ns.max(next.delay_max_ns);
+                first.stall_ns += next.stall_ns;
+                first.stall_max_ns = first.stall_max_ns.max(next.stall_max_ns);
+            }
+            same
+        });
+        self.at.sort_by(|a, b| at_key(a).cmp(&at_key(b)));
+        self.at.dedup_by(|next, first| {
+            let same = at_key(next) == at_key(first);
+            if same {
+                first.hits += next.hits;
+                first.stall_ns += next.stall_ns;
+            }
+            same
+        });
         self.by
             .sort_by(|a, b| (b.calls, key(a)).cmp(&(a.calls, key(b))));
         self.at
@@ -288,6 +313,25 @@ mod tests {
             assert_eq!(json, format!("\"{}\"", kind.name()));
             assert_eq!(serde_json::from_str::<CallKind>(&json).unwrap(), kind);
         }
+        let later = serde_json::from_str::<CallKind>("\"of-a-later-quell\"");
+        assert_eq!(later.unwrap(), CallKind::Other);
+    }
+
+    /// Check that two functions of one name are one row, with sums and the longest of both.
+    #[test]
+    fn names_are_rows() {
+        let call = |calls, stall_max_ns| CallTally {
+            function: "twin".to_owned(),
+            calls,
+            stall_max_ns,
+            ..CallTally::default()
+        };
+        let mut calls = Calls {
+            by: vec![call(1, 9), call(2, 5)],
+            ..Calls::default()
+        };
+        calls.sort();
+        assert_eq!(calls.by, [call(3, 9)]);
     }
 
     /// Check that an interval has what is new, largest first, and drops what did not happen in it.

@@ -3,9 +3,9 @@
 mod layout;
 
 use std::collections::HashMap;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, Program};
 use quell_event::{CallKind, CallTally, CallVictim, Calls, Comm};
 
 use crate::causes::Causes;
@@ -29,6 +29,8 @@ const PROGRAMS: &[(&str, &str)] = &[
 pub(crate) struct Ipi {
     // the links go first
     links: Vec<Link>,
+    /// What begins requests: the first to be taken away.
+    queue: Option<Link>,
     calls: MapHandle,
     names: MapHandle,
     victims: MapHandle,
@@ -45,7 +47,7 @@ pub(crate) fn require(symbols: &Symbols) -> Result<()> {
         None => Ok(()),
         Some((_, tracepoint)) => Err(Error::Missing {
             what: format!(
-                "--ipi needs the tracepoint '{tracepoint}' (Linux 6.4), and this kernel ({}) has none",
+                "--ipi needs the tracepoint '{tracepoint}' (Linux 6.5), and this kernel ({}) has none",
                 release()
             ),
             help: "leave --ipi out: shootdowns alone are seen on this kernel".to_owned(),
@@ -67,6 +69,7 @@ impl Ipi {
             match map.name().to_string_lossy().as_ref() {
                 ".rodata.ipi_config" => map.set_initial_value(shared::bytes(&config)),
                 "scope_cpus" => map.set_max_entries(cpus),
+                "calls" => map.set_max_entries(map.max_entries().saturating_mul(cpus)),
                 "scope_tgids" => map.reuse_fd(tgids.as_fd()),
                 _ => Ok(()),
             }
@@ -77,10 +80,7 @@ impl Ipi {
             .map_err(Error::load("load the eBPF programs of function calls"))?;
         let handle = |name: &str| {
             let found = object.maps().find(|m| m.name() == name);
-            let map = found.ok_or_else(|| Error::Missing {
-                what: format!("the eBPF object has no map '{name}'"),
-                help: "rebuild quell with 'make build'".to_owned(),
-            })?;
+            let map = found.ok_or_else(|| missing("map", name))?;
             MapHandle::try_from(&map).map_err(Error::load("keep a map open"))
         };
         if let Scope::Cpus(list) = scope {
@@ -92,27 +92,28 @@ impl Ipi {
         }
         let mut ipi = Self {
             links: Vec::new(),
+            queue: None,
             calls: handle("calls")?,
             names: handle("call_names")?,
             victims: handle("call_victims")?,
             healths: handle("call_healths")?,
             object,
         };
-        for (program, tracepoint) in PROGRAMS {
-            let Some(program) = ipi.object.progs_mut().find(|p| p.name() == *program) else {
-                continue;
-            };
+        for (name, tracepoint) in PROGRAMS {
+            let found = ipi.object.progs_mut().find(|p| p.name() == *name);
+            let program = found.ok_or_else(|| missing("program", name))?;
             let link = program
                 .attach()
                 .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
             ipi.links.push(link);
         }
+        ipi.queue = ipi.links.pop();
         Ok(ipi)
     }
 
     /// Stops what begins requests; those under way are still seen to their end.
     pub(crate) fn stop(&mut self) {
-        drop(self.links.pop());
+        self.queue = None;
     }
 
     /// Takes the rest away; the counts stay.
@@ -124,17 +125,18 @@ impl Ipi {
     pub(crate) fn calls(&self, causes: &Causes) -> Result<Calls> {
         let mut names = Names {
             causes,
-            known: HashMap::new(),
+            functions: HashMap::new(),
+            processes: HashMap::new(),
         };
         let mut calls = Calls::default();
-        for (key, counts) in entries::<CallKey, CallCounts>(&self.calls) {
+        for (key, counts) in entries::<CallKey, CallCounts>(&self.calls)? {
             let irq_work = key.flags & layout::CALL_IRQ_WORK != 0;
-            let function = names.of(key.func)?;
+            let function = names.function(key.func)?;
             calls.by.push(CallTally {
                 kind: CallKind::of(&function, irq_work),
                 function,
                 pid: key.tgid,
-                comm: self.comm(key.tgid)?,
+                comm: names.process(key.tgid, &self.names)?,
                 cpu: key.cpu.into(),
                 calls: counts.calls,
                 timed: counts.timed,
@@ -146,13 +148,13 @@ impl Ipi {
         }
         // a request that nobody of the scope was hit by is known by its culprit only
         calls.by.retain(|c| c.calls > 0);
-        for (key, counts) in entries::<CallVictimKey, CallVictimCounts>(&self.victims) {
-            let function = names.of(key.func)?;
+        for (key, counts) in entries::<CallVictimKey, CallVictimCounts>(&self.victims)? {
+            let function = names.function(key.func)?;
             calls.at.push(CallVictim {
                 kind: CallKind::of(&function, false),
                 function,
                 pid: key.tgid,
-                comm: self.comm(key.tgid)?,
+                comm: names.process(key.tgid, &self.names)?,
                 hits: counts.hits,
                 stall_ns: counts.stall_ns,
             });
@@ -166,40 +168,65 @@ impl Ipi {
             calls.lost += health.lost;
             calls.own += health.own;
         }
+        for program in self.object.progs() {
+            calls.lost += passed_over(&program)?;
+        }
         calls.sort();
         Ok(calls)
     }
+}
 
-    fn comm(&self, tgid: u32) -> Result<String> {
-        let found = self
-            .names
-            .lookup(&tgid.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::load("read who called functions of other CPUs"))?;
-        let name: Option<[u8; 16]> = found.and_then(|bytes| bytes.try_into().ok());
-        Ok(match tgid {
-            0 => "(idle)".to_owned(),
-            _ => Comm(name.unwrap_or_default()).text().into_owned(),
-        })
+/// Entries that one system call reads.
+const BATCH: u32 = 1024;
+
+/// The entries of a hash map, of which none is ever deleted.
+fn entries<K: Pod, V: Pod>(map: &MapHandle) -> Result<Vec<(K, V)>> {
+    let read = map
+        .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+        .map_err(Error::load("read the counts of function calls"))?;
+    let pair =
+        |(key, value): (Vec<u8>, Vec<u8>)| Some((shared::read(&key)?, shared::read(&value)?));
+    Ok(read.filter_map(pair).collect())
+}
+
+fn missing(what: &str, name: &str) -> Error {
+    Error::Missing {
+        what: format!("the eBPF object has no {what} '{name}'"),
+        help: "rebuild quell with 'make build'".to_owned(),
     }
 }
 
-/// The entries of a hash map. What is deleted meanwhile is left out; nothing is, of these.
-fn entries<K: Pod, V: Pod>(map: &MapHandle) -> impl Iterator<Item = (K, V)> + '_ {
-    map.keys().filter_map(|key| {
-        let value = map.lookup(&key, MapFlags::ANY).ok()??;
-        Some((shared::read(&key)?, shared::read(&value)?))
-    })
+/// How often the kernel passed a program over, because an interrupt came while the same program ran on that
+/// CPU (kernel/trace/bpf_trace.c: __bpf_trace_run()).
+fn passed_over(program: &Program<'_>) -> Result<u64> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: the descriptor is open as long as the program; the kernel writes at most `size` bytes to
+    // `info`, of which every pattern is a value.
+    let ret = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(
+            program.as_fd().as_raw_fd(),
+            &raw mut info,
+            &raw mut size,
+        )
+    };
+    if ret != 0 {
+        let err = libbpf_rs::Error::from_raw_os_error(-ret);
+        return Err(Error::load("read how often a program was passed over")(err));
+    }
+    Ok(info.recursion_misses)
 }
 
-/// Names of kernel functions, each looked up once.
+/// Names of kernel functions and of processes, each looked up once.
 struct Names<'a> {
     causes: &'a Causes,
-    known: HashMap<u64, String>,
+    functions: HashMap<u64, String>,
+    processes: HashMap<u32, String>,
 }
 
 impl Names<'_> {
-    fn of(&mut self, address: u64) -> Result<String> {
-        if let Some(name) = self.known.get(&address) {
+    fn function(&mut self, address: u64) -> Result<String> {
+        if let Some(name) = self.functions.get(&address) {
             return Ok(name.clone());
         }
         let names = self.causes.kernel_names(&[address])?;
@@ -207,7 +234,24 @@ impl Names<'_> {
             .into_iter()
             .next()
             .unwrap_or_else(|| format!("{address:#x}"));
-        self.known.insert(address, name.clone());
+        self.functions.insert(address, name.clone());
+        Ok(name)
+    }
+
+    /// A process's name; a question mark where too many have had a part since.
+    fn process(&mut self, tgid: u32, names: &MapHandle) -> Result<String> {
+        if tgid == 0 {
+            return Ok("(idle)".to_owned());
+        }
+        if let Some(name) = self.processes.get(&tgid) {
+            return Ok(name.clone());
+        }
+        let found = names
+            .lookup(&tgid.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::load("read who called functions of other CPUs"))?;
+        let comm: Option<[u8; 16]> = found.and_then(|bytes| bytes.try_into().ok());
+        let name = comm.map_or_else(|| "?".to_owned(), |c| Comm(c).text().into_owned());
+        self.processes.insert(tgid, name.clone());
         Ok(name)
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
-use quell_event::{Shootdown, Tally};
+use quell_event::{Calls, Shootdown, Tally};
 use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
@@ -22,6 +22,9 @@ pub(crate) const STEP: Duration = Duration::from_millis(20);
 /// How often the counts are saved, so that a killed recording keeps them.
 const SAVE: Duration = Duration::from_secs(1);
 
+/// How many of these saves have the function calls: on a large machine they are many rows.
+const CALLS: u64 = 10;
+
 /// How old the mappings of a culprit may get before they are read again.
 const MAPS_AGE: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,9 @@ pub(crate) struct Recording {
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
     saved: Instant,
+    saves: u64,
+    /// As last saved.
+    calls: Option<Calls>,
     began: Instant,
     own_before: u64,
     /// The last step left records in the ring.
@@ -103,6 +109,8 @@ impl Recording {
             shared,
             stacks: Vec::new(),
             saved: Instant::now(),
+            saves: 0,
+            calls: None,
             began: Instant::now(),
             own_before,
             more: false,
@@ -132,7 +140,8 @@ impl Recording {
         self.with_writer(Writer::tick)?;
         if self.saved.elapsed() >= SAVE {
             self.saved = Instant::now();
-            let tally = self.tally()?;
+            let tally = self.tally(self.saves.is_multiple_of(CALLS))?;
+            self.saves += 1;
             self.with_writer(|w| {
                 w.tally(&tally);
                 w.tick()
@@ -176,8 +185,18 @@ impl Recording {
         self.stacks.extend(stacks);
     }
 
-    fn tally(&mut self) -> anyhow::Result<Tally> {
-        let mut tally = self.probe.tally()?;
+    /// Everything, or with the function calls as they were last.
+    fn tally(&mut self, calls: bool) -> anyhow::Result<Tally> {
+        let mut tally = if calls {
+            self.probe.tally()?
+        } else {
+            self.probe.shootdowns()?
+        };
+        if calls {
+            self.calls.clone_from(&tally.calls);
+        } else {
+            tally.calls.clone_from(&self.calls);
+        }
         tally.self_ns = own_cpu_ns() - self.own_before;
         Ok(tally)
     }
@@ -207,7 +226,7 @@ impl Recording {
                 self.resolver.not_held(),
             );
         }
-        let mut tally = self.tally()?;
+        let mut tally = self.tally(true)?;
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {
             return Ok(tally);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The same pairs from function entries and exits, for kernels before 6.4, which have no csd_*
+ * The same pairs from function entries and exits, for kernels before 6.5, which have no csd_*
  * tracepoints (seen on Linux 6.1 and 6.12; bpf_loop() and bpf_get_func_arg() need 5.17).
  *
  *   culprit: smp_call_function_many_cond(mask, func, info, …) in kernel/smp.c: sends, runs its own

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Counts every function that one CPU makes another one run (kernel/smp.c), by function, culprit and
- * victim, from the raw tracepoints csd_queue_cpu and csd_function_entry/exit (Linux 6.4 and later).
+ * victim, from the raw tracepoints csd_queue_cpu and csd_function_entry/exit (Linux 6.5 and later).
  *
  * Loaded only where asked for, beside shootdown.bpf.c, with maps of its own: shootdowns are counted
  * there with all that is known of them, and here once more as one function among others.
@@ -11,8 +11,8 @@
  *
  *   async   the victim unlocks the csd before the function runs. So csd_function_entry takes the request
  *           out of the table and keeps it for its CPU: functions of csds don't nest. Should somebody
- *           queue the csd again in the few instructions between, one delay is too short and one
- *           request has no times.
+ *           queue the csd again in the few instructions between, for the same CPU one delay is too
+ *           short, and in any case one request has no times.
  *   wake-up sched_ttwu_pending() runs once for all wake-ups that are queued by then, with the first as
  *           its csd, and that may be gone when it returns. So the first that is queued to a CPU stands
  *           in the table under that CPU's number, which is no kernel address.
@@ -21,8 +21,13 @@
  * Where the victim's queue was not empty, or it idles and polls, no interrupt is sent: the function
  * runs there all the same, so it counts.
  *
+ * Requests are queued with interrupts on. One that an interrupt queues while another is being counted on
+ * the same CPU is passed over by the kernel, which counts such (bpf_prog_info.recursion_misses): the
+ * loader reads that as lost.
+ *
  * There is no loop here. Hash maps take their bucket's lock with interrupts off, and refuse rather
- * than wait on the CPU that holds it (kernel/bpf/hashtab.c): what they refuse is counted as lost.
+ * than wait on the CPU that holds it (kernel/bpf/hashtab.c): a call that they refuse to count is lost, one
+ * that they refuse to remember has no times.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -51,17 +56,16 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CALLS);
+	__uint(max_entries, MAX_CALLS); /* times ncpu */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct call_key);
 	__type(value, struct call_tally);
 } calls SEC(".maps");
 
-/* Names by process, of culprits and victims. */
+/* Names by process, of culprits and victims: of the last that had a part. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_CALL_VICTIMS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
 	__type(value, struct call_name);
 } call_names SEC(".maps");
@@ -73,6 +77,9 @@ struct {
 	__type(key, struct call_victim_key);
 	__type(value, struct call_victim);
 } call_victims SEC(".maps");
+
+/* No wake-up waits so long for its CPU's interrupts to be on. */
+#define STALE_NS 1000000000ULL
 
 struct in_flight {
 	struct call_key key;
@@ -197,11 +204,16 @@ int ipi_queue(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	call.t0 = bpf_ktime_get_ns();
 	if (type == CSD_TYPE_TTWU) {
+		struct in_flight *first;
+
 		at = cpu;
-		bpf_map_update_elem(&in_flight, &at, &call, BPF_NOEXIST);
-	} else {
-		bpf_map_update_elem(&in_flight, &at, &call, BPF_ANY);
+		first = bpf_map_lookup_elem(&in_flight, &at);
+		/* one whose handler was missed must not stand there for ever */
+		if (first && call.t0 - first->t0 < STALE_NS)
+			return 0;
 	}
+	/* refused: counted, if it is in scope by its culprit, but without times */
+	bpf_map_update_elem(&in_flight, &at, &call, BPF_ANY);
 	return 0;
 }
 
@@ -224,14 +236,15 @@ int ipi_entry(struct bpf_raw_tracepoint_args *ctx)
 	if ((BPF_CORE_READ(csd, node.u_flags) & CSD_FLAG_TYPE_MASK) == CSD_TYPE_TTWU)
 		at = bpf_get_smp_processor_id();
 	call = bpf_map_lookup_elem(&in_flight, &at);
-	/* queued before this was attached, out of scope, or without room */
-	if (!call)
+	/*
+	 * Queued before this was attached, out of scope, or without room; or unlocked by this CPU and
+	 * queued again since, for another CPU or function, which will come for it.
+	 */
+	if (!call || call->key.func != ctx->args[0] ||
+	    call->key.cpu != (u16)bpf_get_smp_processor_id())
 		return 0;
 	r->call = *call;
 	bpf_map_delete_elem(&in_flight, &at);
-	/* the csd was given to another function meanwhile */
-	if (r->call.key.func != ctx->args[0])
-		return 0;
 	r->csd = (u64)csd;
 	r->t1 = bpf_ktime_get_ns();
 	return 0;

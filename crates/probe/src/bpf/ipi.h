@@ -8,8 +8,8 @@
 
 #include "shootdown.h"
 
-/* Distinct (function, culprit, victim CPU), and (function, victim); more are counted as lost. */
-#define MAX_CALLS 65536
+/* Distinct (function, culprit, victim CPU), by CPU, and (function, victim); more are counted as lost. */
+#define MAX_CALLS 4096
 #define MAX_CALL_VICTIMS 16384
 /* Calls under way. A call beyond is counted without its times. */
 #define MAX_IN_FLIGHT 16384

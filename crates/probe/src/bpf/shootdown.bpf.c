@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pairs culprit and victim of every TLB shootdown, from three raw tracepoints (Linux 6.4 and later).
+ * Pairs culprit and victim of every TLB shootdown, from three raw tracepoints (Linux 6.5 and later).
  *
  * A shootdown is one round of smp_call_function_many_cond() (kernel/smp.c) with a flush function:
  *

@@ -20,6 +20,19 @@ impl Probe {
     ///
     /// If a map can't be read.
     pub fn tally(&mut self) -> Result<Tally> {
+        let mut tally = self.shootdowns()?;
+        if let Some(ipi) = &self.ipi {
+            tally.calls = Some(ipi.calls(&self.causes.borrow())?);
+        }
+        Ok(tally)
+    }
+
+    /// The same without function calls, of which there may be many rows.
+    ///
+    /// # Errors
+    ///
+    /// If a map can't be read.
+    pub fn shootdowns(&mut self) -> Result<Tally> {
         // the order of records is the culprit's CPU's alone
         if self.ended.is_none() && !self.recording {
             self.settle(QUIET)?;
@@ -40,9 +53,6 @@ impl Probe {
         }
         self.add_histograms(&mut tally)?;
         self.add_health(&mut tally)?;
-        if let Some(ipi) = &self.ipi {
-            tally.calls = Some(ipi.calls(&self.causes.borrow())?);
-        }
         Ok(tally)
     }
 

@@ -7,7 +7,7 @@ use quell_event::summary::Quantiles;
 
 use super::Comparison;
 use super::change::{Row, State, change, rate};
-use crate::show::table::Table;
+use crate::show::table::{Table, clean};
 use crate::show::units::{self, count, percent, time, time_rate};
 
 const BOLD: Style = Style::new().bold();
@@ -198,7 +198,7 @@ fn stacks(out: &mut String, c: &Comparison, top: usize) {
             "  A {a} ({a_rate} a second), B {b} ({b_rate} a second): {became}"
         );
         for frame in &row.key {
-            let _ = writeln!(out, "      {frame}");
+            let _ = writeln!(out, "      {}", clean(frame));
         }
     }
     more(out, &c.stacks[c.stacks.len().min(top)..]);

@@ -81,10 +81,7 @@ pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
         time(calls.stall_ns())
     )];
     if calls.lost > 0 {
-        notes.push(format!(
-            "{} lost: too many to tell apart",
-            count(calls.lost)
-        ));
+        notes.push(format!("{} lost", count(calls.lost)));
     }
     if calls.own > 0 {
         notes.push(format!("{} of quell itself not counted", count(calls.own)));

@@ -68,12 +68,25 @@ impl Replace {
     }
 }
 
+/// Never through a link that somebody has put there.
+fn create_new(path: &Path) -> io::Result<File> {
+    let create = || File::options().write(true).create_new(true).open(path);
+    match create() {
+        // of a process with this number that was killed: of a link, the link goes, and not what it names
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            create()
+        }
+        other => other,
+    }
+}
+
 fn fill(
     aside: &Path,
     file: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(aside)?);
+    let mut out = BufWriter::new(create_new(aside)?);
     write(&mut out)?;
     let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     // whoever may read the old one may read the new one

@@ -7,7 +7,7 @@ use quell_event::Summary;
 use quell_event::summary::Quantiles;
 
 use super::calls;
-use super::table::Table;
+use super::table::{Table, clean};
 use super::units::{count, percent, plural, time};
 
 pub(super) const BOLD: Style = Style::new().bold();
@@ -216,7 +216,7 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
             stack.cause
         );
         for frame in &stack.frames {
-            let _ = writeln!(out, "      {frame}");
+            let _ = writeln!(out, "      {}", clean(frame));
         }
     }
     more(out, s.stacks.len(), top);

@@ -1,5 +1,10 @@
 //! Columns of text: numbers to the right, names to the left, no lines.
 
+/// A text of others as it may go to a terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// A table that is aligned when printed.
 pub(crate) struct Table {
     right: Vec<bool>,
@@ -20,9 +25,9 @@ impl Table {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row. Names are of others: what would move a terminal's cursor is not printed.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|c| clean(c)).collect());
     }
 
     /// The lines, each indented by two spaces, without spaces at their ends.
@@ -60,6 +65,14 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that nothing that a process calls itself moves the cursor.
+    #[test]
+    fn names_stay_text() {
+        let mut t = Table::new(&["name"]);
+        t.row(vec!["a\u{1b}[2J\n\u{9b}b é".into()]);
+        assert_eq!(t.text(), "  name\n  a?[2J??b é\n");
+    }
 
     /// Check that columns line up, with wide characters counted as characters.
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn grid(sample: &Sample, calls: &Calls, filter: &Filter) -> Grid {
         ),
     };
     if calls.lost > 0 {
-        note = format!("{} lost: too many to tell apart", count(calls.lost));
+        note = format!("{} lost: counted nowhere", count(calls.lost));
     }
     Grid {
         title: format!("Calls {}/s", rate(calls.total(), ns)),

@@ -148,11 +148,9 @@ fn is_named(program: &str, made: &Made) -> bool {
     let out = quell(&args);
     let said = String::from_utf8_lossy(&out.stderr);
     if out.status.code() == Some(ABSENT) {
-        println!(
-            "{cause:20} {:>6}  {}",
-            "-",
-            said.lines().next().unwrap_or_default()
-        );
+        let why = said.lines().next().unwrap_or_default();
+        println!("{cause:20} {:>6}  {why}", "-");
+        eprintln!("SKIPPED {cause}: {why}");
         return MAY_LACK.contains(&cause);
     }
     assert_eq!(out.status.code(), Some(0), "{cause}: {said}");
