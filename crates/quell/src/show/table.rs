@@ -1,8 +1,21 @@
 //! Columns of text: numbers to the right, names to the left, no lines.
 
-/// A text of others as it may go to a terminal.
+/// A text of others as it may go to a terminal: what would move the cursor is not printed. Colours (ESC, `[`,
+/// digits and semicolons, `m`) stay, for cells have some of our own.
 pub(crate) fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    let is_colour = |rest: &str| {
+        rest.strip_prefix('[').is_some_and(|rest| {
+            rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+                .starts_with('m')
+        })
+    };
+    text.char_indices()
+        .map(|(at, c)| match c {
+            '\u{1b}' if is_colour(&text[at + 1..]) => c,
+            c if c.is_control() => '?',
+            c => c,
+        })
+        .collect()
 }
 
 /// A table that is aligned when printed.
@@ -25,7 +38,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. Names are of others: what would move a terminal's cursor is not printed.
+    /// Adds a row. Names in it are of others, hence [`clean`].
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|c| clean(c)).collect());
     }
@@ -71,7 +84,11 @@ mod tests {
     fn names_stay_text() {
         let mut t = Table::new(&["name"]);
         t.row(vec!["a\u{1b}[2J\n\u{9b}b é".into()]);
-        assert_eq!(t.text(), "  name\n  a?[2J??b é\n");
+        t.row(vec!["\u{1b}[1;32mgreen\u{1b}[0m".into()]);
+        assert_eq!(
+            t.text(),
+            "  name\n  a?[2J??b é\n  \u{1b}[1;32mgreen\u{1b}[0m\n"
+        );
     }
 
     /// Check that columns line up, with wide characters counted as characters.
