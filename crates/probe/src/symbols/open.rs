@@ -1,14 +1,21 @@
 //! Opens files as another process sees them.
+//!
+//! A path out of a trace or a container may be anybody's, and some devices do something when they are
+//! opened: a watchdog starts, a tape rewinds. So each is found first without being opened (open(2),
+//! `O_PATH`), and opened only if it turns out to be a regular file.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use memmap2::Mmap;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-/// Never waits for a writer of a pipe, nor takes a terminal: the path may be anybody's.
+/// Finds a file, and does nothing to it.
+const FIND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Never waits: another process may hold a lease on the file (fcntl(2), `F_SETLEASE`).
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
@@ -16,7 +23,7 @@ const READ: OFlags = OFlags::RDONLY
 
 /// A folder to open files under.
 pub(super) fn folder(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = FIND.union(OFlags::DIRECTORY);
     Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
@@ -24,39 +31,36 @@ pub(super) fn folder(path: &Path) -> io::Result<OwnedFd> {
 /// container means a file of the container (openat2(2), RESOLVE_IN_ROOT).
 pub(super) fn within(root: impl AsFd, path: &Path) -> io::Result<File> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let fd = rustix::fs::openat2(root, path, READ, Mode::empty(), resolve)?;
-    regular(File::from(fd))
+    let found = rustix::fs::openat2(root, path, FIND, Mode::empty(), resolve)?;
+    regular(&found)
 }
 
 /// The regular file with this name in this folder itself, and no link to one elsewhere.
 pub(super) fn beside(folder: impl AsFd, name: &Path) -> io::Result<File> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let fd = rustix::fs::openat2(folder, name, READ, Mode::empty(), resolve)?;
-    regular(File::from(fd))
+    let found = rustix::fs::openat2(folder, name, FIND, Mode::empty(), resolve)?;
+    regular(&found)
 }
 
 /// The file behind a link of /proc/PID/map_files, which leads to the file that is mapped, whatever
 /// has become of its name. Needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (fs/proc/base.c,
 /// proc_map_files_get_link).
 pub(super) fn mapped(link: &Path) -> io::Result<File> {
-    // before it is opened: a device that is mapped may notice
-    if !std::fs::metadata(link)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    regular(File::from(rustix::fs::openat(
-        CWD,
-        link,
-        READ,
-        Mode::empty(),
-    )?))
+    regular(&rustix::fs::openat(CWD, link, FIND, Mode::empty())?)
 }
 
-fn regular(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
+/// Opens what was found for reading, if it is a regular file.
+fn regular(found: &OwnedFd) -> io::Result<File> {
+    // fstat(2) answers for such a descriptor too
+    let kind = rustix::fs::fstat(found)?.st_mode;
+    if !rustix::fs::FileType::from_raw_mode(kind).is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
+    // The same file again, whatever lies at its path by now. From our own /proc: the other one is
+    // foreign.
+    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let file = rustix::fs::openat(CWD, again, READ, Mode::empty())?;
+    Ok(File::from(file))
 }
 
 /// The contents of a file.
@@ -72,7 +76,7 @@ mod tests {
     use std::io::Read as _;
     use std::os::unix::fs::symlink;
 
-    /// Check that an absolute link stays inside the folder, and that a pipe is neither waited for nor taken.
+    /// Check that an absolute link stays inside the folder.
     #[test]
     fn paths_stay_inside() {
         let dir = tempfile::tempdir().unwrap();
@@ -92,13 +96,34 @@ mod tests {
         assert!(beside(&root, Path::new("absolute")).is_err());
         assert!(beside(&root, Path::new("../x")).is_err());
         assert!(within(&root, Path::new("/etc")).is_err());
-        let pipe = dir.path().join("pipe");
-        let made = std::process::Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap();
-        assert!(made.success());
-        assert!(within(&root, Path::new("pipe")).is_err());
-        assert!(beside(&root, Path::new("pipe")).is_err());
+    }
+
+    /// Check that what is no regular file is not even opened: a pipe, a device, a link to one.
+    #[test]
+    fn only_regular_files_are_opened() {
+        use rustix::fs::inotify;
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, plain) = (dir.path().join("pipe"), dir.path().join("plain"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        std::fs::write(&plain, "x").unwrap();
+        symlink("pipe", dir.path().join("link")).unwrap();
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let watch = inotify::init(flags).unwrap();
+        inotify::add_watch(&watch, &pipe, inotify::WatchFlags::OPEN).unwrap();
+        let root = folder(dir.path()).unwrap();
+        for name in ["pipe", "link"] {
+            assert!(within(&root, Path::new(name)).is_err());
+            assert!(beside(&root, Path::new(name)).is_err());
+            assert!(mapped(&dir.path().join(name)).is_err());
+        }
+        assert!(within(folder(Path::new("/")).unwrap(), Path::new("dev/null")).is_err());
+        let mut room = [std::mem::MaybeUninit::uninit(); 512];
+        let none = inotify::Reader::new(&watch, &mut room).next().err();
+        assert_eq!(none, Some(rustix::io::Errno::AGAIN));
+        // what the watch would have told
+        inotify::add_watch(&watch, &plain, inotify::WatchFlags::OPEN).unwrap();
+        assert!(beside(&root, Path::new("plain")).is_ok());
+        assert!(inotify::Reader::new(&watch, &mut room).next().is_ok());
     }
 }
