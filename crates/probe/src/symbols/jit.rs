@@ -71,7 +71,9 @@ impl Jits {
         let text = std::fs::read(process.join("status")).unwrap_or_default();
         let (Some(status), Ok(folder)) = (
             status::parse(&text),
-            open::folder(&process.join("root/tmp")),
+            // its own /tmp, also where that is an absolute symlink
+            open::folder(&process.join("root"))
+                .and_then(|root| open::folder_within(root, Path::new("tmp"))),
         ) else {
             return;
         };

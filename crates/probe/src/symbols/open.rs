@@ -21,17 +21,30 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
+/// An absolute symlink in a container means a file of the container.
+const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
 /// A folder to open files under.
 pub(super) fn folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = FIND.union(OFlags::DIRECTORY);
     Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// The regular file at a path under this folder, which stands for `/`: an absolute symlink in a
-/// container means a file of the container (openat2(2), RESOLVE_IN_ROOT).
+/// The folder at a path under another one, which stands for `/`.
+pub(super) fn folder_within(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = FIND.union(OFlags::DIRECTORY);
+    Ok(rustix::fs::openat2(
+        root,
+        path,
+        flags,
+        Mode::empty(),
+        INSIDE,
+    )?)
+}
+
+/// The regular file at a path under this folder, which stands for `/`.
 pub(super) fn within(root: impl AsFd, path: &Path) -> io::Result<File> {
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let found = rustix::fs::openat2(root, path, FIND, Mode::empty(), resolve)?;
+    let found = rustix::fs::openat2(root, path, FIND, Mode::empty(), INSIDE)?;
     regular(&found)
 }
 
@@ -96,6 +109,15 @@ mod tests {
         assert!(beside(&root, Path::new("absolute")).is_err());
         assert!(beside(&root, Path::new("../x")).is_err());
         assert!(within(&root, Path::new("/etc")).is_err());
+        symlink("/etc", dir.path().join("tmp")).unwrap();
+        let etc = folder_within(&root, Path::new("tmp")).unwrap();
+        let mut text = String::new();
+        beside(&etc, Path::new("passwd"))
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(text, "inside");
+        assert!(folder_within(&root, Path::new("absolute")).is_err());
     }
 
     /// Check that what is no regular file is not even opened: a pipe, a device, a link to one.
