@@ -116,31 +116,8 @@ impl Resolver {
 
     fn kernel(&self, new: &NewStack) -> Stack {
         let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
-        let names = self.causes.borrow().kernel_symbols(&addresses);
-        let names = names.unwrap_or_default();
-        // how the probe itself was called is nobody's business
-        let probe = ["bpf_", "__bpf_", "__traceiter_"];
-        let probe = names
-            .iter()
-            .map_while(Option::as_deref)
-            .take_while(|name| probe.iter().any(|p| name.starts_with(p)))
-            .count();
-        let frames = addresses
-            .iter()
-            .enumerate()
-            .skip(probe)
-            .map(|(i, &addr)| {
-                let symbol = names.get(i).cloned().flatten();
-                // such as a module that has been unloaded meanwhile
-                let mark = symbol.is_none().then_some(Mark::Unmapped);
-                Frame {
-                    addr,
-                    symbol,
-                    mark,
-                    ..Frame::default()
-                }
-            })
-            .collect();
+        let names = self.causes.borrow().kernel_symbols(&addresses).ok();
+        let frames = kernel_frames(&addresses, names.as_deref());
         Stack {
             id: new.id,
             kind: StackKind::Kernel,
@@ -275,6 +252,33 @@ impl Resolver {
     }
 }
 
+/// The frames of a kernel stack, with the names of its addresses if those could be asked for.
+fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Frame> {
+    let name = |i: usize| names.and_then(|n| n.get(i)?.clone());
+    // how the probe itself was called is nobody's business
+    let probe = ["bpf_", "__bpf_", "__traceiter_"];
+    let of_probe = |i: &usize| name(*i).is_some_and(|n| probe.iter().any(|p| n.starts_with(p)));
+    let probe = (0..addresses.len()).take_while(of_probe).count();
+    let frame = |(i, &addr): (usize, &u64)| {
+        let symbol = name(i);
+        // Such as a module that has been unloaded meanwhile. Where nobody could be asked, nothing is
+        // known of the frame, and this would be a lie.
+        let unmapped = names.is_some() && symbol.is_none();
+        Frame {
+            addr,
+            symbol,
+            mark: unmapped.then_some(Mark::Unmapped),
+            ..Frame::default()
+        }
+    };
+    addresses
+        .iter()
+        .enumerate()
+        .skip(probe)
+        .map(frame)
+        .collect()
+}
+
 /// The mappings that a report can name: of files, the heap, the main stack. Anonymous ones come and
 /// go with every allocation, and are told by who unmaps them.
 fn named(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
@@ -304,6 +308,26 @@ fn ends_in_call(code: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that kernel frames without a name are marked only if names could be asked for.
+    #[test]
+    fn kernel_frames_are_marked() {
+        let some = |name: &str| Some(name.to_owned());
+        let names = [some("bpf_prog_x"), some("flush_tlb_mm_range"), None];
+        let marks = |names| -> Vec<(u64, Option<String>, Option<Mark>)> {
+            let frames = kernel_frames(&[1, 2, 3], names);
+            frames
+                .into_iter()
+                .map(|f| (f.addr, f.symbol, f.mark))
+                .collect()
+        };
+        let expected = [
+            (2, some("flush_tlb_mm_range"), None),
+            (3, None, Some(Mark::Unmapped)),
+        ];
+        assert_eq!(marks(Some(&names)), expected);
+        assert_eq!(marks(None), [1, 2, 3].map(|a| (a, None, None)));
+    }
 
     /// Check that calls of every form are seen, and that what precedes another instruction is not.
     #[test]
