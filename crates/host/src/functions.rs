@@ -13,14 +13,14 @@ use object::{Endianness, elf};
 /// million.
 const MAX_SYMBOLS: usize = 1 << 24;
 
-/// How often one table's symbols may cover the places asked for. Functions hardly overlap, so only a
-/// table made to cost time comes near it.
-const MAX_COVERS: usize = 1 << 24;
+/// What one table may cost, in names of 64 bytes that are looked at for a place. Functions hardly
+/// overlap, so only a table made to cost time comes near it: the rest of that is left alone.
+const MAX_COST: usize = 1 << 24;
 
 /// More notes than any file has; the end of a file that is one hole is as long as its maker likes.
 const MAX_NOTES: usize = 10_000;
 
-/// Longer names are cut: nobody reads them, and a file can hold one of gigabytes.
+/// Longer names are cut: nobody reads them, and a file can hold one of gigabytes, for each symbol.
 const MAX_NAME: usize = 16 << 10;
 
 /// Which table of symbols.
@@ -168,7 +168,8 @@ impl Candidate<'_> {
     /// Of the names for one place the innermost; of several for the same, the one that a reader knows:
     /// `madvise` rather than `__madvise`.
     fn preference(&self) -> impl Ord {
-        let underscores = self.name.iter().take_while(|b| **b == b'_').count();
+        let first = self.name.iter().take(8);
+        let underscores = first.take_while(|b| **b == b'_').count();
         // `_Z` and `_R` are no modesty but mangled names
         let underscores = if self.name.starts_with(b"_Z") || self.name.starts_with(b"_R") {
             0
@@ -181,7 +182,7 @@ impl Candidate<'_> {
             Reverse(underscores),
             !self.local,
             Reverse(self.name.len()),
-            Reverse(self.name.to_vec()),
+            Reverse(self.name),
         )
     }
 }
@@ -210,6 +211,7 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
         Table::Exported => elf::SHT_DYNSYM,
     };
     let symbols = sections.symbols(endian, data, kind).ok()?;
+    let strings = strings(endian, data, &sections, &symbols);
     // a stripped library may keep a table of sections and files alone
     let mut any = false;
     // places inside a function that says its size
@@ -217,8 +219,8 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
     // by the first place at or after it: the last symbol, and the last that says no size
     let mut latest: Vec<u64> = vec![0; addresses.len()];
     let mut bare: Vec<Option<Candidate<'_>>> = vec![None; addresses.len()];
-    let mut covers = 0usize;
-    for symbol in symbols.iter().take(MAX_SYMBOLS) {
+    let mut cost = 0usize;
+    'symbols: for symbol in symbols.iter().take(MAX_SYMBOLS) {
         let Some(place) = place::<E>(symbol, endian, &sections) else {
             continue;
         };
@@ -232,19 +234,24 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
         if place.size > 0 && addresses[first] >= end {
             continue;
         }
-        let Some(candidate) = place.named(symbol, endian, &symbols) else {
+        let Some(candidate) = place.named::<E>(symbol, endian, strings) else {
             continue;
         };
+        let each = 1 + candidate.name.len() / 64;
         if place.size == 0 {
             take_better(&mut bare[first], candidate);
-            continue;
+            cost += each;
         }
-        for (address, best) in addresses[first..].iter().zip(&mut sized[first..]) {
-            covers += 1;
-            if *address >= end || covers > MAX_COVERS {
-                break;
-            }
+        let covered = addresses[first..].iter().take_while(|a| **a < end);
+        for (_, best) in covered.zip(&mut sized[first..]) {
             take_better(best, candidate);
+            cost += each;
+            if cost > MAX_COST {
+                break 'symbols;
+            }
+        }
+        if cost > MAX_COST {
+            break;
         }
     }
     if !any {
@@ -265,12 +272,30 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
             Table::Exported => c.start == address,
         });
         let found = sized[i].or(unsized_one);
-        names.push(found.map(|c| {
-            let name = &c.name[..c.name.len().min(MAX_NAME)];
-            String::from_utf8_lossy(name).into_owned()
-        }));
+        names.push(found.map(|c| String::from_utf8_lossy(c.name).into_owned()));
     }
     Some(names)
+}
+
+/// The names of a table of symbols, each ended by a NUL.
+fn strings<'d, E: FileHeader<Endian = Endianness>>(
+    endian: Endianness,
+    data: &'d [u8],
+    sections: &SectionTable<'d, E>,
+    symbols: &SymbolTable<'d, E>,
+) -> &'d [u8] {
+    let section = sections.section(symbols.string_section());
+    section.and_then(|s| s.data(endian, data)).unwrap_or(&[])
+}
+
+/// The name at a place among them, not longer than it may be; `None` if nothing ends it.
+fn name_in(strings: &[u8], at: u32) -> Option<&[u8]> {
+    let rest = strings.get(usize::try_from(at).ok()?..)?;
+    let seen = rest.get(..MAX_NAME).unwrap_or(rest);
+    match memchr::memchr(0, seen) {
+        Some(end) => seen.get(..end),
+        None => (rest.len() > seen.len()).then_some(seen),
+    }
 }
 
 /// Where a symbol of code lies.
@@ -318,9 +343,9 @@ impl Place {
         &self,
         symbol: &E::Sym,
         endian: Endianness,
-        symbols: &SymbolTable<'d, E>,
+        strings: &'d [u8],
     ) -> Option<Candidate<'d>> {
-        let name = symbol.name(endian, symbols.strings()).ok()?;
+        let name = name_in(strings, symbol.st_name(endian))?;
         (!name.is_empty()).then_some(Candidate {
             start: self.start,
             limit: self.limit,

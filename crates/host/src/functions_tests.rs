@@ -139,6 +139,84 @@ fn small_ones_too() {
     assert_eq!(names[0].as_deref(), Some("_start"));
 }
 
+/// A file with one section of code from 0x1000 to 0x2000, and a table of symbols (name, start, size).
+fn with_symbols(symbols: impl Iterator<Item = (u32, u64, u64)>, strings: &[u8]) -> Vec<u8> {
+    const HEADERS: usize = 64;
+    let mut table = Vec::new();
+    for (name, start, size) in symbols {
+        table.extend(name.to_le_bytes());
+        table.extend([2, 0, 1, 0]); // STT_FUNC, local, in the first section
+        table.extend(start.to_le_bytes());
+        table.extend(size.to_le_bytes());
+    }
+    let (symbols_at, names_at) = (HEADERS + 4 * 64, HEADERS + 4 * 64 + table.len());
+    // type, flags, address, offset, size, link, size of an entry
+    let sections = [
+        [0; 7],
+        [1, 6, 0x1000, 0, 0x1000, 0, 0],
+        [2, 0, 0, symbols_at, table.len(), 3, 24],
+        [3, 0, 0, names_at, strings.len(), 0, 0],
+    ];
+    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
+    file.resize(HEADERS, 0);
+    file[40] = HEADERS as u8; // e_shoff
+    (file[58], file[60], file[62]) = (64, 4, 3); // e_shentsize, e_shnum, e_shstrndx
+    for [kind, flags, address, offset, size, link, entry] in sections {
+        file.extend([0; 4]);
+        file.extend((kind as u32).to_le_bytes());
+        for field in [flags, address, offset, size] {
+            file.extend(field.to_le_bytes());
+        }
+        file.extend((link as u32).to_le_bytes());
+        file.extend([0; 12]);
+        file.extend(entry.to_le_bytes());
+    }
+    file.extend(table);
+    file.extend(strings);
+    file
+}
+
+/// Check that names end where they should, and one that nothing ends is none.
+#[test]
+fn names_end() {
+    let strings = [b"\0one\0".as_slice(), &[b'x'; MAX_NAME - 2]].concat();
+    let symbols = [
+        (1, 0x1000, 16),
+        (5, 0x1010, 16),
+        (9999, 0x1020, 16),
+        (u32::MAX, 0x1030, 16),
+    ];
+    let file = with_symbols(symbols.into_iter(), &strings);
+    let names = names_at(&file, Table::Full, &[0x1001, 0x1011, 0x1021, 0x1031]).unwrap();
+    assert_eq!(names, [Some("one".to_owned()), None, None, None]);
+    let longer = [strings, vec![b'x'; 3]].concat();
+    let file = with_symbols(symbols.into_iter(), &longer);
+    let names = names_at(&file, Table::Full, &[0x1011]).unwrap();
+    assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
+}
+
+/// Check that a table made to cost time costs little: a million symbols for each of a thousand places,
+/// and each with a name of megabytes. All of it would take days.
+#[test]
+fn hostile_tables_cost_little() {
+    let mut strings = vec![b'_'; 16 << 20];
+    strings.push(0);
+    let symbols = (0..1 << 20).map(|n| (n, 0x1000, 0x1000));
+    let file = with_symbols(symbols, &strings);
+    for count in [1, 1000] {
+        let places: Vec<u64> = (0x1000..0x1000 + count).collect();
+        let start = std::time::Instant::now();
+        let names = names_at(&file, Table::Full, &places).unwrap();
+        assert!(start.elapsed().as_secs() < 60);
+        assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
+    }
+    // labels without a size
+    let file = with_symbols((0..1 << 20).map(|n| (n, 0x1000, 0)), &strings);
+    let start = std::time::Instant::now();
+    assert!(names_at(&file, Table::Full, &[0x1000]).unwrap()[0].is_some());
+    assert!(start.elapsed().as_secs() < 60);
+}
+
 proptest! {
     /// Check that no bytes make the reader panic.
     #[test]
