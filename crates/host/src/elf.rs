@@ -163,13 +163,13 @@ impl ElfFile {
     /// Its build id in hexadecimal.
     #[must_use]
     pub fn build_id(&self) -> Option<String> {
-        functions::build_id(&self.data)
+        functions::build_id(&self.data[..])
     }
 
     /// The contents of a section, where the file still has its section table.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&[u8]> {
-        functions::section(&self.data, name)
+        functions::section(&self.data[..], name)
     }
 
     /// The symbols it defines whose names `wanted` accepts, from both tables, without duplicates.

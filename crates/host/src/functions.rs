@@ -2,12 +2,17 @@
 //!
 //! Names alone, in one pass over a table that is neither copied nor sorted: a large program has a
 //! million symbols, and a recording asks for a few hundred places. Files of 32 and of 64 bits. Any
-//! field may lie, so offsets are checked by the `object` crate, and what can't be read has no name.
+//! field may lie, so offsets are checked by the `object` crate, and what can't be read has no name. The
+//! bytes are in memory, or [`Contents`](crate::contents::Contents) of a file.
 
 use std::cmp::Reverse;
 
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{
+    FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable,
+};
 use object::{Endianness, elf};
+
+pub use object::read::ReadRef;
 
 /// More symbols than any program has: Chrome, of a gigabyte with its debug information, has two
 /// million.
@@ -16,6 +21,9 @@ const MAX_SYMBOLS: usize = 1 << 24;
 /// What one table may cost, in names of 64 bytes that are looked at for a place. Functions hardly
 /// overlap, so only a table made to cost time comes near it: the rest of that is left alone.
 const MAX_COST: usize = 1 << 24;
+
+/// Notes behind so many bytes of a segment are not read.
+const MAX_NOTE_BYTES: u64 = 1 << 20;
 
 /// More notes than any file has; the end of a file that is one hole is as long as its maker likes.
 const MAX_NOTES: usize = 10_000;
@@ -35,12 +43,12 @@ pub enum Table {
 /// Calls the function for 64-bit files or the one for 32-bit files.
 macro_rules! by_class {
     ($data:expr, $function:ident($($argument:expr),*)) => {
-        match $data.get(4) {
+        match $data.read_bytes_at(4, 1).ok().and_then(<[u8]>::first) {
             Some(&class) if class == elf::ELFCLASS64.0 => {
-                $function::<elf::FileHeader64<Endianness>>($data, $($argument),*)
+                $function::<elf::FileHeader64<Endianness>, _>($data, $($argument),*)
             }
             Some(&class) if class == elf::ELFCLASS32.0 => {
-                $function::<elf::FileHeader32<Endianness>>($data, $($argument),*)
+                $function::<elf::FileHeader32<Endianness>, _>($data, $($argument),*)
             }
             _ => None,
         }
@@ -49,54 +57,66 @@ macro_rules! by_class {
 
 /// Whether these bytes begin as an ELF file does.
 #[must_use]
-pub fn is_elf(data: &[u8]) -> bool {
-    data.starts_with(&elf::ELFMAG)
+pub fn is_elf<'d>(data: impl ReadRef<'d>) -> bool {
+    data.read_bytes_at(0, 4) == Ok(&elf::ELFMAG)
 }
 
 /// The build id of a file, in hexadecimal.
 #[must_use]
-pub fn build_id(data: &[u8]) -> Option<String> {
+pub fn build_id<'d>(data: impl ReadRef<'d>) -> Option<String> {
     by_class!(data, find_build_id())
 }
 
 /// The linked address of the code at an offset of the file.
 #[must_use]
-pub fn linked_address(data: &[u8], offset: u64) -> Option<u64> {
+pub fn linked_address<'d>(data: impl ReadRef<'d>, offset: u64) -> Option<u64> {
     by_class!(data, find_address(offset))
 }
 
 /// The contents of a section as they are in the file.
 #[must_use]
-pub fn section<'d>(data: &'d [u8], name: &str) -> Option<&'d [u8]> {
+pub fn section<'d>(data: impl ReadRef<'d>, name: &str) -> Option<&'d [u8]> {
     by_class!(data, find_section(name))
 }
 
 /// The linked address of a section.
 #[must_use]
-pub fn section_address(data: &[u8], name: &str) -> Option<u64> {
+pub fn section_address<'d>(data: impl ReadRef<'d>, name: &str) -> Option<u64> {
     by_class!(data, find_section_address(name))
 }
 
 /// The linked address where a program starts.
 #[must_use]
-pub fn entry(data: &[u8]) -> Option<u64> {
+pub fn entry<'d>(data: impl ReadRef<'d>) -> Option<u64> {
     by_class!(data, find_entry())
 }
 
 /// The names of the functions at linked addresses, which must be sorted, as the table writes them:
 /// C++ and Rust mangle theirs. `None` where the file has no such table.
 #[must_use]
-pub fn names_at(data: &[u8], table: Table, addresses: &[u64]) -> Option<Vec<Option<String>>> {
+pub fn names_at<'d>(
+    data: impl ReadRef<'d>,
+    table: Table,
+    addresses: &[u64],
+) -> Option<Vec<Option<String>>> {
     debug_assert!(addresses.is_sorted());
     by_class!(data, find_names(table, addresses))
 }
 
-fn find_build_id<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<String> {
+fn find_build_id<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
+) -> Option<String> {
     let header = E::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let mut left = MAX_NOTES;
     for segment in header.program_headers(endian, data).ok()? {
-        let Ok(Some(mut notes)) = segment.notes(endian, data) else {
+        if segment.p_type(endian) != elf::PT_NOTE {
+            continue;
+        }
+        let (at, size) = (segment.p_offset(endian).into(), segment.p_filesz(endian));
+        let notes = data.read_bytes_at(at, MAX_NOTE_BYTES.min(size.into()));
+        let notes = notes.map(|n| NoteIterator::<E>::new(endian, segment.p_align(endian), n));
+        let Ok(Ok(mut notes)) = notes else {
             continue;
         };
         while let Ok(Some(note)) = notes.next() {
@@ -111,7 +131,10 @@ fn find_build_id<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<Stri
     None
 }
 
-fn find_address<E: FileHeader<Endian = Endianness>>(data: &[u8], offset: u64) -> Option<u64> {
+fn find_address<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
+    offset: u64,
+) -> Option<u64> {
     let header = E::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, data).ok()?;
@@ -125,31 +148,43 @@ fn find_address<E: FileHeader<Endian = Endianness>>(data: &[u8], offset: u64) ->
         })
 }
 
-fn find_entry<E: FileHeader<Endian = Endianness>>(data: &[u8]) -> Option<u64> {
+fn find_entry<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Option<u64> {
     let header = E::parse(data).ok()?;
     Some(header.e_entry(header.endian().ok()?).into())
 }
 
-fn find_section<'d, E: FileHeader<Endian = Endianness>>(
-    data: &'d [u8],
+fn find_section<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
     name: &str,
 ) -> Option<&'d [u8]> {
-    let header = E::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
+    let (section, endian) = section_header::<E, R>(data, name)?;
     section.data(endian, data).ok()
 }
 
-fn find_section_address<E: FileHeader<Endian = Endianness>>(
-    data: &[u8],
+fn find_section_address<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
     name: &str,
 ) -> Option<u64> {
+    let (section, endian) = section_header::<E, R>(data, name)?;
+    Some(section.sh_addr(endian).into())
+}
+
+/// The section with this name. Their names are read as a whole: one by one, each costs a system call.
+fn section_header<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
+    name: &str,
+) -> Option<(&'d E::SectionHeader, Endianness)> {
     let header = E::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
-    Some(section.sh_addr(endian).into())
+    let sections = header.section_headers(endian, data).ok()?;
+    let strings = usize::try_from(header.shstrndx(endian, data).ok()?).ok()?;
+    let names = sections.get(strings)?.data(endian, data).ok()?;
+    let has_name = |section: &&E::SectionHeader| {
+        let at = usize::try_from(section.sh_name(endian)).ok();
+        let rest = at.and_then(|at| names.get(at..)?.strip_prefix(name.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    };
+    Some((sections.iter().find(has_name)?, endian))
 }
 
 /// A symbol that may name a place.
@@ -198,8 +233,8 @@ fn take_better<'d>(best: &mut Option<Candidate<'d>>, new: Candidate<'d>) {
     }
 }
 
-fn find_names<E: FileHeader<Endian = Endianness>>(
-    data: &[u8],
+fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
     table: Table,
     addresses: &[u64],
 ) -> Option<Vec<Option<String>>> {
@@ -221,7 +256,7 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
     let mut bare: Vec<Option<Candidate<'_>>> = vec![None; addresses.len()];
     let mut cost = 0usize;
     'symbols: for symbol in symbols.iter().take(MAX_SYMBOLS) {
-        let Some(place) = place::<E>(symbol, endian, &sections) else {
+        let Some(place) = place::<E, R>(symbol, endian, &sections) else {
             continue;
         };
         any = true;
@@ -278,11 +313,11 @@ fn find_names<E: FileHeader<Endian = Endianness>>(
 }
 
 /// The names of a table of symbols, each ended by a NUL.
-fn strings<'d, E: FileHeader<Endian = Endianness>>(
+fn strings<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     endian: Endianness,
-    data: &'d [u8],
-    sections: &SectionTable<'d, E>,
-    symbols: &SymbolTable<'d, E>,
+    data: R,
+    sections: &SectionTable<'d, E, R>,
+    symbols: &SymbolTable<'d, E, R>,
 ) -> &'d [u8] {
     let section = sections.section(symbols.string_section());
     section.and_then(|s| s.data(endian, data)).unwrap_or(&[])
@@ -307,10 +342,10 @@ struct Place {
 }
 
 /// Where a symbol lies, if it is code that the file defines.
-fn place<E: FileHeader<Endian = Endianness>>(
+fn place<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     symbol: &E::Sym,
     endian: Endianness,
-    sections: &SectionTable<'_, E>,
+    sections: &SectionTable<'d, E, R>,
 ) -> Option<Place> {
     let kind = symbol.st_type();
     let function = kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;

@@ -51,7 +51,7 @@ fn functions_are_named() {
     let Some(data) = build("functions_are_named", SOURCE, &["-O1"]) else {
         return;
     };
-    let name = |at: u64| names_at(&data, Table::Full, &[at]).unwrap()[0].clone();
+    let name = |at: u64| names_at(&data[..], Table::Full, &[at]).unwrap()[0].clone();
     let outer = address_of(&data, "outer");
     assert_eq!(name(address_of(&data, "inner")).as_deref(), Some("inner"));
     assert_eq!(name(address_of(&data, "main") + 3).as_deref(), Some("main"));
@@ -73,10 +73,10 @@ fn many_are_as_one() {
     };
     let start = address_of(&data, "_init");
     let all: Vec<u64> = (start.saturating_sub(64)..start + 0x400).collect();
-    let together = names_at(&data, Table::Full, &all).unwrap();
+    let together = names_at(&data[..], Table::Full, &all).unwrap();
     for (at, name) in all.iter().zip(&together) {
         assert_eq!(
-            &names_at(&data, Table::Full, &[*at]).unwrap()[0],
+            &names_at(&data[..], Table::Full, &[*at]).unwrap()[0],
             name,
             "{at:#x}"
         );
@@ -90,11 +90,11 @@ fn stripped_files_say_so() {
     let Some(data) = build("stripped_files_say_so", SOURCE, &["-O1", "-s"]) else {
         return;
     };
-    assert_eq!(names_at(&data, Table::Full, &[0x1000]), None);
+    assert_eq!(names_at(&data[..], Table::Full, &[0x1000]), None);
     let library = build("", SOURCE, &["-O1", "-s", "-shared", "-fPIC"]).unwrap();
     let whole = build("", SOURCE, &["-O1", "-shared", "-fPIC"]).unwrap();
     let (outer, inner) = (address_of(&whole, "outer"), address_of(&whole, "inner"));
-    let name = |at| names_at(&library, Table::Exported, &[at]).unwrap()[0].clone();
+    let name = |at| names_at(&library[..], Table::Exported, &[at]).unwrap()[0].clone();
     assert_eq!(name(outer).as_deref(), Some("alias"));
     assert_eq!(name(inner), None);
 }
@@ -108,10 +108,10 @@ fn offsets_become_addresses() {
     let main = address_of(&data, "main");
     // as ld lays a program out: addresses are offsets, moved as a whole
     let offset = main & 0xfffff;
-    assert_eq!(linked_address(&data, offset), Some(main));
-    assert_eq!(linked_address(&data, 0), None);
-    assert_eq!(linked_address(&data, u64::MAX), None);
-    assert_eq!(build_id(&data).map(|id| id.len()), Some(40));
+    assert_eq!(linked_address(&data[..], offset), Some(main));
+    assert_eq!(linked_address(&data[..], 0), None);
+    assert_eq!(linked_address(&data[..], u64::MAX), None);
+    assert_eq!(build_id(&data[..]).map(|id| id.len()), Some(40));
 }
 
 /// Check that a program of 32 bits is read as well.
@@ -134,8 +134,8 @@ fn small_ones_too() {
         return;
     }
     let data = std::fs::read(to).unwrap();
-    let at = linked_address(&data, 0x1000).unwrap();
-    let names = names_at(&data, Table::Full, &[at]).unwrap();
+    let at = linked_address(&data[..], 0x1000).unwrap();
+    let names = names_at(&data[..], Table::Full, &[at]).unwrap();
     assert_eq!(names[0].as_deref(), Some("_start"));
 }
 
@@ -187,11 +187,11 @@ fn names_end() {
         (u32::MAX, 0x1030, 16),
     ];
     let file = with_symbols(symbols.into_iter(), &strings);
-    let names = names_at(&file, Table::Full, &[0x1001, 0x1011, 0x1021, 0x1031]).unwrap();
+    let names = names_at(&file[..], Table::Full, &[0x1001, 0x1011, 0x1021, 0x1031]).unwrap();
     assert_eq!(names, [Some("one".to_owned()), None, None, None]);
     let longer = [strings, vec![b'x'; 3]].concat();
     let file = with_symbols(symbols.into_iter(), &longer);
-    let names = names_at(&file, Table::Full, &[0x1011]).unwrap();
+    let names = names_at(&file[..], Table::Full, &[0x1011]).unwrap();
     assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
 }
 
@@ -206,14 +206,14 @@ fn hostile_tables_cost_little() {
     for count in [1, 1000] {
         let places: Vec<u64> = (0x1000..0x1000 + count).collect();
         let start = std::time::Instant::now();
-        let names = names_at(&file, Table::Full, &places).unwrap();
+        let names = names_at(&file[..], Table::Full, &places).unwrap();
         assert!(start.elapsed().as_secs() < 60);
         assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
     }
     // labels without a size
     let file = with_symbols((0..1 << 20).map(|n| (n, 0x1000, 0)), &strings);
     let start = std::time::Instant::now();
-    assert!(names_at(&file, Table::Full, &[0x1000]).unwrap()[0].is_some());
+    assert!(names_at(&file[..], Table::Full, &[0x1000]).unwrap()[0].is_some());
     assert!(start.elapsed().as_secs() < 60);
 }
 
@@ -223,11 +223,11 @@ proptest! {
     fn any_bytes(tail in proptest::collection::vec(any::<u8>(), 0..600), wide: bool, at: u64) {
         let mut data = vec![0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, 1, 1];
         data.extend(tail);
-        let _ = build_id(&data);
-        let _ = linked_address(&data, at);
-        let _ = section(&data, ".text");
+        let _ = build_id(&data[..]);
+        let _ = linked_address(&data[..], at);
+        let _ = section(&data[..], ".text");
         for table in [Table::Full, Table::Exported] {
-            let _ = names_at(&data, table, &[0, at]);
+            let _ = names_at(&data[..], table, &[0, at]);
         }
     }
 }
@@ -255,10 +255,10 @@ fn damaged() {
             bad[at] = next() as u8;
         }
         let addresses: Vec<u64> = (0x1000..0x1400).collect();
-        let _ = build_id(&bad);
-        let _ = linked_address(&bad, 0x1000);
+        let _ = build_id(&bad[..]);
+        let _ = linked_address(&bad[..], 0x1000);
         for table in [Table::Full, Table::Exported] {
-            let _ = names_at(&bad, table, &addresses);
+            let _ = names_at(&bad[..], table, &addresses);
         }
     }
 }

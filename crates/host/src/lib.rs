@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod contents;
 pub mod cpus;
 pub mod elf;
 pub mod flush;

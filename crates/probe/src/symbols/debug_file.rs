@@ -6,12 +6,14 @@
 //! build id must be the same, or its checksum where the program has no build id.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-use quell_host::functions;
+use quell_host::contents::Contents;
+use quell_host::functions::{self, ReadRef};
 
 use super::open;
 
@@ -19,11 +21,11 @@ use super::open;
 const DEBUG: &str = "/usr/lib/debug";
 
 /// A larger one is not read for its checksum, which takes all of it: half a second for each gigabyte.
-const MAX_CHECKED: usize = 4 << 30;
+const MAX_CHECKED: u64 = 4 << 30;
 
 /// The debug file of the program or library with these contents and this path, under the first of
 /// these roots that has one.
-pub(super) fn find(data: &[u8], path: &Path, roots: &[OwnedFd]) -> Option<Mmap> {
+pub(super) fn find<'d>(data: impl ReadRef<'d>, path: &Path, roots: &[OwnedFd]) -> Option<Contents> {
     let build_id = functions::build_id(data);
     let link = functions::section(data, ".gnu_debuglink").and_then(parse_link);
     let by_id = build_id.as_deref().and_then(path_by_id);
@@ -31,22 +33,45 @@ pub(super) fn find(data: &[u8], path: &Path, roots: &[OwnedFd]) -> Option<Mmap> 
     let candidates: Vec<PathBuf> = by_id.into_iter().chain(by_link).collect();
     for root in roots {
         for candidate in &candidates {
-            let Ok(map) = open::within(root, candidate).and_then(|file| open::map(&file)) else {
+            let Ok(file) = open::within(root, candidate) else {
                 continue;
             };
-            let same = match (&build_id, link) {
-                (Some(id), _) => functions::build_id(&map).as_ref() == Some(id),
-                (None, Some((_, checksum))) => {
-                    map.len() <= MAX_CHECKED && crc32fast::hash(&map) == checksum
-                }
-                (None, None) => false,
+            let found = match (&build_id, link) {
+                (None, Some((_, sum))) if checksum(&file) != Some(sum) => continue,
+                _ => open::contents(file),
             };
-            if same {
-                return Some(map);
+            let Ok(found) = found else {
+                continue;
+            };
+            // without an id its checksum was right
+            if build_id.is_none() || functions::build_id(&found) == build_id {
+                return Some(found);
             }
         }
     }
     None
+}
+
+/// The CRC-32 of a file that is not too large.
+fn checksum(file: &File) -> Option<u32> {
+    if file.metadata().ok()?.len() > MAX_CHECKED {
+        return None;
+    }
+    let mut sum = crc32fast::Hasher::new();
+    let mut room = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let read = file.read_at(&mut room, at).ok()?;
+        if read == 0 {
+            return Some(sum.finalize());
+        }
+        sum.update(room.get(..read)?);
+        at += read as u64;
+        // it may grow meanwhile
+        if at > MAX_CHECKED {
+            return None;
+        }
+    }
 }
 
 /// `ab/cdef….debug` for the build id `abcdef…`.

@@ -5,14 +5,14 @@
 //! lives, through the mapping itself.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use quell_event::trace::{Mark, Module};
+use quell_host::contents::Contents;
 use quell_host::functions;
 use quell_host::maps::Mapping;
 
@@ -146,13 +146,14 @@ impl Files {
     /// # Errors
     ///
     /// The mark for its frames.
-    pub(crate) fn contents(&self, number: u32) -> Result<Mmap, Mark> {
+    pub(crate) fn contents(&self, number: u32) -> Result<Contents, Mark> {
         let known = self.get(number).ok_or(Mark::Unreadable)?;
         if let Some(file) = &known.held {
-            let map = open::map(file).map_err(|_| Mark::Unreadable)?;
+            let same_file = file.try_clone().map_err(|_| Mark::Unreadable)?;
+            let data = open::contents(same_file).map_err(|_| Mark::Unreadable)?;
             // written over in place, against all custom
-            let same = functions::build_id(&map) == known.build_id;
-            return if same { Ok(map) } else { Err(Mark::Replaced) };
+            let same = functions::build_id(&data) == known.build_id;
+            return if same { Ok(data) } else { Err(Mark::Replaced) };
         }
         let mut mark = Mark::Unreadable;
         for root in self.roots(number) {
@@ -160,10 +161,10 @@ impl Files {
                 continue;
             };
             mark = Mark::Replaced;
-            if let Ok(map) = open::map(&file)
-                && known.is_same(&file, &map)
+            if let (Ok(meta), Ok(data)) = (file.metadata(), open::contents(file))
+                && known.is_same(&meta, &data)
             {
-                return Ok(map);
+                return Ok(data);
             }
         }
         Err(mark)
@@ -193,12 +194,10 @@ impl Files {
 
 impl Known {
     /// Whether this is the file that was mapped, as far as can be told.
-    fn is_same(&self, file: &File, map: &[u8]) -> bool {
+    fn is_same(&self, meta: &Metadata, data: &Contents) -> bool {
         match &self.build_id {
-            Some(id) => functions::build_id(map).as_ref() == Some(id),
-            None => file
-                .metadata()
-                .is_ok_and(|meta| is_same_inode(self.dev, self.inode, &meta)),
+            Some(id) => functions::build_id(data).as_ref() == Some(id),
+            None => is_same_inode(self.dev, self.inode, meta),
         }
     }
 }
@@ -209,12 +208,12 @@ pub(crate) fn device(mapping: &Mapping) -> u64 {
 }
 
 fn build_id(file: &File) -> io::Result<Option<String>> {
-    Ok(functions::build_id(&open::map(file)?))
+    Ok(functions::build_id(&open::headers(file)?))
 }
 
 /// Btrfs and overlayfs tell stat(2) another device than /proc/PID/maps (both without a major number),
 /// so between such the inode alone decides.
-fn is_same_inode(dev: u64, inode: u64, meta: &std::fs::Metadata) -> bool {
+fn is_same_inode(dev: u64, inode: u64, meta: &Metadata) -> bool {
     let unnamed = |dev| libc::major(dev) == 0;
     let devices = dev == meta.dev() || (unnamed(dev) && unnamed(meta.dev()));
     inode != 0 && inode == meta.ino() && devices
@@ -234,7 +233,7 @@ mod tests {
 
     fn starts_as_elf(file: &File) -> bool {
         let mut magic = [0; 4];
-        file.read_exact_at(&mut magic, 0).is_ok() && functions::is_elf(&magic)
+        file.read_exact_at(&mut magic, 0).is_ok() && functions::is_elf(&magic[..])
     }
 
     /// Check that a mapped file is opened once, with its build id, and through its name where the

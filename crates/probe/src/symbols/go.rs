@@ -4,7 +4,7 @@
 //! The table's layout is Go's own (src/internal/abi/symtab.go and src/runtime/symtab.go, `pcHeader`),
 //! the same since Go 1.18 but for its first number: that many are read here, older ones not.
 
-use quell_host::functions;
+use quell_host::functions::{self, ReadRef};
 
 /// Since Go 1.18, and since 1.20.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
@@ -13,7 +13,10 @@ const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 const ENTRY: &[u8] = b"_rt0_amd64_linux";
 
 /// The names of the functions at linked addresses.
-pub(super) fn names_at(data: &[u8], addresses: &[u64]) -> Option<Vec<Option<String>>> {
+pub(super) fn names_at<'d>(
+    data: impl ReadRef<'d>,
+    addresses: &[u64],
+) -> Option<Vec<Option<String>>> {
     let table = functions::section(data, ".gopclntab")
         .or_else(|| functions::section(data, ".data.rel.ro.gopclntab"))?;
     let table = Table::parse(data, table)?;
@@ -34,7 +37,7 @@ struct Table<'d> {
 }
 
 impl<'d> Table<'d> {
-    fn parse(data: &[u8], table: &'d [u8]) -> Option<Self> {
+    fn parse<'f>(data: impl ReadRef<'f>, table: &'d [u8]) -> Option<Self> {
         let magic = word(table, 0)?;
         let known = MAGICS.contains(&u32::try_from(magic).ok()?) && *table.get(7)? == 8;
         let field = |n: usize| long(table, 8 + 8 * n).filter(|_| known);
@@ -110,7 +113,7 @@ mod tests {
             for field in 0..8 {
                 bytes[8 + 8 * field + 2..16 + 8 * field].fill(0);
             }
-            if let Some(table) = Table::parse(&[], &bytes) {
+            if let Some(table) = Table::parse(&[][..], &bytes) {
                 let _ = table.function(at);
             }
             let lists = Table { text: 0, functions: tail.len(), names: &tail, list: &tail };

@@ -149,4 +149,6 @@ pub fn name_frames<'p>(stacks: &mut [Stack], process: impl Fn(u32) -> Option<&'p
 }
 
 #[cfg(test)]
+mod later_tests;
+#[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use quell_event::trace::Mark;
-use quell_host::functions::{self, Table};
+use quell_host::functions::{self, ReadRef, Table};
 
 use super::{debug_file, demangle, go, mini_debug};
 
@@ -12,8 +12,8 @@ use super::{debug_file, demangle, go, mini_debug};
 ///
 /// What the file itself says comes first. Only for a stripped one are others asked: its debug file, the
 /// small table inside, what it exports, and at last the table that Go's own runtime needs.
-pub(super) fn of_file(
-    data: &[u8],
+pub(super) fn of_file<'d>(
+    data: impl ReadRef<'d>,
     path: &Path,
     roots: &[OwnedFd],
     offsets: &[u64],
@@ -28,7 +28,7 @@ pub(super) fn of_file(
             .is_some_and(|whole| search.ask(|at| functions::names_at(&whole, Table::Full, at)));
         if !found && let Some(packed) = functions::section(data, ".gnu_debugdata") {
             let small = mini_debug::unpack(packed).unwrap_or_default();
-            search.ask(|at| functions::names_at(&small, Table::Full, at));
+            search.ask(|at| functions::names_at(&small[..], Table::Full, at));
         }
     }
     search.ask(|at| functions::names_at(data, Table::Exported, at));
@@ -48,7 +48,7 @@ struct Search {
 }
 
 impl Search {
-    fn new(data: &[u8], offsets: &[u64]) -> Self {
+    fn new<'d>(data: impl ReadRef<'d>, offsets: &[u64]) -> Self {
         let address = |offset: &u64| functions::linked_address(data, *offset).unwrap_or(0);
         Self {
             addresses: offsets.iter().map(address).collect(),

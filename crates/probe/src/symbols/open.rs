@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
-use memmap2::Mmap;
+use quell_host::contents::Contents;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 /// Finds a file, and does nothing to it.
@@ -23,6 +23,12 @@ const READ: OFlags = OFlags::RDONLY
 
 /// An absolute symlink in a container means a file of the container.
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
+/// More of a file than this is not read: a large browser has 300 MB of symbols and their names.
+const MAX_READ: u64 = 1 << 30;
+
+/// The headers and notes of most files have less than 4 KiB.
+const MAX_HEADERS: u64 = 4 << 20;
 
 /// A folder to open files under.
 pub(super) fn folder(path: &Path) -> io::Result<OwnedFd> {
@@ -76,11 +82,14 @@ fn regular(found: &OwnedFd) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// The contents of a file.
-pub(super) fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the map is private and read only. Programs and libraries are replaced by rename, which
-    // leaves the inode as it is; one that is truncated in place kills its own users by the same signal.
-    unsafe { Mmap::map(file) }
+/// The contents of a file, to be read as they are asked for.
+pub(super) fn contents(file: File) -> io::Result<Contents> {
+    Contents::new(file, MAX_READ)
+}
+
+/// The same of its headers, which tell the build id: that is read while a recording measures.
+pub(super) fn headers(file: &File) -> io::Result<Contents> {
+    Contents::new(file.try_clone()?, MAX_HEADERS)
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quell_event::trace::{Mark, Module, Process, Stack};
+use quell_event::trace::Mark;
 use quell_host::functions::{self, Table};
-use quell_host::maps;
 
 use super::*;
 
@@ -85,8 +84,8 @@ impl Root {
         let named = |name: &str| {
             (0..data.len() as u64)
                 .find(|&offset| {
-                    let at = functions::linked_address(&data, offset);
-                    at.and_then(|at| functions::names_at(&data, Table::Full, &[at])?.remove(0))
+                    let at = functions::linked_address(&data[..], offset);
+                    at.and_then(|at| functions::names_at(&data[..], Table::Full, &[at])?.remove(0))
                         .is_some_and(|n| n == name)
                 })
                 .unwrap()
@@ -98,7 +97,7 @@ impl Root {
     fn names(&self, offsets: &[u64]) -> Vec<Result<String, Mark>> {
         let data = fs::read(self.at("opt/bin/a")).unwrap();
         let roots: Vec<OwnedFd> = vec![open::folder(self.dir.path()).unwrap()];
-        names::of_file(&data, Path::new("/opt/bin/a"), &roots, offsets)
+        names::of_file(&data[..], Path::new("/opt/bin/a"), &roots, offsets)
     }
 }
 
@@ -120,7 +119,7 @@ fn debug_files_by_build_id() {
     };
     let offsets = root.offsets();
     assert_eq!(root.names(&offsets), both());
-    let id = functions::build_id(&fs::read(root.at("opt/bin/a")).unwrap()).unwrap();
+    let id = functions::build_id(&fs::read(root.at("opt/bin/a")).unwrap()[..]).unwrap();
     let folder = format!("usr/lib/debug/.build-id/{}", &id[..2]);
     let debug = root.at(&format!("{folder}/{}.debug", &id[2..]));
     fs::create_dir_all(root.at(&folder)).unwrap();
@@ -216,14 +215,46 @@ fn mini_debug_info() {
     );
 }
 
+/// Check that a file that is truncated after it was opened has no names, and does no harm.
+#[test]
+fn truncated_files() {
+    let Some(root) = Root::new("truncated_files", &[]) else {
+        return;
+    };
+    let offsets = root.offsets();
+    let program = root.at("opt/bin/a");
+    let whole = fs::read(&program).unwrap();
+    let roots: Vec<OwnedFd> = vec![open::folder(root.dir.path()).unwrap()];
+    let names = |data: &_| names::of_file(data, Path::new("/opt/bin/a"), &roots, &offsets);
+    for left in [0, 3, 64, 4096, whole.len() as u64 - 64] {
+        fs::write(&program, &whole).unwrap();
+        let file = open::within(&roots[0], Path::new("opt/bin/a")).unwrap();
+        let data = open::contents(file).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&program)
+            .unwrap()
+            .set_len(left)
+            .unwrap();
+        assert!(names(&data).iter().all(Result::is_err), "{left}");
+    }
+    // its symbols gone after its headers were read
+    fs::write(&program, &whole).unwrap();
+    let file = open::within(&roots[0], Path::new("opt/bin/a")).unwrap();
+    let data = open::contents(file).unwrap();
+    assert!(functions::is_elf(&data));
+    fs::write(&program, &whole[..4096]).unwrap();
+    assert!(names(&data).iter().all(Result::is_err));
+}
+
 /// The names of all functions of a file, as they are shown.
 fn all_names(file: &Path) -> Vec<String> {
     let data = fs::read(file).unwrap();
     let offsets: Vec<u64> = (0..data.len() as u64)
         .step_by(8)
-        .filter(|&o| functions::linked_address(&data, o).is_some())
+        .filter(|&o| functions::linked_address(&data[..], o).is_some())
         .collect();
-    let mut names: Vec<String> = names::of_file(&data, file, &[], &offsets)
+    let mut names: Vec<String> = names::of_file(&data[..], file, &[], &offsets)
         .into_iter()
         .flatten()
         .collect();
@@ -298,7 +329,7 @@ fn stripped_go() {
         assert!(run("stripped_go", "sh", ["-c", &line]));
         let data = fs::read(&out).unwrap();
         assert_eq!(
-            functions::names_at(&data, Table::Full, &[0]),
+            functions::names_at(&data[..], Table::Full, &[0]),
             None,
             "{mode} has symbols"
         );
@@ -310,77 +341,4 @@ fn stripped_go() {
             assert!(found, "{mode}: no {name} among {}", names.len());
         }
     }
-}
-
-/// This process, as a trace would have it, and where a function of it lies.
-fn own(build_id: bool) -> (Process, Stack) {
-    let pid = std::process::id();
-    let maps = maps::read(Path::new("/"), pid).unwrap();
-    let address = debug_files_by_link as *const () as u64;
-    let mapping = maps::at(&maps, address).unwrap();
-    let mut files = Files::new(Path::new("/"));
-    files.see(pid, mapping).unwrap();
-    let path = mapping.path.clone().unwrap().display().to_string();
-    let module = Module {
-        path: path.clone(),
-        start: mapping.start,
-        end: mapping.end,
-        offset: mapping.offset,
-        dev: device(mapping),
-        inode: mapping.inode,
-        build_id: files.build_id(mapping).filter(|_| build_id),
-        ..Module::default()
-    };
-    let frame = Frame {
-        addr: address,
-        module: Some(path),
-        offset: Some(address - mapping.start + mapping.offset),
-        ..Frame::default()
-    };
-    let stack = Stack {
-        id: 1,
-        pid: Some(pid),
-        frames: vec![frame],
-        ..Stack::default()
-    };
-    (
-        Process {
-            pid,
-            modules: vec![module],
-            ..Process::default()
-        },
-        stack,
-    )
-}
-
-/// Check that names are given later only from the file that was mapped, by build id or else by inode.
-#[test]
-fn later_names() {
-    let later = |process: &Process, stack: &Stack| {
-        let mut stacks = [stack.clone()];
-        name_frames(&mut stacks, |_| Some(process));
-        let frame = &stacks[0].frames[0];
-        (frame.symbol.clone(), frame.mark)
-    };
-    let name = "quell_probe::symbols::tests::debug_files_by_link";
-    for build_id in [true, false] {
-        let (mut process, stack) = own(build_id);
-        assert_eq!(later(&process, &stack), (Some(name.to_owned()), None));
-        match &mut process.modules[0].build_id {
-            Some(id) => id.push('0'),
-            None => process.modules[0].inode += 1,
-        }
-        assert_eq!(later(&process, &stack), (None, Some(Mark::Replaced)));
-        process.modules[0].path += ".gone";
-        let mut gone = stack.clone();
-        gone.frames[0].module = Some(process.modules[0].path.clone());
-        assert_eq!(later(&process, &gone), (None, Some(Mark::Unreadable)));
-    }
-    // a process that the trace knows nothing of
-    let (process, stack) = own(true);
-    let stranger = Process {
-        pid: process.pid,
-        ..Process::default()
-    };
-    assert_eq!(later(&stranger, &stack), (None, Some(Mark::Unreadable)));
 }

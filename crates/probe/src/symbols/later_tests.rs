@@ -1,0 +1,81 @@
+//! Names that are given after the recording, by what the trace knows of the files.
+
+use std::path::Path;
+
+use quell_event::trace::{Mark, Module, Process, Stack};
+use quell_host::maps;
+
+use super::*;
+
+/// This process, as a trace would have it, and where a function of it lies.
+fn own(build_id: bool) -> (Process, Stack) {
+    let pid = std::process::id();
+    let maps = maps::read(Path::new("/"), pid).unwrap();
+    let address = later_names as *const () as u64;
+    let mapping = maps::at(&maps, address).unwrap();
+    let mut files = Files::new(Path::new("/"));
+    files.see(pid, mapping).unwrap();
+    let path = mapping.path.clone().unwrap().display().to_string();
+    let module = Module {
+        path: path.clone(),
+        start: mapping.start,
+        end: mapping.end,
+        offset: mapping.offset,
+        dev: device(mapping),
+        inode: mapping.inode,
+        build_id: files.build_id(mapping).filter(|_| build_id),
+        ..Module::default()
+    };
+    let frame = Frame {
+        addr: address,
+        module: Some(path),
+        offset: Some(address - mapping.start + mapping.offset),
+        ..Frame::default()
+    };
+    let stack = Stack {
+        id: 1,
+        pid: Some(pid),
+        frames: vec![frame],
+        ..Stack::default()
+    };
+    (
+        Process {
+            pid,
+            modules: vec![module],
+            ..Process::default()
+        },
+        stack,
+    )
+}
+
+/// Check that names are given later only from the file that was mapped, by build id or else by inode.
+#[test]
+fn later_names() {
+    let later = |process: &Process, stack: &Stack| {
+        let mut stacks = [stack.clone()];
+        name_frames(&mut stacks, |_| Some(process));
+        let frame = &stacks[0].frames[0];
+        (frame.symbol.clone(), frame.mark)
+    };
+    let name = "quell_probe::symbols::later_tests::later_names";
+    for build_id in [true, false] {
+        let (mut process, stack) = own(build_id);
+        assert_eq!(later(&process, &stack), (Some(name.to_owned()), None));
+        match &mut process.modules[0].build_id {
+            Some(id) => id.push('0'),
+            None => process.modules[0].inode += 1,
+        }
+        assert_eq!(later(&process, &stack), (None, Some(Mark::Replaced)));
+        process.modules[0].path += ".gone";
+        let mut gone = stack.clone();
+        gone.frames[0].module = Some(process.modules[0].path.clone());
+        assert_eq!(later(&process, &gone), (None, Some(Mark::Unreadable)));
+    }
+    // a process that the trace knows nothing of
+    let (process, stack) = own(true);
+    let stranger = Process {
+        pid: process.pid,
+        ..Process::default()
+    };
+    assert_eq!(later(&stranger, &stack), (None, Some(Mark::Unreadable)));
+}
