@@ -139,7 +139,7 @@ impl Resolver {
         let caller = new.caller;
         let missed = caller != 0
             && addresses.get(1) != Some(&caller)
-            && code_at(maps, caller).is_some_and(|m| self.follows_call(m, caller));
+            && code_at(maps, caller).is_some_and(|m| self.follows_call(pid, m, caller));
         if missed {
             addresses.insert(addresses.len().min(1), caller);
         }
@@ -164,7 +164,7 @@ impl Resolver {
                     caller: missed && i == 1,
                     mark,
                 };
-                let file = module.and_then(|m| self.files.number(m));
+                let file = module.and_then(|m| self.files.number(pid, m));
                 (frame, Source { file, jit })
             })
             .unzip::<_, _, Vec<Frame>, Vec<Source>>();
@@ -207,11 +207,11 @@ impl Resolver {
                 .into_iter()
                 .map(lossy)
                 .collect(),
-            modules: named(&snapshot.maps).map(|m| self.module(m)).collect(),
+            modules: named(&snapshot.maps).map(|m| self.module(pid, m)).collect(),
         })
     }
 
-    fn module(&self, m: &Mapping) -> Module {
+    fn module(&self, pid: u32, m: &Mapping) -> Module {
         let flag = |on, c| if on { c } else { '-' };
         Module {
             path: m
@@ -232,13 +232,13 @@ impl Resolver {
             .collect(),
             dev: symbols::device(m),
             inode: m.inode,
-            build_id: self.files.build_id(m),
+            build_id: self.files.build_id(pid, m),
         }
     }
 
     /// Does the instruction before this address call something? Read from the file, so that it also
     /// works when the process is gone.
-    fn follows_call(&self, mapping: &Mapping, address: u64) -> bool {
+    fn follows_call(&self, pid: u32, mapping: &Mapping, address: u64) -> bool {
         use std::os::unix::fs::FileExt as _;
         const LONGEST: usize = 7;
         let offset = address - mapping.start + mapping.offset;
@@ -247,7 +247,10 @@ impl Resolver {
         };
         let mut before = [0; LONGEST];
         let read = |file: &File| file.read_exact_at(&mut before, from);
-        let file = self.files.number(mapping).and_then(|n| self.files.held(n));
+        let file = self
+            .files
+            .number(pid, mapping)
+            .and_then(|n| self.files.held(n));
         file.map(read).is_some_and(|r| r.is_ok()) && ends_in_call(&before)
     }
 }

@@ -16,6 +16,7 @@ use quell_host::contents::Contents;
 use quell_host::functions;
 use quell_host::maps::Mapping;
 
+use super::identity::{self, Identity, Stamp};
 use super::open;
 
 /// So many are held open at most, and never more than half of what this process may open: the rest of
@@ -29,6 +30,8 @@ struct Known {
     dev: u64,
     inode: u64,
     build_id: Option<String>,
+    /// When it was opened, if it could be.
+    stamp: Option<Stamp>,
     /// A process that has it mapped.
     pid: u32,
     held: Option<File>,
@@ -39,7 +42,9 @@ struct Known {
 pub(crate) struct Files {
     root: PathBuf,
     known: Vec<Known>,
-    by_identity: HashMap<(u64, u64), u32>,
+    by_identity: HashMap<Identity, u32>,
+    /// Those with the same device and inode.
+    alike: HashMap<(u64, u64), Vec<u32>>,
     room: u64,
     /// How many could not be held for want of room.
     not_held: u64,
@@ -53,6 +58,7 @@ impl Files {
             root: root.to_owned(),
             known: Vec::new(),
             by_identity: HashMap::new(),
+            alike: HashMap::new(),
             room: limit.current.map_or(MAX_HELD, |n| MAX_HELD.min(n / 2)),
             not_held: 0,
         }
@@ -62,63 +68,86 @@ impl Files {
     /// still live.
     pub(crate) fn see(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
         let path = mapping.path.as_ref().filter(|_| mapping.is_file())?;
-        let identity = (device(mapping), mapping.inode);
-        if let Some(&number) = self.by_identity.get(&identity) {
-            return Some(number);
+        let number = self.number(pid, mapping);
+        if number.is_some() {
+            return number;
         }
         let file = self.open(pid, mapping, path);
-        let build_id = file.as_ref().and_then(|f| build_id(f).ok()?);
-        let held = file.filter(|_| self.room > 0);
-        match held {
+        let mut known = Known {
+            path: path.clone(),
+            dev: device(mapping),
+            inode: mapping.inode,
+            build_id: file.as_ref().and_then(|f| build_id(f).ok()?),
+            stamp: file
+                .as_ref()
+                .and_then(|f| Some(Stamp::of(&f.metadata().ok()?))),
+            pid,
+            held: None,
+        };
+        if let Some(number) = self.same_as(&known) {
+            self.by_identity.insert(known.identity(), number);
+            return Some(number);
+        }
+        known.held = file.filter(|_| self.room > 0);
+        match known.held {
             Some(_) => self.room -= 1,
             None if self.room == 0 => self.not_held += 1,
             None => {}
         }
-        Some(self.add(Known {
-            path: path.clone(),
-            dev: identity.0,
-            inode: identity.1,
-            build_id,
-            pid,
-            held,
-        }))
+        Some(self.add(known))
     }
 
     /// The number of a file that a trace knows of.
     pub(crate) fn recall(&mut self, pid: u32, module: &Module) -> u32 {
-        if let Some(&number) = self.by_identity.get(&(module.dev, module.inode))
-            && self
-                .get(number)
-                .is_some_and(|k| k.build_id == module.build_id)
-        {
-            return number;
-        }
-        self.add(Known {
+        let known = Known {
             path: PathBuf::from(&module.path),
             dev: module.dev,
             inode: module.inode,
             build_id: module.build_id.clone(),
+            stamp: None,
             pid,
             held: None,
+        };
+        let before = self.by_identity.get(&known.identity()).copied();
+        let before = before.filter(|n| self.get(*n).is_some_and(|k| k.build_id == known.build_id));
+        match before.or_else(|| self.same_as(&known)) {
+            Some(number) => number,
+            None => self.add(known),
+        }
+    }
+
+    /// The number of one that is the same, as far as can be told.
+    fn same_as(&self, new: &Known) -> Option<u32> {
+        let alike = self.alike.get(&(new.dev, new.inode))?;
+        alike.iter().copied().find(|number| {
+            self.get(*number).is_some_and(|old| {
+                old.path == new.path && identity::same(old.contents(), new.contents())
+            })
         })
     }
 
     fn add(&mut self, known: Known) -> u32 {
         let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
-        self.by_identity.insert((known.dev, known.inode), number);
+        self.by_identity.insert(known.identity(), number);
+        // others can't be told from what comes later
+        if known.contents() != (None, None) {
+            let alike = self.alike.entry((known.dev, known.inode));
+            alike.or_default().push(number);
+        }
         self.known.push(known);
         number
     }
 
     /// The number of a file that was seen before.
-    pub(crate) fn number(&self, mapping: &Mapping) -> Option<u32> {
-        let identity = (device(mapping), mapping.inode);
+    pub(crate) fn number(&self, pid: u32, mapping: &Mapping) -> Option<u32> {
+        let path = mapping.path.as_ref()?;
+        let identity = Identity::new(pid, device(mapping), mapping.inode, path);
         self.by_identity.get(&identity).copied()
     }
 
     /// The build id of a mapped file.
-    pub(crate) fn build_id(&self, mapping: &Mapping) -> Option<String> {
-        self.get(self.number(mapping)?)?.build_id.clone()
+    pub(crate) fn build_id(&self, pid: u32, mapping: &Mapping) -> Option<String> {
+        self.get(self.number(pid, mapping)?)?.build_id.clone()
     }
 
     /// The file, if it is held.
@@ -193,11 +222,22 @@ impl Files {
 }
 
 impl Known {
+    fn identity(&self) -> Identity {
+        Identity::new(self.pid, self.dev, self.inode, &self.path)
+    }
+
+    fn contents(&self) -> (Option<&str>, Option<Stamp>) {
+        (self.build_id.as_deref(), self.stamp)
+    }
+
     /// Whether this is the file that was mapped, as far as can be told.
     fn is_same(&self, meta: &Metadata, data: &Contents) -> bool {
         match &self.build_id {
             Some(id) => functions::build_id(data).as_ref() == Some(id),
-            None => is_same_inode(self.dev, self.inode, meta),
+            None => {
+                let same = self.stamp.is_none_or(|stamp| stamp == Stamp::of(meta));
+                same && is_same_inode(self.dev, self.inode, meta)
+            }
         }
     }
 }
@@ -244,7 +284,7 @@ mod tests {
         let mut files = Files::new(Path::new("/"));
         let number = files.see(pid, &mapping).unwrap();
         assert!(starts_as_elf(files.held(number).unwrap()));
-        assert_eq!(files.build_id(&mapping).map(|id| id.len()), Some(40));
+        assert_eq!(files.build_id(pid, &mapping).map(|id| id.len()), Some(40));
         assert_eq!(
             (files.see(pid, &mapping), files.known.len()),
             (Some(number), 1)
@@ -273,6 +313,65 @@ mod tests {
         mapping.path = Some("/no/such/file".into());
         let number = files.see(std::process::id(), &mapping).unwrap();
         assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+    }
+
+    /// An ELF file with this build id and nothing else.
+    fn with_build_id(id: u8) -> Vec<u8> {
+        let mut file = vec![0; 64 + 56];
+        file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
+        (file[20], file[32], file[54], file[56]) = (1, 64, 56, 1); // e_version, e_phoff, e_phentsize, e_phnum
+        (file[64], file[64 + 8], file[64 + 32], file[64 + 48]) = (4, 120, 24, 4); // a note of 24 bytes
+        file.extend([4, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]);
+        file.extend(b"GNU\0");
+        file.extend([id; 8]);
+        file
+    }
+
+    /// Check that files which a device without a major number gives the same inode are told apart by
+    /// their build ids, or by what stat(2) says.
+    #[test]
+    fn subvolumes_are_told_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let mut mapping = own();
+        let see = |files: &mut Files, pid: u32, mapping: &Mapping, name: &str| {
+            let links = root.path().join(format!("proc/{pid}/map_files"));
+            std::fs::create_dir_all(&links).unwrap();
+            let to = root.path().join(name);
+            std::os::unix::fs::symlink(to, links.join(mapping.map_file_name())).unwrap();
+            files.see(pid, mapping).unwrap()
+        };
+        for (name, id) in [("one", 1), ("copy", 1), ("two", 2)] {
+            std::fs::write(root.path().join(name), with_build_id(id)).unwrap();
+        }
+        for (name, written) in [("plain", 1), ("other", 2)] {
+            let file = File::create(root.path().join(name)).unwrap();
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(written);
+            file.set_modified(at).unwrap();
+        }
+        let names = [
+            "one", "two", "copy", "plain", "other", "plain", "gone", "gone",
+        ];
+        for (major, expected) in [(0, [0, 1, 0, 2, 3, 2, 4, 5]), (8, [0; 8])] {
+            let mut files = Files::new(root.path());
+            mapping.dev = (major, 40);
+            let mut found = Vec::new();
+            for (pid, name) in (100 * major + 1..).zip(names) {
+                let number = see(&mut files, pid, &mapping, name);
+                assert_eq!(files.number(pid, &mapping), Some(number));
+                found.push(number);
+            }
+            assert_eq!(found, expected, "{major}");
+            if major == 0 {
+                assert_eq!(
+                    files.build_id(2, &mapping).as_deref(),
+                    Some("0202020202020202")
+                );
+                // elsewhere in the same process
+                mapping.path = Some("/elsewhere".into());
+                mapping.start += 0x1000;
+                assert_eq!(see(&mut files, 1, &mapping, "one"), 6);
+            }
+        }
     }
 
     /// Check that beyond the limit files are counted, not held, and still named while they are there.

@@ -23,7 +23,7 @@ fn own(build_id: bool) -> (Process, Stack) {
         offset: mapping.offset,
         dev: device(mapping),
         inode: mapping.inode,
-        build_id: files.build_id(mapping).filter(|_| build_id),
+        build_id: files.build_id(pid, mapping).filter(|_| build_id),
         ..Module::default()
     };
     let frame = Frame {

@@ -7,6 +7,7 @@ mod debug_file;
 mod demangle;
 mod files;
 mod go;
+mod identity;
 mod jit;
 mod mini_debug;
 mod names;

@@ -1,0 +1,59 @@
+//! When the mappings of two processes are of one file.
+//!
+//! A device and an inode tell that where the device has a major number. Btrfs, overlayfs and some more
+//! have none: all subvolumes of a btrfs have one device in /proc/PID/maps, and snapshots, which images
+//! of containers are, number their inodes alike. Two such files are one only if their contents say so.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// What a file is known by from now on, without looking at it again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    dev: u64,
+    inode: u64,
+    /// The process, and where it sees the file, if the device has no major number.
+    seen: Option<(u32, PathBuf)>,
+}
+
+impl Identity {
+    /// Of a file that the process has mapped.
+    pub(super) fn new(pid: u32, dev: u64, inode: u64, path: &Path) -> Self {
+        let seen = (libc::major(dev) == 0).then(|| (pid, path.to_owned()));
+        Self { dev, inode, seen }
+    }
+}
+
+/// What tells an opened file without a build id from others of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    size: u64,
+    /// When it was last written: seconds and nanoseconds.
+    written: (i64, i64),
+    /// As stat(2) numbers it, which differs between the subvolumes of a btrfs.
+    dev: u64,
+}
+
+impl Stamp {
+    pub(super) fn of(meta: &Metadata) -> Self {
+        Self {
+            size: meta.size(),
+            written: (meta.mtime(), meta.mtime_nsec()),
+            dev: meta.dev(),
+        }
+    }
+}
+
+/// Whether two files at the same path are one, by the build id and the stamp of each.
+pub(super) fn same(
+    one: (Option<&str>, Option<Stamp>),
+    other: (Option<&str>, Option<Stamp>),
+) -> bool {
+    match (one, other) {
+        ((Some(one), _), (Some(other), _)) => one == other,
+        ((None, Some(one)), (None, Some(other))) => one == other,
+        // of one nothing is known
+        _ => false,
+    }
+}
