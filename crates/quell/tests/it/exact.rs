@@ -37,10 +37,12 @@ fn stat_counts_a_known_program() {
             "{cause}: {n} of {COUNT}\n{stat:#}"
         );
         missing += COUNT.saturating_sub(n);
-        assert_eq!(
-            crate::common::cause(&stat, cause, "victims"),
-            n,
-            "one victim each"
+        // one each; on more CPUs, one that idles may still have the address space loaded
+        let victims = crate::common::cause(&stat, cause, "victims");
+        let most = if stat["cpus"] == 2 { n } else { n + 10 };
+        assert!(
+            (n..=most).contains(&victims),
+            "{cause}: {victims} victims of {n}"
         );
     }
     assert!(
@@ -133,7 +135,7 @@ fn trace_has_the_right_ranges() {
     assert_eq!(expected.len(), 3, "{text}");
 
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut rows, mut shootdowns, mut wait_ns) = (0u64, 0u64, 0u64);
+    let (mut rows, mut shootdowns, mut wait_ns, mut idle) = (0u64, 0u64, 0u64, 0u64);
     trace
         .for_each(|row| {
             rows += 1;
@@ -157,13 +159,19 @@ fn trace_has_the_right_ranges() {
             assert_eq!(row.pid, row.tid, "the main thread shoots");
             assert_eq!(row.comm.text(), "culprit");
             assert!(row.own_mm);
-            assert_eq!(row.victim_pid, row.pid);
-            assert_ne!(row.victim_tid, row.tid);
+            // on more CPUs, one that idles may still have the address space loaded, and is hit too
+            if row.victim_pid == 0 {
+                idle += 1;
+            } else {
+                assert_eq!(row.victim_pid, row.pid);
+                assert_ne!(row.victim_tid, row.tid);
+            }
             assert_ne!(row.victim_cpu, row.cpu);
             assert!(u64::from(row.stall_ns) + u64::from(row.delay_ns) <= row.wait_ns + 1000);
             *seen.entry(row.cause.name().to_owned()).or_default() += 1;
         })
         .expect("rows");
+    assert!(idle <= 10, "{idle} idle victims of {rows}");
     let tally = trace.tally().unwrap().expect("a tally");
     for cause in expected.keys() {
         let n = seen.get(cause).copied().unwrap_or(0);
