@@ -198,6 +198,9 @@ fn victims_equal_interrupts() {
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
+    // an emulated machine is a hundred times slower
+    let emulated = std::env::var_os("QUELL_TEST_VM").is_some();
+    let operations: u64 = if emulated { 15_000 } else { 150_000 };
     let run = |program: &Path| {
         let before = tlb_interrupts();
         let program = program.to_str().expect("a path");
@@ -209,7 +212,7 @@ fn victims_equal_interrupts() {
             "/dev/stderr",
             "--",
             program,
-            "150000",
+            &operations.to_string(),
         ]);
         (json(&out.stderr), tlb_interrupts() - before)
     };
@@ -228,7 +231,10 @@ fn victims_equal_interrupts() {
         off * 100.0,
         stat["lost"]
     );
-    assert!(interrupts > 10_000, "the worst case shoots: {interrupts}");
+    assert!(
+        interrupts > operations / 15,
+        "the worst case shoots: {interrupts}"
+    );
     assert!(off <= 0.005, "{victims} victims, {interrupts} interrupts");
     assert_eq!(stat["lost"], 0);
 }
