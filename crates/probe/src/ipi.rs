@@ -12,7 +12,7 @@ use crate::causes::Causes;
 use crate::error::{Error, Result};
 use crate::kernel::{self, Symbols, release};
 use crate::layout::{self as shared, Pod};
-use crate::loader::Scope;
+use crate::loader::{self, Scope};
 use layout::{CallCounts, CallHealth, CallKey, CallVictimCounts, CallVictimKey, IpiConfig};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ipi.bpf.o"));
@@ -56,8 +56,13 @@ pub(crate) fn require(symbols: &Symbols) -> Result<()> {
 }
 
 impl Ipi {
-    /// Loads and attaches the programs; `tgids` is the probe's map of processes in scope.
-    pub(crate) fn attach(scope: &Scope, tgids: &MapHandle, cpus: u32) -> Result<Self> {
+    /// Loads and attaches the programs. The processes and CPUs in scope are the probe's own maps.
+    pub(crate) fn attach(
+        scope: &Scope,
+        scope_tgids: &MapHandle,
+        scope_cpus: &MapHandle,
+        cpus: u32,
+    ) -> Result<Self> {
         let mut open = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(Error::load("open the eBPF object of function calls"))?;
@@ -68,9 +73,9 @@ impl Ipi {
         for mut map in open.maps_mut() {
             match map.name().to_string_lossy().as_ref() {
                 ".rodata.ipi_config" => map.set_initial_value(shared::bytes(&config)),
-                "scope_cpus" => map.set_max_entries(cpus),
                 "calls" => map.set_max_entries(map.max_entries().saturating_mul(cpus)),
-                "scope_tgids" => map.reuse_fd(tgids.as_fd()),
+                "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
+                "scope_cpus" => map.reuse_fd(scope_cpus.as_fd()),
                 _ => Ok(()),
             }
             .map_err(Error::load("configure the eBPF programs of function calls"))?;
@@ -78,18 +83,7 @@ impl Ipi {
         let object = open
             .load()
             .map_err(Error::load("load the eBPF programs of function calls"))?;
-        let handle = |name: &str| {
-            let found = object.maps().find(|m| m.name() == name);
-            let map = found.ok_or_else(|| missing("map", name))?;
-            MapHandle::try_from(&map).map_err(Error::load("keep a map open"))
-        };
-        if let Scope::Cpus(list) = scope {
-            let cpus = handle("scope_cpus")?;
-            for cpu in list {
-                cpus.update(&cpu.to_ne_bytes(), &[1], MapFlags::ANY)
-                    .map_err(Error::load("name a CPU to the probe"))?;
-            }
-        }
+        let handle = |name| loader::map(&object, name);
         let mut ipi = Self {
             links: Vec::new(),
             queue: None,
@@ -101,7 +95,7 @@ impl Ipi {
         };
         for (name, tracepoint) in PROGRAMS {
             let found = ipi.object.progs_mut().find(|p| p.name() == *name);
-            let program = found.ok_or_else(|| missing("program", name))?;
+            let program = found.ok_or_else(|| loader::missing("program", name))?;
             let link = program
                 .attach()
                 .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
@@ -187,13 +181,6 @@ fn entries<K: Pod, V: Pod>(map: &MapHandle) -> Result<Vec<(K, V)>> {
     let pair =
         |(key, value): (Vec<u8>, Vec<u8>)| Some((shared::read(&key)?, shared::read(&value)?));
     Ok(read.filter_map(pair).collect())
-}
-
-fn missing(what: &str, name: &str) -> Error {
-    Error::Missing {
-        what: format!("the eBPF object has no {what} '{name}'"),
-        help: "rebuild quell with 'make build'".to_owned(),
-    }
 }
 
 /// How often the kernel passed a program over, because an interrupt came while the same program ran on that

@@ -185,19 +185,12 @@ impl Probe {
         }
         let object = open.load().map_err(Error::load("load the eBPF programs"))?;
 
-        let map = |name: &str| {
-            let found = object.maps().find(|m| m.name() == name);
-            found.ok_or_else(|| Error::Missing {
-                what: format!("the eBPF object has no map '{name}'"),
-                help: "rebuild quell with 'make build'".to_owned(),
-            })
-        };
-        let handle =
-            |name| MapHandle::try_from(&map(name)?).map_err(Error::load("keep a map open"));
+        let handle = |name| map(&object, name);
+        let scope_cpus = handle("scope_cpus")?;
         if let Scope::Cpus(list) = &options.scope {
-            let cpus = map("scope_cpus")?;
             for cpu in list {
-                cpus.update(&cpu.to_ne_bytes(), &[1], MapFlags::ANY)
+                scope_cpus
+                    .update(&cpu.to_ne_bytes(), &[1], MapFlags::ANY)
                     .map_err(Error::load("name a CPU to the probe"))?;
             }
         }
@@ -240,7 +233,8 @@ impl Probe {
         }
         probe.attach_programs(&programs)?;
         if options.ipi {
-            let ipi = Ipi::attach(&options.scope, &probe.maps.scope_tgids, cpus)?;
+            let tgids = &probe.maps.scope_tgids;
+            let ipi = Ipi::attach(&options.scope, tgids, &scope_cpus, cpus)?;
             probe.ipi = Some(ipi);
         }
         probe.started = Instant::now();
@@ -251,7 +245,7 @@ impl Probe {
     fn attach_programs(&mut self, programs: &[&'static Program]) -> Result<()> {
         for wanted in programs {
             let program = self.object.progs_mut().find(|p| p.name() == wanted.name);
-            let Some(program) = program else { continue };
+            let program = program.ok_or_else(|| missing("program", wanted.name))?;
             // as its section says: a raw tracepoint, or a function's entry or exit
             let link = program
                 .attach()
@@ -338,6 +332,21 @@ impl Probe {
     pub fn duration_ns(&self) -> u64 {
         let end = self.ended.unwrap_or_else(Instant::now);
         u64::try_from((end - self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A map of a loaded object, by a descriptor of its own.
+pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle> {
+    let found = object.maps().find(|m| m.name() == name);
+    let map = found.ok_or_else(|| missing("map", name))?;
+    MapHandle::try_from(&map).map_err(Error::load("keep a map open"))
+}
+
+/// The object and this file are of different builds.
+pub(crate) fn missing(what: &str, name: &str) -> Error {
+    Error::Missing {
+        what: format!("the eBPF object has no {what} '{name}'"),
+        help: "rebuild quell with 'make build'".to_owned(),
     }
 }
 

@@ -33,26 +33,11 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "ipi.h"
+#include "in_scope.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct ipi_config ipi_config SEC(".rodata.ipi_config") = {};
-
-/* The probe's own: shootdown.bpf.c or fentry.bpf.c keeps it up to date. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SCOPE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, u8);
-} scope_tgids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, u8);
-} scope_cpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -123,18 +108,6 @@ static __always_inline void lose(void)
 
 	if (h)
 		h->lost++;
-}
-
-static __always_inline bool tgid_in_scope(u32 tgid)
-{
-	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
-}
-
-static __always_inline bool cpu_in_scope(u32 cpu)
-{
-	u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
-
-	return in && *in;
 }
 
 /* The tally of a key, made on first sight. Two CPUs may make it at once: one wins, both find it. */

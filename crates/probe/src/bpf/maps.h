@@ -5,6 +5,8 @@
 #ifndef QUELL_MAPS_H
 #define QUELL_MAPS_H
 
+#include "in_scope.h"
+
 /* Set by the loader, then read-only: the verifier drops the branches that it rules out. */
 const volatile struct config config SEC(".rodata.config") = {};
 
@@ -123,23 +125,6 @@ struct {
 	__type(value, struct health);
 } healths SEC(".maps");
 
-/* Processes in scope (SCOPE_TREE). */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SCOPE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, u8);
-} scope_tgids SEC(".maps");
-
-/* CPUs in scope (SCOPE_CPUS). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, u8);
-} scope_cpus SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, MAX_STACKS);
@@ -179,13 +164,8 @@ static __always_inline bool is_any_flush(u64 func)
 	return is_flush(func) || is_kernel_flush(func);
 }
 
-static __always_inline bool tgid_in_scope(u32 tgid)
-{
-	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
-}
-
 /*
- * The same, for the culprit's CPU, which mostly asks about the same process again. Only a yes is
+ * As tgid_in_scope(), for the culprit's CPU, which mostly asks about the same process again. Only a yes is
  * remembered: the loader names processes without a new generation.
  */
 static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)

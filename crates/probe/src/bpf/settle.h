@@ -18,14 +18,12 @@
 static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
 {
 	struct victim_info *info;
-	u8 *in;
 
 	if (config.scope != SCOPE_CPUS) {
 		info = bpf_map_lookup_elem(&victim_infos, &victim);
 		return info && tgid_in_scope(info->key.tgid);
 	}
-	in = bpf_map_lookup_elem(&scope_cpus, &cpu);
-	return in && *in;
+	return cpu_in_scope(cpu);
 }
 
 static __always_inline void count_hit(struct culprit_tally *tally, struct victim_tally *vt,

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which processes and which CPUs count. One pair of maps for all programs: the loader gives those of the
+ * probe to the programs of function calls too.
+ */
+#ifndef QUELL_IN_SCOPE_H
+#define QUELL_IN_SCOPE_H
+
+/* Processes in scope (SCOPE_TREE). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SCOPE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} scope_tgids SEC(".maps");
+
+/* CPUs in scope (SCOPE_CPUS). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ncpu */
+	__type(key, u32);
+	__type(value, u8);
+} scope_cpus SEC(".maps");
+
+static __always_inline bool tgid_in_scope(u32 tgid)
+{
+	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
+}
+
+static __always_inline bool cpu_in_scope(u32 cpu)
+{
+	u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);
+
+	return in && *in;
+}
+
+#endif
