@@ -2,7 +2,8 @@
 //!
 //! `places COUNT PLACE` calls madvise(MADV_DONTNEED) so often, or for 0.7 s, from a function that is in
 //! PLACE: `jit` writes it into anonymous memory, `jit-map` says so in /tmp/perf-PID.map too, and a path
-//! loads the library there, which has it as `quell_shoot`. Prints its process's number.
+//! loads the library there, which has it as `quell_shoot`. Prints its process's number, and stays a second
+//! after that, for quell must come to look while it lives, on a busy machine too.
 //!
 //! The peer that is hit spins on another CPU as real-time, for under a second.
 
@@ -136,4 +137,5 @@ fn main() {
     }
     DONE.store(true, Ordering::Release);
     thread.join().expect("the peer");
+    std::thread::sleep(Duration::from_secs(1));
 }

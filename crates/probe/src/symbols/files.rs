@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use quell_event::trace::{Mark, Module};
 use quell_host::contents::Contents;
@@ -23,6 +24,10 @@ use super::open;
 /// quell needs some too. A host with a hundred containers runs code from about as many files each has.
 const MAX_HELD: u64 = 4096;
 
+/// A file's times are behind the clock by up to a tick (current_time() in fs/inode.c, up to Linux 6.12),
+/// the longest of which is this, with HZ=100.
+const TICK: Duration = Duration::from_millis(10);
+
 /// What is known of a file.
 #[derive(Debug)]
 struct Known {
@@ -30,8 +35,10 @@ struct Known {
     dev: u64,
     inode: u64,
     build_id: Option<String>,
-    /// When it was opened, if it could be.
+    /// As it was when it was opened, if it could be.
     stamp: Option<Stamp>,
+    /// When its mapping was seen; unknown of what a trace tells.
+    seen: Option<SystemTime>,
     /// A process that has it mapped.
     pid: u32,
     held: Option<File>,
@@ -68,11 +75,16 @@ impl Files {
     /// still live.
     pub(crate) fn see(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
         let path = mapping.path.as_ref().filter(|_| mapping.is_file())?;
-        let number = self.number(pid, mapping);
-        if number.is_some() {
-            return number;
+        let before = self.number(pid, mapping);
+        // one that could not be opened may be by way of another process, or now
+        if before.is_some_and(|n| self.room == 0 || self.get(n).is_some_and(|k| k.stamp.is_some()))
+        {
+            return before;
         }
         let file = self.open(pid, mapping, path);
+        if before.is_some() && file.is_none() {
+            return before;
+        }
         let mut known = Known {
             path: path.clone(),
             dev: device(mapping),
@@ -81,6 +93,7 @@ impl Files {
             stamp: file
                 .as_ref()
                 .and_then(|f| Some(Stamp::of(&f.metadata().ok()?))),
+            seen: Some(SystemTime::now()),
             pid,
             held: None,
         };
@@ -94,7 +107,21 @@ impl Files {
             None if self.room == 0 => self.not_held += 1,
             None => {}
         }
-        Some(self.add(known))
+        Some(match before {
+            Some(number) => self.replace(number, known),
+            None => self.add(known),
+        })
+    }
+
+    /// What could not be opened before has been now. Frames keep the number.
+    fn replace(&mut self, number: u32, mut known: Known) -> u32 {
+        if let Some(unopened) = self.known.get_mut(number as usize) {
+            known.seen = unopened.seen;
+            let alike = self.alike.entry((known.dev, known.inode));
+            alike.or_default().push(number);
+            *unopened = known;
+        }
+        number
     }
 
     /// The number of a file that a trace knows of.
@@ -105,6 +132,7 @@ impl Files {
             inode: module.inode,
             build_id: module.build_id.clone(),
             stamp: None,
+            seen: None,
             pid,
             held: None,
         };
@@ -189,11 +217,13 @@ impl Files {
             let Ok(file) = open::within(root, &known.path) else {
                 continue;
             };
-            mark = Mark::Replaced;
-            if let (Ok(meta), Ok(data)) = (file.metadata(), open::contents(file))
-                && known.is_same(&meta, &data)
-            {
-                return Ok(data);
+            let (Ok(meta), Ok(data)) = (file.metadata(), open::contents(file)) else {
+                continue;
+            };
+            match known.is_same(&meta, &data) {
+                Some(true) => return Ok(data),
+                Some(false) => mark = Mark::Replaced,
+                None => {}
             }
         }
         Err(mark)
@@ -230,15 +260,24 @@ impl Known {
         (self.build_id.as_deref(), self.stamp)
     }
 
-    /// Whether this is the file that was mapped, as far as can be told.
-    fn is_same(&self, meta: &Metadata, data: &Contents) -> bool {
-        match &self.build_id {
-            Some(id) => functions::build_id(data).as_ref() == Some(id),
-            None => {
-                let same = self.stamp.is_none_or(|stamp| stamp == Stamp::of(meta));
-                same && is_same_inode(self.dev, self.inode, meta)
-            }
+    /// Whether this is the file that was mapped, if that can be told.
+    fn is_same(&self, meta: &Metadata, data: &Contents) -> Option<bool> {
+        let now = functions::build_id(data);
+        if self.build_id.is_some() {
+            return Some(now == self.build_id);
         }
+        if !is_same_inode(self.dev, self.inode, meta) {
+            return Some(false);
+        }
+        if let Some(stamp) = self.stamp {
+            return Some(stamp == Stamp::of(meta));
+        }
+        // It was never opened, and a new file may have the inode of the old one: unless nothing has
+        // happened to this one since, or it is as nameless as the trace says.
+        let unchanged = self
+            .seen
+            .is_some_and(|seen| Stamp::changed(meta) + TICK < seen);
+        (unchanged || (self.seen.is_none() && now.is_none())).then_some(true)
     }
 }
 
@@ -345,7 +384,7 @@ mod tests {
         }
         for (name, written) in [("plain", 1), ("other", 2)] {
             let file = File::create(root.path().join(name)).unwrap();
-            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(written);
+            let at = std::time::UNIX_EPOCH + Duration::from_secs(written);
             file.set_modified(at).unwrap();
         }
         let names = [
@@ -372,6 +411,38 @@ mod tests {
                 assert_eq!(see(&mut files, 1, &mapping, "one"), 6);
             }
         }
+    }
+
+    /// Check that a file that could not be opened is opened when it can be, under the same number, and
+    /// that one which was never opened is taken for the mapped one only if nothing has happened to it.
+    #[test]
+    fn unopened_files() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        std::fs::write(&path, with_build_id(1)).unwrap();
+        let mut mapping = own();
+        mapping.path = Some("/file".into());
+        mapping.inode = std::fs::metadata(&path).unwrap().ino();
+        let dev = std::fs::metadata(&path).unwrap().dev();
+        mapping.dev = (libc::major(dev), libc::minor(dev));
+        std::thread::sleep(2 * TICK);
+        let mut files = Files::new(root.path());
+        let number = files.see(1, &mapping).unwrap();
+        assert!(files.held(number).is_none());
+        assert!(files.contents(number).is_ok());
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+
+        let links = root.path().join("proc/1/map_files");
+        std::fs::create_dir_all(&links).unwrap();
+        std::os::unix::fs::symlink(&path, links.join(mapping.map_file_name())).unwrap();
+        assert_eq!(files.see(1, &mapping), Some(number));
+        assert!(files.held(number).is_some() && files.contents(number).is_ok());
+        assert_eq!(
+            files.build_id(1, &mapping).as_deref(),
+            Some("0101010101010101")
+        );
     }
 
     /// Check that beyond the limit files are counted, not held, and still named while they are there.

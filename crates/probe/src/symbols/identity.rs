@@ -7,6 +7,7 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// What a file is known by from now on, without looking at it again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,14 @@ impl Stamp {
             written: (meta.mtime(), meta.mtime_nsec()),
             dev: meta.dev(),
         }
+    }
+
+    /// When anything about a file was changed last, its place in folders too. Nobody can set this one
+    /// (stat(2), `st_ctime`), but for the clock.
+    pub(super) fn changed(meta: &Metadata) -> SystemTime {
+        let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
+        let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
     }
 }
 

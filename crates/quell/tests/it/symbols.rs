@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{QUELL, alone, example, json, quell, root_only};
 
-/// Some 100 ms: quell must come to look while the program lives.
+/// Some 100 ms.
 const COUNT: &str = "20000";
 
 /// Records a command, and returns the report and the command's output.
