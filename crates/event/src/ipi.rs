@@ -3,6 +3,7 @@
 //! A shootdown is one of many reasons for which the kernel interrupts another CPU (kernel/smp.c). To
 //! those who want a CPU left alone all are alike.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -207,28 +208,26 @@ impl Calls {
     /// Puts together what has the same key (the kernel may have two functions of one name), and the largest
     /// first; where two are as large, the order is that of what they are.
     pub fn sort(&mut self) {
-        self.by.sort_by(|a, b| key(a).cmp(&key(b)));
-        self.by.dedup_by(|next, first| {
-            let same = key(next) == key(first);
-            if same {
+        merge(
+            &mut self.by,
+            |a, b| key(a).cmp(&key(b)),
+            |first, next| {
                 first.calls += next.calls;
                 first.timed += next.timed;
                 first.delay_ns += next.delay_ns;
                 first.delay_max_ns = first.delay_max_ns.max(next.delay_max_ns);
                 first.stall_ns += next.stall_ns;
                 first.stall_max_ns = first.stall_max_ns.max(next.stall_max_ns);
-            }
-            same
-        });
-        self.at.sort_by(|a, b| at_key(a).cmp(&at_key(b)));
-        self.at.dedup_by(|next, first| {
-            let same = at_key(next) == at_key(first);
-            if same {
+            },
+        );
+        merge(
+            &mut self.at,
+            |a, b| at_key(a).cmp(&at_key(b)),
+            |first, next| {
                 first.hits += next.hits;
                 first.stall_ns += next.stall_ns;
-            }
-            same
-        });
+            },
+        );
         self.by
             .sort_by(|a, b| (b.calls, key(a)).cmp(&(a.calls, key(b))));
         self.at
@@ -265,6 +264,18 @@ fn key(c: &CallTally) -> (&str, CallKind, u32, u32) {
 
 fn at_key(v: &CallVictim) -> (&str, CallKind, u32) {
     (&v.function, v.kind, v.pid)
+}
+
+/// Adds up rows that are equal by this order, and leaves them in it.
+fn merge<T>(rows: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering, add: impl Fn(&mut T, &T)) {
+    rows.sort_by(&order);
+    rows.dedup_by(|next, first| {
+        let same = order(first, next).is_eq();
+        if same {
+            add(first, next);
+        }
+        same
+    });
 }
 
 /// The rows of `now`, less those of `then` that have the same key.

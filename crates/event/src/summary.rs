@@ -56,6 +56,17 @@ pub struct CauseRow {
     pub stall_ns: u64,
 }
 
+impl CauseRow {
+    /// The cause and, of `other`, the function.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.function {
+            Some(function) => format!("{}: {function}", self.cause),
+            None => self.cause.clone(),
+        }
+    }
+}
+
 /// One culprit process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CulpritRow {

@@ -17,14 +17,9 @@ const MAX_LINE: usize = 64 << 10;
 /// that is made to cost time comes near this.
 const MAX_COVERS: usize = 1 << 20;
 
-/// The names at addresses, which must be sorted. Lines that are none are passed over.
-#[must_use]
-pub fn names(text: &[u8], addresses: &[u64]) -> Vec<Option<String>> {
-    read(text, addresses)
-}
-
-/// As [`names`], from a file, up to [`MAX_BYTES`] or the first error.
-pub fn read(map: impl Read, addresses: &[u64]) -> Vec<Option<String>> {
+/// The names at addresses, which must be sorted, from the first [`MAX_BYTES`] of a map or up to the first
+/// error. Lines that are none are passed over.
+pub fn names(map: impl Read, addresses: &[u64]) -> Vec<Option<String>> {
     debug_assert!(addresses.is_sorted());
     let mut found = vec![None; addresses.len()];
     let mut map = BufReader::with_capacity(MAX_LINE, map.take(MAX_BYTES));
@@ -118,7 +113,7 @@ garbage
     #[test]
     fn endless_lines_end() {
         let endless = std::io::repeat(b'7').take(1 << 40);
-        assert_eq!(read(endless, &[7]), [None]);
+        assert_eq!(names(endless, &[7]), [None]);
     }
 
     /// Check that a map of which every line covers every address is not read for ever.
@@ -126,7 +121,7 @@ garbage
     fn overlaps_end() {
         let addresses: Vec<u64> = (0..10_000).collect();
         let map = b"0 ffffff f\n".repeat(100_000);
-        let found = names(&map, &addresses);
+        let found = names(&map[..], &addresses);
         assert!(found.iter().all(|n| n.as_deref() == Some("f")));
     }
 
@@ -146,7 +141,7 @@ garbage
         /// Check that no bytes make the reader panic.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), address: u64) {
-            let _ = names(&bytes, &[0, address]);
+            let _ = names(&bytes[..], &[0, address]);
         }
 
         /// Check that a map with one byte changed and cut anywhere is read without panic.

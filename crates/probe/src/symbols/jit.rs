@@ -101,7 +101,7 @@ impl Jits {
             return none();
         }
         let clean = |name: Option<String>| Some(demangle::clean(&name?));
-        perf_map::read(map, addresses)
+        perf_map::names(map, addresses)
             .into_iter()
             .map(clean)
             .collect()

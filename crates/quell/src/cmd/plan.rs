@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anstyle::Style;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
 use quell_remedy::{Found, Plan, recognise_process};
@@ -22,10 +21,9 @@ use crate::prove::temp::TempDir;
 use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::emit;
+use crate::show::style::BOLD;
 use crate::show::units::plural;
 use crate::target::seconds;
-
-const BOLD: Style = Style::new().bold();
 
 /// Where `quell record` writes if it is not told.
 const DEFAULT_TRACE: &str = "trace.quell";

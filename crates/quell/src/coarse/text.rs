@@ -2,15 +2,12 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use serde_json::{Value, json};
 
 use super::sample::Seen;
+use crate::show::style::{BOLD, DIM};
 use crate::show::table::Table;
 use crate::show::units::{count, plural, time};
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
 
 /// Rows of a table.
 const ROWS: usize = 10;

@@ -96,10 +96,7 @@ impl Side {
 
     pub(super) fn causes(&self) -> Amounts<String> {
         let causes = self.summary.causes.iter().map(|c| {
-            let name = match &c.function {
-                Some(function) => format!("{}: {function}", c.cause),
-                None => c.cause.clone(),
-            };
+            let name = c.label();
             let amount = Amount {
                 shootdowns: c.shootdowns,
                 victims: Some(c.victims),

@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use quell_event::summary::Quantiles;
 
 use super::Comparison;
 use super::change::{Row, State, change, rate};
+use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, clean};
 use crate::show::units::{self, count, percent, time, time_rate};
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
 
 /// The line that no comparison of two recordings goes without.
 const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \
@@ -54,10 +51,6 @@ fn names(rows: &[Row<String>]) -> Vec<&String> {
     let mut names: Vec<_> = rows.iter().map(|r| &r.key).collect();
     names.sort();
     names
-}
-
-fn heading(out: &mut String, text: &str) {
-    let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");
 }
 
 /// What became of an amount.

@@ -5,15 +5,12 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anstyle::Style;
 use anyhow::Context as _;
 use quell_remedy::Plan;
 
 use crate::cmd::usage;
+use crate::show::style::{BOLD, DIM};
 use crate::show::units::percent;
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
 
 /// How wide running text gets.
 const WIDTH: usize = 98;

@@ -8,9 +8,8 @@ use quell_stats::{Comparison, Role, Verdict};
 
 use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
+use crate::show::style::BOLD;
 use crate::show::table::Table;
-
-const BOLD: Style = Style::new().bold();
 
 fn styled(verdict: Verdict) -> String {
     let style = match verdict {

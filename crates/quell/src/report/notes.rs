@@ -66,18 +66,18 @@ pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Ve
 }
 
 /// Where shootdowns were counted, by the name of a file.
-type Places<'c> = BTreeMap<&'c str, u64>;
+type PerFile<'c> = BTreeMap<&'c str, u64>;
 
 #[derive(Default)]
 struct Seen<'c> {
     all: u64,
     gone: u64,
-    early: Places<'c>,
-    marks: BTreeMap<Mark, Places<'c>>,
+    early: PerFile<'c>,
+    marks: BTreeMap<Mark, PerFile<'c>>,
 }
 
 /// How many, and the place with most of them: by its name where they are equal.
-fn most<'c>(places: &Places<'c>) -> Option<(u64, &'c str)> {
+fn most<'c>(places: &PerFile<'c>) -> Option<(u64, &'c str)> {
     let most = places.iter().max_by_key(|&(name, n)| (n, Reverse(name)));
     Some((places.values().sum(), most?.0))
 }

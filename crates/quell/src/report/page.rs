@@ -26,7 +26,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let meta = trace.meta();
     let (code, garbled) = code(&trace)?;
     let mut binner = Binner::new(Limits::default());
-    let mut places = Places::new(&code);
+    let mut places = Numbered::new(&code);
     let mut sum = Aggregate::default();
     let progress = Progress::new(trace.rows());
     let mut rows = 0;
@@ -58,14 +58,14 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
 }
 
 /// Regions by number, looked up once for each place.
-struct Places<'a> {
+struct Numbered<'a> {
     regions: Map<Place, u32>,
     named: Named<'a>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
     last: Option<(u64, u32)>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Numbered<'a> {
     fn new(code: &'a Code) -> Self {
         Self {
             regions: Map::default(),
@@ -94,13 +94,13 @@ impl<'a> Places<'a> {
 /// What the numbers in the trace stand for.
 struct Words<'a> {
     code: &'a Code,
-    places: &'a Places<'a>,
+    places: &'a Numbered<'a>,
     /// As the text report calls them.
     processes: HashMap<u32, &'a str>,
 }
 
 impl<'a> Words<'a> {
-    fn new(code: &'a Code, places: &'a Places<'a>, report: &'a Report) -> Self {
+    fn new(code: &'a Code, places: &'a Numbered<'a>, report: &'a Report) -> Self {
         let victims = report.summary.victims_by.iter().map(|v| (v.pid, &v.comm));
         let culprits = report.summary.culprits.iter().map(|c| (c.pid, &c.comm));
         Self {

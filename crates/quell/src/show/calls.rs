@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use quell_event::{CallKind, CallTally, Calls};
 use quell_host::cpus;
 
-use super::summary::{BOLD, DIM, more};
+use super::style::{BOLD, DIM};
+use super::summary::more;
 use super::table::Table;
 use super::units::{count, plural, time};
 

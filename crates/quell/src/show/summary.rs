@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use quell_event::Summary;
 use quell_event::summary::Quantiles;
 
 use super::calls;
+use super::style::{BOLD, DIM, heading};
 use super::table::{Table, clean};
 use super::units::{count, percent, plural, time};
-
-pub(super) const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
 
 /// The whole text. Each table has at most `top` rows and says what it leaves out.
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
@@ -36,10 +33,6 @@ pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
     }
     footer(&mut out, s);
     out
-}
-
-fn heading(out: &mut String, text: &str) {
-    let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");
 }
 
 fn how_much(out: &mut String, s: &Summary) {
@@ -170,10 +163,7 @@ fn why(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Why: causes");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">stall", "cause"]);
     for c in s.causes.iter().take(top) {
-        let name = match &c.function {
-            Some(function) => format!("{}: {function}", c.cause),
-            None => c.cause.clone(),
-        };
+        let name = c.label();
         t.row(vec![
             count(c.shootdowns),
             count(c.victims),
