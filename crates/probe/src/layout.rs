@@ -60,7 +60,7 @@ pod! {
         recording: u32,
         depth: u32,
         row: u32,
-        zero: u32,
+        sampling: u32,
     }
     struct State {
         next_culprit: u32,
@@ -144,6 +144,22 @@ pod! {
         end_ns: u64,
         comm: [u8; 16],
     }
+    struct EndRecord {
+        kind: u16,
+        culprit_cpu: u16,
+        seq: u32,
+        end_ns: u64,
+    }
+    struct SampleRecord {
+        kind: u32,
+        tgid: u32,
+        culprit: u32,
+        frames: u32,
+        start: u64,
+        end: u64,
+        caller: u64,
+        stack: [u64; 4],
+    }
 }
 
 pub(crate) const SCOPE_ALL: u32 = 0;
@@ -156,6 +172,8 @@ pub(crate) const HIT_BYTES: u32 = 16;
 
 pub(crate) const RECORD_SEND: u8 = 1;
 pub(crate) const RECORD_VICTIM: u8 = 2;
+pub(crate) const RECORD_SAMPLE: u32 = 3;
+pub(crate) const RECORD_END: u8 = 4;
 
 pub(crate) const SEND_OWN: u8 = 1;
 
@@ -192,6 +210,8 @@ mod tests {
         assert_eq!(size_of::<CulpritKey>(), 16);
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);
+        assert_eq!(size_of::<SampleRecord>(), 72);
+        assert_eq!(size_of::<EndRecord>(), 16);
         assert_eq!(Config::padding(), 0);
         assert_eq!(State::padding(), 0);
         assert_eq!(CulpritKey::padding(), 0);
@@ -202,6 +222,8 @@ mod tests {
         assert_eq!(Health::padding(), 0);
         assert_eq!(SendRecord::padding(), 0);
         assert_eq!(VictimRecord::padding(), 0);
+        assert_eq!(SampleRecord::padding(), 0);
+        assert_eq!(EndRecord::padding(), 0);
     }
 
     /// Check that too few bytes are no value.

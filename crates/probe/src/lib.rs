@@ -12,6 +12,7 @@ mod layout;
 mod loader;
 mod records;
 mod resolve;
+mod samples;
 mod symbols;
 
 pub use backend::Backend;
@@ -20,4 +21,5 @@ pub use interner::NewStack;
 pub use loader::{Options, Probe, Scope, Stacks};
 pub use records::{Records, Sink};
 pub use resolve::Resolver;
+pub use samples::{Sample, Samples};
 pub use symbols::name_frames;

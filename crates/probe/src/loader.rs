@@ -5,6 +5,7 @@ mod matrix;
 mod options;
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub(crate) struct Maps {
     scope_tgids: MapHandle,
     state: MapHandle,
     counting: MapHandle,
+    sample_every: MapHandle,
 }
 
 /// The probe, counting from [`Probe::attach`] until [`Probe::detach`] or drop.
@@ -111,7 +113,7 @@ fn configure(
         recording: options.recording.into(),
         depth: depth(pairs, backend, options.recording),
         row: row(cpus),
-        zero: 0,
+        sampling: options.sampling.into(),
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -123,7 +125,7 @@ fn configure(
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
             "hit_threads" if options.recording => hits,
-            "records" if options.recording => options.ring_bytes,
+            "records" if options.recording || options.sampling => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
                     .map_err(Error::load("configure the eBPF programs"))?;
@@ -207,6 +209,7 @@ impl Probe {
             scope_tgids: handle("scope_tgids")?,
             state: handle(".data.state")?,
             counting: handle(".data.counting")?,
+            sample_every: handle(".data.sample_every")?,
         });
         let mut probe = Self {
             object,
@@ -256,14 +259,19 @@ impl Probe {
     }
 
     fn set_counting(&self, on: bool) -> Result<()> {
-        self.maps
-            .counting
-            .update(
-                &layout::ONLY.to_ne_bytes(),
-                &u32::from(on).to_ne_bytes(),
-                MapFlags::ANY,
-            )
+        set(&self.maps.counting, on.into())
             .map_err(Error::load("tell the eBPF programs that they count"))
+    }
+
+    /// From now on one in so many shootdowns of each CPU is a sample, where the probe was attached
+    /// with `sampling`.
+    ///
+    /// # Errors
+    ///
+    /// If the programs can't be told.
+    pub fn sample_one_in(&self, every: NonZeroU32) -> Result<()> {
+        set(&self.maps.sample_every, every.get())
+            .map_err(Error::load("tell the eBPF programs how much to sample"))
     }
 
     /// Takes a process, and all that it forks from now on, into [`Scope::Tree`].
@@ -348,6 +356,12 @@ pub(crate) fn missing(what: &str, name: &str) -> Error {
         what: format!("the eBPF object has no {what} '{name}'"),
         help: "rebuild quell with 'make build'".to_owned(),
     }
+}
+
+/// Sets a variable of the programs.
+fn set(variable: &MapHandle, value: u32) -> libbpf_rs::Result<()> {
+    let only = layout::ONLY.to_ne_bytes();
+    variable.update(&only, &value.to_ne_bytes(), MapFlags::ANY)
 }
 
 fn interrupts() -> Option<u64> {

@@ -1,6 +1,7 @@
 //! From the ring of records to whole shootdowns.
 //!
-//! A shootdown is one record of the culprit and one of each victim that was seen. All of them name the
+//! A shootdown is one record of the culprit and one of each victim that was seen, and one of its end
+//! where some victims may be out of scope: the culprit waits for those too. All of them name the
 //! culprit's CPU and that CPU's count of rounds, and that CPU writes them, round after round: the
 //! first record of the next round closes the last one.
 
@@ -13,7 +14,9 @@ use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
 use crate::causes::Causes;
 use crate::error::{Error, Result};
 use crate::interner::{Interner, NewStack};
-use crate::layout::{self, RECORD_SEND, RECORD_VICTIM, SendRecord, VictimRecord};
+use crate::layout::{
+    self, EndRecord, RECORD_END, RECORD_SEND, RECORD_VICTIM, SendRecord, VictimRecord,
+};
 use crate::loader::Probe;
 
 /// Records that are read in one go: a few ms of work.
@@ -117,6 +120,8 @@ struct Pending {
     seq: u32,
     send: Option<SendRecord>,
     victims: Vec<VictimRecord>,
+    /// When the last victim was done, where some may be out of scope; else 0.
+    end_ns: u64,
 }
 
 struct Joiner {
@@ -142,6 +147,11 @@ impl Joiner {
                     self.round(victim.culprit_cpu, victim.seq)
                         .victims
                         .push(victim);
+                }
+            }
+            Some(&RECORD_END) => {
+                if let Some(end) = layout::read::<EndRecord>(bytes) {
+                    self.round(end.culprit_cpu, end.seq).end_ns = end.end_ns;
                 }
             }
             _ => {}
@@ -171,6 +181,7 @@ impl Joiner {
         let round = &mut self.pending[cpu];
         let send = round.send.take();
         let Some(send) = send else {
+            round.end_ns = 0;
             if !round.victims.is_empty() {
                 self.incomplete += 1;
                 round.victims.clear();
@@ -195,7 +206,7 @@ impl Joiner {
             NO_STACK
         };
         s.victims.clear();
-        let mut end = send.t_ns;
+        let mut end = send.t_ns.max(std::mem::take(&mut round.end_ns));
         for v in round.victims.drain(..) {
             end = end.max(v.end_ns);
             s.victims.push(Victim {
@@ -280,6 +291,27 @@ mod tests {
             .map(|s| (s.cpu, s.wait_ns, s.victims.len(), s.unseen))
             .collect();
         assert_eq!(waits, [(0, 80, 2, 0), (0, 0, 0, 1), (1, 10, 1, 0)]);
+    }
+
+    /// Check that a wait lasts until the end that is told, if that comes after the victims in scope, and
+    /// that the next round has none of it.
+    #[test]
+    fn out_of_scope_is_waited_for() {
+        let (mut j, seen) = joiner();
+        let end = EndRecord {
+            kind: RECORD_END.into(),
+            culprit_cpu: 0,
+            seq: 1,
+            end_ns: 190,
+        };
+        j.take(layout::bytes(&send(0, 1, 100, 0)));
+        j.take(layout::bytes(&victim(0, 1, 1, 150)));
+        j.take(layout::bytes(&end));
+        j.take(layout::bytes(&send(0, 2, 120, 0)));
+        j.take(layout::bytes(&victim(0, 1, 2, 160)));
+        j.finish();
+        let waits: Vec<_> = seen.borrow().iter().map(|s| s.wait_ns).collect();
+        assert_eq!(waits, [90, 40]);
     }
 
     /// Check that a victim without its culprit's record is counted as incomplete, and not invented.

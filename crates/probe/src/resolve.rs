@@ -127,7 +127,13 @@ impl Resolver {
     }
 
     fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
-        let mut addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
+        let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
+        self.user_stack(new.id, pid, addresses, new.caller)
+    }
+
+    /// Finds the file and offset of every frame of a user stack, innermost first, that gets the number
+    /// `id`. `caller` is the word on top of the stack, or 0.
+    pub fn user_stack(&mut self, id: u32, pid: u32, mut addresses: Vec<u64>, caller: u64) -> Stack {
         self.see(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
         if self.snapshots.get(&pid).is_none_or(|s| uncovered(&s.maps)) {
@@ -136,7 +142,6 @@ impl Resolver {
         let maps = self.snapshots.get(&pid).map_or(&[][..], |s| &s.maps);
         // A wrapper such as libc's madvise() keeps no frame pointer, so the walk misses its caller,
         // whose return address lies on top of the stack. Taken only if it is one.
-        let caller = new.caller;
         let missed = caller != 0
             && addresses.get(1) != Some(&caller)
             && code_at(maps, caller).is_some_and(|m| self.follows_call(pid, m, caller));
@@ -169,9 +174,9 @@ impl Resolver {
             })
             .unzip::<_, _, Vec<Frame>, Vec<Source>>();
         let gone = maps.is_empty();
-        self.sources.insert(new.id, sources);
+        self.sources.insert(id, sources);
         Stack {
-            id: new.id,
+            id,
             kind: StackKind::User,
             pid: Some(pid),
             frames,

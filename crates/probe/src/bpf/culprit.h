@@ -76,6 +76,8 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
 	} else {
+		if (has_sample(o, r))
+			write_sample(ctx, r);
 		start_again(r);
 	}
 }
@@ -130,6 +132,8 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 	name_culprit(ctx, o, r);
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
+	if (has_sample(o, r))
+		write_sample(ctx, r);
 }
 
 #endif

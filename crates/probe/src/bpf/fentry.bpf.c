@@ -27,6 +27,7 @@
 #include "stack.h"
 #include "round.h"
 #include "record.h"
+#include "sample.h"
 #include "settle.h"
 #include "name.h"
 #include "victim.h"
@@ -169,6 +170,8 @@ int many_ends(void *ctx)
 	name_culprit(ctx, o, r);
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
+	if (has_sample(o, r))
+		write_sample(ctx, r);
 	settle(cpu, o->current);
 	return 0;
 }

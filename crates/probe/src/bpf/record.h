@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Records for the ring: one of the culprit, one of each victim. Both are written by the culprit's CPU,
+ * Records for the ring: one of the culprit, one of each victim. All are written by the culprit's CPU,
  * the culprit's first, round after round.
  */
 #ifndef QUELL_RECORD_H
@@ -106,6 +106,19 @@ static __always_inline void write_victim(struct settling *s, struct hit *hit, u3
 	v->end_ns = hit->t1 + hit->stall_ns;
 	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
 	submit(v);
+}
+
+static __always_inline void write_end(struct settling *s)
+{
+	struct end_record *e = reserve(sizeof(*e));
+
+	if (!e)
+		return;
+	e->kind = RECORD_END;
+	e->culprit_cpu = s->cpu;
+	e->seq = s->which;
+	e->end_ns = s->end;
+	submit(e);
 }
 
 #endif

@@ -128,6 +128,8 @@ __noinline int settle(u32 cpu, u32 which)
 		s.counted = r->targets;
 	if (!s.counted)
 		return 0;
+	if (config.recording && r->mode == MODE_LATER)
+		write_end(&s);
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	hists = hists_of_cpu();
 	if (!tally || !hists)

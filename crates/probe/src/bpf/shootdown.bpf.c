@@ -36,6 +36,7 @@
 #include "stack.h"
 #include "round.h"
 #include "record.h"
+#include "sample.h"
 #include "settle.h"
 #include "name.h"
 #include "culprit.h"

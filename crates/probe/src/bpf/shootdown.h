@@ -36,7 +36,7 @@ struct config {
 	u32 recording;
 	u32 depth; /* rounds that a CPU may leave, with the one in flight; a power of two from 2 on */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
-	u32 zero;
+	u32 sampling;
 };
 
 /* What the probe tells the loader. */
@@ -147,6 +147,8 @@ struct health {
 enum record_kind {
 	RECORD_SEND = 1,
 	RECORD_VICTIM = 2,
+	RECORD_SAMPLE = 3,
+	RECORD_END = 4,
 };
 
 enum {
@@ -189,6 +191,29 @@ struct victim_record {
 	u32 zero2;
 	u64 end_ns;
 	char comm[COMM_LEN];
+};
+
+/* After the victims, where some may be out of scope: the culprit has waited for those too. */
+struct end_record {
+	u16 kind;
+	u16 culprit_cpu; /* with seq the name of the shootdown */
+	u32 seq;
+	u64 end_ns;
+};
+
+/* Frames of a sample: enough to get past the wrappers of system calls. */
+#define SAMPLE_FRAMES 4
+
+/* One a sample. */
+struct sample_record {
+	u32 kind;
+	u32 tgid;
+	u32 culprit; /* index of the tally, which tells the cause */
+	u32 frames;
+	u64 start;
+	u64 end;
+	u64 caller; /* as in send_record */
+	u64 stack[SAMPLE_FRAMES]; /* of user space, innermost first; beyond `frames` lies anything */
 };
 
 /* A round of a CPU. Only that CPU writes it, but for `unsettled`, which the loader may take. */
@@ -275,6 +300,8 @@ _Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
 _Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
+_Static_assert(sizeof(struct end_record) == 16, "layout.rs: EndRecord");
+_Static_assert(sizeof(struct sample_record) == 72, "layout.rs: SampleRecord");
 _Static_assert(sizeof(struct target) == 16 && sizeof(struct hit) == 16, "none across lines");
 _Static_assert(sizeof(struct round) == 64, "a line");
 _Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");

@@ -49,9 +49,11 @@ pub struct Options {
     pub scope: Scope,
     /// Write a record of every shootdown, for [`crate::Records`]; without, only counts.
     pub recording: bool,
+    /// Keep samples, for [`crate::Samples`], and no record.
+    pub sampling: bool,
     /// Of which shootdowns the records have stacks.
     pub stacks: Stacks,
-    /// Size of the ring of records, bytes; a power of two.
+    /// Size of the ring of records or samples, bytes; a power of two.
     pub ring_bytes: u32,
     /// How to see them; `None` for the first way that this kernel allows.
     pub backend: Option<Backend>,
@@ -64,6 +66,7 @@ impl Default for Options {
         Self {
             scope: Scope::All,
             recording: false,
+            sampling: false,
             stacks: Stacks::ALL,
             ring_bytes: 64 << 20,
             backend: None,

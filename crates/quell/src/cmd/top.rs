@@ -22,7 +22,8 @@ use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
 use crate::top::{json, text};
 
-/// How often it is looked whether what is watched has ended.
+/// How often it is looked whether what is watched has ended, and where new culprits have their code:
+/// that is gone when they are.
 const LOOK: Duration = Duration::from_millis(250);
 /// How often records are read while a process is looked at closely: the ring holds more than twice
 /// as much of the worst case.
@@ -124,7 +125,7 @@ fn batch(
             if left.is_zero() {
                 break;
             }
-            let nap = if source.is_open() { DRAIN } else { left };
+            let nap = if source.is_open() { DRAIN } else { LOOK };
             let end = watch.step(nap.min(left))?;
             source.drain()?;
             if let Some(end) = end {

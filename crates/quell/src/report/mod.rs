@@ -7,7 +7,7 @@ mod notes;
 mod page;
 pub(crate) mod places;
 mod progress;
-mod regions;
+pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};
 

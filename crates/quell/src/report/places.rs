@@ -17,7 +17,7 @@ const GRAIN_LOG2: u32 = 21;
 
 /// What tells shootdowns apart for regions, stacks and origins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) pid: u32,
     pub(super) cause: Cause,
     pub(super) user_stack: i32,
@@ -26,7 +26,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &Row) -> Self {
         let grain = if row.full() {
             u64::MAX
         } else {

@@ -110,7 +110,7 @@ enum By {
 }
 
 /// Regions by number, each spelled out only once.
-pub(super) struct Named<'a> {
+pub(crate) struct Named<'a> {
     regions: Regions<'a>,
     known: Map<By, u32>,
     numbers: Map<String, u32>,
@@ -118,7 +118,7 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    pub(super) fn new(regions: Regions<'a>) -> Self {
+    pub(crate) fn new(regions: Regions<'a>) -> Self {
         Self {
             regions,
             known: Map::default(),
@@ -128,7 +128,7 @@ impl<'a> Named<'a> {
     }
 
     /// The number of what lies at a place, where a range begins at `start`.
-    pub(super) fn number(&mut self, place: &Place, start: u64) -> u32 {
+    pub(crate) fn number(&mut self, place: &Place, start: u64) -> u32 {
         let full = place.full();
         let mapping = match place.cause {
             Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork => None,
@@ -161,7 +161,7 @@ impl<'a> Named<'a> {
     }
 
     /// The names, by number.
-    pub(super) fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 }

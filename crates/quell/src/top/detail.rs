@@ -259,7 +259,7 @@ impl Watcher {
             stacks: Stacks::OneIn(every),
             ring_bytes: RING_BYTES,
             backend,
-            ipi: false,
+            ..Options::default()
         })?;
         let sums = Rc::new(RefCell::new(Sums {
             pid,

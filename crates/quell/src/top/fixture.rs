@@ -4,6 +4,7 @@ use quell_event::summary::{RegionRow, StackRow};
 use quell_event::{Cause, Counts, CulpritTally, Histogram, Matrix, Tally, VictimTally};
 
 use super::detail::{Detail, Thread};
+use super::regions::{Region, Regions};
 use super::sample::{Reading, Sample};
 
 const SECOND: u64 = 1_000_000_000;
@@ -84,7 +85,37 @@ pub(super) fn sample(guarded: bool) -> Sample {
         ..Reading::default()
     };
     let isolated: &[u32] = if guarded { &[3] } else { &[] };
-    Sample::between(&before, &now, "raw_tp", &[0, 1, 2, 3], isolated)
+    Sample {
+        regions: Some(regions()),
+        ..Sample::between(&before, &now, "raw_tp", &[0, 1, 2, 3], isolated)
+    }
+}
+
+fn regions() -> Regions {
+    let region = |pid, comm: &str, cause: Cause, region: &str, shootdowns| Region {
+        pid,
+        comm: comm.to_owned(),
+        cause: cause.name(),
+        region: region.to_owned(),
+        shootdowns,
+    };
+    let arenas = "anonymous memory of jemalloc (polars.abi3.so)";
+    Regions {
+        sampled: 243,
+        one_in: 39,
+        regions: vec![
+            region(4711, "polars", Cause::MadviseDontneed, arenas, 9000),
+            region(4711, "polars", Cause::Munmap, arenas, 230),
+            region(
+                812,
+                "postgres",
+                Cause::Munmap,
+                "file /data/base/16384/2619",
+                120,
+            ),
+            region(4711, "polars", Cause::Munmap, "[heap] (brk)", 115),
+        ],
+    }
 }
 
 /// The process 4711 looked at closely.

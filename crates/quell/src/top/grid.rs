@@ -19,6 +19,8 @@ pub(crate) struct Column {
     pub(crate) ascending: bool,
     /// Left out first where there is little room.
     pub(crate) spare: bool,
+    /// Its texts are long: others make room for it.
+    pub(crate) long: bool,
 }
 
 impl Column {
@@ -29,6 +31,7 @@ impl Column {
             right: true,
             ascending: false,
             spare: false,
+            long: false,
         }
     }
 
@@ -39,6 +42,7 @@ impl Column {
             right: false,
             ascending: true,
             spare: false,
+            long: false,
         }
     }
 
@@ -49,6 +53,7 @@ impl Column {
             right: true,
             ascending: true,
             spare: false,
+            long: false,
         }
     }
 
@@ -58,6 +63,11 @@ impl Column {
             spare: true,
             ..self
         }
+    }
+
+    /// The same, with long texts.
+    pub(crate) const fn long(self) -> Self {
+        Self { long: true, ..self }
     }
 }
 
@@ -70,6 +80,8 @@ pub(crate) enum Id {
     /// And the kernel's function, where the cause is `other`.
     Cause(String, Option<String>),
     Thread(u32),
+    /// A process, and what lies there.
+    Region(u32, String),
     /// A kernel function, and the process that called it.
     Call(String, u32),
     Line(usize),

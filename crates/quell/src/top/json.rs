@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::alarm::Alarm;
 use super::detail::Detail;
+use super::regions::Regions;
 use super::sample::Sample;
 
 /// Who interrupted whom, by CPU: of the whole machine.
@@ -24,6 +25,8 @@ struct Interval<'a> {
     matrix: Hits<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     isolated: Option<&'a Alarm>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<&'a Regions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<&'a Detail>,
 }
@@ -48,6 +51,7 @@ pub(crate) fn json(sample: &Sample) -> anyhow::Result<String> {
             hits: cpus.iter().map(row).collect(),
         },
         isolated: sample.alarm.as_ref(),
+        sampled: sample.regions.as_ref(),
         process: sample.detail.as_ref(),
     };
     serde_json::to_string(&interval).context("writing an interval as JSON")

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! source ──> sample ──> grid ──┬──> draw ──> term
-//!    detail ──────────────┘ ▲  └──> text
+//!    detail, sampler ─────┘ ▲  └──> text
 //!                  keys ──> state
 //! ```
 //!
-//! Only `source` and `detail` touch the kernel, and only `term` the terminal; all between is pure.
+//! Only `source`, `detail` and `sampler` touch the kernel, and only `term` the terminal; all between is pure.
 
 pub(crate) mod alarm;
 mod calls;
@@ -16,8 +16,10 @@ pub(crate) mod filter;
 pub(crate) mod grid;
 pub(crate) mod heat;
 pub(crate) mod json;
-pub(crate) mod rows;
+pub(crate) mod regions;
+mod rows;
 pub(crate) mod sample;
+mod sampler;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod term;

@@ -19,7 +19,7 @@ use super::state::{Action, CLOSE, OVERVIEW, State};
 fn key() -> impl Strategy<Value = KeyEvent> {
     let codes = prop_oneof![
         any::<char>().prop_map(KeyCode::Char),
-        proptest::sample::select(" ?/pqrzmjkh1234<>cu".chars().collect::<Vec<_>>())
+        proptest::sample::select(" ?/pqrzmjkh123456<>cu".chars().collect::<Vec<_>>())
             .prop_map(KeyCode::Char),
         proptest::sample::select(vec![
             KeyCode::Tab,

@@ -187,10 +187,7 @@ fn victims(s: &Summary, note: String) -> Grid {
 /// Of everything, or of one process.
 pub(super) fn causes(s: &Summary, note: String) -> Grid {
     let lines = s.causes.iter().map(|c| {
-        let name = match &c.function {
-            Some(function) => format!("{}: {function}", c.cause),
-            None => c.cause.clone(),
-        };
+        let name = c.label();
         Line {
             id: Id::Cause(c.cause.clone(), c.function.clone()),
             cells: vec![

@@ -4,6 +4,7 @@ use quell_event::{Matrix, Summary, Tally};
 
 use super::alarm::Alarm;
 use super::detail::Detail;
+use super::regions::Regions;
 
 /// One interval: the difference of two readings.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Sample {
     pub(crate) online: Vec<u32>,
     /// What hit the CPUs that nobody should disturb; `None` where there are none.
     pub(crate) alarm: Option<Alarm>,
+    /// What lies at the ranges; `None` where that can't be known.
+    pub(crate) regions: Option<Regions>,
     /// The process that is looked at closely, if there is one.
     pub(crate) detail: Option<Detail>,
 }
@@ -54,6 +57,7 @@ impl Sample {
             tally,
             matrix,
             online: online.to_vec(),
+            regions: None,
             detail: None,
         }
     }

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::draw::{Look, draw};
 use super::fixture::{close, sample};
-use super::state::State;
+use super::state::{Action, State};
 use super::{json, text};
 
 fn state(guarded: bool) -> State {
@@ -86,34 +86,34 @@ fn large_with_an_alarm() {
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                                ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                   ████████████
 
-    ▸ Culprits 4  by shoot/s ▼                                                 Causes 4  by shoot/s ▼
-    shoot/s  victims/s   wait/s    pid  name             mostly by           shoot/s  victims/s   wait/s  cause
-      9,345     18,690  37.4 ms   4711  polars           madvise.dontneed      9,000     18,000  36.0 ms  madvise.dontneed
-        120        240   480 µs    812  postgres         munmap                  465        930  1.86 ms  munmap
-         17         34  68.0 µs     95  kswapd0          reclaim                  17         34  68.0 µs  reclaim
-          1          2  4.00 µs      1  systemd          other                     1          2  4.00 µs  other: do_somethi…
+    ▸ Culprits 4  by shoot/s ▼                                           Causes 4  by shoot/s ▼
+    shoot/s   wait/s    pid  name             mostly by                shoot/s  victims/s   wait/s  cause
+      9,345  37.4 ms   4711  polars           madvise.dontneed           9,000     18,000  36.0 ms  madvise.dontneed
+        120   480 µs    812  postgres         munmap                       465        930  1.86 ms  munmap
+         17  68.0 µs     95  kswapd0          reclaim                       17         34  68.0 µs  reclaim
+          1  4.00 µs      1  systemd          other                          1          2  4.00 µs  other: do_something
 
 
 
 
 
+                                                                         Regions 3  by shoot/s ▼  about, of 243 seen, one in
+                                                                       shoot/s  name             region
+                                                                         9,230  polars           anonymous memory of jemall…
+                                                                           120  postgres         file /data/base/16384/2619
+                                                                           115  polars           [heap] (brk)
 
-
-
-
-
-
-      Victims 3, * bystanders  by hits/s ▼                         Hits/s from CPU ↓ at CPU →  whole machine
-     hits/s  stall/s     each    pid  *  name                              0     1     2    !3
-     18,000  10.8 ms   600 ns   4711     polars                      0     · 9.00k 8.50k     ·
-        900   540 µs   600 ns   2000  *  game-loop                   1 1.20k     ·     ·     ·
-         66  39.6 µs   600 ns      0  *  (idle)                      2     ·     ·     ·   266
-                                                                     3     ·     ·     ·     ·
-
-
-
-
-
+      Victims 3, * bystanders  by hits/s ▼
+     hits/s  stall/s     each    pid  *  name
+     18,000  10.8 ms   600 ns   4711     polars
+        900   540 µs   600 ns   2000  *  game-loop
+         66  39.6 µs   600 ns      0  *  (idle)
+                                                                         Hits/s from CPU ↓ at CPU →  whole machine
+                                                                                 0     1     2    !3
+                                                                           0     · 9.00k 8.50k     ·
+                                                                           1 1.20k     ·     ·     ·
+                                                                           2     ·     ·     ·   266
+                                                                           3     ·     ·     ·     ·
 
 
 
@@ -121,6 +121,43 @@ fn large_with_an_alarm() {
 
     q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
+}
+
+/// Check that the regions have the lower half at 80x24, and that it is said where they can't be known.
+#[test]
+fn regions() {
+    let mut state = state(false);
+    press(&mut state, "5");
+    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    quell top  Shootdowns of everything  every 1.00 s
+    shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
+    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
+    stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
+
+      Culprits 4  by shoot/s ▼
+    shoot/s  victims/s   wait/s     each    pid  name             mostly by
+      9,345     18,690  37.4 ms  4.00 µs   4711  polars           madvise.dontneed
+        120        240   480 µs  4.00 µs    812  postgres         munmap
+         17         34  68.0 µs  4.00 µs     95  kswapd0          reclaim
+          1          2  4.00 µs  4.00 µs      1  systemd          other
+
+
+
+    ▸ Regions 3  by shoot/s ▼  about, of 243 seen, one in 39
+    shoot/s    pid  name             region
+      9,230   4711  polars           anonymous memory of jemalloc (polars.abi3.so)
+        120    812  postgres         file /data/base/16384/2619
+        115   4711  polars           [heap] (brk)
+
+
+
+
+    q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
+    ");
+    state.sample.regions = None;
+    assert!(screen(&state, 80, 24).contains("not known with --cpu"));
+    let open = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
+    assert_eq!(state.key(open), Action::None);
 }
 
 /// Check what is seen of one process.
@@ -206,13 +243,13 @@ fn help() {
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
     quell top  Shootdowns of everything  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
-    wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
-    stall     ┌ Help ────────────────────────────────────────────────────┐██████████
-              │ Tab 1-5   choose a pane           q    quit              │
-    ▸ Culprits│ ↑ ↓ j k   choose a row            p    pause, also space │
-    shoot/s  v│ ← →       choose what to sort by  z    zoom the pane     │y
-      9,345   │ r         the other way round     m    the matrix        │dontneed
-        120   │ Enter     open a process; of a cause: who has it         │
+    wait      ┌ Help ────────────────────────────────────────────────────┐██████████
+    stall     │ Tab 1-6   choose a pane           q    quit              │██████████
+              │ ↑ ↓ j k   choose a row            p    pause, also space │
+    ▸ Culprits│ ← →       choose what to sort by  z    zoom the pane     │
+    shoot/s  v│ r         the other way round     m    the matrix        │y
+      9,345   │ Enter     open a process; of a cause: who has it         │dontneed
+        120   │ 5         regions: what lies at the ranges               │
          17   │ i         other function calls, with --ipi               │
           1   │ Esc       back; drop the filter   /    filter            │
               │                                                          │
@@ -300,6 +337,12 @@ fn batch_text() {
           465        930  1.86 ms   232 µs  munmap
            17         34  68.0 µs  8.50 µs  reclaim
       and 1 more
+
+    Regions 3 about, of 243 seen, one in 39
+      shoot/s   pid  name      region
+        9,230  4711  polars    anonymous memory of jemalloc (polars.abi3.so)
+          120   812  postgres  file /data/base/16384/2619
+          115  4711  polars    [heap] (brk)
 
     Hits/s from CPU ↓ at CPU → whole machine
               0     1     2     3

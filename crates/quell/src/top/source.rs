@@ -7,6 +7,7 @@ use quell_probe::{Backend, Options, Probe, Scope, Stacks};
 
 use super::detail::Watcher;
 use super::sample::{Reading, Sample};
+use super::sampler::{RING_BYTES, Sampler};
 use crate::clock::own_cpu_ns;
 
 /// Reads intervals.
@@ -18,6 +19,7 @@ pub(crate) struct Source {
     last: Reading,
     own_before: u64,
     watcher: Option<Watcher>,
+    sampler: Option<Sampler>,
 }
 
 impl Source {
@@ -41,10 +43,15 @@ impl Source {
             backend,
             ..Options::default()
         };
+        // which shootdowns hit these CPUs is known only when they are over
+        let sampling = !matches!(scope, Scope::Cpus(_));
         let probe = Probe::attach(&Options {
             ipi,
+            sampling,
+            ring_bytes: RING_BYTES,
             ..options(scope.clone())
         })?;
+        let sampler = sampling.then(|| Sampler::start(&probe)).transpose()?;
         let guard = if guarded.is_empty() {
             None
         } else {
@@ -57,6 +64,7 @@ impl Source {
             last: Reading::default(),
             own_before,
             watcher: None,
+            sampler,
         };
         source.last = source.read()?;
         Ok(source)
@@ -79,6 +87,9 @@ impl Source {
     /// If the counts can't be read.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
         self.last = self.read()?;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.restart()?;
+        }
         Ok(())
     }
 
@@ -99,6 +110,9 @@ impl Source {
             &self.guarded,
         );
         self.last = now;
+        if let Some(sampler) = &mut self.sampler {
+            sample.regions = Some(sampler.interval(&self.probe, &sample.tally)?);
+        }
         if let Some(watcher) = &mut self.watcher {
             sample.detail = Some(watcher.interval()?);
         }
@@ -121,20 +135,23 @@ impl Source {
         self.watcher = None;
     }
 
-    /// Is a process looked at closely? Then [`Self::drain`] is to be called often.
+    /// Is a process looked at closely? Then [`Self::drain`] is to be called more often.
     pub(crate) fn is_open(&self) -> bool {
         self.watcher.is_some()
     }
 
-    /// Reads the records that have come.
+    /// Reads the records and samples that have come.
     ///
     /// # Errors
     ///
     /// If they can't be read.
     pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
-        match &mut self.watcher {
-            Some(watcher) => watcher.drain(),
-            None => Ok(()),
+        if let Some(watcher) = &mut self.watcher {
+            watcher.drain()?;
         }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.drain()?;
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::filter::Filter;
 use super::grid::{Grid, Id, Sort};
+use super::regions;
 use super::rows::Tables;
 use super::sample::Sample;
 
@@ -23,25 +24,34 @@ pub(crate) enum Pane {
     Victims,
     Causes,
     Matrix,
+    Regions,
     Calls,
     Threads,
     Reasons,
-    Regions,
+    /// Of one process.
+    OwnRegions,
     Stacks,
 }
 
 /// Of everything.
-pub(crate) const OVERVIEW: [Pane; 4] = [Pane::Culprits, Pane::Victims, Pane::Causes, Pane::Matrix];
-/// With the other function calls.
-pub(crate) const WITH_CALLS: [Pane; 5] = [
+pub(crate) const OVERVIEW: [Pane; 5] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
     Pane::Matrix,
+    Pane::Regions,
+];
+/// With the other function calls.
+pub(crate) const WITH_CALLS: [Pane; 6] = [
+    Pane::Culprits,
+    Pane::Victims,
+    Pane::Causes,
+    Pane::Matrix,
+    Pane::Regions,
     Pane::Calls,
 ];
 /// Of one process.
-pub(crate) const CLOSE: [Pane; 4] = [Pane::Threads, Pane::Reasons, Pane::Regions, Pane::Stacks];
+pub(crate) const CLOSE: [Pane; 4] = [Pane::Threads, Pane::Reasons, Pane::OwnRegions, Pane::Stacks];
 
 /// What a key asks of the loop; everything else it does here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,13 +169,14 @@ impl State {
             Pane::Victims => tables().victims,
             Pane::Causes => tables().causes,
             Pane::Matrix => Grid::default(),
+            Pane::Regions => regions::grid(&self.sample, &filter),
             Pane::Calls => match &self.sample.tally.calls {
                 Some(calls) => super::calls::grid(&self.sample, calls, &filter),
                 None => Grid::default(),
             },
             Pane::Threads => detail().threads(&filter),
             Pane::Reasons => detail().causes(&self.sample, &filter),
-            Pane::Regions => detail().regions(&filter),
+            Pane::OwnRegions => detail().regions(&filter),
             Pane::Stacks => detail().stacks(&filter),
         };
         grid.sort(self.sort(pane));
@@ -250,7 +261,7 @@ impl State {
             }
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(-1),
-            KeyCode::Char(digit @ '1'..='5') => {
+            KeyCode::Char(digit @ '1'..='6') => {
                 let pane = self.panes().get(digit as usize - '1' as usize);
                 self.focus = pane.copied().unwrap_or(self.focus);
             }
@@ -306,7 +317,7 @@ impl State {
                     "the idle task and the kernel have no threads of their own".to_owned();
                 Action::None
             }
-            Some(&Id::Process(pid)) => Action::Open(pid),
+            Some(&Id::Process(pid) | &Id::Region(pid, _)) => Action::Open(pid),
             Some(Id::Cause(cause, _)) if self.close.is_none() => {
                 self.filter.clone_from(cause);
                 self.focus = Pane::Culprits;

@@ -8,13 +8,13 @@ use super::calls;
 use super::filter::Filter;
 use super::grid::{Grid, Sort};
 use super::heat::{LABEL, heat};
+use super::regions;
 use super::rows::Tables;
 use super::sample::Sample;
+use crate::show::style::{BOLD, DIM};
 use crate::show::table::Table;
 use crate::show::units::{count, plural, rate, time, time_rate};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
 const ALARM: Style = Style::new()
     .bold()
     .fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
@@ -66,8 +66,9 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     }
     out.push_str(t.text().trim_start_matches('\n'));
     let tables = Tables::new(sample, &Filter::default());
-    let sorts = [tables.culprits, tables.victims, tables.causes];
-    for mut grid in sorts {
+    let regions = regions::grid(sample, &Filter::default());
+    let grids = [tables.culprits, tables.victims, tables.causes, regions];
+    for mut grid in grids {
         grid.sort(Sort::default());
         table(&mut out, &grid, top);
     }

@@ -24,7 +24,7 @@ fn intervals(stdout: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// Check that a program with known shootdowns is in the batch mode's JSON with its own pid and causes, as many as it made, and as many hits in the matrix.
+/// Check that a program with known shootdowns is in the batch mode's JSON with its own pid, causes and regions, as many as it made, and as many hits in the matrix.
 #[test]
 fn batch_names_a_known_program() {
     if !root_only("batch_names_a_known_program") {
@@ -73,6 +73,16 @@ fn batch_names_a_known_program() {
         own.filter_map(|c| c["shootdowns"].as_u64()).sum()
     });
     assert!(own >= known, "{own} of process {pid}, {known} known");
+    let regions = sum(&|i| {
+        let regions = i["sampled"]["regions"].as_array().expect("regions");
+        let own = regions.iter().filter(|r| r["pid"] == pid);
+        own.filter_map(|r| r["shootdowns"].as_u64()).sum()
+    });
+    // a cause without a sample in an interval has no region there
+    assert!(
+        regions <= own + 5 && regions + 10 >= own,
+        "{regions} in regions, {own} of the process"
+    );
     let hits = sum(&|i| {
         let rows = i["matrix"]["hits"].as_array().expect("rows");
         let cells = rows.iter().flat_map(|r| r.as_array().expect("a row"));
@@ -81,7 +91,7 @@ fn batch_names_a_known_program() {
     assert!(hits >= known, "{hits} hits on the machine, {known} known");
 }
 
-/// Check that over the worst case the hits in the matrix are, within 1 %, the victims that are counted by culprit.
+/// Check that over the worst case the hits in the matrix are, within 1 %, the victims that are counted by culprit, and that its ranges are named by its code.
 #[test]
 fn matrix_equals_victims() {
     if !root_only("matrix_equals_victims") {
@@ -94,10 +104,17 @@ fn matrix_equals_victims() {
     let out = quell(&[
         "top", "-a", "--batch", "60", "--json", "--", program, "150000",
     ]);
-    let (mut victims, mut hits) = (0, 0);
+    let (mut victims, mut hits, mut named) = (0, 0, false);
     for i in intervals(&out.stdout) {
         victims +=
             i["victims"].as_u64().expect("victims") + i["self_victims"].as_u64().expect("own");
+        let regions = i["sampled"]["regions"].as_array().expect("regions");
+        let whose = |r: &Value| {
+            r["region"]
+                .as_str()
+                .is_some_and(|r| r.ends_with("by worst"))
+        };
+        named |= regions.iter().any(whose);
         let rows = i["matrix"]["hits"].as_array().expect("rows").clone();
         hits += rows
             .iter()
@@ -107,6 +124,7 @@ fn matrix_equals_victims() {
     }
     println!("{victims} victims, {hits} hits in the matrix");
     assert!(hits > 10_000);
+    assert!(named, "no region is named by the program's code");
     assert!(
         victims.abs_diff(hits) as f64 <= hits as f64 * 0.01,
         "{victims} victims, {hits} hits"

@@ -17,6 +17,8 @@ pub(crate) use look::Look;
 const LEAST: (u16, u16) = (50, 14);
 /// From here on three tables stand side by side.
 const WIDE: u16 = 110;
+/// From this height of the panes on three stand one over the other.
+const TALL: u16 = 21;
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, look: Look) {
@@ -71,16 +73,7 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
             pane(frame, a, state, panes[2], look);
             pane(frame, b, state, panes[3], look);
         } else {
-            let [a, b] = columns(top, [60, 40]);
-            pane(frame, a, state, panes[0], look);
-            pane(frame, b, state, panes[2], look);
-            if state.focus() == Pane::Calls {
-                pane(frame, bottom, state, Pane::Calls, look);
-                return;
-            }
-            let [a, b] = columns(bottom, [50, 50]);
-            pane(frame, a, state, panes[1], look);
-            pane(frame, b, state, panes[3], look);
+            overview(frame, area, state, look);
         }
         return;
     }
@@ -89,7 +82,7 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
         pane(frame, top, state, panes[0], look);
         let [a, b] = columns(bottom, [50, 50]);
         match state.focus() {
-            wide @ (Pane::Regions | Pane::Stacks) => pane(frame, bottom, state, wide, look),
+            wide @ (Pane::OwnRegions | Pane::Stacks) => pane(frame, bottom, state, wide, look),
             _ => {
                 pane(frame, a, state, panes[1], look);
                 pane(frame, b, state, panes[2], look);
@@ -98,13 +91,48 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
         return;
     }
     pane(frame, top, state, panes[0], look);
-    if let wide @ (Pane::Matrix | Pane::Calls) = state.focus() {
+    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls) = state.focus() {
         pane(frame, bottom, state, wide, look);
     } else {
         let [a, b] = columns(bottom, [50, 50]);
         pane(frame, a, state, panes[1], look);
         pane(frame, b, state, panes[2], look);
     }
+}
+
+/// Who on the left, and on the right why, what and where.
+fn overview(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+    let focus = state.focus();
+    let [left, right] = columns(area, [55, 45]);
+    let [culprits, victims] = stacked(left);
+    pane(frame, culprits, state, Pane::Culprits, look);
+    if focus == Pane::Calls {
+        let [causes, _] = stacked(right);
+        let [_, bottom] = stacked(area);
+        pane(frame, causes, state, Pane::Causes, look);
+        pane(frame, bottom, state, Pane::Calls, look);
+        return;
+    }
+    pane(frame, victims, state, Pane::Victims, look);
+    if right.height >= TALL {
+        let [causes, regions, matrix] = stacked(right);
+        pane(frame, causes, state, Pane::Causes, look);
+        pane(frame, regions, state, Pane::Regions, look);
+        pane(frame, matrix, state, Pane::Matrix, look);
+        return;
+    }
+    let [causes, below] = stacked(right);
+    pane(frame, causes, state, Pane::Causes, look);
+    let shown = match focus {
+        Pane::Matrix => Pane::Matrix,
+        _ => Pane::Regions,
+    };
+    pane(frame, below, state, shown, look);
+}
+
+/// One over the other, of equal height.
+fn stacked<const N: usize>(area: Rect) -> [Rect; N] {
+    Layout::vertical([Constraint::Fill(1); N]).areas(area)
 }
 
 fn halves(area: Rect, state: &State) -> (Rect, Rect) {

@@ -11,6 +11,8 @@ use crate::top::state::{Pane, State};
 
 /// A name that is shorter than this says too little: columns go first.
 const NAME: usize = 16;
+/// The same of long ones.
+const LONG: usize = 40;
 const GAP: usize = 2;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, pane: Pane, look: Look) {
@@ -123,7 +125,8 @@ fn fit(grid: &Grid, width: usize, sorted: usize) -> Vec<(usize, usize)> {
         width.saturating_sub(fixed)
     };
     // whatever the names are now, or columns would come and go
-    while names(&shown) < NAME {
+    let long = grid.columns.last().is_some_and(|c| c.long);
+    while names(&shown) < if long { LONG } else { NAME } {
         let spare = |&(i, _): &(usize, usize)| grid.columns[i].spare && i != sorted;
         let Some(at) = shown.iter().rposition(spare) else {
             break;

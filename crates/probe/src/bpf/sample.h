@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Samples: what one in so many shootdowns asked for, and the code that asked. For who watches a machine
+ * for long, where records of all would cost too much, and where a table of stacks would fill up.
+ */
+#ifndef QUELL_SAMPLE_H
+#define QUELL_SAMPLE_H
+
+/* One in so many of each CPU. The loader sets it anew as the rate changes. */
+u32 sample_every SEC(".data.sample_every") = 1;
+
+/* Of a round whose culprit is named and in scope; where victims decide that, it is too early. */
+static __always_inline bool has_sample(struct own *o, struct round *r)
+{
+	if (!config.sampling || r->mode != MODE_IN)
+		return false;
+	if (++o->sampled < *(volatile u32 *)&sample_every)
+		return false;
+	o->sampled = 0;
+	return true;
+}
+
+/* One that finds no room is none: nothing is counted by samples. */
+static __always_inline void write_sample(void *ctx, struct round *r)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct sample_record *s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
+	long bytes = 0;
+
+	if (!s)
+		return;
+	s->kind = RECORD_SAMPLE;
+	s->tgid = t->tgid;
+	s->culprit = r->culprit;
+	s->start = r->start;
+	s->end = r->end;
+	s->caller = 0;
+	if (!(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING))) {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+		bytes = bpf_get_stack(ctx, s->stack, sizeof(s->stack), BPF_F_USER_STACK);
+		if (bpf_probe_read_user(&s->caller, sizeof(s->caller), (void *)regs->sp))
+			s->caller = 0;
+	}
+	s->frames = bytes > 0 ? bytes / sizeof(s->stack[0]) : 0;
+	submit(s);
+}
+
+#endif

@@ -1,0 +1,105 @@
+//! Samples: what one in so many shootdowns asked for, and the code that asked.
+//!
+//! For who watches for hours: nothing here grows with time, and nothing is counted by it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use quell_event::Cause;
+
+use crate::causes::Causes;
+use crate::error::{Error, Result};
+use crate::layout::{self, RECORD_SAMPLE, SampleRecord};
+use crate::loader::Probe;
+
+/// So many are read in one go at most, lest fast culprits keep the reader.
+const AT_ONCE: usize = 1 << 14;
+
+/// One shootdown of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The culprit's process.
+    pub pid: u32,
+    /// Its name, as in the counts.
+    pub comm: String,
+    /// Why.
+    pub cause: Cause,
+    /// Where the range begins.
+    pub start: u64,
+    /// Where it ends; `u64::MAX` for everything.
+    pub end: u64,
+    /// Return addresses of the user stack, innermost first, at most four; none of a kernel thread.
+    pub stack: Vec<u64>,
+    /// The word on top of the user stack, or 0: mostly who called the system call's wrapper.
+    pub caller: u64,
+}
+
+/// Reads the samples of a [`Probe`] that was attached with `sampling`.
+pub struct Samples {
+    ring: RingBuffer<'static>,
+    read: Rc<RefCell<Vec<SampleRecord>>>,
+    causes: Rc<RefCell<Causes>>,
+}
+
+impl Samples {
+    /// Starts to read.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be mapped.
+    pub fn new(probe: &Probe) -> Result<Self> {
+        let read = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&read);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&probe.maps.records, move |bytes| {
+                let sample = layout::read::<SampleRecord>(bytes);
+                // never borrowed while libbpf calls: take() ends before it reads again
+                if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())
+                    && sample.kind == RECORD_SAMPLE
+                {
+                    read.push(sample);
+                }
+                0
+            })
+            .map_err(Error::load("map the ring of samples"))?;
+        Ok(Self {
+            ring: builder
+                .build()
+                .map_err(Error::load("map the ring of samples"))?,
+            read,
+            causes: Rc::clone(&probe.causes),
+        })
+    }
+
+    /// The samples that came since the last call, up to a bound.
+    ///
+    /// # Errors
+    ///
+    /// If they or their culprits can't be read.
+    pub fn take(&self) -> Result<Vec<Sample>> {
+        let n = self.ring.consume_raw_n(AT_ONCE);
+        if n < 0 {
+            let err = libbpf_rs::Error::from_raw_os_error(-n);
+            return Err(Error::load("read the ring of samples")(err));
+        }
+        let read = std::mem::take(&mut *self.read.borrow_mut());
+        let mut causes = self.causes.borrow_mut();
+        read.iter().map(|s| sample(s, &mut causes)).collect()
+    }
+}
+
+fn sample(record: &SampleRecord, causes: &mut Causes) -> Result<Sample> {
+    let culprit = causes.culprit(record.culprit)?;
+    let frames = usize::try_from(record.frames).unwrap_or(0);
+    Ok(Sample {
+        pid: record.tgid,
+        comm: culprit.comm,
+        cause: culprit.cause,
+        start: record.start,
+        end: record.end,
+        stack: record.stack.iter().copied().take(frames).collect(),
+        caller: record.caller,
+    })
+}
