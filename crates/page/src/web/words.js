@@ -78,7 +78,7 @@ function drawNotes() {
   if (D.counted.unseen > 0) notes.push(["", `${plural(D.counted.unseen, "victim")} counted but not seen in the handler: no delay and stall of these, and they are not in the matrix.`]);
   if (D.folded.sites > 0) {
     const other = all[SHOOTDOWNS].reduce((sum, n, i) => sum + (D.sites.stack[i] === -2 || D.sites.culprit[i] < 0 || D.sites.region[i] < 0 ? n : 0), 0);
-    notes.push(["", `To keep the page small, the ${count(D.folded.sites)} rarest stacks are shown as “other stacks”: ${percent(other / shootdowns)} of the shootdowns. Causes are exact.`]);
+    notes.push(["", `To keep the page small, the ${count(D.folded.sites)} rarest combinations of process, region and stack are shown as “other stacks”: ${percent(other / shootdowns)} of the shootdowns. Causes are exact.`]);
   }
   if (D.folded.pairs > 0) notes.push(["", `The ${count(D.folded.pairs)} rarest pairs of culprit and victim are shown as “other processes”.`]);
   if (D.matrix.group > 1) notes.push(["", `Each row and column of the matrix is ${D.matrix.group} CPUs.`]);
