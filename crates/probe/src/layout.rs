@@ -151,10 +151,11 @@ pod! {
         end_ns: u64,
     }
     struct SampleRecord {
-        kind: u32,
+        kind: u16,
+        frames: u16,
         tgid: u32,
         culprit: u32,
-        frames: u32,
+        every: u32,
         start: u64,
         end: u64,
         caller: u64,
@@ -172,7 +173,7 @@ pub(crate) const HIT_BYTES: u32 = 16;
 
 pub(crate) const RECORD_SEND: u8 = 1;
 pub(crate) const RECORD_VICTIM: u8 = 2;
-pub(crate) const RECORD_SAMPLE: u32 = 3;
+pub(crate) const RECORD_SAMPLE: u16 = 3;
 pub(crate) const RECORD_END: u8 = 4;
 
 pub(crate) const SEND_OWN: u8 = 1;

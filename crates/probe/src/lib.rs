@@ -18,7 +18,7 @@ mod symbols;
 pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;
-pub use loader::{Options, Probe, Scope, Stacks};
+pub use loader::{Keep, Options, Probe, Scope, Stacks};
 pub use records::{Records, Sink};
 pub use resolve::Resolver;
 pub use samples::{Sample, Samples};

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
 use crate::layout::{self, Config};
-pub use options::{Options, Scope, Stacks};
+pub use options::{Keep, Options, Scope, Stacks};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
 pub(crate) struct Maps {
@@ -99,6 +99,7 @@ fn configure(
     cpus: u32,
 ) -> Result<()> {
     let pairs = cpus.saturating_mul(cpus);
+    let recording = options.keep == Keep::Records;
     let config = Config {
         fn_flush_tlb_func: flushes.flush_tlb_func,
         fn_flush_all: flushes.flush_all,
@@ -110,10 +111,10 @@ fn configure(
             Stacks::None => 0,
             Stacks::OneIn(n) => n.get(),
         },
-        recording: options.recording.into(),
-        depth: depth(pairs, backend, options.recording),
+        recording: recording.into(),
+        depth: depth(pairs, backend, recording),
         row: row(cpus),
-        sampling: options.sampling.into(),
+        sampling: (options.keep == Keep::Samples).into(),
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -124,8 +125,8 @@ fn configure(
             "hits" => hits,
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
-            "hit_threads" if options.recording => hits,
-            "records" if options.recording || options.sampling => options.ring_bytes,
+            "hit_threads" if recording => hits,
+            "records" if options.keep != Keep::Counts => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
                     .map_err(Error::load("configure the eBPF programs"))?;
@@ -220,13 +221,13 @@ impl Probe {
             cpus,
             backend,
             turns,
-            recording: options.recording,
+            recording: options.keep == Keep::Records,
             started: Instant::now(),
             ended: None,
             interrupts: None,
             interrupts_ended: None,
         };
-        if options.recording {
+        if probe.recording {
             // The first name takes all of /proc/kallsyms, some 100 ms. A short program would be over by
             // then, and with it its memory map, which the names of its own code need.
             probe
@@ -263,14 +264,15 @@ impl Probe {
             .map_err(Error::load("tell the eBPF programs that they count"))
     }
 
-    /// From now on one in so many shootdowns of each CPU is a sample, where the probe was attached
-    /// with `sampling`.
+    /// From now on one in so many shootdowns of each CPU, up to 2^30, is a sample, where the probe
+    /// keeps [`Keep::Samples`].
     ///
     /// # Errors
     ///
     /// If the programs can't be told.
     pub fn sample_one_in(&self, every: NonZeroU32) -> Result<()> {
-        set(&self.maps.sample_every, every.get())
+        const MOST: u32 = 1 << 30;
+        set(&self.maps.sample_every, every.get().min(MOST))
             .map_err(Error::load("tell the eBPF programs how much to sample"))
     }
 

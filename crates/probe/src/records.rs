@@ -25,7 +25,7 @@ const AT_ONCE: usize = 1 << 15;
 /// Takes whole shootdowns.
 pub type Sink = Box<dyn FnMut(&Shootdown)>;
 
-/// Reads the records of a [`Probe`] that was attached with `recording`.
+/// Reads the records of a [`Probe`] that keeps [`crate::Keep::Records`].
 pub struct Records {
     ring: RingBuffer<'static>,
     joiner: Rc<RefCell<Joiner>>,

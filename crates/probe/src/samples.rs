@@ -21,8 +21,10 @@ const AT_ONCE: usize = 1 << 14;
 pub struct Sample {
     /// The culprit's process.
     pub pid: u32,
-    /// Its name, as in the counts.
-    pub comm: String,
+    /// The process that the counts have it under: another one, 0, where they tell no more apart.
+    pub counted_as: u32,
+    /// It stands for so many, as of every CPU one in so many is taken.
+    pub every: u32,
     /// Why.
     pub cause: Cause,
     /// Where the range begins.
@@ -35,7 +37,7 @@ pub struct Sample {
     pub caller: u64,
 }
 
-/// Reads the samples of a [`Probe`] that was attached with `sampling`.
+/// Reads the samples of a [`Probe`] that keeps [`crate::Keep::Samples`].
 pub struct Samples {
     ring: RingBuffer<'static>,
     read: Rc<RefCell<Vec<SampleRecord>>>,
@@ -92,10 +94,11 @@ impl Samples {
 
 fn sample(record: &SampleRecord, causes: &mut Causes) -> Result<Sample> {
     let culprit = causes.culprit(record.culprit)?;
-    let frames = usize::try_from(record.frames).unwrap_or(0);
+    let frames = usize::from(record.frames);
     Ok(Sample {
         pid: record.tgid,
-        comm: culprit.comm,
+        counted_as: culprit.pid,
+        every: record.every,
         cause: culprit.cause,
         start: record.start,
         end: record.end,

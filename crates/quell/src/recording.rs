@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
 use quell_event::{Calls, Shootdown, Tally};
-use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::launch::{self, Ended, Output, Spec, signals};
@@ -90,7 +90,7 @@ impl Recording {
         let own_before = own_cpu_ns();
         // The probe first: where it can't be loaded, no trace is replaced.
         let probe = Probe::attach(&Options {
-            recording: true,
+            keep: Keep::Records,
             ..options
         })?;
         let meta = meta(stacks_text, probe.backend(), subject);

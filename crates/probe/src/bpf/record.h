@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Records for the ring: one of the culprit, one of each victim. All are written by the culprit's CPU,
+ * Records for the ring: one of the culprit, one of each victim, and where some victims may be out of
+ * scope one of the end. All are written by the culprit's CPU,
  * the culprit's first, round after round.
  */
 #ifndef QUELL_RECORD_H

@@ -6,17 +6,26 @@
 #ifndef QUELL_SAMPLE_H
 #define QUELL_SAMPLE_H
 
-/* One in so many of each CPU. The loader sets it anew as the rate changes. */
+/* One in so many of each CPU, from 1 to 2^30. The loader sets it anew as the rate changes. */
 u32 sample_every SEC(".data.sample_every") = 1;
 
-/* Of a round whose culprit is named and in scope; where victims decide that, it is too early. */
+/*
+ * Of a round whose culprit is named and in scope; where victims decide that, it is too early. The gap
+ * between two is drawn anew each time: a fixed one would beat with the loops of programs, and take the
+ * same of their three munmaps every time.
+ */
 static __always_inline bool has_sample(struct own *o, struct round *r)
 {
+	u32 every = *(volatile u32 *)&sample_every;
+
 	if (!config.sampling || r->mode != MODE_IN)
 		return false;
-	if (++o->sampled < *(volatile u32 *)&sample_every)
+	/* a gap of a time when it was longer is over */
+	if (o->sampled && o->sampled < 2 * every) {
+		o->sampled--;
 		return false;
-	o->sampled = 0;
+	}
+	o->sampled = every > 1 ? bpf_get_prandom_u32() % (2 * every - 1) : 0;
 	return true;
 }
 
@@ -32,6 +41,7 @@ static __always_inline void write_sample(void *ctx, struct round *r)
 	s->kind = RECORD_SAMPLE;
 	s->tgid = t->tgid;
 	s->culprit = r->culprit;
+	s->every = *(volatile u32 *)&sample_every;
 	s->start = r->start;
 	s->end = r->end;
 	s->caller = 0;

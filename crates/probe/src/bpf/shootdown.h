@@ -206,10 +206,11 @@ struct end_record {
 
 /* One a sample. */
 struct sample_record {
-	u32 kind;
+	u16 kind;
+	u16 frames;
 	u32 tgid;
 	u32 culprit; /* index of the tally, which tells the cause */
-	u32 frames;
+	u32 every;   /* it stands for so many */
 	u64 start;
 	u64 end;
 	u64 caller; /* as in send_record */

@@ -42,15 +42,25 @@ impl Stacks {
     pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
 }
 
+/// What is kept of single shootdowns, besides the counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    #[default]
+    Counts,
+    /// Some of them, for [`crate::Samples`].
+    Samples,
+    /// A record of each, for [`crate::Records`].
+    Records,
+}
+
 /// What the probe is to do.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which shootdowns count.
     pub scope: Scope,
-    /// Write a record of every shootdown, for [`crate::Records`]; without, only counts.
-    pub recording: bool,
-    /// Keep samples, for [`crate::Samples`], and no record.
-    pub sampling: bool,
+    /// What is kept besides the counts.
+    pub keep: Keep,
     /// Of which shootdowns the records have stacks.
     pub stacks: Stacks,
     /// Size of the ring of records or samples, bytes; a power of two.
@@ -65,8 +75,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scope: Scope::All,
-            recording: false,
-            sampling: false,
+            keep: Keep::Counts,
             stacks: Stacks::ALL,
             ring_bytes: 64 << 20,
             backend: None,

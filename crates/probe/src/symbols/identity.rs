@@ -47,10 +47,12 @@ impl Stamp {
 
     /// When anything about a file was changed last, its place in folders too. Nobody can set this one
     /// (stat(2), `st_ctime`), but for the clock.
-    pub(super) fn changed(meta: &Metadata) -> SystemTime {
+    pub(super) fn changed(meta: &Metadata) -> Option<SystemTime> {
         let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
         let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
-        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
+        // a file system may claim anything
+        let whole = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+        whole.checked_add(Duration::from_nanos(nanos.into()))
     }
 }
 

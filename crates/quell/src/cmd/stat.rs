@@ -28,7 +28,6 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         .transpose()?;
     let options = Options {
         scope: scope.clone(),
-        recording: false,
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,

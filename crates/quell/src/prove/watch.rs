@@ -32,7 +32,6 @@ impl Counting {
     pub(crate) fn attach() -> anyhow::Result<Self> {
         let options = Options {
             scope: Scope::Tree,
-            recording: false,
             stacks: Stacks::None,
             ..Options::default()
         };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::{Row, Sums as _};
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
-use quell_probe::{Backend, Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 use serde::Serialize;
 
 use super::filter::Filter;
@@ -255,7 +255,7 @@ impl Watcher {
         let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
         let probe = Probe::attach(&Options {
             scope: Scope::Tree,
-            recording: true,
+            keep: Keep::Records,
             stacks: Stacks::OneIn(every),
             ring_bytes: RING_BYTES,
             backend,

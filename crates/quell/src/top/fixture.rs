@@ -101,7 +101,7 @@ fn regions() -> Regions {
     };
     let arenas = "anonymous memory of jemalloc (polars.abi3.so)";
     Regions {
-        sampled: 243,
+        shootdowns: 243,
         one_in: 39,
         regions: vec![
             region(4711, "polars", Cause::MadviseDontneed, arenas, 9000),

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use quell_event::summary::CulpritRow;
 use quell_event::{Cause, Tally};
 use quell_probe::Sample;
 use serde::Serialize;
@@ -20,6 +21,7 @@ use crate::show::units::{count, rate};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Region {
     pub(crate) pid: u32,
+    /// As among the culprits: threads may have other names.
     pub(crate) comm: String,
     pub(crate) cause: &'static str,
     pub(crate) region: String,
@@ -31,10 +33,10 @@ pub(crate) struct Region {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Regions {
     /// How many shootdowns were looked at.
-    pub(crate) sampled: u64,
-    /// One in so many of each CPU.
-    pub(crate) one_in: u32,
-    /// Most shootdowns first.
+    pub(crate) shootdowns: u64,
+    /// One in so many, on average.
+    pub(crate) one_in: u64,
+    /// Most shootdowns first. What was not looked at has none.
     pub(crate) regions: Vec<Region>,
 }
 
@@ -44,7 +46,10 @@ pub(crate) fn grid(sample: &Interval, filter: &Filter) -> Grid {
         Some(regions) => regions.grid(filter, sample.duration_ns()),
         None => Grid {
             title: "Regions".to_owned(),
-            empty: "not known with --cpu; a process that is opened has its own",
+            empty: match sample.duration_ns() {
+                0 => "nothing yet",
+                _ => "not known with --cpu",
+            },
             ..Grid::default()
         },
     }
@@ -56,13 +61,14 @@ impl Regions {
         let passes = |r: &&Region| {
             filter.name(&r.comm, r.pid) || filter.text(r.cause) || filter.text(&r.region)
         };
-        let mut sums: BTreeMap<(u32, &str, &str), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(u32, &str), (&str, u64)> = BTreeMap::new();
         for r in self.regions.iter().filter(passes) {
-            *sums.entry((r.pid, &r.comm, &r.region)).or_default() += r.shootdowns;
+            let sum = sums.entry((r.pid, &r.region)).or_insert((&r.comm, 0));
+            sum.1 += r.shootdowns;
         }
         let mut rows: Vec<_> = sums.into_iter().collect();
-        rows.sort_by_key(|(_, n)| Reverse(*n));
-        let lines = rows.into_iter().map(|((pid, comm, region), n)| Line {
+        rows.sort_by_key(|(_, (_, n))| Reverse(*n));
+        let lines = rows.into_iter().map(|((pid, region), (comm, n))| Line {
             id: Id::Region(pid, region.to_owned()),
             cells: vec![
                 rate(n, duration_ns),
@@ -81,11 +87,11 @@ impl Regions {
         let lines: Vec<Line> = lines.collect();
         let all = match self.one_in {
             0 | 1 => String::new(),
-            n => format!(", one in {}", count(n.into())),
+            n => format!(", one in {}", count(n)),
         };
         Grid {
             title: format!("Regions {}", count(lines.len() as u64)),
-            note: format!("about, of {} seen{all}", count(self.sampled)),
+            note: format!("about, of {} seen{all}", count(self.shootdowns)),
             columns: vec![
                 Column::number("shoot/s"),
                 Column::id("pid").spare(),
@@ -99,53 +105,70 @@ impl Regions {
     }
 }
 
-/// Shares out the count of each process and cause as its samples are. `samples` are the process, the
-/// cause and what lies there.
+/// Shares out the count of each process and cause as its samples are, each by what it stands for.
+/// `samples` have the number of what lies there.
 pub(super) fn share_out(
     samples: &[(&Sample, u32)],
     names: &[String],
     tally: &Tally,
+    culprits: &[CulpritRow],
 ) -> Vec<Region> {
     let mut counts: HashMap<(u32, Cause), u64> = HashMap::new();
     for c in &tally.culprits {
         *counts.entry((c.pid, c.cause)).or_default() += c.counts.shootdowns;
     }
-    let mut seen: HashMap<(u32, Cause), u64> = HashMap::new();
-    let mut found: BTreeMap<(u32, &str, Cause, u32), u64> = BTreeMap::new();
+    let mut found: BTreeMap<(u32, Cause), (u64, BTreeMap<u32, u64>)> = BTreeMap::new();
     for (s, region) in samples {
-        *seen.entry((s.pid, s.cause)).or_default() += 1;
-        let key = (s.pid, s.comm.as_str(), s.cause, *region);
-        *found.entry(key).or_default() += 1;
+        let (seen, regions) = found.entry((s.counted_as, s.cause)).or_default();
+        *seen += 1;
+        *regions.entry(*region).or_default() += u64::from(s.every);
     }
-    let mut regions: Vec<Region> = found
-        .into_iter()
-        .map(|((pid, comm, cause, region), n)| {
-            let of = |map: &HashMap<_, u64>| map.get(&(pid, cause)).copied().unwrap_or(0);
-            // the counts are some shootdowns behind: what was seen was there
-            let all = u128::from(of(&counts).max(of(&seen)));
-            let share = all * u128::from(n) / u128::from(of(&seen).max(1));
-            Region {
+    let comms: HashMap<u32, &str> = culprits.iter().map(|c| (c.pid, c.comm.as_str())).collect();
+    let mut rows = Vec::new();
+    for ((pid, cause), (seen, regions)) in found {
+        // the counts are some shootdowns behind: what was seen was there
+        let all = counts.get(&(pid, cause)).copied().unwrap_or(0).max(seen);
+        for (region, shootdowns) in shares(&regions, all) {
+            rows.push(Region {
                 pid,
-                comm: comm.to_owned(),
+                comm: comms.get(&pid).copied().unwrap_or_default().to_owned(),
                 cause: cause.name(),
                 region: names.get(region as usize).cloned().unwrap_or_default(),
-                shootdowns: u64::try_from(share).unwrap_or(u64::MAX),
-            }
-        })
+                shootdowns,
+            });
+        }
+    }
+    rows.sort_by_key(|r| Reverse(r.shootdowns));
+    rows
+}
+
+/// Divides `all` by these weights, so that the shares add up to it: what rounding leaves is the largest's.
+fn shares(weights: &BTreeMap<u32, u64>, all: u64) -> Vec<(u32, u64)> {
+    let sum: u128 = weights.values().map(|&w| u128::from(w)).sum();
+    let share = |w: u64| u128::from(all) * u128::from(w) / sum.max(1);
+    let mut shares: Vec<(u32, u64)> = weights
+        .iter()
+        .map(|(&key, &w)| (key, u64::try_from(share(w)).unwrap_or(u64::MAX)))
         .collect();
-    regions.sort_by_key(|r| Reverse(r.shootdowns));
-    regions
+    let given: u64 = shares.iter().map(|s| s.1).sum();
+    if let Some(largest) = shares.iter_mut().max_by_key(|s| s.1) {
+        largest.1 += all.saturating_sub(given);
+    }
+    shares
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::top::fixture;
 
-    fn sample(pid: u32, cause: Cause) -> Sample {
+    fn sample(counted_as: u32, cause: Cause, every: u32) -> Sample {
         Sample {
-            pid,
-            comm: "x".to_owned(),
+            pid: 7,
+            counted_as,
+            every,
             cause,
             start: 0,
             end: 4096,
@@ -154,30 +177,55 @@ mod tests {
         }
     }
 
-    /// Check that the counts of a process and a cause are shared out by its own samples alone, and that
-    /// the shares add up to the count.
+    /// Check that the counts of a process and a cause are shared out by its own samples alone, each by
+    /// what it stands for, under the name that the process has among the culprits, and that the ones that
+    /// the counts don't tell apart are shared out together.
     #[test]
     fn counts_are_shared_out() {
+        let culprits = vec![
+            fixture::culprit(7, "x", Cause::Munmap, 900),
+            fixture::culprit(7, "x", Cause::Mprotect, 50),
+            fixture::culprit(8, "y", Cause::Munmap, 10),
+            fixture::culprit(0, "(more)", Cause::Other, 70),
+        ];
         let tally = Tally {
-            culprits: vec![
-                fixture::culprit(7, "x", Cause::Munmap, 900),
-                fixture::culprit(7, "x", Cause::Mprotect, 50),
-                fixture::culprit(8, "y", Cause::Munmap, 10),
-            ],
+            culprits,
             ..Tally::default()
         };
         let names = ["heap".to_owned(), "file".to_owned()];
-        let (a, b) = (sample(7, Cause::Munmap), sample(7, Cause::Mprotect));
-        let found = share_out(&[(&a, 0), (&a, 1), (&a, 0), (&b, 1)], &names, &tally);
+        let (a, b) = (sample(7, Cause::Munmap, 1), sample(7, Cause::Munmap, 2));
+        let (c, d) = (sample(7, Cause::Mprotect, 9), sample(0, Cause::Other, 3));
+        let samples = [(&a, 1), (&b, 0), (&c, 1), (&d, 0)];
+        let summary = quell_event::Summary::new(&tally, "", 2);
+        let found = share_out(&samples, &names, &tally, &summary.culprits);
         let found: Vec<_> = found
             .iter()
-            .map(|r| (r.cause, r.region.as_str(), r.shootdowns))
+            .map(|r| (r.comm.as_str(), r.cause, r.region.as_str(), r.shootdowns))
             .collect();
         let expected = [
-            ("munmap", "heap", 600),
-            ("munmap", "file", 300),
-            ("mprotect", "file", 50),
+            ("x", "munmap", "heap", 600),
+            ("x", "munmap", "file", 300),
+            ("(more)", "other", "heap", 70),
+            ("x", "mprotect", "file", 50),
         ];
         assert_eq!(found, expected);
+    }
+
+    proptest! {
+        /// Check that shares add up to the whole, and that none is more than one away from its weight,
+        /// but for the largest.
+        #[test]
+        fn shares_add_up(weights in proptest::collection::btree_map(any::<u32>(), 1u64..1 << 40, 1..20), all in any::<u32>()) {
+            let all = u64::from(all);
+            let found = shares(&weights, all);
+            prop_assert_eq!(found.iter().map(|s| s.1).sum::<u64>(), all);
+            let sum: u64 = weights.values().sum();
+            let largest = found.iter().map(|s| s.1).max();
+            for (key, share) in &found {
+                let exact = all as f64 * weights[key] as f64 / sum as f64;
+                let near = (*share as f64 - exact).abs() <= 1.0 + exact * 1e-9;
+                prop_assert!(near || Some(*share) == largest, "{share} for {exact}");
+            }
+        }
     }
 }

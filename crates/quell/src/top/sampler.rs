@@ -1,11 +1,11 @@
 //! The samples of everybody's shootdowns, from the probe to names for what lies there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quell_event::trace::Row;
-use quell_event::{NO_STACK, Tally};
+use quell_event::trace::{Mark, Row, Stack};
+use quell_event::{Cause, NO_STACK, Summary, Tally};
 use quell_probe::{Probe, Resolver, Sample, Samples};
 
 use super::regions::{Regions, share_out};
@@ -15,95 +15,180 @@ use crate::report::regions::{Named, Regions as Names};
 
 /// Enough to see what has a few percent, and too few to be felt.
 const SAMPLES_A_SECOND: u64 = 250;
+/// Before anything is known of the rate.
+const FIRST: NonZeroU32 = NonZeroU32::new(16).expect("not 0");
 /// Room for the samples of a moment in which the rate has jumped.
 pub(super) const RING_BYTES: u32 = 256 << 10;
 /// How old a process's mappings may get: to read them takes its mmap_lock.
 const MAPS_AGE: Duration = Duration::from_secs(10);
-/// Where this many pieces of code are known, all of them are forgotten: someone may watch for weeks.
-const MOST: usize = 1 << 13;
+
+/// Someone may watch for weeks. After so long, so many stacks or so many processes all of them are
+/// forgotten, and the files of those that have ended are let go of.
+const LONGEST: Duration = Duration::from_secs(300);
+const MOST_STACKS: u32 = 1 << 13;
+const MOST_PROCESSES: usize = 1 << 10;
+
+/// Numbers for stacks.
+#[derive(Default)]
+struct Numbers {
+    /// By process, word on top and addresses.
+    known: HashMap<(u32, u64, Vec<u64>), u32>,
+    next: u32,
+}
+
+impl Numbers {
+    fn key(sample: &Sample) -> (u32, u64, Vec<u64>) {
+        (sample.pid, sample.caller, sample.stack.clone())
+    }
+
+    /// The number of a sample's stack, and whether it is new.
+    fn number(&mut self, sample: &Sample) -> (u32, bool) {
+        let next = self.next;
+        let number = *self.known.entry(Self::key(sample)).or_insert(next);
+        let new = number == next;
+        self.next += u32::from(new);
+        (number, new)
+    }
+
+    /// Has the stack resolved anew when it comes again.
+    fn forget(&mut self, sample: &Sample) {
+        self.known.remove(&Self::key(sample));
+    }
+}
+
+/// What is known of code and mappings.
+struct Known {
+    resolver: Resolver,
+    code: Code,
+    numbers: Numbers,
+    processes: HashSet<u32>,
+    since: Instant,
+}
+
+impl Known {
+    fn new(probe: &Probe) -> Self {
+        Self {
+            resolver: Resolver::new(probe),
+            code: Code::new(HashMap::new(), []),
+            numbers: Numbers::default(),
+            processes: HashSet::new(),
+            since: Instant::now(),
+        }
+    }
+
+    fn is_old(&self) -> bool {
+        self.numbers.next > MOST_STACKS
+            || self.processes.len() > MOST_PROCESSES
+            || self.since.elapsed() > LONGEST
+    }
+}
 
 /// Reads the samples of a probe and names what lies there.
 pub(super) struct Sampler {
     samples: Samples,
-    resolver: Resolver,
-    code: Code,
-    /// Stacks that have been resolved, by process, word on top and addresses.
-    known: HashMap<(u32, u64, Vec<u64>), u32>,
+    known: Known,
     /// Of this interval, with the number of the stack.
     taken: Vec<(Sample, i32)>,
+    /// Stacks that are still to be named: that may take long, and is done once an interval.
+    unnamed: Vec<Stack>,
+    drained: Instant,
     one_in: NonZeroU32,
 }
 
 impl Sampler {
-    /// Of a probe that was attached with `sampling`.
+    /// Of a probe that keeps samples.
     ///
     /// # Errors
     ///
-    /// If the samples can't be reached.
+    /// If the samples can't be reached, or the probe can't be told how many to take.
     pub(super) fn start(probe: &Probe) -> anyhow::Result<Self> {
+        probe.sample_one_in(FIRST)?;
         Ok(Self {
             samples: Samples::new(probe)?,
-            resolver: Resolver::new(probe),
-            code: Code::new(HashMap::new(), []),
-            known: HashMap::new(),
+            known: Known::new(probe),
             taken: Vec::new(),
-            one_in: NonZeroU32::MIN,
+            unnamed: Vec::new(),
+            drained: Instant::now(),
+            one_in: FIRST,
         })
     }
 
-    /// Reads what has come, and the mappings of new culprits before they are gone.
+    /// Reads what has come, and the mappings of new culprits before they are gone. Takes fewer from now
+    /// on if far too many have come.
     ///
     /// # Errors
     ///
-    /// If the samples can't be read.
-    pub(super) fn drain(&mut self) -> anyhow::Result<()> {
-        let mut new = Vec::new();
+    /// If the samples can't be read, or the probe can't be told how many to take.
+    pub(super) fn drain(&mut self, probe: &Probe) -> anyhow::Result<()> {
+        let mut stand_for = 0;
         for sample in self.samples.take()? {
-            self.resolver.see(sample.pid, MAPS_AGE);
-            let mut stack = NO_STACK;
-            if !sample.stack.is_empty() {
-                let next = self.known.len() as u32;
-                let key = (sample.pid, sample.caller, sample.stack.clone());
-                let id = *self.known.entry(key).or_insert_with(|| {
-                    new.push((next, sample.clone()));
-                    next
-                });
-                stack = id.cast_signed();
-            }
+            stand_for += u64::from(sample.every);
+            let age = match sample.cause {
+                Cause::Exec => Duration::ZERO,
+                _ => MAPS_AGE,
+            };
+            self.known.processes.insert(sample.pid);
+            self.known.resolver.see(sample.pid, age);
+            let stack = self.number(&sample);
             self.taken.push((sample, stack));
         }
-        if new.is_empty() {
-            return Ok(());
+        let took = std::mem::replace(&mut self.drained, Instant::now()).elapsed();
+        // what comes in a shorter time says little of the rate
+        let ns = u64::try_from(took.max(Duration::from_millis(50)).as_nanos()).unwrap_or(u64::MAX);
+        let every = one_in(stand_for, ns);
+        if every.get() / 2 > self.one_in.get() {
+            self.set(probe, every)?;
         }
-        let mut stacks: Vec<_> = new
-            .into_iter()
-            .map(|(id, s)| self.resolver.user_stack(id, s.pid, s.stack, s.caller))
-            .collect();
-        self.resolver.name(&mut stacks);
-        self.code.learn(self.resolver.changed(), stacks);
         Ok(())
+    }
+
+    /// The number of a sample's stack, whose addresses are looked up while the process lives.
+    fn number(&mut self, sample: &Sample) -> i32 {
+        if sample.stack.is_empty() {
+            return NO_STACK;
+        }
+        let (number, new) = self.known.numbers.number(sample);
+        if new {
+            let addresses = sample.stack.clone();
+            let resolver = &mut self.known.resolver;
+            let stack = resolver.user_stack(number, sample.pid, addresses, sample.caller);
+            // its mappings were older than its code
+            if stack.gone || stack.frames.iter().any(|f| f.mark == Some(Mark::Unmapped)) {
+                self.known.numbers.forget(sample);
+            }
+            self.unnamed.push(stack);
+        }
+        number.cast_signed()
     }
 
     /// Forgets what has come, as a new interval begins.
     ///
     /// # Errors
     ///
-    /// If the samples can't be read.
-    pub(super) fn restart(&mut self) -> anyhow::Result<()> {
-        self.drain()?;
+    /// As [`Self::drain`].
+    pub(super) fn restart(&mut self, probe: &Probe) -> anyhow::Result<()> {
+        self.drain(probe)?;
         self.taken.clear();
         Ok(())
     }
 
-    /// What came since the last call, of which `tally` has the counts.
+    /// What came since the last call, of which `tally` and `summary` have the counts.
     ///
     /// # Errors
     ///
-    /// If the samples can't be read, or the probe can't be told how many to take.
-    pub(super) fn interval(&mut self, probe: &Probe, tally: &Tally) -> anyhow::Result<Regions> {
-        self.drain()?;
-        self.code.learn(self.resolver.changed(), Vec::new());
-        let mut named = Named::new(Names::new(&self.code));
+    /// As [`Self::drain`].
+    pub(super) fn interval(
+        &mut self,
+        probe: &Probe,
+        tally: &Tally,
+        summary: &Summary,
+    ) -> anyhow::Result<Regions> {
+        self.drain(probe)?;
+        let Known { resolver, code, .. } = &mut self.known;
+        let mut stacks = std::mem::take(&mut self.unnamed);
+        resolver.name(&mut stacks);
+        code.learn(resolver.changed(), stacks);
+        let mut named = Named::new(Names::new(code));
         let taken = std::mem::take(&mut self.taken);
         let samples: Vec<(&Sample, u32)> = taken
             .iter()
@@ -119,27 +204,26 @@ impl Sampler {
                 (s, named.number(&Place::of(&row), s.start))
             })
             .collect();
+        let stand_for: u64 = taken.iter().map(|(s, _)| u64::from(s.every)).sum();
+        let shootdowns = taken.len() as u64;
         let regions = Regions {
-            sampled: samples.len() as u64,
-            one_in: self.one_in.get(),
-            regions: share_out(&samples, named.names(), tally),
+            shootdowns,
+            one_in: (stand_for + shootdowns / 2) / shootdowns.max(1),
+            regions: share_out(&samples, named.names(), tally, &summary.culprits),
         };
-        self.adapt(probe, tally)?;
-        if self.known.len() > MOST {
-            self.resolver = Resolver::new(probe);
-            self.code = Code::new(HashMap::new(), []);
-            self.known.clear();
+        let every = one_in(summary.shootdowns, tally.duration_ns);
+        if every != self.one_in {
+            self.set(probe, every)?;
+        }
+        if self.known.is_old() {
+            self.known = Known::new(probe);
         }
         Ok(regions)
     }
 
-    /// Takes more or fewer from now on, as the rate was.
-    fn adapt(&mut self, probe: &Probe, tally: &Tally) -> anyhow::Result<()> {
-        let every = one_in(tally.totals().shootdowns, tally.duration_ns);
-        if every != self.one_in {
-            probe.sample_one_in(every)?;
-            self.one_in = every;
-        }
+    fn set(&mut self, probe: &Probe, every: NonZeroU32) -> anyhow::Result<()> {
+        probe.sample_one_in(every)?;
+        self.one_in = every;
         Ok(())
     }
 }
@@ -148,8 +232,7 @@ impl Sampler {
 fn one_in(shootdowns: u64, duration_ns: u64) -> NonZeroU32 {
     let a_second = u128::from(shootdowns) * 1_000_000_000 / u128::from(duration_ns.max(1));
     let every = u32::try_from(a_second / u128::from(SAMPLES_A_SECOND)).unwrap_or(u32::MAX);
-    // an odd number does not beat in time with what programs do in pairs
-    NonZeroU32::new(every | 1).unwrap_or(NonZeroU32::MIN)
+    NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN)
 }
 
 #[cfg(test)]
@@ -160,14 +243,45 @@ mod tests {
     #[test]
     fn samples_are_few() {
         const SECOND: u64 = 1_000_000_000;
-        for (shootdowns, ns) in [(0, SECOND), (1, 1), (200, SECOND), (0, 0), (499, SECOND)] {
+        for (shootdowns, ns) in [(0, SECOND), (200, SECOND), (0, 0), (499, SECOND)] {
             let every = one_in(shootdowns, ns).get();
-            assert!(ns == 1 || every == 1, "{shootdowns} in {ns} ns: {every}");
+            assert_eq!(every, 1, "{shootdowns} in {ns} ns");
         }
         for rate in [1_000, 20_000, 123_456, 1_000_000] {
             let samples = rate / u64::from(one_in(rate, SECOND).get());
-            assert!((150..=500).contains(&samples), "{rate}: {samples}");
+            assert!((200..=300).contains(&samples), "{rate}: {samples}");
         }
         assert_eq!(one_in(u64::MAX, 1), NonZeroU32::MAX);
+    }
+
+    /// Check that a stack keeps its number, that another one, another process or another caller has its
+    /// own, and that one that is forgotten gets a new one.
+    #[test]
+    fn stacks_are_numbered() {
+        let sample = |pid, caller, stack: &[u64]| Sample {
+            pid,
+            counted_as: pid,
+            every: 1,
+            cause: Cause::Munmap,
+            start: 0,
+            end: 4096,
+            stack: stack.to_vec(),
+            caller,
+        };
+        let all = [
+            sample(7, 1, &[10, 20]),
+            sample(7, 2, &[10, 20]),
+            sample(8, 1, &[10, 20]),
+            sample(7, 1, &[10]),
+        ];
+        let mut numbers = Numbers::default();
+        for round in 0..2 {
+            for (i, s) in (0..).zip(&all) {
+                assert_eq!(numbers.number(s), (i, round == 0));
+            }
+        }
+        numbers.forget(&all[1]);
+        assert_eq!(numbers.number(&all[1]), (4, true));
+        assert_eq!(numbers.number(&all[2]), (2, false));
     }
 }

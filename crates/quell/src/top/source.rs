@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quell_host::cpus;
-use quell_probe::{Backend, Options, Probe, Scope, Stacks};
+use quell_probe::{Backend, Keep, Options, Probe, Scope, Stacks};
 
 use super::detail::Watcher;
 use super::sample::{Reading, Sample};
@@ -38,19 +38,22 @@ impl Source {
         let own_before = own_cpu_ns();
         let options = |scope| Options {
             scope,
-            recording: false,
             stacks: Stacks::None,
             backend,
             ..Options::default()
         };
         // which shootdowns hit these CPUs is known only when they are over
-        let sampling = !matches!(scope, Scope::Cpus(_));
+        let keep = match scope {
+            Scope::Cpus(_) => Keep::Counts,
+            _ => Keep::Samples,
+        };
         let probe = Probe::attach(&Options {
             ipi,
-            sampling,
+            keep,
             ring_bytes: RING_BYTES,
             ..options(scope.clone())
         })?;
+        let sampling = keep == Keep::Samples;
         let sampler = sampling.then(|| Sampler::start(&probe)).transpose()?;
         let guard = if guarded.is_empty() {
             None
@@ -88,7 +91,7 @@ impl Source {
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
         self.last = self.read()?;
         if let Some(sampler) = &mut self.sampler {
-            sampler.restart()?;
+            sampler.restart(&self.probe)?;
         }
         Ok(())
     }
@@ -111,7 +114,7 @@ impl Source {
         );
         self.last = now;
         if let Some(sampler) = &mut self.sampler {
-            sample.regions = Some(sampler.interval(&self.probe, &sample.tally)?);
+            sample.regions = Some(sampler.interval(&self.probe, &sample.tally, &sample.summary)?);
         }
         if let Some(watcher) = &mut self.watcher {
             sample.detail = Some(watcher.interval()?);
@@ -150,7 +153,7 @@ impl Source {
             watcher.drain()?;
         }
         if let Some(sampler) = &mut self.sampler {
-            sampler.drain()?;
+            sampler.drain(&self.probe)?;
         }
         Ok(())
     }

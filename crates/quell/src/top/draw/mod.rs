@@ -15,7 +15,7 @@ pub(crate) use look::Look;
 
 /// Below it nothing is to be read.
 const LEAST: (u16, u16) = (50, 14);
-/// From here on three tables stand side by side.
+/// From here on tables stand side by side.
 const WIDE: u16 = 110;
 /// From this height of the panes on three stand one over the other.
 const TALL: u16 = 21;

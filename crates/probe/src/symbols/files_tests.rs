@@ -1,0 +1,157 @@
+//! Files that are held, known again, and refused.
+
+use super::*;
+use quell_host::maps;
+use std::os::unix::fs::FileExt as _;
+
+/// The mapping of this program's own code.
+fn own() -> Mapping {
+    let maps = maps::read(Path::new("/"), std::process::id()).unwrap();
+    maps::at(&maps, own as *const () as u64).unwrap().clone()
+}
+
+fn starts_as_elf(file: &File) -> bool {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0).is_ok() && functions::is_elf(&magic[..])
+}
+
+/// Check that a mapped file is opened once, with its build id, and through its name where the
+/// mapping can't be followed.
+#[test]
+fn files_are_held() {
+    let (pid, mapping) = (std::process::id(), own());
+    let mut files = Files::new(Path::new("/"));
+    let number = files.see(pid, &mapping).unwrap();
+    assert!(starts_as_elf(files.held(number).unwrap()));
+    assert_eq!(files.build_id(pid, &mapping).map(|id| id.len()), Some(40));
+    assert_eq!(
+        (files.see(pid, &mapping), files.known.len()),
+        (Some(number), 1)
+    );
+    assert!(files.contents(number).is_ok());
+    // no such mapping: its link in map_files is missing
+    let mut elsewhere = mapping.clone();
+    elsewhere.start += 0x10_0000_0000;
+    elsewhere.end += 0x10_0000_0000;
+    let mut files = Files::new(Path::new("/"));
+    let number = files.see(pid, &elsewhere).unwrap();
+    assert!(starts_as_elf(files.held(number).unwrap()));
+}
+
+/// Check that another file under the same name is not taken for the one that was mapped.
+#[test]
+fn others_are_not_taken() {
+    let mut mapping = own();
+    mapping.start += 0x10_0000_0000;
+    mapping.inode += 1;
+    let mut files = Files::new(Path::new("/"));
+    let number = files.see(std::process::id(), &mapping).unwrap();
+    assert!(files.held(number).is_none());
+    assert_eq!(files.contents(number).err(), Some(Mark::Replaced));
+    mapping.inode += 1;
+    mapping.path = Some("/no/such/file".into());
+    let number = files.see(std::process::id(), &mapping).unwrap();
+    assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+}
+
+/// An ELF file with this build id and nothing else.
+fn with_build_id(id: u8) -> Vec<u8> {
+    let mut file = vec![0; 64 + 56];
+    file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
+    (file[20], file[32], file[54], file[56]) = (1, 64, 56, 1); // e_version, e_phoff, e_phentsize, e_phnum
+    (file[64], file[64 + 8], file[64 + 32], file[64 + 48]) = (4, 120, 24, 4); // a note of 24 bytes
+    file.extend([4, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]);
+    file.extend(b"GNU\0");
+    file.extend([id; 8]);
+    file
+}
+
+/// Check that files which a device without a major number gives the same inode are told apart by
+/// their build ids, or by what stat(2) says.
+#[test]
+fn subvolumes_are_told_apart() {
+    let root = tempfile::tempdir().unwrap();
+    let mut mapping = own();
+    let see = |files: &mut Files, pid: u32, mapping: &Mapping, name: &str| {
+        let links = root.path().join(format!("proc/{pid}/map_files"));
+        std::fs::create_dir_all(&links).unwrap();
+        let to = root.path().join(name);
+        std::os::unix::fs::symlink(to, links.join(mapping.map_file_name())).unwrap();
+        files.see(pid, mapping).unwrap()
+    };
+    for (name, id) in [("one", 1), ("copy", 1), ("two", 2)] {
+        std::fs::write(root.path().join(name), with_build_id(id)).unwrap();
+    }
+    for (name, written) in [("plain", 1), ("other", 2)] {
+        let file = File::create(root.path().join(name)).unwrap();
+        let at = std::time::UNIX_EPOCH + Duration::from_secs(written);
+        file.set_modified(at).unwrap();
+    }
+    let names = [
+        "one", "two", "copy", "plain", "other", "plain", "gone", "gone",
+    ];
+    for (major, expected) in [(0, [0, 1, 0, 2, 3, 2, 4, 5]), (8, [0; 8])] {
+        let mut files = Files::new(root.path());
+        mapping.dev = (major, 40);
+        let mut found = Vec::new();
+        for (pid, name) in (100 * major + 1..).zip(names) {
+            let number = see(&mut files, pid, &mapping, name);
+            assert_eq!(files.number(pid, &mapping), Some(number));
+            found.push(number);
+        }
+        assert_eq!(found, expected, "{major}");
+        if major == 0 {
+            assert_eq!(
+                files.build_id(2, &mapping).as_deref(),
+                Some("0202020202020202")
+            );
+            // elsewhere in the same process
+            mapping.path = Some("/elsewhere".into());
+            mapping.start += 0x1000;
+            assert_eq!(see(&mut files, 1, &mapping, "one"), 6);
+        }
+    }
+}
+
+/// Check that a file that could not be opened is opened when it can be, under the same number, and
+/// that one which was never opened is taken for the mapped one only if nothing has happened to it.
+#[test]
+fn unopened_files() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("file");
+    std::fs::write(&path, with_build_id(1)).unwrap();
+    let mut mapping = own();
+    mapping.path = Some("/file".into());
+    mapping.inode = std::fs::metadata(&path).unwrap().ino();
+    let dev = std::fs::metadata(&path).unwrap().dev();
+    mapping.dev = (libc::major(dev), libc::minor(dev));
+    std::thread::sleep(2 * TICK);
+    let mut files = Files::new(root.path());
+    let number = files.see(1, &mapping).unwrap();
+    assert!(files.held(number).is_none());
+    assert!(files.contents(number).is_ok());
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+
+    let links = root.path().join("proc/1/map_files");
+    std::fs::create_dir_all(&links).unwrap();
+    std::os::unix::fs::symlink(&path, links.join(mapping.map_file_name())).unwrap();
+    assert_eq!(files.see(1, &mapping), Some(number));
+    assert!(files.held(number).is_some() && files.contents(number).is_ok());
+    assert_eq!(
+        files.build_id(1, &mapping).as_deref(),
+        Some("0101010101010101")
+    );
+}
+
+/// Check that beyond the limit files are counted, not held, and still named while they are there.
+#[test]
+fn the_limit_is_kept() {
+    let mut files = Files::new(Path::new("/"));
+    files.room = 0;
+    let number = files.see(std::process::id(), &own()).unwrap();
+    assert_eq!((files.not_held(), files.held(number).is_none()), (1, true));
+    assert!(files.contents(number).is_ok());
+    files.see(std::process::id(), &own());
+    assert_eq!(files.not_held(), 1);
+}
