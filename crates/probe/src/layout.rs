@@ -151,7 +151,8 @@ pod! {
         end_ns: u64,
     }
     struct SampleRecord {
-        kind: u16,
+        kind: u8,
+        flags: u8,
         frames: u16,
         tgid: u32,
         culprit: u32,
@@ -173,7 +174,7 @@ pub(crate) const HIT_BYTES: u32 = 16;
 
 pub(crate) const RECORD_SEND: u8 = 1;
 pub(crate) const RECORD_VICTIM: u8 = 2;
-pub(crate) const RECORD_SAMPLE: u16 = 3;
+pub(crate) const RECORD_SAMPLE: u8 = 3;
 pub(crate) const RECORD_END: u8 = 4;
 
 pub(crate) const SEND_OWN: u8 = 1;

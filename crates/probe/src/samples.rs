@@ -27,6 +27,8 @@ pub struct Sample {
     pub every: u32,
     /// Why.
     pub cause: Cause,
+    /// The range is of the culprit's own address space.
+    pub own_mm: bool,
     /// Where the range begins.
     pub start: u64,
     /// Where it ends; `u64::MAX` for everything.
@@ -100,6 +102,7 @@ fn sample(record: &SampleRecord, causes: &mut Causes) -> Result<Sample> {
         counted_as: culprit.pid,
         every: record.every,
         cause: culprit.cause,
+        own_mm: record.flags & layout::SEND_OWN != 0,
         start: record.start,
         end: record.end,
         stack: record.stack.iter().copied().take(frames).collect(),

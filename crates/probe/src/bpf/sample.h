@@ -39,6 +39,7 @@ static __always_inline void write_sample(void *ctx, struct round *r)
 	if (!s)
 		return;
 	s->kind = RECORD_SAMPLE;
+	s->flags = r->flags;
 	s->tgid = t->tgid;
 	s->culprit = r->culprit;
 	s->every = *(volatile u32 *)&sample_every;

@@ -206,7 +206,8 @@ struct end_record {
 
 /* One a sample. */
 struct sample_record {
-	u16 kind;
+	u8 kind;
+	u8 flags; /* SEND_* */
 	u16 frames;
 	u32 tgid;
 	u32 culprit; /* index of the tally, which tells the cause */

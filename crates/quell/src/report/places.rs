@@ -21,6 +21,8 @@ pub(crate) struct Place {
     pub(super) pid: u32,
     pub(super) cause: Cause,
     pub(super) user_stack: i32,
+    /// The memory is the culprit's own.
+    own: bool,
     /// The range's start, rounded down; `u64::MAX` where everything is flushed.
     grain: u64,
 }
@@ -36,8 +38,13 @@ impl Place {
             pid: row.pid,
             cause: row.cause,
             user_stack: row.user_stack,
+            own: row.own_mm,
             grain,
         }
+    }
+
+    pub(super) fn own(&self) -> bool {
+        self.own
     }
 
     pub(super) fn full(&self) -> bool {

@@ -103,6 +103,8 @@ enum By {
     Kernel,
     /// A whole address space that comes or goes.
     Life,
+    /// Another process's memory, or pages of any in a batch.
+    Others(bool),
     /// A process's mapping, by its ends.
     Mapping(u32, u64, u64),
     /// A user stack, and whether everything is flushed.
@@ -132,13 +134,15 @@ impl<'a> Named<'a> {
         let full = place.full();
         let mapping = match place.cause {
             Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork => None,
-            _ if full => None,
+            // its addresses say nothing of the culprit's mappings
+            _ if full || !place.own() => None,
             _ => self.regions.code.mapping(place.pid, start),
         };
         let by = match (place.cause, mapping) {
             (Cause::Kernel, _) => By::Kernel,
             (Cause::Exit | Cause::Exec | Cause::Fork, _) => By::Life,
             (_, Some(mapping)) => By::Mapping(place.pid, mapping.start, mapping.end),
+            (_, None) if !place.own() => By::Others(full && in_batches(place.cause)),
             (_, None) => By::Stack(place.user_stack, full),
         };
         if let Some(&number) = self.known.get(&by) {
@@ -147,6 +151,8 @@ impl<'a> Named<'a> {
         let name = match (by, mapping) {
             (By::Kernel, _) => "the kernel's own mappings".to_owned(),
             (By::Life, _) => "whole address space".to_owned(),
+            (By::Others(true), _) => "memory of any process, in a batch".to_owned(),
+            (By::Others(false), _) => "memory of another process".to_owned(),
             (_, Some(mapping)) => Regions::of(mapping),
             (_, None) => self.regions.by(full, place.user_stack),
         };
@@ -164,6 +170,21 @@ impl<'a> Named<'a> {
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
+}
+
+/// Reclaim and migration flush once for many pages, whosever they are (arch_tlbbatch_flush() in
+/// arch/x86/mm/tlb.c: no address space, and everything).
+fn in_batches(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Reclaim
+            | Cause::MadvisePageout
+            | Cause::Compaction
+            | Cause::MigrateNuma
+            | Cause::MigrateMove
+            | Cause::MigrateDemote
+            | Cause::MigrateOther
+    )
 }
 
 /// The allocator that this code belongs to.
@@ -262,7 +283,7 @@ mod tests {
             ),
         ];
         let code = Code::new([(7, process)].into(), stacks);
-        let name = |pid, start, full, user_stack| {
+        let found = |pid, start, full, user_stack, cause, own_mm| {
             let mut named = Named::new(Regions::new(&code));
             let end = if full { u64::MAX } else { start + 4096 };
             let place = Place::of(&Row {
@@ -270,13 +291,16 @@ mod tests {
                 start,
                 end,
                 user_stack,
-                cause: Cause::Munmap,
+                cause,
+                own_mm,
                 ..Row::default()
             });
             let number = named.number(&place, start);
             assert_eq!(named.number(&place, start), number);
             named.names()[number as usize].clone()
         };
+        let name =
+            |pid, start, full, user_stack| found(pid, start, full, user_stack, Cause::Munmap, true);
         assert_eq!(name(7, 0x2000, false, -1), "file /data/db");
         assert_eq!(name(7, 0x9000, false, -1), "[heap] (brk)");
         assert_eq!(
@@ -290,5 +314,17 @@ mod tests {
         assert_eq!(name(7, 0, true, 2), "whole address space, by app");
         assert_eq!(name(7, 0, true, -1), "whole address space");
         assert_eq!(name(8, 0x2000, false, -1), "anonymous memory");
+        assert_eq!(
+            found(7, 0, true, 0, Cause::Reclaim, false),
+            "memory of any process, in a batch"
+        );
+        let others = [
+            (0x2000, false, Cause::MadviseDontneed),
+            (0, true, Cause::Ksm),
+        ];
+        for (start, full, cause) in others {
+            let region = found(7, start, full, 0, cause, false);
+            assert_eq!(region, "memory of another process");
+        }
     }
 }

@@ -170,6 +170,7 @@ mod tests {
             counted_as,
             every,
             cause,
+            own_mm: true,
             start: 0,
             end: 4096,
             stack: Vec::new(),

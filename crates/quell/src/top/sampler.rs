@@ -196,6 +196,7 @@ impl Sampler {
                 let row = Row {
                     pid: s.pid,
                     cause: s.cause,
+                    own_mm: s.own_mm,
                     start: s.start,
                     end: s.end,
                     user_stack: *stack,
@@ -263,6 +264,7 @@ mod tests {
             counted_as: pid,
             every: 1,
             cause: Cause::Munmap,
+            own_mm: true,
             start: 0,
             end: 4096,
             stack: stack.to_vec(),

@@ -91,7 +91,7 @@ fn batch_names_a_known_program() {
     assert!(hits >= known, "{hits} hits on the machine, {known} known");
 }
 
-/// Check that over the worst case the hits in the matrix are, within 1 %, the victims that are counted by culprit, and that its ranges are named by its code.
+/// Check that over the worst case the hits in the matrix are, within 1 %, the victims that are counted by culprit, and that regions, from samples, have its name and the counted share of whole address spaces.
 #[test]
 fn matrix_equals_victims() {
     if !root_only("matrix_equals_victims") {
@@ -105,6 +105,7 @@ fn matrix_equals_victims() {
         "top", "-a", "--batch", "60", "--json", "--", program, "150000",
     ]);
     let (mut victims, mut hits, mut named) = (0, 0, false);
+    let (mut shootdowns, mut full, mut whole) = (0, 0, 0);
     for i in intervals(&out.stdout) {
         victims +=
             i["victims"].as_u64().expect("victims") + i["self_victims"].as_u64().expect("own");
@@ -115,6 +116,11 @@ fn matrix_equals_victims() {
                 .is_some_and(|r| r.ends_with("by worst"))
         };
         named |= regions.iter().any(whose);
+        shootdowns += i["shootdowns"].as_u64().expect("shootdowns");
+        full += i["full"].as_u64().expect("full");
+        let is_whole = |r: &&Value| r["region"].as_str().is_some_and(|r| r.starts_with("whole"));
+        let all = regions.iter().filter(is_whole);
+        whole += all.filter_map(|r| r["shootdowns"].as_u64()).sum::<u64>();
         let rows = i["matrix"]["hits"].as_array().expect("rows").clone();
         hits += rows
             .iter()
@@ -124,6 +130,14 @@ fn matrix_equals_victims() {
     }
     println!("{victims} victims, {hits} hits in the matrix");
     assert!(hits > 10_000);
+    // some hundred samples have an error of a few percent
+    let share = |n: u64| n as f64 / shootdowns as f64;
+    println!(
+        "whole address space: {:.3}, of regions {:.3}",
+        share(full),
+        share(whole)
+    );
+    assert!((share(full) - share(whole)).abs() < 0.2);
     assert!(named, "no region is named by the program's code");
     assert!(
         victims.abs_diff(hits) as f64 <= hits as f64 * 0.01,
