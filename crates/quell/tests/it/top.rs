@@ -37,7 +37,7 @@ fn batch_names_a_known_program() {
     let out = quell(&[
         "top",
         "--batch",
-        "3",
+        "600",
         "--json",
         "--interval",
         "0.5",
@@ -53,7 +53,8 @@ fn batch_names_a_known_program() {
         .and_then(|p| p.parse().ok())
         .unwrap_or_else(|| panic!("no pid in: {said}"));
     let intervals = intervals(&out.stdout);
-    assert!((1..=3).contains(&intervals.len()), "{}", intervals.len());
+    // it ends with the program, which an emulated machine takes long for
+    assert!((1..600).contains(&intervals.len()), "{}", intervals.len());
     let sum = |what: &dyn Fn(&Value) -> u64| intervals.iter().map(what).sum::<u64>();
     let empty = sum(&|i| i["empty_sends"].as_u64().expect("empty_sends"));
     let mut known = 0;
