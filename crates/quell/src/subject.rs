@@ -42,7 +42,8 @@ impl Subject {
 
     /// The title of its summary.
     pub(crate) fn title(&self) -> String {
-        let command = self.command.join(" ");
+        // what is between quotes is anybody's, and a terminal would obey it
+        let command = self.command.join(" ").replace(char::is_control, "?");
         match (self.scope.as_str(), command.as_str()) {
             // a trace of a quell that did not say
             ("", "") => "Shootdowns".to_owned(),
@@ -56,6 +57,13 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a terminal has nothing to obey in a title.
+    #[test]
+    fn titles_are_text() {
+        let subject = Subject::command(&["sh".into(), "\u{1b}[31mX\n\u{1b}]0;y\u{7}".into()]);
+        assert_eq!(subject.title(), "Shootdowns of 'sh ?[31mX??]0;y?'");
+    }
 
     /// Check that a title says what was watched, and not only what was run.
     #[test]

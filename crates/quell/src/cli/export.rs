@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
     /// Write the trace in the form of another tool; docs/exports.md shows what one sees there.
-    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "top"])]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "top", "html"])]
     pub(crate) export: Option<Format>,
     /// What stacks are weighed by, for pprof, folded and speedscope [default: wait].
     #[arg(long, value_enum, value_name = "WHAT", requires = "export")]

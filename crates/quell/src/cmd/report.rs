@@ -1,6 +1,6 @@
 //! `quell report`: explains a trace, or two side by side.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::usage;
@@ -10,6 +10,9 @@ use crate::report::{self, Report, export};
 use crate::show::{self, emit};
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    for file in [&args.output, &args.html].into_iter().flatten() {
+        leave_alone(&args.traces, file)?;
+    }
     match args.traces.as_slice() {
         [trace] => one(args, trace)?,
         [a, b] => two(args, a, b)?,
@@ -21,6 +24,26 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A result that would go into a trace could replace what it is of.
+fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
+    let folder = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let Ok(folder) = folder.canonicalize() else {
+        return Ok(());
+    };
+    let inside = |trace: &&PathBuf| trace.canonicalize().is_ok_and(|t| t == folder);
+    match traces.iter().find(inside) {
+        None => Ok(()),
+        Some(trace) => Err(usage(format!(
+            "{} would lie in the trace {}: write it elsewhere",
+            file.display(),
+            trace.display()
+        ))),
+    }
 }
 
 fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
@@ -64,4 +87,24 @@ fn two(args: &ReportArgs, a: &Path, b: &Path) -> anyhow::Result<()> {
         compare::text(&comparison, args.top)
     };
     emit(&mut *out, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that nothing is written into a trace, by whatever way it is named, and elsewhere it is.
+    #[test]
+    fn traces_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("t.quell");
+        std::fs::create_dir(&trace).unwrap();
+        let traces = [dir.path().join("other"), trace.clone()];
+        let way = dir.path().join("t.quell/../t.quell/meta.json");
+        assert!(leave_alone(&traces, &trace.join("x.html")).is_err());
+        assert!(leave_alone(&traces, &way).is_err());
+        assert!(leave_alone(&traces, &dir.path().join("x.html")).is_ok());
+        assert!(leave_alone(&traces, &dir.path().join("missing/x")).is_ok());
+        assert!(leave_alone(&traces, Path::new("x.html")).is_ok());
+    }
 }

@@ -163,6 +163,9 @@ fn live(
     state.ipi = args.target.ipi;
     if let Some(pid) = args.close {
         state.open(pid);
+        // nothing has been counted yet that has its name
+        let comm = Proc::new("/").comm(pid).unwrap_or_default();
+        state.close = Some((pid, comm));
     }
     let mut screen = Screen::take()?;
     let mut next = Instant::now() + every;
