@@ -28,11 +28,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 
 /// A result that would go into a trace could replace what it is of.
 fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
-    let folder = match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let Ok(folder) = folder.canonicalize() else {
+    let Ok(folder) = show::folder_of(file).canonicalize() else {
         return Ok(());
     };
     let inside = |trace: &&PathBuf| trace.canonicalize().is_ok_and(|t| t == folder);

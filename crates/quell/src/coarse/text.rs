@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::sample::Seen;
-use crate::show::style::{BOLD, DIM};
+use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
 use crate::show::units::{count, plural, time};
 
@@ -103,7 +103,7 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
     ]);
     out.push_str(t.text().trim_start_matches('\n'));
     if !seen.threads.is_empty() {
-        let _ = writeln!(out, "\n{BOLD}Page faults by thread{BOLD:#}");
+        heading(&mut out, "Page faults by thread");
         let mut t = Table::new(&[">faults", ">from disk", ">pid", ">tid", "name"]);
         for (pid, tid, comm, f) in seen.threads.iter().take(ROWS) {
             t.row(vec![

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use quell_remedy::Plan;
 
 use crate::cmd::usage;
-use crate::show::style::{BOLD, DIM};
+use crate::show::style::{BOLD, DIM, heading};
 use crate::show::units::percent;
 
 /// How wide running text gets.
@@ -122,12 +122,12 @@ pub(crate) fn remedies(plan: &Plan) -> String {
 }
 
 /// A list of remarks under a heading; nothing if there are none.
-pub(crate) fn list(heading: &str, notes: &[String]) -> String {
+pub(crate) fn list(title: &str, notes: &[String]) -> String {
     let mut out = String::new();
     if notes.is_empty() {
         return out;
     }
-    let _ = writeln!(out, "\n{BOLD}{heading}{BOLD:#}");
+    heading(&mut out, title);
     for note in notes {
         let text = wrap(note, 4);
         out.push_str("  · ");

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use quell_event::{CallKind, CallTally, Calls};
 use quell_host::cpus;
 
-use super::style::{BOLD, DIM};
+use super::style::{DIM, heading};
 use super::summary::more;
 use super::table::Table;
 use super::units::{count, plural, time};
@@ -71,10 +71,7 @@ pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
 /// Everything, each table with at most `top` rows.
 pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
     // writing to a String does not fail
-    let _ = writeln!(
-        out,
-        "\n{BOLD}Function calls: what CPUs were made to run for others{BOLD:#}"
-    );
+    heading(out, "Function calls: what CPUs were made to run for others");
     let total = calls.total();
     let mut notes = vec![format!(
         "{} in {}",
@@ -122,7 +119,7 @@ fn at_whom(out: &mut String, calls: &Calls, top: usize) {
     if calls.at.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{BOLD}Function calls: at whom{BOLD:#}");
+    heading(out, "Function calls: at whom");
     let mut t = Table::new(&[">hits", ">stall", ">pid", "name", "kind", "function"]);
     for v in calls.at.iter().take(top) {
         t.row(vec![

@@ -41,6 +41,12 @@ pub(crate) fn bytes(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     })
 }
 
+/// The folder that a file lies in, by its name.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).map_err(|err| usage(format!("can't write to {}: {err}", path.display())))
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::folder_of;
 use crate::cmd::usage;
 
 /// A file to be written under another name beside its own, which it gets when it is whole. What was
@@ -34,8 +35,7 @@ impl Replace {
             Ok(there) if there.is_dir() => return Err(cant(&"it is a folder")),
             Ok(there) if !there.is_file() => None,
             _ => {
-                let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
-                fs::metadata(folder.unwrap_or(Path::new("."))).map_err(|err| cant(&err))?;
+                fs::metadata(folder_of(&file)).map_err(|err| cant(&err))?;
                 let name = file.file_name().ok_or_else(|| cant(&"it has no name"))?;
                 let mut aside = std::ffi::OsString::from(".");
                 aside.push(name);

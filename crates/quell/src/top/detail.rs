@@ -17,7 +17,7 @@ use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stack
 use serde::Serialize;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, seen};
 use super::rows::{self, Did};
 use super::sample::Sample;
 use crate::report::aggregate::Aggregate;
@@ -171,11 +171,7 @@ impl Detail {
     }
 
     fn sampling(&self) -> String {
-        let all = match self.one_in {
-            1 => String::new(),
-            n => format!(", one in {}", count(n.into())),
-        };
-        format!("of {} seen{all}", count(self.sampled))
+        seen(self.sampled, self.one_in.into())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::show::units::count;
+
 /// What a column is sorted by. Exact, where the cell is rounded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
@@ -69,6 +71,15 @@ impl Column {
     pub(crate) const fn long(self) -> Self {
         Self { long: true, ..self }
     }
+}
+
+/// How many shootdowns were looked at, of which one in so many was: 0 where none was yet.
+pub(super) fn seen(shootdowns: u64, one_in: u64) -> String {
+    let all = match one_in {
+        0 | 1 => String::new(),
+        n => format!(", one in {}", count(n)),
+    };
+    format!("of {} seen{all}", count(shootdowns))
 }
 
 /// What a row is about.

@@ -13,7 +13,7 @@ use quell_probe::Sample;
 use serde::Serialize;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, seen};
 use super::sample::Sample as Interval;
 use crate::show::units::{count, rate};
 
@@ -85,13 +85,9 @@ impl Regions {
             mark: Mark::None,
         });
         let lines: Vec<Line> = lines.collect();
-        let all = match self.one_in {
-            0 | 1 => String::new(),
-            n => format!(", one in {}", count(n)),
-        };
         Grid {
             title: format!("Regions {}", count(lines.len() as u64)),
-            note: format!("about, of {} seen{all}", count(self.shootdowns)),
+            note: format!("about, {}", seen(self.shootdowns, self.one_in)),
             columns: vec![
                 Column::number("shoot/s"),
                 Column::id("pid").spare(),

@@ -11,7 +11,7 @@ use super::heat::{LABEL, heat};
 use super::regions;
 use super::rows::Tables;
 use super::sample::Sample;
-use crate::show::style::{BOLD, DIM};
+use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
 use crate::show::units::{count, plural, rate, time, time_rate};
 
@@ -79,7 +79,7 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     }
     matrix(&mut out, sample, top);
     if let Some(detail) = &sample.detail {
-        let _ = writeln!(out, "\n{BOLD}Process {}{BOLD:#}", detail.pid);
+        heading(&mut out, &format!("Process {}", detail.pid));
         let none = Filter::default();
         for mut grid in [
             detail.threads(&none),
