@@ -12,6 +12,7 @@ mod layout;
 mod loader;
 mod records;
 mod resolve;
+mod ring;
 mod samples;
 mod symbols;
 

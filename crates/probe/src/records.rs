@@ -8,16 +8,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
 
 use crate::causes::Causes;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::interner::{Interner, NewStack};
 use crate::layout::{
     self, EndRecord, RECORD_END, RECORD_SEND, RECORD_VICTIM, SendRecord, VictimRecord,
 };
 use crate::loader::Probe;
+use crate::ring::Ring;
 
 /// Records that are read in one go: a few ms of work.
 const AT_ONCE: usize = 1 << 15;
@@ -27,7 +27,7 @@ pub type Sink = Box<dyn FnMut(&Shootdown)>;
 
 /// Reads the records of a [`Probe`] that keeps [`crate::Keep::Records`].
 pub struct Records {
-    ring: RingBuffer<'static>,
+    ring: Ring,
     joiner: Rc<RefCell<Joiner>>,
 }
 
@@ -47,19 +47,12 @@ impl Records {
             incomplete: 0,
         }));
         let theirs = Rc::clone(&joiner);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&probe.maps.records, move |bytes| {
-                // never borrowed while libbpf calls: Records' own methods end before they consume
-                if let Ok(mut joiner) = theirs.try_borrow_mut() {
-                    joiner.take(bytes);
-                }
-                0
-            })
-            .map_err(Error::load("map the ring of records"))?;
-        let ring = builder
-            .build()
-            .map_err(Error::load("map the ring of records"))?;
+        let ring = Ring::new(probe, move |bytes| {
+            // never borrowed while the ring is read: Records' own methods end before they read it
+            if let Ok(mut joiner) = theirs.try_borrow_mut() {
+                joiner.take(bytes);
+            }
+        })?;
         Ok(Self { ring, joiner })
     }
 
@@ -70,13 +63,7 @@ impl Records {
     ///
     /// If libbpf fails to read.
     pub fn drain(&self) -> Result<bool> {
-        let read = self.ring.consume_raw_n(AT_ONCE);
-        match usize::try_from(read) {
-            Ok(read) => Ok(read >= AT_ONCE),
-            Err(_) => Err(Error::load("read the ring of records")(
-                libbpf_rs::Error::from_raw_os_error(-read),
-            )),
-        }
+        self.ring.read(AT_ONCE)
     }
 
     /// Passes on the rounds that nothing came after. Call it once the probe is detached.

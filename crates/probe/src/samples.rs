@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use quell_event::Cause;
 
 use crate::causes::Causes;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::{self, RECORD_SAMPLE, SampleRecord};
 use crate::loader::Probe;
+use crate::ring::Ring;
 
 /// So many are read in one go at most, lest fast culprits keep the reader.
 const AT_ONCE: usize = 1 << 14;
@@ -41,7 +41,7 @@ pub struct Sample {
 
 /// Reads the samples of a [`Probe`] that keeps [`crate::Keep::Samples`].
 pub struct Samples {
-    ring: RingBuffer<'static>,
+    ring: Ring,
     read: Rc<RefCell<Vec<SampleRecord>>>,
     causes: Rc<RefCell<Causes>>,
 }
@@ -55,23 +55,17 @@ impl Samples {
     pub fn new(probe: &Probe) -> Result<Self> {
         let read = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&read);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&probe.maps.records, move |bytes| {
-                let sample = layout::read::<SampleRecord>(bytes);
-                // never borrowed while libbpf calls: take() ends before it reads again
-                if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())
-                    && sample.kind == RECORD_SAMPLE
-                {
-                    read.push(sample);
-                }
-                0
-            })
-            .map_err(Error::load("map the ring of samples"))?;
+        let ring = Ring::new(probe, move |bytes| {
+            let sample = layout::read::<SampleRecord>(bytes);
+            // never borrowed while the ring is read: take() ends before it reads again
+            if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())
+                && sample.kind == RECORD_SAMPLE
+            {
+                read.push(sample);
+            }
+        })?;
         Ok(Self {
-            ring: builder
-                .build()
-                .map_err(Error::load("map the ring of samples"))?,
+            ring,
             read,
             causes: Rc::clone(&probe.causes),
         })
@@ -83,11 +77,8 @@ impl Samples {
     ///
     /// If they or their culprits can't be read.
     pub fn take(&self) -> Result<Vec<Sample>> {
-        let n = self.ring.consume_raw_n(AT_ONCE);
-        if n < 0 {
-            let err = libbpf_rs::Error::from_raw_os_error(-n);
-            return Err(Error::load("read the ring of samples")(err));
-        }
+        // what is left is read by the next call
+        let _more = self.ring.read(AT_ONCE)?;
         let read = std::mem::take(&mut *self.read.borrow_mut());
         let mut causes = self.causes.borrow_mut();
         read.iter().map(|s| sample(s, &mut causes)).collect()

@@ -44,7 +44,7 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
 	return o->same && o->key.tgid == (u32)t->tgid && o->call == regs->orig_ax &&
-	       o->advice == advice_of(regs) && !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING)) &&
+	       o->advice == advice_of(regs) && is_of_a_program(t) &&
 	       !(t->thread_info.status & TS_COMPAT);
 }
 

@@ -42,18 +42,14 @@ static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, stru
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct send_record *s;
 	s32 kstack = KSTACK_UNNEEDED, ustack = KSTACK_UNNEEDED;
-	bool user = !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
 	u64 caller = 0;
 
 	if (config.stack_every && ++o->sampled >= config.stack_every) {
 		o->sampled = 0;
 		kstack = o->key.kstack >= 0 ? o->key.kstack : kernel_stack(ctx, ((u64 *)&o->key)[1]);
-		if (user) {
-			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-
+		if (is_of_a_program(t)) {
 			ustack = user_stack(ctx);
-			if (bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp))
-				caller = 0;
+			caller = top_of_stack(t);
 		}
 	}
 	if (o->open)

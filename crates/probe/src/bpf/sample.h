@@ -46,12 +46,9 @@ static __always_inline void write_sample(void *ctx, struct round *r)
 	s->start = r->start;
 	s->end = r->end;
 	s->caller = 0;
-	if (!(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING))) {
-		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-
+	if (is_of_a_program(t)) {
 		bytes = bpf_get_stack(ctx, s->stack, sizeof(s->stack), BPF_F_USER_STACK);
-		if (bpf_probe_read_user(&s->caller, sizeof(s->caller), (void *)regs->sp))
-			s->caller = 0;
+		s->caller = top_of_stack(t);
 	}
 	s->frames = bytes > 0 ? bytes / sizeof(s->stack[0]) : 0;
 	submit(s);

@@ -44,14 +44,33 @@ struct Known {
     held: Option<File>,
 }
 
+/// Files by device and inode. Containers' file systems may number theirs alike.
+#[derive(Debug, Default)]
+struct Alike(HashMap<(u64, u64), Vec<u32>>);
+
+impl Alike {
+    /// Enters a file, if its contents can tell it from others.
+    fn enter(&mut self, number: u32, known: &Known) {
+        if known.contents() != (None, None) {
+            let numbers = self.0.entry((known.dev, known.inode)).or_default();
+            numbers.push(number);
+        }
+    }
+
+    /// Those that may be the same file.
+    fn of(&self, known: &Known) -> impl Iterator<Item = u32> {
+        let numbers = self.0.get(&(known.dev, known.inode));
+        numbers.into_iter().flatten().copied()
+    }
+}
+
 /// Every file that code was seen to run from.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: PathBuf,
     known: Vec<Known>,
     by_identity: HashMap<Identity, u32>,
-    /// Those with the same device and inode.
-    alike: HashMap<(u64, u64), Vec<u32>>,
+    alike: Alike,
     room: u64,
     /// How many could not be held for want of room.
     not_held: u64,
@@ -65,7 +84,7 @@ impl Files {
             root: root.to_owned(),
             known: Vec::new(),
             by_identity: HashMap::new(),
-            alike: HashMap::new(),
+            alike: Alike::default(),
             room: limit.current.map_or(MAX_HELD, |n| MAX_HELD.min(n / 2)),
             not_held: 0,
         }
@@ -117,8 +136,7 @@ impl Files {
     fn replace(&mut self, number: u32, mut known: Known) -> u32 {
         if let Some(unopened) = self.known.get_mut(number as usize) {
             known.seen = unopened.seen;
-            let alike = self.alike.entry((known.dev, known.inode));
-            alike.or_default().push(number);
+            self.alike.enter(number, &known);
             *unopened = known;
         }
         number
@@ -146,8 +164,7 @@ impl Files {
 
     /// The number of one that is the same, as far as can be told.
     fn same_as(&self, new: &Known) -> Option<u32> {
-        let alike = self.alike.get(&(new.dev, new.inode))?;
-        alike.iter().copied().find(|number| {
+        self.alike.of(new).find(|number| {
             self.get(*number).is_some_and(|old| {
                 old.path == new.path && identity::same(old.contents(), new.contents())
             })
@@ -157,11 +174,7 @@ impl Files {
     fn add(&mut self, known: Known) -> u32 {
         let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
         self.by_identity.insert(known.identity(), number);
-        // others can't be told from what comes later
-        if known.contents() != (None, None) {
-            let alike = self.alike.entry((known.dev, known.inode));
-            alike.or_default().push(number);
-        }
+        self.alike.enter(number, &known);
         self.known.push(known);
         number
     }

@@ -1,0 +1,45 @@
+//! Reading the probe's ring: without waiting, and never so much at once that the reader does nothing else.
+
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+
+use crate::error::{Error, Result};
+use crate::loader::Probe;
+
+/// The ring of a probe, mapped, and what takes its records.
+pub(crate) struct Ring(RingBuffer<'static>);
+
+impl Ring {
+    /// Maps the ring. Each record goes to `take`, which only [`Self::read`] calls.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be mapped.
+    pub(crate) fn new(probe: &Probe, mut take: impl FnMut(&[u8]) + 'static) -> Result<Self> {
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&probe.maps.records, move |bytes| {
+                take(bytes);
+                0
+            })
+            .map_err(Error::load("map the ring of records"))?;
+        let ring = builder
+            .build()
+            .map_err(Error::load("map the ring of records"))?;
+        Ok(Self(ring))
+    }
+
+    /// Passes on what is there, at most so many records; true if there may be more.
+    ///
+    /// # Errors
+    ///
+    /// If libbpf fails to read.
+    pub(crate) fn read(&self, at_most: usize) -> Result<bool> {
+        let read = self.0.consume_raw_n(at_most);
+        match usize::try_from(read) {
+            Ok(read) => Ok(read >= at_most),
+            Err(_) => Err(Error::load("read the ring of records")(
+                libbpf_rs::Error::from_raw_os_error(-read),
+            )),
+        }
+    }
+}
