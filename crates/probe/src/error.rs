@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use libbpf_rs::PrintLevel;
+use libbpf_rs::{ErrorKind, PrintLevel};
 
 /// Why the probe can't be used.
 #[derive(Debug)]
@@ -33,10 +33,20 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn load(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| Self::Load {
-            doing,
-            source,
-            said: said(),
+        move |source| {
+            match source.kind() {
+            // rights were looked at before (kernel::prepare)
+            ErrorKind::PermissionDenied => Self::Missing {
+                what: format!("the kernel refused to {doing}, though this user has the rights"),
+                help: "a security module or lockdown forbids it: look at /sys/kernel/security/lockdown"
+                    .to_owned(),
+            },
+            _ => Self::Load {
+                doing,
+                source,
+                said: said(),
+            },
+        }
         }
     }
 }

@@ -41,6 +41,10 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
             help: AS_ROOT.to_owned(),
         });
     }
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if let Some(few) = too_few_files(files) {
+        return Err(few);
+    }
     let symbols = Symbols::read();
     let flushes = Flushes {
         flush_tlb_func: symbols.address_of("flush_tlb_func"),
@@ -58,6 +62,19 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
     } else {
         let restrict = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
         no_addresses(symbols.are_hidden(), restrict.trim())
+    })
+}
+
+/// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes. With too few
+/// libbpf's errors are of another kind each time.
+const FILES: u64 = 256;
+
+/// Says so if a process that may open so many files can't open enough.
+fn too_few_files(limit: Option<u64>) -> Option<Error> {
+    let few = limit.filter(|&n| n < FILES)?;
+    Some(Error::Missing {
+        what: format!("quell may open {few} files only, and the probe needs up to {FILES}"),
+        help: format!("run 'ulimit -n {FILES}' first"),
     })
 }
 
@@ -193,6 +210,20 @@ mod tests {
         );
         assert!(no_addresses(true, "1").to_string().contains("CAP_SYSLOG"));
         assert!(no_addresses(false, "0").to_string().contains("no function"));
+    }
+
+    /// Check that too low a limit of open files is said with what helps, and that usual ones are not.
+    #[test]
+    fn few_files_are_told() {
+        let said = too_few_files(Some(32)).map(|e| e.to_string());
+        assert!(
+            said.as_ref()
+                .is_some_and(|s| s.contains("32 files") && s.contains("ulimit -n 256")),
+            "{said:?}"
+        );
+        for enough in [Some(256), Some(1024), None] {
+            assert!(too_few_files(enough).is_none(), "{enough:?}");
+        }
     }
 
     /// Check that every missing capability is named, and none where the process is all-powerful.
