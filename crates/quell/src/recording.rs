@@ -231,9 +231,7 @@ impl Recording {
         let Some(mut writer) = writer else {
             return Ok(tally);
         };
-        for stack in &self.stacks {
-            writer.stack(stack);
-        }
+        writer.replace_stacks(&self.stacks);
         tally.lost.records += writer.dropped();
         writer.tally(&tally);
         writer

@@ -37,12 +37,7 @@ impl Lines {
 
     /// Adds a line, in memory.
     pub(super) fn add(&mut self, row: &impl Serialize) {
-        let whole = self.pending.len();
-        match serde_json::to_writer(&mut self.pending, row) {
-            Ok(()) => self.pending.push(b'\n'),
-            // Memory takes everything, and the tables have no map whose keys are no text.
-            Err(_) => self.pending.truncate(whole),
-        }
+        add_line(&mut self.pending, row);
     }
 
     /// Writes what is pending. What did not fit stays pending, so that no line is cut for good.
@@ -56,6 +51,24 @@ impl Lines {
         }
         Ok(())
     }
+}
+
+fn add_line(lines: &mut Vec<u8>, row: &impl Serialize) {
+    let whole = lines.len();
+    match serde_json::to_writer(&mut *lines, row) {
+        Ok(()) => lines.push(b'\n'),
+        // Memory takes everything, and the tables have no map whose keys are no text.
+        Err(_) => lines.truncate(whole),
+    }
+}
+
+/// A whole table.
+pub(super) fn lines(rows: &[impl Serialize]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for row in rows {
+        add_line(&mut lines, row);
+    }
+    lines
 }
 
 /// Reads a table line by line. Returns how many lines were garbled; a last line that was cut is

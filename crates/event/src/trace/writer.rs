@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::columns::{Columns, ROWS_CAP};
-use super::jsonl::Lines;
+use super::jsonl::{self, Lines};
 use super::sealer::Sealer;
 use super::side::{Process, Stack};
 use super::tail_schema::BATCH_ROWS;
@@ -57,6 +57,8 @@ pub struct Writer {
     tail_written: Instant,
     processes: Lines,
     stacks: Lines,
+    /// What the table of stacks is replaced by in the end.
+    final_stacks: Option<Vec<u8>>,
     tally: Vec<u8>,
     tally_is_new: bool,
     tally_written: Option<Instant>,
@@ -93,6 +95,7 @@ impl Writer {
             tail_written: Instant::now(),
             processes: Lines::create(dir, names::PROCESSES)?,
             stacks: Lines::create(dir, names::STACKS)?,
+            final_stacks: None,
             tally: Vec::new(),
             tally_is_new: false,
             tally_written: None,
@@ -120,6 +123,11 @@ impl Writer {
     /// Adds a stack, in memory.
     pub fn stack(&mut self, stack: &Stack) {
         self.stacks.add(stack);
+    }
+
+    /// Replaces all stacks, in memory: by those that have names, say. [`Writer::finish`] writes them.
+    pub fn replace_stacks(&mut self, stacks: &[Stack]) {
+        self.final_stacks = Some(jsonl::lines(stacks));
     }
 
     /// Takes the counts so far; the next [`Writer::tick`] that is due writes them.
@@ -173,6 +181,10 @@ impl Writer {
         } else {
             Ok(())
         };
+        let named = match &self.final_stacks {
+            Some(lines) => names::replace(&self.dir, names::STACKS, lines),
+            None => Ok(()),
+        };
         let rotated = self
             .tail
             .take()
@@ -185,7 +197,7 @@ impl Writer {
             done.rows += rows;
             progress(done);
         });
-        written.and(tallied).and(rotated).and(sealed)?;
+        written.and(tallied).and(named).and(rotated).and(sealed)?;
         let shootdowns = self.next_id;
         self.meta.ended = Some(Ended {
             monotonic_ns,

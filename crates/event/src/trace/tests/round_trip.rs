@@ -180,9 +180,15 @@ fn side_tables_come_back() {
         kind: StackKind::Kernel,
         ..Stack::default()
     };
-    writer.stack(&stack);
-    writer.stack(&kernel);
+    writer.stack(&Stack {
+        frames: Vec::new(),
+        ..stack.clone()
+    });
+    writer.write_now();
+    writer.replace_stacks(&[stack.clone(), kernel.clone()]);
     writer.finish(12, |_| ()).unwrap();
+    let lines = std::fs::read_to_string(path.join("stacks.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 2, "one line each: {lines}");
 
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.tally().unwrap(), Some(tally));
