@@ -26,7 +26,7 @@ pub(super) struct Prepared {
     shells: Vec<Pointers>,
     argv: Pointers,
     envp: Pointers,
-    ignore: [(i32, bool); 3],
+    ignore: [(i32, bool); signals::ASKED.len()],
 }
 
 /// C strings and the array of pointers to them that execve(2) wants, ended by a null.
