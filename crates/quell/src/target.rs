@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_host::proc::Proc;
-use quell_probe::{Backend, Probe, Scope};
+use quell_probe::{Backend, Error, Probe, Scope};
 
 use crate::cli::{Target, Way};
 use crate::cmd::usage;
@@ -58,6 +58,17 @@ pub(crate) fn backend(target: &Target, refusal: &str) -> anyhow::Result<Option<B
     match target.backend {
         Some(Way::Proc) => Err(usage(refusal)),
         way => Ok(way.and_then(Way::probe)),
+    }
+}
+
+/// Adds what can be had without the probe to an error that says why there is none. `--ipi` has nothing
+/// in its place.
+pub(crate) fn or_stat(err: anyhow::Error, target: &Target) -> anyhow::Error {
+    match err.downcast_ref() {
+        Some(Error::Missing { .. }) if !target.ipi => usage(format!(
+            "{err}; 'quell stat' counts what /proc tells anybody"
+        )),
+        _ => err,
     }
 }
 
@@ -269,7 +280,12 @@ pub(crate) fn seconds(option: &str, value: f64) -> anyhow::Result<Duration> {
     if value > 0.0 && value < 3.2e7 {
         return Ok(Duration::from_secs_f64(value));
     }
+    let bound = if value >= 3.2e7 {
+        ", a year at most"
+    } else {
+        " above 0"
+    };
     Err(usage(format!(
-        "{option} {value}: give a time in seconds above 0"
+        "{option} {value}: give a time in seconds{bound}"
     )))
 }

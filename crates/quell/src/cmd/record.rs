@@ -15,12 +15,17 @@ use crate::target::{self, End, Watch};
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let scope = target::scope(&args.target)?;
+    if args.output.as_os_str() == "-" {
+        return Err(usage(
+            "a trace is a directory, and can't go to stdout: name it with -o",
+        ));
+    }
     let options = Options {
         scope: scope.clone(),
         stacks: stacks(&args.stacks)?,
         backend: target::backend(
             &args.target,
-            "a trace takes the probe: choose another --backend",
+            "a trace takes the probe: choose another --backend, or count with 'quell stat'",
         )?,
         ipi: args.target.ipi,
         ..Options::default()
@@ -31,7 +36,8 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         args.force,
         options,
         &Subject::of(&args.target),
-    )?;
+    )
+    .map_err(|err| target::or_stat(err, &args.target))?;
     watch.start(Some(&recording.probe), &scope)?;
     let end = loop {
         recording.step(STEP)?;

@@ -17,6 +17,7 @@ use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch};
 use crate::top::draw::{Look, draw};
+use crate::top::sample::Sample;
 use crate::top::source::Source;
 use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
@@ -59,10 +60,13 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         Output::ToStderr
     };
     let mut watch = Watch::prepare_to(&target, None, output)?;
-    let mut source = Source::start(&scope, backend, guarded, target.ipi)?;
+    let mut source = Source::start(&scope, backend, guarded, target.ipi)
+        .map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         source.open(pid, 0)?;
+        // threads and causes of the same time
+        source.restart()?;
     }
     let title = Subject::of(&target).title();
     let end = if screen {
@@ -71,6 +75,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         if args.batch.is_none() {
             let why = if args.json {
                 "JSON"
+            } else if term::is_dumb() {
+                "the terminal has no screen (TERM is dumb): text"
             } else {
                 "stdout is no terminal: text"
             };
@@ -108,8 +114,7 @@ fn batch(
     source: &mut Source,
 ) -> anyhow::Result<Option<Ended>> {
     let mut out = show::output(None)?;
-    let mut print = |source: &mut Source, number| -> anyhow::Result<bool> {
-        let sample = source.sample()?;
+    let mut print = |sample: Sample, number| -> anyhow::Result<bool> {
         let text = if args.json {
             json::json(&sample)? + "\n"
         } else {
@@ -129,12 +134,12 @@ fn batch(
             let end = watch.step(nap.min(left))?;
             source.drain()?;
             if let Some(end) = end {
-                print(source, number)?;
+                print(source.last()?, number)?;
                 return Ok(ended(end));
             }
         }
         next += every;
-        if !print(source, number)? {
+        if !print(source.sample()?, number)? {
             break;
         }
     }
@@ -162,10 +167,9 @@ fn live(
     let mut state = State::new(title);
     state.ipi = args.target.ipi;
     if let Some(pid) = args.close {
-        state.open(pid);
         // nothing has been counted yet that has its name
         let comm = Proc::new("/").comm(pid).unwrap_or_default();
-        state.close = Some((pid, comm));
+        state.open(pid, comm);
     }
     let mut screen = Screen::take()?;
     let mut next = Instant::now() + every;
@@ -208,7 +212,10 @@ fn live(
         source.drain()?;
         over = watch.step(Duration::ZERO)?;
         if Instant::now() >= next || over.is_some() {
-            state.take(source.sample()?);
+            state.take(match over {
+                Some(_) => source.last()?,
+                None => source.sample()?,
+            });
             let now = Instant::now();
             next += every;
             if next <= now {
@@ -227,11 +234,12 @@ fn live(
 
 fn open(state: &mut State, source: &mut Source, pid: u32) {
     let s = &state.sample.summary;
-    let shot = s.culprits.iter().find(|c| c.pid == pid);
-    let shot = shot.map_or(0, |c| c.shootdowns);
+    let culprit = s.culprits.iter().find(|c| c.pid == pid);
+    let shot = culprit.map_or(0, |c| c.shootdowns);
+    let comm = culprit.map(|c| c.comm.clone()).unwrap_or_default();
     let a_second = u128::from(shot) * 1_000_000_000 / u128::from(s.duration_ns.max(1));
     match source.open(pid, u64::try_from(a_second).unwrap_or(u64::MAX)) {
-        Ok(()) => state.open(pid),
+        Ok(()) => state.open(pid, comm),
         Err(err) => state.notice = format!("can't look at process {pid}: {err:#}"),
     }
 }

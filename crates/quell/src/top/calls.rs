@@ -4,7 +4,7 @@ use quell_event::Calls;
 use quell_host::cpus;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, passed};
 use super::sample::Sample;
 use crate::show::calls::{Row, rows};
 use crate::show::units::{count, rate, time, time_rate};
@@ -19,11 +19,7 @@ pub(crate) fn grid(sample: &Sample, calls: &Calls, filter: &Filter) -> Grid {
     let lines: Vec<Line> = shown.map(|r| line(r, sample, ns)).collect();
     let mut note = match lines.len() {
         n if n == all.len() => String::new(),
-        n => format!(
-            "{} of {} pass the filter",
-            count(n as u64),
-            count(all.len() as u64)
-        ),
+        n => passed(n, all.len()),
     };
     if calls.lost > 0 {
         note = format!("{} lost: counted nowhere", count(calls.lost));

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::{Row, Sums as _};
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
+use quell_host::proc::Proc;
 use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 use serde::Serialize;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, seen};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, passed, seen};
 use super::rows::{self, Did};
 use super::sample::Sample;
 use crate::report::aggregate::Aggregate;
@@ -62,6 +63,8 @@ pub(crate) struct Detail {
     pub(crate) one_in: u32,
     /// Records that were lost: the threads' figures are too low by so much.
     pub(crate) lost: u64,
+    /// The process has ended.
+    pub(crate) ended: bool,
     /// How long the interval was for the close look, ns.
     pub(crate) duration_ns: u64,
 }
@@ -179,7 +182,7 @@ fn left_out(shown: usize, all: usize, filter: &Filter) -> String {
     if filter.is_empty() {
         return String::new();
     }
-    format!("{shown} of {all} pass the filter")
+    passed(shown, all)
 }
 
 /// What the records add up to.
@@ -226,9 +229,17 @@ impl Sums {
     }
 }
 
+/// When a process began, in ticks since boot, while it is there.
+fn start(pid: u32) -> Option<u64> {
+    let stat = Proc::new("/").stat(pid).ok()?;
+    (stat.state != 'Z').then_some(stat.start)
+}
+
 /// The second probe.
 pub(crate) struct Watcher {
     pid: u32,
+    /// When the process began, which tells it from a later one of that number.
+    start: Option<u64>,
     every: NonZeroU32,
     // before the probe, whose ring it reads
     records: Records,
@@ -271,6 +282,7 @@ impl Watcher {
         probe.add_process(pid)?;
         Ok(Self {
             pid,
+            start: start(pid),
             every,
             records,
             resolver,
@@ -292,6 +304,16 @@ impl Watcher {
         Ok(())
     }
 
+    /// Ends the recording; [`Self::interval`] has what it was.
+    ///
+    /// # Errors
+    ///
+    /// If the last records can't be read.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+        self.probe.detach()?;
+        Ok(self.records.finish()?)
+    }
+
     /// What came since the last call.
     ///
     /// # Errors
@@ -302,6 +324,7 @@ impl Watcher {
         self.resolver.see(self.pid, MAPS_AGE);
         let mut stacks = self.resolver.resolve(&self.records.new_stacks());
         self.resolver.name(&mut stacks);
+        let ended = self.start.is_none() || start(self.pid) != self.start;
         self.code.learn(self.resolver.changed(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();
@@ -325,6 +348,7 @@ impl Watcher {
             sampled: sums.sampled,
             one_in: self.every.get(),
             lost: lost - std::mem::replace(&mut self.lost, lost),
+            ended,
             duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
         })
     }

@@ -134,6 +134,7 @@ pub(super) fn close() -> Sample {
     };
     Sample {
         detail: Some(Detail {
+            ended: false,
             pid: 4711,
             threads: vec![thread(4720, "polars-3", 6000), thread(4711, "polars", 3345)],
             regions: vec![RegionRow {

@@ -82,6 +82,15 @@ pub(super) fn seen(shootdowns: u64, one_in: u64) -> String {
     format!("of {} seen{all}", count(shootdowns))
 }
 
+/// How many rows there are, of how many without the filter.
+pub(super) fn passed(shown: usize, all: usize) -> String {
+    format!(
+        "{} of {} pass the filter",
+        count(shown as u64),
+        count(all as u64)
+    )
+}
+
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Id {

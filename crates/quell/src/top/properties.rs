@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use quell_event::{Cause, Summary, Tally};
+use quell_event::{CallTally, Calls, Cause, Summary, Tally};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::calls;
 use super::draw::{Look, draw};
 use super::filter::Filter;
 use super::fixture::{close, culprit, sample, victim};
 use super::grid::{Grid, Sort};
+use super::regions::{self, Region, Regions};
 use super::rows::Tables;
 use super::sample::Sample;
 use super::state::{Action, CLOSE, OVERVIEW, State};
@@ -50,6 +52,8 @@ prop_compose! {
     fn any_sample()(
         culprits in proptest::collection::vec((0u32..50, "[a-c/\u{1b}\u{4e2d}]{0,8}", 0usize..Cause::ALL.len(), 1u64..1_000_000), 0..40),
         victims in proptest::collection::vec((0u32..50, any::<bool>(), 1u64..1_000_000), 0..40),
+        places in proptest::collection::vec((0u32..5, "[a-c]{0,2}", 0usize..Cause::ALL.len(), 1u64..1_000), 0..40),
+        called in proptest::collection::vec((0u32..5, "[a-c]{0,2}", 0u32..4, 1u64..1_000), 0..40),
         duration in prop_oneof![Just(0u64), 1u64..100_000_000_000],
     ) -> Sample {
         let victims: BTreeMap<_, _> = victims.iter().map(|&(pid, bystander, hits)| ((pid, bystander), hits)).collect();
@@ -57,16 +61,40 @@ prop_compose! {
             duration_ns: duration,
             culprits: culprits.iter().map(|(pid, comm, cause, n)| culprit(*pid, comm, Cause::ALL[*cause], *n)).collect(),
             victims: victims.iter().map(|(&(pid, bystander), &hits)| victim(pid, "v", bystander, hits)).collect(),
+            calls: Some(calls_of(&called)),
             ..Tally::default()
         };
-        Sample { summary: Summary::new(&tally, "raw_tp", 2), tally, ..sample(true) }
+        let regions = places.into_iter().map(|(pid, region, cause, shootdowns)| Region {
+            pid,
+            comm: format!("p{pid}"),
+            cause: Cause::ALL[cause].name(),
+            region,
+            shootdowns,
+        });
+        let regions = Regions { regions: regions.collect(), ..Regions::default() };
+        Sample { summary: Summary::new(&tally, "raw_tp", 2), tally, regions: Some(regions), ..sample(true) }
+    }
+}
+
+/// Function calls of these processes, functions and victims' CPUs.
+fn calls_of(called: &[(u32, String, u32, u64)]) -> Calls {
+    let call = |(pid, function, cpu, calls): &(u32, String, u32, u64)| CallTally {
+        function: function.clone(),
+        pid: *pid,
+        cpu: *cpu,
+        calls: *calls,
+        ..CallTally::default()
+    };
+    Calls {
+        by: called.iter().map(call).collect(),
+        ..Calls::default()
     }
 }
 
 /// What the probe does if it is asked.
 fn obey(state: &mut State, action: &Action) {
     if let Action::Open(pid) = *action {
-        state.open(pid);
+        state.open(pid, "x".to_owned());
         state.take(close());
     }
 }
@@ -94,6 +122,33 @@ proptest! {
         }
         state.take(then);
         terminal.draw(|f| draw(f, &state, Look { color: false })).unwrap();
+    }
+
+    /// Check that no two rows of a table are about the same: the choice of one would jump to the other.
+    #[test]
+    fn ids_are_unique(any in any_sample(), filter in "[a-c]{0,2}") {
+        let filter = Filter::new(&filter);
+        let tables = Tables::new(&any, &filter);
+        let near = close();
+        let detail = near.detail.clone().unwrap_or_default();
+        let mut grids = vec![
+            tables.culprits,
+            tables.victims,
+            tables.causes,
+            regions::grid(&any, &filter),
+            detail.threads(&filter),
+            detail.causes(&near, &filter),
+            detail.regions(&filter),
+            detail.stacks(&filter),
+        ];
+        grids.extend(any.tally.calls.as_ref().map(|c| calls::grid(&any, c, &filter)));
+        for grid in grids {
+            let mut ids: Vec<_> = grid.lines.iter().map(|l| &l.id).collect();
+            ids.sort();
+            let n = ids.len();
+            ids.dedup();
+            prop_assert_eq!(ids.len(), n, "{}", grid.title);
+        }
     }
 
     /// Check that sorting keeps every row, doesn't depend on the order before, and that the other way round the column is the other way round.
@@ -176,7 +231,7 @@ fn enter_opens_the_chosen_process() {
         press(&mut state, &[KeyCode::Home, KeyCode::Enter]),
         Action::Open(95)
     );
-    state.open(95);
+    state.open(95, "x".to_owned());
     assert_eq!(state.panes(), &CLOSE);
     assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Close);
     assert_eq!(state.panes(), &OVERVIEW);

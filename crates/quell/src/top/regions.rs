@@ -5,7 +5,7 @@
 //! the samples are.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quell_event::summary::CulpritRow;
 use quell_event::{Cause, Tally};
@@ -13,7 +13,7 @@ use quell_probe::Sample;
 use serde::Serialize;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, seen};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, passed, seen};
 use super::sample::Sample as Interval;
 use crate::show::units::{count, rate};
 
@@ -85,9 +85,14 @@ impl Regions {
             mark: Mark::None,
         });
         let lines: Vec<Line> = lines.collect();
+        let mut note = format!("about, {}", seen(self.shootdowns, self.one_in));
+        if !filter.is_empty() {
+            let all: HashSet<_> = self.regions.iter().map(|r| (r.pid, &r.region)).collect();
+            note = format!("{}, {note}", passed(lines.len(), all.len()));
+        }
         Grid {
             title: format!("Regions {}", count(lines.len() as u64)),
-            note: format!("about, {}", seen(self.shootdowns, self.one_in)),
+            note,
             columns: vec![
                 Column::number("shoot/s"),
                 Column::id("pid").spare(),

@@ -164,7 +164,7 @@ fn regions() {
 #[test]
 fn one_process() {
     let mut state = state(false);
-    state.open(4711);
+    state.open(4711, "polars".to_owned());
     state.take(close());
     insta::assert_snapshot!(screen(&state, 120, 30), @r"
     quell top  Shootdowns of everything  every 1.00 s  › polars (4711)
@@ -198,6 +198,13 @@ fn one_process() {
 
     q quit  ? help  Esc back  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
+    assert!(!screen(&state, 120, 30).contains("has ended"));
+    if let Some(detail) = &mut state.sample.detail {
+        detail.ended = true;
+    }
+    assert!(screen(&state, 120, 30).contains("polars (4711) has ended"));
+    let text = text::text(&state.sample, "", 1, 10);
+    assert!(text.contains("Process 4711, which has ended"), "{text}");
 }
 
 /// Check that the matrix takes the place of the lower tables where there is little room, and a filter says what passes.

@@ -122,6 +122,22 @@ impl Source {
         Ok(sample)
     }
 
+    /// What came since the last call until all was taken away: also what is counted late.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::sample`].
+    pub(crate) fn last(&mut self) -> anyhow::Result<Sample> {
+        self.probe.detach()?;
+        if let Some(guard) = &mut self.guard {
+            guard.detach()?;
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.stop()?;
+        }
+        self.sample()
+    }
+
     /// Looks closely at a process that makes so many shootdowns a second, with records and sampled stacks, until [`Self::close`].
     ///
     /// # Errors

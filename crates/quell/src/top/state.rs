@@ -341,9 +341,7 @@ impl State {
     }
 
     /// Shows a process closely. The filter that found it would hide its threads.
-    pub(crate) fn open(&mut self, pid: u32) {
-        let named = self.sample.summary.culprits.iter().find(|c| c.pid == pid);
-        let comm = named.map(|c| c.comm.clone()).unwrap_or_default();
+    pub(crate) fn open(&mut self, pid: u32, comm: String) {
         self.close = Some((pid, comm));
         self.focus = Pane::Threads;
         self.filter.clear();

@@ -173,8 +173,12 @@ fn give_back() {
 
 /// Is there a terminal to draw on?
 pub(crate) fn is_there() -> bool {
-    let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-    io::stdout().is_terminal() && !dumb
+    io::stdout().is_terminal() && !is_dumb()
+}
+
+/// Can it do nothing but print?
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
 /// Are colours wanted?

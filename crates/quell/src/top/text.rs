@@ -79,7 +79,12 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     }
     matrix(&mut out, sample, top);
     if let Some(detail) = &sample.detail {
-        heading(&mut out, &format!("Process {}", detail.pid));
+        let ended = if detail.ended {
+            ", which has ended"
+        } else {
+            ""
+        };
+        heading(&mut out, &format!("Process {}{ended}", detail.pid));
         let none = Filter::default();
         for mut grid in [
             detail.threads(&none),

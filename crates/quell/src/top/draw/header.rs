@@ -95,9 +95,12 @@ fn title(state: &State, look: Look) -> Line<'static> {
     ];
     if let Some((pid, comm)) = &state.close {
         spans.push(Span::styled(
-            format!("  › {comm} ({pid})"),
+            format!("  › {} ({pid})", comm.replace(char::is_control, "?")),
             look.title(true),
         ));
+        if state.sample.detail.as_ref().is_some_and(|d| d.ended) {
+            spans.push(Span::styled(" has ended", look.alarm()));
+        }
     }
     if state.paused {
         spans.push(Span::raw("  "));
