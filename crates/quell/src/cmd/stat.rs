@@ -13,7 +13,7 @@ use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
 use crate::coarse;
 use crate::outcome;
-use crate::show::{self, emit};
+use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch, seconds};
 
@@ -83,21 +83,27 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
             n.saturating_duration_since(Instant::now())
         });
         if let Some(end) = watch.step(timeout)? {
-            break end;
+            break Some(end);
         }
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
             let now = count(&mut probe)?;
-            printer.print(&mut out, &now.since(&last))?;
+            if !printer.print(&mut *out, &now.since(&last))? {
+                break None;
+            }
             last = now;
             next = Some(due + every);
         }
     };
     probe.detach()?;
+    let Some(end) = end else {
+        // the reader has gone, and a command goes with the watch
+        return Ok(ExitCode::SUCCESS);
+    };
     let total = count(&mut probe)?;
     printer.print(
-        &mut out,
+        &mut *out,
         &if interval.is_some() {
             total.since(&last)
         } else {
@@ -118,7 +124,8 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&self, out: &mut Box<dyn Write>, tally: &Tally) -> anyhow::Result<()> {
+    /// False if the reader has gone (`| head`).
+    fn print(&self, out: &mut dyn Write, tally: &Tally) -> anyhow::Result<bool> {
         let summary = Summary::new(tally, self.backend, self.cpus);
         let text = if self.json {
             serde_json::to_string(&summary)? + "\n"
@@ -132,6 +139,6 @@ impl Printer {
             }
             text
         };
-        emit(out, &text)
+        emit_more(out, &text)
     }
 }

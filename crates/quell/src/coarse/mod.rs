@@ -3,7 +3,6 @@
 mod sample;
 mod text;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use quell_probe::Scope;
 
 use crate::cli::StatArgs;
 use crate::outcome;
-use crate::show::{self, emit};
+use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{End, Watch};
 use sample::{Counts, Watched};
@@ -46,14 +45,14 @@ pub(crate) fn run(
     let mut counts = Counts::begin(root, &proc, &watched)?;
     watch.start(None, scope)?;
 
-    let mut print = |counts: &Counts| -> anyhow::Result<()> {
+    let mut print = |counts: &Counts| -> anyhow::Result<bool> {
         let seen = counts.seen(cpus);
         let text = if args.json {
             serde_json::to_string(&text::json(&seen, why))? + "\n"
         } else {
             text::text(&seen, &Subject::of(&args.target).title(), why)
         };
-        emit(&mut *out as &mut dyn Write, &text)
+        emit_more(&mut *out, &text)
     };
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
@@ -61,16 +60,22 @@ pub(crate) fn run(
             n.saturating_duration_since(Instant::now()).min(LOOK)
         });
         if let Some(end) = watch.step(due)? {
-            break end;
+            break Some(end);
         }
         counts.look(root, &proc, &watched)?;
         if let (Some(at), Some(every)) = (next, interval)
             && Instant::now() >= at
         {
-            print(&counts)?;
+            if !print(&counts)? {
+                break None;
+            }
             counts.restart();
             next = Some(at + every);
         }
+    };
+    let Some(end) = end else {
+        // the reader has gone, and a command goes with the watch
+        return Ok(ExitCode::SUCCESS);
     };
     counts.look(root, &proc, &watched)?;
     print(&counts)?;
