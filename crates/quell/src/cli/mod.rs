@@ -13,13 +13,7 @@ pub(crate) use export::{ExportArgs, Format, Of, Weight};
 
 /// Finds, explains, stops and proves away TLB shootdowns.
 #[derive(Debug, Parser)]
-#[command(
-    name = "quell",
-    version,
-    about,
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
+#[command(name = "quell", version, about, max_term_width = 100)]
 #[command(
     after_help = "Start with: quell prove -- YOUR-PROGRAM\nExit status: 0 done, 1 it did not hold or failed, 2 bad usage; a command's own status is passed on."
 )]

@@ -28,9 +28,13 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 
 /// A result that would go into a trace could replace what it is of.
 fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
-    let Ok(folder) = show::folder_of(file).canonicalize() else {
-        return Ok(());
+    // what is there may be a link that leads into a trace, and so may its folder
+    let there = file.canonicalize();
+    let folder = match &there {
+        Ok(file) => Ok(show::folder_of(file).to_owned()),
+        Err(_) => show::folder_of(file).canonicalize(),
     };
+    let Ok(folder) = folder else { return Ok(()) };
     let inside = |trace: &&PathBuf| trace.canonicalize().is_ok_and(|t| t == folder);
     match traces.iter().find(inside) {
         None => Ok(()),
@@ -99,6 +103,10 @@ mod tests {
         let way = dir.path().join("t.quell/../t.quell/meta.json");
         assert!(leave_alone(&traces, &trace.join("x.html")).is_err());
         assert!(leave_alone(&traces, &way).is_err());
+        let link = dir.path().join("link.json");
+        std::fs::write(trace.join("meta.json"), "{}").unwrap();
+        std::os::unix::fs::symlink(trace.join("meta.json"), &link).unwrap();
+        assert!(leave_alone(&traces, &link).is_err());
         assert!(leave_alone(&traces, &dir.path().join("x.html")).is_ok());
         assert!(leave_alone(&traces, &dir.path().join("missing/x")).is_ok());
         assert!(leave_alone(&traces, Path::new("x.html")).is_ok());

@@ -11,8 +11,8 @@ use super::code;
 use super::progress::Progress;
 use crate::cli::{self, ExportArgs, Format};
 use crate::cmd::usage;
-use crate::show;
 use crate::show::units::plural;
+use crate::show::{self, Replace};
 
 /// Writes the trace at `dir` to `output`, or to stdout.
 ///
@@ -27,19 +27,20 @@ pub(crate) fn run(
     output: Option<&Path>,
 ) -> anyhow::Result<()> {
     check(format, args)?;
+    let output = show::file(output);
     if format.is_binary() && output.is_none() && io::stdout().is_terminal() {
         return Err(usage(format!(
             "{} is binary, and not for a terminal: name a file with '-o FILE', or redirect the output",
             format.name()
         )));
     }
+    let out = Replace::new(output)?;
     let trace = Trace::open(dir)?;
     say_what_is_missing(&trace);
     let progress = Progress::new(trace.rows());
     let told = |rows| progress.set(rows);
     let rows = Rows::new(&trace, &told);
-    let mut out = show::bytes(output)?;
-    let written = write(&rows, &trace, format, args, &mut *out).and_then(|()| Ok(out.flush()?));
+    let written = out.write(|out| write(&rows, &trace, format, args, out));
     drop(progress);
     match written {
         Err(err) if is_gone(&err) => Ok(()),

@@ -96,9 +96,15 @@ impl Report {
             Ok(Some(tally)) if !cut_short => tally,
             saved => {
                 let mut tally = rows;
-                if let Err(why) = &saved {
+                let missing = match &saved {
+                    Err(why) => Some(why.to_string()),
+                    Ok(None) => Some("The trace has no counts (tally.json)".to_owned()),
+                    Ok(Some(_)) => None,
+                };
+                if let Some(missing) = missing {
                     notes.push(format!(
-                        "{why}: what follows is counted from the events, without those that were lost."
+                        "{missing}: all figures are counted from the events, without those that were lost, and how \
+                         many were lost is not known."
                     ));
                 }
                 if let Ok(Some(saved)) = saved {

@@ -22,7 +22,7 @@ use crate::show::Replace;
 /// If the trace can't be read or the file not written.
 pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(dir)?;
-    let out = Replace::new(file)?;
+    let out = Replace::new(Some(file))?;
     let meta = trace.meta();
     let (code, garbled) = code(&trace)?;
     let mut binner = Binner::new(Limits::default());
@@ -53,7 +53,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
         notes: &report.notes,
     };
     let words = Words::new(&code, &places, &report);
-    out.write(|out| binner.write(&about, &words, out))
+    out.write(|out| Ok(binner.write(&about, &words, out)?))
         .with_context(|| format!("can't write the page to {}", file.display()))
 }
 

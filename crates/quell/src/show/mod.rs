@@ -8,7 +8,7 @@ pub(crate) mod table;
 pub(crate) mod units;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -17,27 +17,20 @@ pub(crate) use replace::Replace;
 
 use crate::cmd::usage;
 
+/// The file that an option names, if it is one: `-` is stdout.
+pub(crate) fn file(named: Option<&Path>) -> Option<&Path> {
+    named.filter(|path| path.as_os_str() != "-")
+}
+
 /// Where data goes: stdout, or the file that `-o` names.
 ///
 /// # Errors
 ///
 /// If the file can't be created.
 pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
-    Ok(match path {
+    Ok(match file(path) {
         None => Box::new(anstream::stdout()),
         Some(path) => Box::new(anstream::StripStream::new(create(path)?)),
-    })
-}
-
-/// Where data goes that is not for people: byte by byte as it is written.
-///
-/// # Errors
-///
-/// If the file can't be created.
-pub(crate) fn bytes(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
-    Ok(match path {
-        None => Box::new(BufWriter::new(io::stdout().lock())),
-        Some(path) => Box::new(BufWriter::new(create(path)?)),
     })
 }
 

@@ -7,43 +7,53 @@ use std::path::{Path, PathBuf};
 use super::folder_of;
 use crate::cmd::usage;
 
-/// A file to be written under another name beside its own, which it gets when it is whole. What was
-/// there before stays until then, and for good if anything fails.
-pub(crate) struct Replace {
-    /// The file itself, where the name is a link to it.
-    file: PathBuf,
-    /// The other name; `None` for what can't be replaced, such as a terminal or a pipe.
-    aside: Option<PathBuf>,
+/// Where a result goes: stdout, or a file that is written under another name beside its own, which it
+/// gets when it is whole. What was there before stays until then, and for good if anything fails.
+pub(crate) struct Replace(Place);
+
+enum Place {
+    Stdout,
+    /// What can't be replaced, such as a terminal or a pipe.
+    Node(PathBuf),
+    File {
+        /// The file itself, where the name is a link to it.
+        file: PathBuf,
+        /// The other name.
+        aside: PathBuf,
+    },
 }
 
 impl Replace {
-    /// Looks whether it could be written, before anything that takes long.
+    /// Looks whether it could be written, before anything that takes long. `-` is stdout.
     ///
     /// # Errors
     ///
     /// The folder is not there, or the name is a folder's.
-    pub(crate) fn new(file: &Path) -> anyhow::Result<Self> {
-        let cant = |why: &dyn std::fmt::Display| {
-            usage(format!("can't write to {}: {why}", file.display()))
+    pub(crate) fn new(named: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(named) = super::file(named) else {
+            return Ok(Self(Place::Stdout));
         };
-        let file = match fs::canonicalize(file) {
+        let cant = |why: &dyn std::fmt::Display| {
+            usage(format!("can't write to {}: {why}", named.display()))
+        };
+        let file = match fs::canonicalize(named) {
             Ok(real) => real,
-            Err(err) if err.kind() == io::ErrorKind::NotFound => file.to_owned(),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => named.to_owned(),
             Err(err) => return Err(cant(&err)),
         };
-        let aside = match fs::metadata(&file) {
+        Ok(Self(match fs::metadata(&file) {
             Ok(there) if there.is_dir() => return Err(cant(&"it is a folder")),
-            Ok(there) if !there.is_file() => None,
+            Ok(there) if !there.is_file() => Place::Node(file),
             _ => {
                 fs::metadata(folder_of(&file)).map_err(|err| cant(&err))?;
                 let name = file.file_name().ok_or_else(|| cant(&"it has no name"))?;
                 let mut aside = std::ffi::OsString::from(".");
                 aside.push(name);
                 aside.push(format!(".{}.tmp", std::process::id()));
-                Some(file.with_file_name(aside))
+                let aside = file.with_file_name(aside);
+                Place::File { file, aside }
             }
-        };
-        Ok(Self { file, aside })
+        }))
     }
 
     /// Writes it.
@@ -53,19 +63,31 @@ impl Replace {
     /// It can't be created or written.
     pub(crate) fn write(
         self,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let Some(aside) = self.aside else {
-            let mut out = BufWriter::new(OpenOptions::new().write(true).open(&self.file)?);
-            return write(&mut out).and_then(|()| out.flush());
-        };
-        let result = fill(&aside, &self.file, write).and_then(|()| fs::rename(&aside, &self.file));
-        if result.is_err() {
-            // it may never have been created, and the first error says more
-            let _ = fs::remove_file(&aside);
+        write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self.0 {
+            Place::Stdout => stream(io::stdout().lock(), write),
+            Place::Node(node) => stream(OpenOptions::new().write(true).open(node)?, write),
+            Place::File { file, aside } => {
+                let result =
+                    fill(&aside, &file, write).and_then(|()| Ok(fs::rename(&aside, &file)?));
+                if result.is_err() {
+                    // it may never have been created, and the first error says more
+                    let _ = fs::remove_file(&aside);
+                }
+                result
+            }
         }
-        result
     }
+}
+
+fn stream(
+    to: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(to);
+    write(&mut out)?;
+    Ok(out.flush()?)
 }
 
 /// Never through a link that somebody has put there.
@@ -84,8 +106,8 @@ fn create_new(path: &Path) -> io::Result<File> {
 fn fill(
     aside: &Path,
     file: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut out = BufWriter::new(create_new(aside)?);
     write(&mut out)?;
     let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -113,17 +135,21 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("page");
         let text = || fs::read_to_string(&file).expect("a file");
-        let new = || Replace::new(&file).expect("it can be written");
-        new().write(|out| out.write_all(b"old")).expect("written");
+        let new = || Replace::new(Some(&file)).expect("it can be written");
+        new()
+            .write(|out| Ok(out.write_all(b"old")?))
+            .expect("written");
         new()
             .write(|out| {
                 out.write_all(b"new")?;
                 assert_eq!(text(), "old");
-                Err(io::Error::other("no"))
+                anyhow::bail!("no")
             })
             .expect_err("it failed");
         assert_eq!((text().as_str(), names(dir.path()).len()), ("old", 1));
-        new().write(|out| out.write_all(b"new")).expect("written");
+        new()
+            .write(|out| Ok(out.write_all(b"new")?))
+            .expect("written");
         assert_eq!((text().as_str(), names(dir.path()).len()), ("new", 1));
     }
 
@@ -135,15 +161,16 @@ mod tests {
         let (file, link) = (dir.path().join("page"), dir.path().join("link"));
         fs::write(&file, "old").expect("a file");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        let new = Replace::new(&link).expect("it can be written");
-        new.write(|out| out.write_all(b"new")).expect("written");
+        let new = Replace::new(Some(&link)).expect("it can be written");
+        new.write(|out| Ok(out.write_all(b"new")?))
+            .expect("written");
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&file).expect("a file"), "new");
-        let null = Replace::new(Path::new("/dev/null")).expect("it can be written");
-        null.write(|out| out.write_all(b"x")).expect("written");
+        let null = Replace::new(Some(Path::new("/dev/null"))).expect("it can be written");
+        null.write(|out| Ok(out.write_all(b"x")?)).expect("written");
         assert!(!Path::new("/dev/null").is_file());
         for bad in [dir.path(), &dir.path().join("none/page")] {
-            assert!(Replace::new(bad).is_err(), "{}", bad.display());
+            assert!(Replace::new(Some(bad)).is_err(), "{}", bad.display());
         }
     }
 }
