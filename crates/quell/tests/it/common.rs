@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 
@@ -18,12 +18,18 @@ pub(crate) fn root_only(test: &str) -> bool {
     root
 }
 
-/// One test at a time of those that need every CPU to itself: a culprit whose peer is off its CPU
-/// finds nobody to hit.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
+/// Who has the CPUs.
+static CPUS: RwLock<()> = RwLock::new(());
+
+/// No other test beside this one: a culprit whose peer is off its CPU finds nobody to hit.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     // a test that failed holds nobody up
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    CPUS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a test that keeps CPUs busy, and doesn't mind others that do.
+pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
+    CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs quell to its end.

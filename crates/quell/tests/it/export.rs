@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use quell_event::trace::{Meta, Writer};
 use quell_event::{Shootdown, Victim};
 
-use crate::common::{QUELL, quell};
+use crate::common::{QUELL, beside_others, quell};
 
 /// A trace of so many shootdowns, with one victim each.
 fn trace(dir: &Path, shootdowns: u64) -> String {
@@ -56,6 +56,7 @@ fn usage() {
 /// Check that a trace that is none is refused before the output is touched.
 #[test]
 fn bad_trace_leaves_the_output() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().join("out");
     fs::write(&out, "precious").expect("a file");
@@ -68,6 +69,7 @@ fn bad_trace_leaves_the_output() {
 /// kind of file does.
 #[test]
 fn every_format() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let trace = trace(dir.path(), 3);
     for (format, begins) in [
@@ -92,6 +94,7 @@ fn every_format() {
 /// Check that binary formats refuse a terminal, and name the way out.
 #[test]
 fn binary_refuses_a_terminal() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let trace = trace(dir.path(), 1);
     let (mut us, mut them) = (0, 0);
@@ -121,9 +124,24 @@ fn binary_refuses_a_terminal() {
     }
 }
 
+/// Check that `-` is stdout for exports and the page, and no file of that name.
+#[test]
+fn dash_is_stdout() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = trace(dir.path(), 10);
+    let plain = quell(&["report", &trace, "--export", "csv"]).stdout;
+    let dash = quell(&["report", &trace, "--export", "csv", "-o", "-"]).stdout;
+    assert!(!plain.is_empty() && plain == dash);
+    let page = quell(&["report", &trace, "--html", "-"]).stdout;
+    assert!(page.starts_with(b"<!doctype html>"));
+    assert!(!Path::new("-").exists());
+}
+
 /// Check that a reader that goes away is no error, and that a full disk is one.
 #[test]
 fn readers_that_go() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let trace = trace(dir.path(), 50_000);
     for format in ["csv", "perfetto"] {

@@ -1,10 +1,12 @@
 //! What is said, and with which status, when the input is bad.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::common::{QUELL, quell, root_only};
+use crate::common::{QUELL, beside_others, quell, root_only};
 
 /// One line on stderr, nothing on stdout, status 2.
 fn refused(args: &[&str]) -> String {
@@ -24,6 +26,7 @@ fn one_line(args: &[&str], out: &Output) -> String {
 /// Check that a target that is missing, doubled or not there is refused in one line.
 #[test]
 fn targets() {
+    let _beside = beside_others();
     insta::assert_snapshot!(refused(&["stat"]), @"quell: say what to watch: '-a' (everything), '-p PID', '--cpu LIST', or '-- COMMAND'");
     insta::assert_snapshot!(refused(&["stat", "-p", "4194305"]), @"quell: no such process: 4194305");
     insta::assert_snapshot!(refused(&["record", "-p", "0"]), @"quell: no such process: 0");
@@ -39,6 +42,7 @@ fn targets() {
 /// Check that what is no trace, and a trace that is damaged, is refused by name.
 #[test]
 fn traces() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).display().to_string();
     let said = refused(&["report", &path("none")]);
@@ -66,6 +70,7 @@ fn traces() {
 /// Check that an unknown plan key, and a plan that is not there, is refused by name.
 #[test]
 fn plans() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let plan = dir.path().join("plan.toml");
     fs::write(&plan, "[[remedies]]\nremedy = \"x\"\nsetz = 1\n").expect("a file");
@@ -93,6 +98,7 @@ fn as_nobody(test: &str, args: &[&str]) -> Option<Output> {
 /// Check that without rights a verb that needs the probe says what is missing and which command helps.
 #[test]
 fn without_root() {
+    let _beside = beside_others();
     let args = ["record", "-a", "-o", "/nonexistent/trace"];
     let Some(out) = as_nobody("without_root", &args) else {
         return;
@@ -100,11 +106,13 @@ fn without_root() {
     let said = one_line(&args, &out);
     assert!(said.contains("CAP_BPF and CAP_PERFMON"), "{said}");
     assert!(said.contains("sudo"), "{said}");
+    assert!(said.contains("quell stat"), "{said}");
 }
 
 /// Check that without rights stat counts what /proc counts, passes on the command's status, and says what it can't see and what helps; and that what is asked for by name is refused.
 #[test]
 fn stat_without_root() {
+    let _beside = beside_others();
     let args = ["stat", "--json", "--", "sh", "-c", "exit 7"];
     let Some(out) = as_nobody("stat_without_root", &args) else {
         return;
@@ -127,12 +135,65 @@ fn stat_without_root() {
     assert!(one_line(&args, &named).contains("CAP_BPF"));
 }
 
+/// Check that counts every so often end, with their command, when nobody reads them any more, with the
+/// probe and without it.
+#[test]
+fn intervals_without_a_reader() {
+    if !root_only("intervals_without_a_reader") {
+        return;
+    }
+    let _beside = beside_others();
+    for way in [&[][..], &["--backend", "proc"]] {
+        let mut child = Command::new(QUELL)
+            .args(["stat", "-I", "0.1"])
+            .args(way)
+            .args(["--", "sleep", "60"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("quell starts");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("a line");
+        drop(out);
+        let begin = Instant::now();
+        while child.try_wait().expect("a child").is_none() {
+            if begin.elapsed() > Duration::from_secs(30) {
+                child.kill().expect("a child to kill");
+                panic!("{way:?}: it goes on");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.wait().expect("a child").code(), Some(0), "{line}");
+    }
+}
+
+/// Check that `-` is stdout, but for a trace, which is refused.
+#[test]
+fn dash_is_stdout() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(QUELL);
+        command
+            .args(args)
+            .current_dir(&dir)
+            .output()
+            .expect("quell starts")
+    };
+    let out = run(&["stat", "--backend", "proc", "-o", "-", "--", "true"]);
+    assert!(!out.stdout.is_empty());
+    let said = refused(&["record", "-o", "-", "--", "true"]);
+    assert!(said.contains("stdout"), "{said}");
+    assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 0);
+}
+
 /// Check that a command that does not exist is bad usage, and that a command's own status and signal are passed on.
 #[test]
 fn commands() {
     if !root_only("commands") {
         return;
     }
+    let _beside = beside_others();
     let said = refused(&["stat", "--", "/nonexistent/program"]);
     assert!(said.contains("/nonexistent/program"), "{said}");
     let out = quell(&["stat", "--", "sh", "-c", "exit 7"]);
@@ -149,6 +210,7 @@ fn leftovers() {
     if !root_only("leftovers") {
         return;
     }
+    let _beside = beside_others();
     let out = quell(&[
         "stat",
         "--",

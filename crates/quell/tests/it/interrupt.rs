@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{QUELL, json, quell, root_only, worst};
+use crate::common::{QUELL, beside_others, json, quell, root_only, worst};
 use quell_event::trace::Trace;
 
 /// Starts a recording of the worst case that would run for minutes.
@@ -43,6 +43,7 @@ fn interrupt_leaves_a_trace_and_no_child() {
     if !root_only("interrupt_leaves_a_trace_and_no_child") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
     let trace = dir.path().join("t.quell");
@@ -67,6 +68,7 @@ fn killed_proof_leaves_no_command() {
     if !root_only("killed_proof_leaves_no_command") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
     let mut child = Command::new(QUELL)
@@ -100,6 +102,7 @@ fn kill_loses_at_most_a_second() {
     if !root_only("kill_loses_at_most_a_second") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
     let path = dir.path().join("t.quell");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{QUELL, json, quell, root_only, worst};
+use crate::common::{QUELL, beside_others, json, quell, root_only, worst};
 
 /// A plan that sets nothing: A against A.
 fn empty_plan(dir: &Path) -> String {
@@ -47,6 +47,7 @@ fn nothing_to_gain() {
     if !root_only("nothing_to_gain") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let big = dir.path().join("big");
     std::fs::write(&big, vec![7; 64 << 20]).expect("a file");
@@ -81,6 +82,7 @@ fn empty_plan_runs() {
     if !root_only("empty_plan_runs") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let plan = empty_plan(dir.path());
     let script = "echo took 9 s; echo took 1.5 s";
@@ -116,6 +118,7 @@ fn failing_runs() {
     if !root_only("failing_runs") {
         return;
     }
+    let _beside = beside_others();
     for (script, line, tail) in [
         (
             "echo the end >&2; exit 3",
@@ -172,6 +175,7 @@ fn leftovers_are_stopped() {
     if !root_only("leftovers_are_stopped") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let pid = dir.path().join("pid");
     let script = format!("sleep 300 & echo $! > {}; sleep 0.3", pid.display());
@@ -192,6 +196,7 @@ fn interrupts() {
     if !root_only("interrupts") {
         return;
     }
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let (pid, plan) = (dir.path().join("pid"), empty_plan(dir.path()));
     for given in [vec![], vec!["--plan", &plan]] {
@@ -226,6 +231,7 @@ fn server_under_load() {
     if !root_only("server_under_load") {
         return;
     }
+    let _beside = beside_others();
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("SKIPPED server_under_load: needs python3");
         return;
@@ -303,6 +309,7 @@ fn redis() {
     if !root_only("redis") {
         return;
     }
+    let _beside = beside_others();
     let there = |name: &str| Command::new(name).arg("--version").output().is_ok();
     if !there("redis-server") || !there("redis-benchmark") {
         eprintln!("SKIPPED redis: needs redis-server and redis-tools (apt-get install redis)");

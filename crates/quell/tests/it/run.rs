@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{QUELL, json, quell, root_only, worst};
+use crate::common::{QUELL, beside_others, json, quell, root_only, worst};
 
 const PLAN: &str = r#"schema = "quell/plan/1"
 [[remedies]]
@@ -39,6 +39,7 @@ fn run(args: &[&str], theirs: Option<&str>) -> Output {
 /// a dry run prints the same as lines for a shell, and nothing else.
 #[test]
 fn sets_the_environment() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let plan = plan_file(&dir);
     let print = [
@@ -74,6 +75,7 @@ fn sets_the_environment() {
 /// Check that status, signal, input and arguments pass through as if quell were not there.
 #[test]
 fn passes_through() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let plan = plan_file(&dir);
     let out = run(&["--plan", &plan, "--", "sh", "-c", "exit 7"], None);
@@ -102,6 +104,7 @@ fn passes_through() {
 /// and read back.
 #[test]
 fn plans_by_recognition() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let saved = dir.path().join("saved.toml").display().to_string();
     let out = run(&["--dry-run", "--save", &saved, "--", "true"], None);
@@ -125,6 +128,7 @@ fn plans_by_recognition() {
 /// Check that a command that can't be started is bad usage, with and without a plan.
 #[test]
 fn cannot_start() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let plan = plan_file(&dir);
     for args in [
@@ -148,6 +152,7 @@ fn plan_of_a_command() {
     if !root_only("plan_of_a_command") {
         return;
     }
+    let _beside = beside_others();
     let out = quell(&["plan", "--json", "--", "sh", "-c", "echo data; exit 4"]);
     assert_eq!(out.status.code(), Some(4));
     assert!(text(&out.stderr).contains("data") && !text(&out.stdout).contains("data"));
@@ -168,6 +173,7 @@ fn plan_of_a_command() {
 /// Check that plan refuses what is not there, and says what it takes.
 #[test]
 fn plan_usage() {
+    let _beside = beside_others();
     for (args, why) in [
         (vec!["-p", "4194305"], "no such process: 4194305"),
         (vec!["-p", "1", "-d", "0"], "--duration 0"),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{QUELL, alone, example, json, quell, root_only};
+use crate::common::{QUELL, alone, beside_others, example, json, quell, root_only};
 
 /// Some 100 ms.
 const COUNT: &str = "20000";
@@ -226,6 +226,7 @@ fn named_later_or_marked() {
 /// Check that hidden kernel addresses are said to be hidden, and nothing is named by them.
 #[test]
 fn hidden_kernel_addresses() {
+    let _beside = beside_others();
     if !root_only("hidden_kernel_addresses") || !unshares("hidden_kernel_addresses") {
         return;
     }
