@@ -106,18 +106,31 @@ impl Regions {
     }
 }
 
+/// Samples of a process and cause that came before their counts: so many of the counts that follow are
+/// shared out already.
+pub(super) type Ahead = HashMap<(u32, Cause), u64>;
+
 /// Shares out the count of each process and cause as its samples are, each by what it stands for.
-/// `samples` have the number of what lies there.
+/// `samples` have the number of what lies there. From interval to interval, `ahead` goes along.
 pub(super) fn share_out(
     samples: &[(&Sample, u32)],
     names: &[String],
     tally: &Tally,
     culprits: &[CulpritRow],
+    ahead: &mut Ahead,
 ) -> Vec<Region> {
     let mut counts: HashMap<(u32, Cause), u64> = HashMap::new();
     for c in &tally.culprits {
         *counts.entry((c.pid, c.cause)).or_default() += c.counts.shootdowns;
     }
+    ahead.retain(|key, early| {
+        if let Some(count) = counts.get_mut(key) {
+            let here = (*early).min(*count);
+            *count -= here;
+            *early -= here;
+        }
+        *early > 0
+    });
     let mut found: BTreeMap<(u32, Cause), (u64, BTreeMap<u32, u64>)> = BTreeMap::new();
     for (s, region) in samples {
         let (seen, regions) = found.entry((s.counted_as, s.cause)).or_default();
@@ -127,8 +140,12 @@ pub(super) fn share_out(
     let comms: HashMap<u32, &str> = culprits.iter().map(|c| (c.pid, c.comm.as_str())).collect();
     let mut rows = Vec::new();
     for ((pid, cause), (seen, regions)) in found {
+        let counted = counts.get(&(pid, cause)).copied().unwrap_or(0);
         // the counts are some shootdowns behind: what was seen was there
-        let all = counts.get(&(pid, cause)).copied().unwrap_or(0).max(seen);
+        let all = counted.max(seen);
+        if seen > counted {
+            *ahead.entry((pid, cause)).or_default() += seen - counted;
+        }
         for (region, shootdowns) in shares(&regions, all) {
             rows.push(Region {
                 pid,
@@ -199,7 +216,13 @@ mod tests {
         let (c, d) = (sample(7, Cause::Mprotect, 9), sample(0, Cause::Other, 3));
         let samples = [(&a, 1), (&b, 0), (&c, 1), (&d, 0)];
         let summary = quell_event::Summary::new(&tally, "", 2);
-        let found = share_out(&samples, &names, &tally, &summary.culprits);
+        let found = share_out(
+            &samples,
+            &names,
+            &tally,
+            &summary.culprits,
+            &mut Ahead::new(),
+        );
         let found: Vec<_> = found
             .iter()
             .map(|r| (r.comm.as_str(), r.cause, r.region.as_str(), r.shootdowns))
@@ -214,6 +237,29 @@ mod tests {
     }
 
     proptest! {
+        /// Check that from interval to interval nothing is shared out twice: where every shootdown leaves a
+        /// sample, and counts come later, regions have as many as were seen, in every interval.
+        #[test]
+        fn late_counts_are_not_shared_out_again(seen in proptest::collection::vec(1usize..20, 1..10), late in proptest::collection::vec(0u64..5, 10)) {
+            let names = ["heap".to_owned()];
+            let one = sample(7, Cause::Munmap, 1);
+            let mut ahead = Ahead::new();
+            let (mut all, mut counted) = (0, 0);
+            for (n, late) in seen.into_iter().zip(late) {
+                all += n as u64;
+                // never less than was counted before
+                let now = all.saturating_sub(late).max(counted);
+                let culprits = vec![fixture::culprit(7, "x", Cause::Munmap, now - counted)];
+                counted = now;
+                let tally = Tally { culprits, ..Tally::default() };
+                let samples = vec![(&one, 0); n];
+                let found = share_out(&samples, &names, &tally, &[], &mut ahead);
+                let shared: u64 = found.iter().map(|r| r.shootdowns).sum();
+                prop_assert_eq!(shared, n as u64);
+                prop_assert_eq!(ahead.values().sum::<u64>(), all - counted);
+            }
+        }
+
         /// Check that shares add up to the whole, and that none is more than one away from its weight,
         /// but for the largest.
         #[test]

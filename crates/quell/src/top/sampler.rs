@@ -8,7 +8,7 @@ use quell_event::trace::{Mark, Row, Stack};
 use quell_event::{Cause, NO_STACK, Summary, Tally};
 use quell_probe::{Probe, Resolver, Sample, Samples};
 
-use super::regions::{Regions, share_out};
+use super::regions::{Ahead, Regions, share_out};
 use crate::report::code::Code;
 use crate::report::places::Place;
 use crate::report::regions::{Named, Regions as Names};
@@ -91,6 +91,7 @@ pub(super) struct Sampler {
     taken: Vec<(Sample, i32)>,
     /// Stacks that are still to be named: that may take long, and is done once an interval.
     unnamed: Vec<Stack>,
+    ahead: Ahead,
     drained: Instant,
     one_in: NonZeroU32,
 }
@@ -108,6 +109,7 @@ impl Sampler {
             known: Known::new(probe),
             taken: Vec::new(),
             unnamed: Vec::new(),
+            ahead: Ahead::new(),
             drained: Instant::now(),
             one_in: FIRST,
         })
@@ -169,6 +171,7 @@ impl Sampler {
     pub(super) fn restart(&mut self, probe: &Probe) -> anyhow::Result<()> {
         self.drain(probe)?;
         self.taken.clear();
+        self.ahead.clear();
         Ok(())
     }
 
@@ -210,7 +213,13 @@ impl Sampler {
         let regions = Regions {
             shootdowns,
             one_in: (stand_for + shootdowns / 2) / shootdowns.max(1),
-            regions: share_out(&samples, named.names(), tally, &summary.culprits),
+            regions: share_out(
+                &samples,
+                named.names(),
+                tally,
+                &summary.culprits,
+                &mut self.ahead,
+            ),
         };
         let every = one_in(summary.shootdowns, tally.duration_ns);
         if every != self.one_in {
