@@ -26,7 +26,7 @@ pub(super) struct Prepared {
     shells: Vec<Pointers>,
     argv: Pointers,
     envp: Pointers,
-    ignore: [(i32, bool); signals::ASKED.len()],
+    ignore: [(i32, bool); 3],
 }
 
 /// C strings and the array of pointers to them that execve(2) wants, ended by a null.

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 
 /// The signals that ask quell to stop.
-pub(super) const ASKED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+pub(super) const ASKED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The first signal that came, or 0.
 static FIRST: AtomicI32 = AtomicI32::new(0);
@@ -23,8 +23,9 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static UNSHARED: AtomicI32 = AtomicI32::new(0);
 /// The eventfd that the handler writes to, or -1.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
-/// Which of [`ASKED`] were ignored when quell was started, as `&` in a script and nohup do.
-static WERE_IGNORED: [AtomicBool; ASKED.len()] = [const { AtomicBool::new(false) }; ASKED.len()];
+/// Whether SIGINT and SIGHUP were ignored when quell was started, as `&` in a script and nohup do.
+static INT_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+static HUP_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
 extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
@@ -46,9 +47,9 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
-/// Takes over INT, TERM, HUP and QUIT, once; more calls do nothing. HUP stays ignored under nohup,
-/// and QUIT where it is. INT is taken also where a script's `&` made it ignored, so that `kill -INT` ends
-/// a recording, as it does with perf.
+/// Takes over INT, TERM and HUP, once; more calls do nothing. HUP stays ignored under nohup. INT is
+/// taken also where a script's `&` made it ignored, so that `kill -INT` ends a recording, as it
+/// does with perf.
 pub(crate) fn install() -> anyhow::Result<()> {
     let mut done = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if *done {
@@ -58,7 +59,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         .context("making an eventfd for signals")?;
     // Never closed: the handler may write to it until the very end.
     WAKE.store(wake.into_raw_fd(), Ordering::Relaxed);
-    for (signal, was_ignored) in ASKED.into_iter().zip(&WERE_IGNORED) {
+    for signal in ASKED {
         // SAFETY: plain sigaction(2) with zeroed structs filled in; the handler is
         // async-signal-safe.
         unsafe {
@@ -66,8 +67,12 @@ pub(crate) fn install() -> anyhow::Result<()> {
             let mut old: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut old);
             let ignored = old.sa_sigaction == libc::SIG_IGN;
-            was_ignored.store(ignored, Ordering::Relaxed);
-            if matches!(signal, libc::SIGHUP | libc::SIGQUIT) && ignored {
+            match signal {
+                libc::SIGINT => INT_WAS_IGNORED.store(ignored, Ordering::Relaxed),
+                libc::SIGHUP => HUP_WAS_IGNORED.store(ignored, Ordering::Relaxed),
+                _ => {}
+            }
+            if signal == libc::SIGHUP && ignored {
                 continue;
             }
             new.sa_sigaction = note as *const () as usize;
@@ -98,8 +103,11 @@ pub(super) fn count() -> u32 {
 
 /// Whether a signal's disposition was "ignore" when quell was started: the command inherits that.
 pub(super) fn was_ignored(signal: i32) -> bool {
-    let mut asked = ASKED.into_iter().zip(&WERE_IGNORED);
-    asked.any(|(s, was)| s == signal && was.load(Ordering::Relaxed))
+    match signal {
+        libc::SIGINT => INT_WAS_IGNORED.load(Ordering::Relaxed),
+        libc::SIGHUP => HUP_WAS_IGNORED.load(Ordering::Relaxed),
+        _ => false,
+    }
 }
 
 /// A signal that was sent to quell alone and is to be handed on; each only once.
