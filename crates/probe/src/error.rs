@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use libbpf_rs::{ErrorKind, PrintLevel};
+use libbpf_rs::PrintLevel;
 
 /// Why the probe can't be used.
 #[derive(Debug)]
@@ -33,22 +33,34 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn load(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| {
-            match source.kind() {
-            // rights were looked at before (kernel::prepare)
-            ErrorKind::PermissionDenied => Self::Missing {
-                what: format!("the kernel refused to {doing}, though this user has the rights"),
-                help: "a security module or lockdown forbids it: look at /sys/kernel/security/lockdown"
-                    .to_owned(),
-            },
-            _ => Self::Load {
-                doing,
-                source,
-                said: said(),
-            },
-        }
+        move |source| Self::Load {
+            doing,
+            source,
+            said: said(),
         }
     }
+
+    /// The same, where the kernel judges the programs. EPERM is a policy's, for rights were looked at before
+    /// ([`crate::kernel::prepare`]); what the verifier refuses is EACCES, EINVAL or E2BIG.
+    pub(crate) fn judge(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| {
+            if !is_eperm(&source) {
+                return Self::load(doing)(source);
+            }
+            // libbpf advises a higher 'ulimit -l', which is of kernels before 5.11
+            drop(said());
+            Self::Missing {
+                what: format!("the kernel does not let root {doing} (EPERM)"),
+                help: "a security module or lockdown forbids it: see /sys/kernel/security/lockdown"
+                    .to_owned(),
+            }
+        }
+    }
+}
+
+/// The kind of an error is the same for EPERM and EACCES.
+fn is_eperm(err: &libbpf_rs::Error) -> bool {
+    format!("{err:#}").ends_with("(os error 1)")
 }
 
 /// The end of what libbpf printed. It prints through a function without context, hence the static.
@@ -104,6 +116,25 @@ impl std::error::Error for Error {
             Self::Missing { .. } => None,
             Self::Load { source, .. } => Some(source),
             Self::Symbols(source) => Some(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that only EPERM is told as a policy's, with what to look at, and that what the verifier refuses
+    /// keeps its words.
+    #[test]
+    fn a_policy_is_told_from_the_verifier() {
+        let told = |errno| {
+            Error::judge("load the eBPF programs")(libbpf_rs::Error::from_raw_os_error(errno))
+        };
+        let policy = told(libc::EPERM).to_string();
+        assert!(policy.contains("lockdown"), "{policy}");
+        for errno in [libc::EACCES, libc::EINVAL, libc::E2BIG] {
+            assert!(matches!(told(errno), Error::Load { .. }), "{errno}");
         }
     }
 }

@@ -82,7 +82,7 @@ impl Ipi {
         }
         let object = open
             .load()
-            .map_err(Error::load("load the eBPF programs of function calls"))?;
+            .map_err(Error::judge("load the eBPF programs of function calls"))?;
         let handle = |name| loader::map(&object, name);
         let mut ipi = Self {
             links: Vec::new(),

@@ -67,7 +67,7 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
 
 /// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes. With too few
 /// libbpf's errors are of another kind each time.
-const FILES: u64 = 256;
+pub(crate) const FILES: u64 = 256;
 
 /// Says so if a process that may open so many files can't open enough.
 fn too_few_files(limit: Option<u64>) -> Option<Error> {

@@ -186,7 +186,9 @@ impl Probe {
             let wanted = programs.iter().any(|p| name == p.name) || name == SETTLE;
             program.set_autoload(wanted);
         }
-        let object = open.load().map_err(Error::load("load the eBPF programs"))?;
+        let object = open
+            .load()
+            .map_err(Error::judge("load the eBPF programs"))?;
 
         let handle = |name| map(&object, name);
         let scope_cpus = handle("scope_cpus")?;

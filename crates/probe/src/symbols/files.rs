@@ -19,10 +19,16 @@ use quell_host::maps::Mapping;
 
 use super::identity::{self, Identity, Stamp};
 use super::open;
+use crate::kernel::FILES;
 
-/// So many are held open at most, and never more than half of what this process may open: the rest of
-/// quell needs some too. A host with a hundred containers runs code from about as many files each has.
+/// So many are held open at most. A host with a hundred containers runs code from about as many files each has.
 const MAX_HELD: u64 = 4096;
+
+/// How many of the files that this process may open: half of what the probes leave, for there may be two
+/// that name code (`top`).
+fn room(limit: u64) -> u64 {
+    MAX_HELD.min(limit.saturating_sub(FILES) / 2)
+}
 
 /// A file's times are behind the clock by up to a tick (current_time() in fs/inode.c, up to Linux 6.12),
 /// the longest of which is this, with HZ=100.
@@ -85,7 +91,7 @@ impl Files {
             known: Vec::new(),
             by_identity: HashMap::new(),
             alike: Alike::default(),
-            room: limit.current.map_or(MAX_HELD, |n| MAX_HELD.min(n / 2)),
+            room: limit.current.map_or(MAX_HELD, room),
             not_held: 0,
         }
     }
