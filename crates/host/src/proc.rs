@@ -38,6 +38,15 @@ pub struct Stat {
     pub start: u64,
 }
 
+impl Stat {
+    /// Whether all of its threads have ended. The first one may have, and wait as a zombie for the others: then
+    /// they are counted still (fs/proc/array.c, do_task_stat).
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.state == 'X' || self.state == 'Z' && self.threads <= 1
+    }
+}
+
 impl Proc {
     /// The process table of the machine whose file system starts at `root`.
     #[must_use]
@@ -51,11 +60,10 @@ impl Proc {
         under(&self.root, Path::new(&format!("/proc/{pid}/{name}")))
     }
 
-    /// Whether there is such a process. A zombie counts as none: it has ended.
+    /// Whether there is such a process. One that waits for its parent to ask counts as none: it has ended.
     #[must_use]
     pub fn exists(&self, pid: u32) -> bool {
-        self.stat(pid)
-            .is_ok_and(|s| s.state != 'Z' && s.state != 'X')
+        self.stat(pid).is_ok_and(|s| !s.has_ended())
     }
 
     /// The name of a process.

@@ -61,11 +61,11 @@ pub(crate) fn backend(target: &Target, refusal: &str) -> anyhow::Result<Option<B
     }
 }
 
-/// Adds what can be had without the probe to an error that says why there is none. `--ipi` has nothing
-/// in its place.
+/// Adds what can be had without the probe to an error that says why there is none. `--ipi` and a
+/// backend that was named have nothing in their place.
 pub(crate) fn or_stat(err: anyhow::Error, target: &Target) -> anyhow::Error {
     match err.downcast_ref() {
-        Some(Error::Missing { .. }) if !target.ipi => usage(format!(
+        Some(Error::Missing { .. }) if !target.ipi && target.backend.is_none() => usage(format!(
             "{err}; 'quell stat' counts what /proc tells anybody"
         )),
         _ => err,
@@ -246,7 +246,7 @@ impl Watch {
         let proc = Proc::new("/");
         let alive = |&(pid, start): &(u32, u64)| {
             proc.stat(pid)
-                .is_ok_and(|s| s.start == start && s.state != 'Z')
+                .is_ok_and(|s| s.start == start && !s.has_ended())
         };
         if !self.pids.is_empty() && !self.pids.iter().any(alive) {
             return Ok(Some(End::Over));
