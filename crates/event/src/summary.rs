@@ -146,6 +146,8 @@ pub struct Summary {
     pub duration_ns: u64,
     /// Counts or records that are missing; 0 means that everything here is exact.
     pub lost: u64,
+    /// Whether that is known: not of a trace that has no counts.
+    pub lost_known: bool,
     /// CPU time that quell itself used meanwhile, without its probe in the kernel.
     pub self_ns: u64,
     /// Rounds of requests.
@@ -205,6 +207,7 @@ impl Summary {
             backend: backend.to_owned(),
             duration_ns: tally.duration_ns,
             lost: tally.lost.total(),
+            lost_known: true,
             self_ns: tally.self_ns,
             shootdowns: totals.shootdowns,
             victims: totals.victims,

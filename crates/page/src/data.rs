@@ -54,6 +54,7 @@ struct Counted {
     shootdowns: u64,
     victims: u64,
     lost: u64,
+    lost_known: bool,
     lost_stacks: u64,
     unseen: u64,
 }
@@ -316,6 +317,7 @@ pub(crate) fn data<'a>(
             shootdowns: s.shootdowns,
             victims: s.victims,
             lost: s.lost,
+            lost_known: s.lost_known,
             lost_stacks: s.lost_stacks,
             unseen: b.unseen,
         },

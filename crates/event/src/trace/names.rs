@@ -63,7 +63,11 @@ pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Error>
         File::create(&tmp)?.write_all(bytes)?;
         std::fs::rename(&tmp, &path)
     };
-    write().map_err(|err| Error::write(dir, &path, err))
+    write().map_err(|err| {
+        // on a full disk it would take room that others need
+        let _ = std::fs::remove_file(&tmp);
+        Error::write(dir, &path, err)
+    })
 }
 
 #[cfg(test)]

@@ -181,10 +181,6 @@ impl Writer {
         } else {
             Ok(())
         };
-        let named = match &self.final_stacks {
-            Some(lines) => names::replace(&self.dir, names::STACKS, lines),
-            None => Ok(()),
-        };
         let rotated = self
             .tail
             .take()
@@ -197,7 +193,12 @@ impl Writer {
             done.rows += rows;
             progress(done);
         });
-        written.and(tallied).and(named).and(rotated).and(sealed)?;
+        // after the tails are sealed, which makes room
+        let named = match &self.final_stacks {
+            Some(lines) => names::replace(&self.dir, names::STACKS, lines),
+            None => Ok(()),
+        };
+        written.and(tallied).and(rotated).and(sealed).and(named)?;
         let shootdowns = self.next_id;
         self.meta.ended = Some(Ended {
             monotonic_ns,

@@ -73,6 +73,7 @@ function drawNotes() {
   const missing = D.counted.shootdowns - shootdowns;
   if (missing > 0) notes.push(["warn", `${count(D.counted.shootdowns)} shootdowns were counted; ${count(missing)} of them have no record, and are in no figure on this page.`]);
   if (D.counted.lost > 0) notes.push(["warn", `${plural(D.counted.lost, "record")} lost: figures are too low by so much.`]);
+  else if (!D.counted.lost_known) notes.push(["warn", "What was lost is not known."]);
   else notes.push(["", "Nothing was lost."]);
   if (D.counted.lost_stacks > 0) notes.push(["", `${plural(D.counted.lost_stacks, "stack")} could not be kept.`]);
   if (D.counted.unseen > 0) notes.push(["", `${plural(D.counted.unseen, "victim")} counted but not seen in the handler: no delay and stall of these, and they are not in the matrix.`]);

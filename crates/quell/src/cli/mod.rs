@@ -118,7 +118,7 @@ pub(crate) struct StatArgs {
     /// Print one JSON object (one a line with --interval).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the result to a file, so that it doesn't mix with the command's output.
+    /// Write the result to a file, so that it doesn't mix with the command's output; '-' is stdout.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -175,7 +175,7 @@ pub(crate) struct ReportArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a page for browsers: one file that needs no network.
+    /// Write a page for browsers: one file that needs no network; '-' is stdout.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output"])]
     pub(crate) html: Option<PathBuf>,
     /// Lines of each table.
@@ -183,7 +183,7 @@ pub(crate) struct ReportArgs {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) export: ExportArgs,
-    /// Write the result to a file.
+    /// Write the result to a file; '-' is stdout.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -253,7 +253,7 @@ pub(crate) struct ProveArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the result to a file.
+    /// Write the result to a file; '-' is stdout.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// The command to prove.

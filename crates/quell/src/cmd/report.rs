@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use quell_event::Summary;
+use serde::Serialize;
+
 use super::usage;
 use crate::cli::ReportArgs;
 use crate::compare::{self, Comparison};
@@ -10,7 +13,8 @@ use crate::report::{self, Report, export};
 use crate::show::{self, emit};
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    for file in [&args.output, &args.html].into_iter().flatten() {
+    let named = [args.output.as_deref(), args.html.as_deref()];
+    for file in named.into_iter().filter_map(show::file) {
         leave_alone(&args.traces, file)?;
     }
     match args.traces.as_slice() {
@@ -32,7 +36,7 @@ fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
     let there = file.canonicalize();
     let folder = match &there {
         Ok(file) => Ok(show::folder_of(file).to_owned()),
-        Err(_) => show::folder_of(file).canonicalize(),
+        Err(_) => show::folder_of(&show::led_to(file)).canonicalize(),
     };
     let Ok(folder) = folder else { return Ok(()) };
     let inside = |trace: &&PathBuf| trace.canonicalize().is_ok_and(|t| t == folder);
@@ -46,6 +50,14 @@ fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// What a trace says, and what its reader should know.
+#[derive(Serialize)]
+struct Noted<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    notes: &'a [String],
+}
+
 fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     if let Some(file) = &args.html {
         return report::html(trace, file);
@@ -56,7 +68,10 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     let report = Report::open(trace)?;
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
-        serde_json::to_string(&report.summary)? + "\n"
+        serde_json::to_string(&Noted {
+            summary: &report.summary,
+            notes: &report.notes,
+        })? + "\n"
     } else {
         let mut text = show::summary::text(&report.summary, &report.title, args.top);
         for note in &report.notes {
@@ -107,6 +122,11 @@ mod tests {
         std::fs::write(trace.join("meta.json"), "{}").unwrap();
         std::os::unix::fs::symlink(trace.join("meta.json"), &link).unwrap();
         assert!(leave_alone(&traces, &link).is_err());
+        std::fs::remove_file(trace.join("meta.json")).unwrap();
+        assert!(
+            leave_alone(&traces, &link).is_err(),
+            "a link to nothing yet"
+        );
         assert!(leave_alone(&traces, &dir.path().join("x.html")).is_ok());
         assert!(leave_alone(&traces, &dir.path().join("missing/x")).is_ok());
         assert!(leave_alone(&traces, Path::new("x.html")).is_ok());

@@ -82,6 +82,7 @@ struct One<'a> {
     cpus: u32,
     duration_ns: u64,
     lost: u64,
+    lost_known: bool,
     lost_stacks: u64,
     /// As in `meta.json`: `all`, `none`, or every how many-th.
     sampled: &'a str,
@@ -100,6 +101,7 @@ impl<'a> One<'a> {
             cpus: side.summary.cpus,
             duration_ns: side.summary.duration_ns,
             lost: side.summary.lost,
+            lost_known: side.summary.lost_known,
             lost_stacks: side.summary.lost_stacks,
             sampled: &side.sampled,
             cut_short: side.cut_short,

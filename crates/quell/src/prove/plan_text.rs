@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use quell_remedy::Plan;
 
 use crate::cmd::usage;
+use crate::show::Replace;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::units::percent;
 
@@ -68,9 +69,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
 }
 
-/// Writes a plan where the user wants it.
+/// Writes a plan where the user wants it: `-` is stdout.
 pub(crate) fn save(plan: &Plan, path: &Path) -> anyhow::Result<()> {
-    std::fs::write(path, plan.to_toml())
+    Replace::new(Some(path))?
+        .write(|out| Ok(out.write_all(plan.to_toml().as_bytes())?))
         .with_context(|| format!("writing the plan to {}", path.display()))
 }
 

@@ -42,13 +42,10 @@ pub(crate) fn run(
     let rows = Rows::new(&trace, &told);
     let written = out.write(|out| write(&rows, &trace, format, args, out));
     drop(progress);
-    match written {
-        Err(err) if is_gone(&err) => Ok(()),
-        written => written.with_context(|| match output {
-            Some(path) => format!("can't export to {}", path.display()),
-            None => "can't export".to_owned(),
-        }),
-    }
+    show::unless_gone(written).with_context(|| match output {
+        Some(path) => format!("can't export to {}", path.display()),
+        None => "can't export".to_owned(),
+    })
 }
 
 fn check(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
@@ -110,7 +107,13 @@ fn say_what_is_missing(trace: &Trace) {
             "quell: the recording was cut short: this is all up to its last second"
         );
     }
-    let lost = trace.tally().ok().flatten().map_or(0, |t| t.lost.total());
+    let counts = trace.tally().ok().flatten();
+    if counts.is_none() {
+        anstream::eprintln!(
+            "quell: the trace has no counts: whether something was lost is not known"
+        );
+    }
+    let lost = counts.map_or(0, |t| t.lost.total());
     if lost > 0 {
         anstream::eprintln!(
             "quell: {} could not be recorded and {} not in the export; 'quell report' counts them",
@@ -118,16 +121,4 @@ fn say_what_is_missing(trace: &Trace) {
             if lost == 1 { "is" } else { "are" },
         );
     }
-}
-
-fn is_gone(err: &anyhow::Error) -> bool {
-    err.chain().any(|cause| {
-        let broken = |err: &io::Error| err.kind() == io::ErrorKind::BrokenPipe;
-        // serde_json keeps an error of the writer to itself, but for its kind
-        cause.downcast_ref::<io::Error>().is_some_and(broken)
-            || cause
-                .downcast_ref::<serde_json::Error>()
-                .and_then(serde_json::Error::io_error_kind)
-                == Some(io::ErrorKind::BrokenPipe)
-    })
 }

@@ -90,6 +90,7 @@ impl Report {
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
         let saved = trace.tally();
+        let lost_known = matches!(saved, Ok(Some(_)));
         let rows = sum.tally();
         let tally = match saved {
             // counts are exact also where records were lost
@@ -133,6 +134,7 @@ impl Report {
                 .push("The recording was cut short: this is all up to its last second.".to_owned());
         }
         let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
+        summary.lost_known = lost_known;
         sum.add_threads(&mut summary);
         let places = Places::new(sum, code);
         summary.regions = places.regions();

@@ -13,7 +13,7 @@ use super::places::Place;
 use super::progress::{Progress, STEP};
 use super::regions::{Named, Regions};
 use super::{Report, code};
-use crate::show::Replace;
+use crate::show::{self, Replace};
 
 /// Writes a trace as a page.
 ///
@@ -53,7 +53,8 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
         notes: &report.notes,
     };
     let words = Words::new(&code, &places, &report);
-    out.write(|out| Ok(binner.write(&about, &words, out)?))
+    let written = out.write(|out| Ok(binner.write(&about, &words, out)?));
+    show::unless_gone(written)
         .with_context(|| format!("can't write the page to {}", file.display()))
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod units;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -42,6 +42,37 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 
 fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).map_err(|err| usage(format!("can't write to {}: {err}", path.display())))
+}
+
+/// A reader that has gone is no error.
+///
+/// # Errors
+///
+/// Any other one.
+pub(crate) fn unless_gone(written: anyhow::Result<()>) -> anyhow::Result<()> {
+    let is_gone = |err: &anyhow::Error| {
+        err.chain().any(|cause| {
+            let broken = |err: &io::Error| err.kind() == io::ErrorKind::BrokenPipe;
+            // serde_json keeps an error of the writer to itself, but for its kind
+            cause.downcast_ref::<io::Error>().is_some_and(broken)
+                || cause
+                    .downcast_ref::<serde_json::Error>()
+                    .and_then(serde_json::Error::io_error_kind)
+                    == Some(io::ErrorKind::BrokenPipe)
+        })
+    };
+    match written {
+        Err(err) if is_gone(&err) => Ok(()),
+        written => written,
+    }
+}
+
+/// Where a path leads: to itself, or if it is a link to nothing yet, there.
+pub(crate) fn led_to(path: &Path) -> PathBuf {
+    match std::fs::read_link(path) {
+        Ok(to) => folder_of(path).join(to),
+        Err(_) => path.to_owned(),
+    }
 }
 
 /// Writes all of it. A reader that has gone (`| head`) is no error.

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::folder_of;
@@ -38,14 +40,15 @@ impl Replace {
         };
         let file = match fs::canonicalize(named) {
             Ok(real) => real,
-            Err(err) if err.kind() == io::ErrorKind::NotFound => named.to_owned(),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => super::led_to(named),
             Err(err) => return Err(cant(&err)),
         };
         Ok(Self(match fs::metadata(&file) {
             Ok(there) if there.is_dir() => return Err(cant(&"it is a folder")),
             Ok(there) if !there.is_file() => Place::Node(file),
             _ => {
-                fs::metadata(folder_of(&file)).map_err(|err| cant(&err))?;
+                let may = rustix::fs::Access::WRITE_OK;
+                rustix::fs::access(folder_of(&file), may).map_err(|err| cant(&err))?;
                 let name = file.file_name().ok_or_else(|| cant(&"it has no name"))?;
                 let mut aside = std::ffi::OsString::from(".");
                 aside.push(name);
@@ -90,6 +93,15 @@ fn stream(
     Ok(out.flush()?)
 }
 
+/// A file without a name: what ends quell half-way leaves nothing. `None` where the file system has none such
+/// (open(2), O_TMPFILE).
+fn nameless(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    rustix::fs::open(folder, flags, mode).ok().map(File::from)
+}
+
 /// Never through a link that somebody has put there.
 fn create_new(path: &Path) -> io::Result<File> {
     let create = || File::options().write(true).create_new(true).open(path);
@@ -103,17 +115,43 @@ fn create_new(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Gives a file without a name one (linkat(2)).
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD};
+    // of a process with this number that was killed
+    let _ = fs::remove_file(path);
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(
+        CWD,
+        open,
+        CWD,
+        path,
+        AtFlags::SYMLINK_FOLLOW,
+    )?)
+}
+
 fn fill(
     aside: &Path,
     file: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(create_new(aside)?);
-    write(&mut out)?;
-    let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    // whoever may read the old one may read the new one
+    let nameless = nameless(folder_of(file));
+    let is_nameless = nameless.is_some();
+    let new = match nameless {
+        Some(new) => new,
+        None => create_new(aside)?,
+    };
+    // who may read the old one may read the new one, and nobody else, from the first byte on
     if let Ok(old) = fs::metadata(file) {
-        out.set_permissions(old.permissions())?;
+        // only root may give files away
+        let _ = std::os::unix::fs::fchown(&new, Some(old.uid()), Some(old.gid()));
+        new.set_permissions(old.permissions())?;
+    }
+    let mut out = BufWriter::new(new);
+    write(&mut out)?;
+    let new = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if is_nameless {
+        name(&new, aside)?;
     }
     Ok(())
 }
@@ -151,6 +189,35 @@ mod tests {
             .write(|out| Ok(out.write_all(b"new")?))
             .expect("written");
         assert_eq!((text().as_str(), names(dir.path()).len()), ("new", 1));
+    }
+
+    /// Check that the new file is as private as the old one, that a link to nothing yet is followed, and that
+    /// while it is written there is no other name in the folder, where the file system allows that.
+    #[test]
+    fn modes_and_links() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, link) = (dir.path().join("page"), dir.path().join("link"));
+        std::os::unix::fs::symlink("page", &link).expect("a link");
+        let write = |text: &'static [u8]| {
+            let new = Replace::new(Some(&link)).expect("it can be written");
+            new.write(|out| Ok(out.write_all(text)?)).expect("written");
+        };
+        write(b"a");
+        assert!(link.is_symlink() && file.is_file());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("set");
+        write(b"b");
+        let mode = fs::metadata(&file).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read(&file).expect("a file"), b"b");
+        if nameless(dir.path()).is_some() {
+            let new = Replace::new(Some(&file)).expect("it can be written");
+            let written = new.write(|_| {
+                assert_eq!(names(dir.path()).len(), 2);
+                Ok(())
+            });
+            written.expect("written");
+        }
     }
 
     /// Check that a link stays a link, that a device is written to and not replaced, and that what can't

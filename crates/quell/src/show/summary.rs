@@ -214,6 +214,7 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
 
 fn footer(out: &mut String, s: &Summary) {
     let mut notes = vec![match s.lost {
+        0 if !s.lost_known => "lost: not known".to_owned(),
         0 => "lost 0".to_owned(),
         n => format!(
             "lost {}: figures that need records are too low by so much",

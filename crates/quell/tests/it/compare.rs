@@ -63,6 +63,18 @@ fn made_up() {
     let same = json(&quell(&["report", "--json", &a, &a]).stdout);
     assert_eq!(same["schema"], "quell/compare/1");
     assert_eq!(same["shootdowns"]["change"], 0.0);
+    let one = json(&quell(&["report", "--json", &a]).stdout);
+    assert_eq!(
+        (&one["lost_known"], &one["lost"]),
+        (&Value::Bool(false), &Value::from(0))
+    );
+    assert!(
+        one["notes"].to_string().contains("tally.json"),
+        "{}",
+        one["notes"]
+    );
+    let text = quell(&["report", &a]).stdout;
+    assert!(String::from_utf8_lossy(&text).contains("lost: not known"));
     // what was made up has no counts of its own, and nothing else is amiss
     let notes = same["notes"].as_array().expect("notes");
     let of_counts = |n: &&Value| n.as_str().is_some_and(|n| n.contains("tally.json"));
