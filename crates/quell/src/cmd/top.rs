@@ -30,6 +30,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// as much of the worst case.
 const DRAIN: Duration = Duration::from_millis(40);
 
+/// Long enough to know the rate of a process before it is looked at closely.
+const BRIEFLY: Duration = Duration::from_millis(100);
+
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let target = everything_by_default(&args.target);
     let scope = target::scope(&target)?;
@@ -64,7 +67,10 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         .map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
-        source.open(pid, 0)?;
+        // how many stacks are enough depends on how many shootdowns there are
+        signals::sleep(BRIEFLY)?;
+        let rate = a_second(&source.sample()?, pid);
+        source.open(pid, rate)?;
         // threads and causes of the same time
         source.restart()?;
     }
@@ -198,6 +204,9 @@ fn live(
                 Action::Quit => return Ok(over.and_then(ended)),
                 Action::Suspend => screen.suspend()?,
                 Action::Close => source.close(),
+                Action::Open(_) if over.is_some() => {
+                    state.notice = "what was watched has ended: nothing more is seen".to_owned();
+                }
                 Action::Open(pid) => {
                     open(&mut state, source, pid);
                     // loading a probe takes a while: a whole interval from now on
@@ -212,6 +221,8 @@ fn live(
         source.drain()?;
         over = watch.step(Duration::ZERO)?;
         if Instant::now() >= next || over.is_some() {
+            // nothing comes after the last one: paused, it would never be seen
+            state.paused &= over.is_none();
             state.take(match over {
                 Some(_) => source.last()?,
                 None => source.sample()?,
@@ -232,13 +243,20 @@ fn live(
     Ok(over.and_then(ended))
 }
 
-fn open(state: &mut State, source: &mut Source, pid: u32) {
-    let s = &state.sample.summary;
+/// How many shootdowns a process made, in a second.
+fn a_second(sample: &Sample, pid: u32) -> u64 {
+    let s = &sample.summary;
     let culprit = s.culprits.iter().find(|c| c.pid == pid);
     let shot = culprit.map_or(0, |c| c.shootdowns);
-    let comm = culprit.map(|c| c.comm.clone()).unwrap_or_default();
     let a_second = u128::from(shot) * 1_000_000_000 / u128::from(s.duration_ns.max(1));
-    match source.open(pid, u64::try_from(a_second).unwrap_or(u64::MAX)) {
+    u64::try_from(a_second).unwrap_or(u64::MAX)
+}
+
+fn open(state: &mut State, source: &mut Source, pid: u32) {
+    let culprits = &state.sample.summary.culprits;
+    let culprit = culprits.iter().find(|c| c.pid == pid);
+    let comm = culprit.map(|c| c.comm.clone()).unwrap_or_default();
+    match source.open(pid, a_second(&state.sample, pid)) {
         Ok(()) => state.open(pid, comm),
         Err(err) => state.notice = format!("can't look at process {pid}: {err:#}"),
     }

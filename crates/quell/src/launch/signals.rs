@@ -60,31 +60,53 @@ pub(crate) fn install() -> anyhow::Result<()> {
     // Never closed: the handler may write to it until the very end.
     WAKE.store(wake.into_raw_fd(), Ordering::Relaxed);
     for signal in ASKED {
-        // SAFETY: plain sigaction(2) with zeroed structs filled in; the handler is
-        // async-signal-safe.
-        unsafe {
-            let mut new: libc::sigaction = std::mem::zeroed();
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &raw mut old);
-            let ignored = old.sa_sigaction == libc::SIG_IGN;
-            match signal {
-                libc::SIGINT => INT_WAS_IGNORED.store(ignored, Ordering::Relaxed),
-                libc::SIGHUP => HUP_WAS_IGNORED.store(ignored, Ordering::Relaxed),
-                _ => {}
-            }
-            if signal == libc::SIGHUP && ignored {
-                continue;
-            }
-            new.sa_sigaction = note as *const () as usize;
-            new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            libc::sigemptyset(&raw mut new.sa_mask);
-            if libc::sigaction(signal, &raw const new, std::ptr::null_mut()) != 0 {
-                let err = std::io::Error::last_os_error();
-                return Err(err).context("installing the handlers of signals");
-            }
+        let ignored = is_ignored(signal);
+        match signal {
+            libc::SIGINT => INT_WAS_IGNORED.store(ignored, Ordering::Relaxed),
+            libc::SIGHUP => HUP_WAS_IGNORED.store(ignored, Ordering::Relaxed),
+            _ => {}
         }
+        if signal == libc::SIGHUP && ignored {
+            continue;
+        }
+        take(signal)?;
     }
     *done = true;
+    Ok(())
+}
+
+/// Takes QUIT over as well, where quell has the screen, which dying would leave as it is. Elsewhere it is
+/// the command's: a JVM answers it by a list of its threads.
+pub(crate) fn install_quit() -> anyhow::Result<()> {
+    install()?;
+    if is_ignored(libc::SIGQUIT) {
+        return Ok(());
+    }
+    take(libc::SIGQUIT)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: sigaction(2) that only reads, into a zeroed struct.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut old);
+        old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn take(signal: i32) -> anyhow::Result<()> {
+    // SAFETY: plain sigaction(2) with a zeroed struct filled in; the handler is async-signal-safe.
+    let done = unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = note as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigemptyset(&raw mut new.sa_mask);
+        libc::sigaction(signal, &raw const new, std::ptr::null_mut())
+    };
+    if done != 0 {
+        let err = std::io::Error::last_os_error();
+        return Err(err).context("installing the handlers of signals");
+    }
     Ok(())
 }
 

@@ -34,6 +34,8 @@ const STACKS_A_SECOND: u64 = 1000;
 const STACKS: usize = 20;
 /// How old the process's mappings may get.
 const MAPS_AGE: Duration = Duration::from_secs(2);
+/// Someone may look for weeks: regions and stacks are of the last so long, at most.
+const LONGEST: Duration = Duration::from_secs(300);
 /// The system call number of a kernel thread, as in [`Shootdown`].
 const KERNEL_THREAD: i16 = -2;
 
@@ -232,7 +234,7 @@ impl Sums {
 /// When a process began, in ticks since boot, while it is there.
 fn start(pid: u32) -> Option<u64> {
     let stat = Proc::new("/").stat(pid).ok()?;
-    (stat.state != 'Z').then_some(stat.start)
+    (!stat.has_ended()).then_some(stat.start)
 }
 
 /// The second probe.
@@ -248,6 +250,8 @@ pub(crate) struct Watcher {
     sums: Rc<RefCell<Sums>>,
     probe: Probe,
     began: Instant,
+    /// When what is known of places began.
+    since: Instant,
     lost: u64,
 }
 
@@ -290,6 +294,7 @@ impl Watcher {
             sums,
             probe,
             began: Instant::now(),
+            since: Instant::now(),
             lost: 0,
         })
     }
@@ -301,6 +306,18 @@ impl Watcher {
     /// If they can't be read.
     pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
         self.records.drain()?;
+        Ok(())
+    }
+
+    /// Forgets what came, as a new interval begins.
+    ///
+    /// # Errors
+    ///
+    /// If the records can't be read.
+    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+        self.records.drain()?;
+        self.sums.borrow_mut().threads.clear();
+        self.began = Instant::now();
         Ok(())
     }
 
@@ -337,6 +354,11 @@ impl Watcher {
             })
             .collect();
         threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
+        if self.since.elapsed() > LONGEST {
+            self.since = Instant::now();
+            sums.places = Aggregate::default();
+            sums.sampled = 0;
+        }
         let now = Instant::now();
         let took = now - std::mem::replace(&mut self.began, now);
         let places = Places::new(&sums.places, &self.code);

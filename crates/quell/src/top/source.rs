@@ -93,6 +93,9 @@ impl Source {
         if let Some(sampler) = &mut self.sampler {
             sampler.restart(&self.probe)?;
         }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.restart()?;
+        }
         Ok(())
     }
 

@@ -312,7 +312,7 @@ impl State {
         let grid = self.grid(self.focus);
         let line = self.row(self.focus, &grid).map(|row| &grid.lines[row]);
         match line.map(|l| &l.id) {
-            Some(&Id::Process(0)) => {
+            Some(&Id::Process(0) | &Id::Region(0, _)) => {
                 self.notice =
                     "the idle task and the kernel have no threads of their own".to_owned();
                 Action::None

@@ -60,6 +60,7 @@ impl Screen {
                     .context("reading keys from /dev/tty; '--batch N' needs none")?,
             )
         };
+        signals::install_quit()?;
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
         // dropped on error, and so given back

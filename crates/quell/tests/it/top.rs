@@ -303,14 +303,14 @@ fn modes(file: &File) -> libc::termios {
     }
 }
 
-/// Check that the screen comes up, answers keys and a new size, and that q, Ctrl-C and SIGTERM each give the terminal back as it was, with exit status 0.
+/// Check that the screen comes up, answers keys and a new size, and that q, Ctrl-C, SIGTERM and SIGQUIT each give the terminal back as it was, with exit status 0.
 #[test]
 fn the_terminal_is_given_back() {
     if !root_only("the_terminal_is_given_back") {
         return;
     }
     let _alone = alone();
-    for how in ["q", "\x03", "SIGTERM"] {
+    for how in ["q", "\x03", "SIGTERM", "SIGQUIT"] {
         let mut terminal = Terminal::new();
         let mut child = terminal.start(&["top", "--interval", "0.2"]);
         let seen = terminal.wait_for("Culprits");
@@ -337,12 +337,18 @@ fn the_terminal_is_given_back() {
             assert_eq!(set, 0);
             terminal.wait_for("small");
         }
-        if how == "SIGTERM" {
-            // SAFETY: a signal to a child that has not been waited for.
-            let sent = unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
-            assert_eq!(sent, 0);
-        } else {
-            terminal.main.write_all(how.as_bytes()).expect("a key");
+        let signal = match how {
+            "SIGTERM" => Some(libc::SIGTERM),
+            "SIGQUIT" => Some(libc::SIGQUIT),
+            _ => None,
+        };
+        match signal {
+            Some(signal) => {
+                // SAFETY: a signal to a child that has not been waited for.
+                let sent = unsafe { libc::kill(child.id().cast_signed(), signal) };
+                assert_eq!(sent, 0);
+            }
+            None => terminal.main.write_all(how.as_bytes()).expect("a key"),
         }
         let deadline = Instant::now() + Duration::from_secs(20);
         let status = loop {
