@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -147,7 +148,8 @@ fn intervals_without_a_reader() {
         let mut child = Command::new(QUELL)
             .args(["stat", "-I", "0.1"])
             .args(way)
-            .args(["--", "sleep", "60"])
+            .args(["--", "sh", "-c", "echo $$ >&2; exec sleep 60"])
+            .stderr(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("quell starts");
@@ -164,6 +166,13 @@ fn intervals_without_a_reader() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(child.wait().expect("a child").code(), Some(0), "{line}");
+        let said = child.stderr.take().map(BufReader::new).expect("a pipe");
+        let mut said = said.lines().map_while(Result::ok);
+        let pid: u32 = said
+            .find_map(|l| l.parse().ok())
+            .expect("the command's number");
+        let left = Path::new("/proc").join(pid.to_string()).exists();
+        assert!(!left, "{way:?}: {pid} is left");
     }
 }
 
@@ -181,8 +190,9 @@ fn dash_is_stdout() {
             .expect("quell starts")
     };
     let out = run(&["stat", "--backend", "proc", "-o", "-", "--", "true"]);
-    assert!(!out.stdout.is_empty());
-    let said = refused(&["record", "-o", "-", "--", "true"]);
+    assert!(out.status.success() && !out.stdout.is_empty());
+    let args = ["record", "-o", "-", "--", "true"];
+    let said = one_line(&args, &run(&args));
     assert!(said.contains("stdout"), "{said}");
     assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 0);
 }
