@@ -31,7 +31,7 @@ impl fmt::Display for Silent {
         f.write_str(match self {
             Self::Invlpgb => {
                 "this processor has INVLPGB: Linux 6.15 and later flush other CPUs by it without interrupts \
-                 where a process runs on many; 'nobroadcasttlb' on the kernel's command line turns that off"
+                 where a process runs on many"
             }
             Self::Kvm => {
                 "KVM lets this guest skip virtual CPUs that don't run: they are flushed later, without an \
