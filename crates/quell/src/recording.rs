@@ -35,7 +35,8 @@ pub(crate) struct Recording {
     resolver: Resolver,
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
-    saved: Instant,
+    /// When the counts were saved; the first step does, so that a trace has some from the beginning.
+    saved: Option<Instant>,
     saves: u64,
     /// As last saved.
     calls: Option<Calls>,
@@ -108,7 +109,7 @@ impl Recording {
             records,
             shared,
             stacks: Vec::new(),
-            saved: Instant::now(),
+            saved: None,
             saves: 0,
             calls: None,
             began: Instant::now(),
@@ -138,8 +139,8 @@ impl Recording {
             self.resolve();
         }
         self.with_writer(Writer::tick)?;
-        if self.saved.elapsed() >= SAVE {
-            self.saved = Instant::now();
+        if self.saved.is_none_or(|t| t.elapsed() >= SAVE) {
+            self.saved = Some(Instant::now());
             let tally = self.tally(self.saves.is_multiple_of(CALLS))?;
             self.saves += 1;
             self.with_writer(|w| {

@@ -1,6 +1,7 @@
 //! What can be wrong with a trace: one line each, that names the file, the cause, and what helps.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,17 @@ pub enum Error {
     Full(PathBuf),
     /// Writing failed in any other way.
     Write(PathBuf, io::Error),
+}
+
+/// Opens a file of a trace. A pipe in its place would keep the reader for ever, and a device has no end.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file",
+        ));
+    }
+    File::open(path)
 }
 
 impl Error {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Error;
+use super::error::open;
 
 /// No line is longer, bytes: a process with a hundred thousand mappings fits.
 const LINE_CAP: u64 = 32 << 20;
@@ -77,7 +78,7 @@ pub(super) fn read<T: DeserializeOwned>(
     path: &Path,
     mut each: impl FnMut(T),
 ) -> Result<u64, Error> {
-    let file = match File::open(path) {
+    let file = match open(path) {
         Ok(file) => file,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         Err(err) => return Err(Error::unreadable(path, err)),

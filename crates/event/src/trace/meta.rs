@@ -1,6 +1,5 @@
 //! What a recording is: where, when, of what. The file that makes a directory a trace.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -124,7 +123,7 @@ pub(super) fn is_trace(dir: &Path) -> bool {
 /// A whole file, refused where it is longer than `cap` bytes.
 pub(super) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|err| Error::unreadable(path, err))?;
+    let file = super::error::open(path).map_err(|err| Error::unreadable(path, err))?;
     file.take(cap + 1)
         .read_to_end(&mut bytes)
         .map_err(|err| Error::unreadable(path, err))?;

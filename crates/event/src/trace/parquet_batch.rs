@@ -119,7 +119,7 @@ columns! {
     end: Int64Type, U64, Dictionary, Sums;
     full: BoolType, Bool, Plain, Queries;
     pages: Int64Type, U64, Dictionary, Queries;
-    own_mm: BoolType, Bool, Plain, Rows;
+    own_mm: BoolType, Bool, Plain, Sums;
     kernel_stack: Int32Type, I32, Dictionary, Rows;
     user_stack: Int32Type, I32, Dictionary, Sums;
     victim_cpu: Int32Type, U16, Dictionary, Sums;

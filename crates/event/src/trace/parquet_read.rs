@@ -1,6 +1,5 @@
 //! Reading a sealed segment.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,7 +143,7 @@ impl Open for Columns<'_> {
 
 fn open(path: &Path) -> std::result::Result<(GuardedFile, ParquetMetaData), Error> {
     let unreadable = |err| Error::unreadable(path, err);
-    let file = File::open(path).map_err(unreadable)?;
+    let file = super::error::open(path).map_err(unreadable)?;
     let len = file.metadata().map_err(unreadable)?.len();
     let mut end = [0; 8];
     if len < 12 {

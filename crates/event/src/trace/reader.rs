@@ -190,7 +190,7 @@ impl Trace {
     /// thread.
     ///
     /// Of the rows what a sum over shootdowns and victims needs is read; `id`, `syscall`, `cpu`,
-    /// `own_mm`, `kernel_stack` and `victim_tid` are not, and mean nothing.
+    /// `kernel_stack` and `victim_tid` are not, and mean nothing.
     ///
     /// # Errors
     ///
@@ -265,7 +265,7 @@ fn segment(dir: &Path, number: u32, found: Found) -> Result<Segment, Error> {
         return Err(sealed.unwrap_or_else(|| Error::damaged(dir, "has a segment without a file")));
     };
     let open = || -> io::Result<(File, Extent)> {
-        let file = File::open(&path)?;
+        let file = super::error::open(&path)?;
         let extent = tail_read::extent(&file)?;
         Ok((file, extent))
     };

@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use clap::CommandFactory as _;
 
 use crate::cli::{Cli, Color, Verb};
+use crate::show::emit;
 
 mod plan;
 mod prove;
@@ -81,14 +82,17 @@ fn asked_of() -> String {
 /// Says in one line what was wrong with the command line. Help and version go to stdout, as they are.
 pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     if !err.use_stderr() {
-        let _ = err.print();
+        let mut text = err.render().ansi().to_string();
         // -V is for scripts
         if err.kind() == clap::error::ErrorKind::DisplayVersion
             && std::env::args_os().any(|word| word == "--version")
         {
-            anstream::print!("{}", version::kernel());
+            text.push_str(&version::kernel());
         }
-        return ExitCode::SUCCESS;
+        return match emit(&mut anstream::stdout(), &text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(err) => complain(&err),
+        };
     }
     let text = err.to_string();
     let first = text.lines().next().unwrap_or_default();

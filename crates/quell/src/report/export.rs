@@ -113,6 +113,12 @@ fn say_what_is_missing(trace: &Trace) {
             "quell: the trace has no counts: whether something was lost is not known"
         );
     }
+    let no_stacks = trace.stacks().is_ok_and(|s| s.rows.is_empty());
+    if no_stacks && trace.rows() > 0 && trace.meta().stacks != "none" {
+        anstream::eprintln!(
+            "quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export"
+        );
+    }
     let lost = counts.map_or(0, |t| t.lost.total());
     if lost > 0 {
         anstream::eprintln!(

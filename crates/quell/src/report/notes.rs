@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use quell_event::NO_STACK;
 use quell_event::trace::{Frame, Mark, Stack};
 
 use super::code::{Code, base};
@@ -38,6 +39,7 @@ pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Ve
     for (id, n) in stacks {
         seen.all += n;
         let Some(stack) = code.stack(id) else {
+            seen.missing += if id == NO_STACK { 0 } else { n };
             continue;
         };
         if stack.gone {
@@ -71,6 +73,8 @@ type PerFile<'c> = BTreeMap<&'c str, u64>;
 #[derive(Default)]
 struct Seen<'c> {
     all: u64,
+    /// The trace has their numbers alone.
+    missing: u64,
     gone: u64,
     early: PerFile<'c>,
     marks: BTreeMap<Mark, PerFile<'c>>,
@@ -86,6 +90,12 @@ impl Seen<'_> {
     fn notes(&self) -> Vec<String> {
         let all = count(self.all);
         let mut notes = Vec::new();
+        if self.missing > 0 {
+            notes.push(format!(
+                "{} of {all} user stacks are missing: stacks.jsonl does not have them.",
+                count(self.missing),
+            ));
+        }
         if self.gone > 0 {
             notes.push(format!(
                 "{} of {all} user stacks have no names: their process ended before its memory map could be \
@@ -227,6 +237,14 @@ mod tests {
         };
         let start = ("_start", "/a", None);
         assert_eq!(said(&[("f", "/a", None), start]), "");
+        let lost = notes(
+            &Code::new(HashMap::new(), []),
+            [(3, 8), (NO_STACK, 2)].into_iter(),
+        );
+        assert_eq!(
+            lost,
+            ["8 of 10 user stacks are missing: stacks.jsonl does not have them."]
+        );
         let early = said(&[("f", "/opt/a", None)]);
         assert!(
             early.starts_with("1,000 of 1,000 user stacks end early, most of them in a, which"),

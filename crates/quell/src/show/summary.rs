@@ -236,6 +236,9 @@ fn footer(out: &mut String, s: &Summary) {
             plural(s.self_shootdowns, "shootdown")
         ));
     }
-    notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
+    // both are of the counts
+    if s.lost_known {
+        notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
+    }
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}", notes.join("; "));
 }

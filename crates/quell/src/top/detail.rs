@@ -225,6 +225,7 @@ impl Sums {
             cause: s.cause,
             start: s.start,
             end: s.end,
+            own_mm: s.own_mm,
             user_stack: stack,
             ..Row::default()
         });

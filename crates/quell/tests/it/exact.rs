@@ -15,6 +15,15 @@ fn emulated() -> bool {
     std::env::var_os("QUELL_TEST_VM").is_some()
 }
 
+/// What a report of the trace calls the memory.
+fn regions(trace: &str) -> Vec<String> {
+    let report = json(&quell(&["report", trace, "--json"]).stdout);
+    let regions = report["regions"].as_array().expect("regions").iter();
+    regions
+        .map(|r| r["region"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
 /// What stat says of the example that makes so many of each.
 fn counts_of_the_culprit() -> Value {
     let culprit = crate::common::example("culprit");
@@ -202,6 +211,9 @@ fn trace_has_the_right_ranges() {
         );
     }
     assert_eq!(tally.lost.total(), 0);
+    let named = regions(trace_dir.to_str().expect("a path"));
+    let others = named.iter().filter(|r| r.contains("another process"));
+    assert!(!named.is_empty() && others.count() == 0, "{named:?}");
     assert_eq!(
         (tally.totals().shootdowns, tally.totals().victims),
         (shootdowns, rows)

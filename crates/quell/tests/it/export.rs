@@ -66,7 +66,7 @@ fn bad_trace_leaves_the_output() {
 }
 
 /// What is said of a trace that was made up.
-const NO_COUNTS: &str = "quell: the trace has no counts: whether something was lost is not known\n";
+const MADE_UP: &str = "quell: the trace has no counts: whether something was lost is not known\n";
 
 /// Check that each format is the same on stdout and by -o, with what is missing on stderr and nothing else, and begins as its
 /// kind of file does.
@@ -87,7 +87,7 @@ fn every_format() {
         let file = dir.path().join(format).display().to_string();
         let out = quell(&["report", &trace, "--export", format]);
         assert_eq!(out.status.code(), Some(0), "{format}");
-        assert_eq!(String::from_utf8_lossy(&out.stderr), NO_COUNTS, "{format}");
+        assert_eq!(String::from_utf8_lossy(&out.stderr), MADE_UP, "{format}");
         assert!(out.stdout.starts_with(begins), "{format}: {out:?}");
         quell(&["report", &trace, "--export", format, "-o", &file]);
         assert_eq!(fs::read(&file).expect("a file"), out.stdout, "{format}");
@@ -171,7 +171,7 @@ fn readers_that_go() {
         drop(stdout);
         let out = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!((out.status.code(), &*said), (Some(0), NO_COUNTS));
+        assert_eq!((out.status.code(), &*said), (Some(0), MADE_UP));
         let said = quell(&["report", &trace, "--export", format, "-o", "/dev/full"]);
         assert_eq!(said.status.code(), Some(1));
         let said = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -56,6 +56,14 @@ fn traces() {
     fs::write(path("odd/meta.json"), "{\"schema\":\"quell/trace/99\"}").expect("a file");
     let said = refused(&["report", &path("odd")]);
     assert!(said.contains("99"), "{said}");
+    // a pipe would be read for ever
+    fs::create_dir(path("pipe")).expect("a folder");
+    let pipe = path("pipe/meta.json");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a pipe");
+    let said = refused(&["report", &path("pipe")]);
+    assert!(said.contains("no regular file"), "{said}");
     fs::create_dir(path("foreign")).expect("a folder");
     fs::write(
         path("foreign/meta.json"),

@@ -7,11 +7,20 @@ use super::{place, write};
 #[derive(Default)]
 struct Kept {
     parts: Vec<u32>,
-    rows: Vec<(u32, u64, u16, u64)>,
+    rows: Vec<(u32, Row)>,
 }
 
-fn what(part: u32, row: &Row) -> (u32, u64, u16, u64) {
-    (part, row.t_ns, row.victim_index, row.wait_ns)
+/// All of a row that a sum may use.
+fn what(part: u32, row: &Row) -> (u32, Row) {
+    let row = Row {
+        id: 0,
+        syscall: 0,
+        cpu: 0,
+        kernel_stack: 0,
+        victim_tid: 0,
+        ..*row
+    };
+    (part, row)
 }
 
 impl Sums for Kept {
@@ -25,7 +34,7 @@ impl Sums for Kept {
     }
 }
 
-/// Check that every row is summed up once, that its part tells its place, and that a thread has its parts
+/// Check that every row is summed up once, with all that a sum may use, that its part tells its place, and that a thread has its parts
 /// in order.
 #[test]
 fn every_row_is_summed_once() {
