@@ -66,7 +66,8 @@ fn bad_trace_leaves_the_output() {
 }
 
 /// What is said of a trace that was made up.
-const MADE_UP: &str = "quell: the trace has no counts: whether something was lost is not known\n";
+const MADE_UP: &str = "quell: the trace has no counts: whether something was lost is not known\n\
+    quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export\n";
 
 /// Check that each format is the same on stdout and by -o, with what is missing on stderr and nothing else, and begins as its
 /// kind of file does.
