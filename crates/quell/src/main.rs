@@ -1,5 +1,6 @@
 //! quell finds, explains, stops and proves away TLB shootdowns.
 
+mod audit;
 mod cli;
 mod clock;
 mod cmd;

@@ -51,7 +51,8 @@ fn variable_key(_value: &str) -> &'static str {
 
 /// The user's value with ours put behind it: later settings win in every one of these variables. A
 /// setting of the user's with the same key as one of ours is replaced; all others stay, in order.
-pub(crate) fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
+#[must_use]
+pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let new = settings(variable, ours);
     let kept = settings(variable, base.unwrap_or_default());
     let kept = kept

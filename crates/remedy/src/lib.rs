@@ -21,6 +21,7 @@ mod version;
 mod words;
 
 pub use attribute::{Evidence, Source};
+pub use conf::merge as merge_setting;
 pub use found::{Found, Kind, Linking};
 pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{

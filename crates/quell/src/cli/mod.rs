@@ -1,5 +1,6 @@
 //! The command line: what can be said, not what is done.
 
+mod doctor;
 mod export;
 
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
 
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
 
 /// Finds, explains, stops and proves away TLB shootdowns.
@@ -42,6 +44,8 @@ pub(crate) enum Verb {
     Record(RecordArgs),
     /// Explain a trace: how much, who, at whom, why, where, from which code. Or compare two.
     Report(ReportArgs),
+    /// Say what in this system or process will stall a program, why, and the fix.
+    Doctor(DoctorArgs),
     /// Choose remedies for a program, each with its evidence and cost.
     Plan(PlanArgs),
     /// Start a command with a plan applied.

@@ -9,6 +9,7 @@ use clap::CommandFactory as _;
 use crate::cli::{Cli, Color, Verb};
 use crate::show::emit;
 
+mod doctor;
 mod plan;
 mod prove;
 mod record;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Top(args) => top::run(&args),
         Verb::Record(args) => record::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Plan(args) => plan::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Prove(args) => prove::run(&args),

@@ -9,6 +9,7 @@
 mod causes;
 mod common;
 mod compare;
+mod doctor;
 mod exact;
 mod export;
 mod input;

@@ -1,0 +1,420 @@
+//! The lasting fixes, in the form of the tool that keeps them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::finding::{Finding, Status};
+use crate::fix::{Fix, quoted};
+
+/// Where fixes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A file for /etc/sysctl.d.
+    Sysctl,
+    /// A file for /etc/tmpfiles.d.
+    Tmpfiles,
+    /// A drop-in for a service of systemd.
+    Systemd,
+    /// Parameters for the kernel's command line.
+    Cmdline,
+    /// A profile of tuned.
+    Tuned,
+    /// Options of `docker run`.
+    Docker,
+    /// A patch of a Kubernetes pod template.
+    K8s,
+    /// Commands for a shell.
+    Shell,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Sysctl,
+        Self::Tmpfiles,
+        Self::Systemd,
+        Self::Cmdline,
+        Self::Tuned,
+        Self::Docker,
+        Self::K8s,
+        Self::Shell,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sysctl => "sysctl",
+            Self::Tmpfiles => "tmpfiles",
+            Self::Systemd => "systemd",
+            Self::Cmdline => "cmdline",
+            Self::Tuned => "tuned",
+            Self::Docker => "docker",
+            Self::K8s => "k8s",
+            Self::Shell => "shell",
+        }
+    }
+}
+
+impl FromStr for Form {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|f| f.name() == name);
+        found.ok_or_else(|| {
+            "write sysctl, tmpfiles, systemd, cmdline, tuned, docker, k8s or shell".to_owned()
+        })
+    }
+}
+
+/// A fix of a hazard, and its rule.
+type Of<'a> = (&'static str, &'a Fix);
+
+/// The lasting fixes of all hazards in one form. What that form can't hold is named in a comment, so that
+/// nobody takes it for all there is.
+#[must_use]
+pub fn emit(findings: &[Finding], form: Form) -> String {
+    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    let fixes: Vec<(&'static str, Fix)> = hazards
+        .flat_map(|f| f.fixes.iter().map(move |fix| (f.rule, fix.clone())))
+        .filter(|(_, fix)| fix.lasting().is_some())
+        .collect();
+    let fixes = merged(fixes);
+    let fixes: Vec<Of<'_>> = fixes.iter().map(|(rule, fix)| (*rule, fix)).collect();
+    let (text, held) = match form {
+        Form::Sysctl => sysctl(&fixes),
+        Form::Tmpfiles => tmpfiles(&fixes),
+        Form::Systemd => systemd(&fixes),
+        Form::Cmdline => cmdline(&fixes),
+        Form::Tuned => tuned(&fixes),
+        Form::Docker => docker(&fixes),
+        Form::K8s => k8s(&fixes),
+        Form::Shell => shell(&fixes),
+    };
+    // a rule with one of its fixes held has what it needs: several are ways to the same end
+    let helped: BTreeSet<&str> = held.iter().map(|&i| fixes[i].0).collect();
+    let mut out = format!(
+        "# by quell doctor: {} of {} rules\n",
+        helped.len(),
+        rules(&fixes)
+    );
+    out.push_str(&text);
+    let left: Vec<&Of<'_>> = fixes
+        .iter()
+        .filter(|(rule, _)| !helped.contains(rule))
+        .collect();
+    if !left.is_empty() {
+        let _ = writeln!(out, "# not for {}:", form.name());
+        for (rule, fix) in left {
+            let lasting = fix.lasting().unwrap_or_default();
+            let _ = writeln!(out, "#   {rule}: {}", one_line(&lasting));
+        }
+    }
+    out
+}
+
+/// One value for each variable: several rules may add to `JAVA_TOOL_OPTIONS`, and the last one would win.
+fn merged(mut fixes: Vec<(&'static str, Fix)>) -> Vec<(&'static str, Fix)> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    for (_, fix) in &fixes {
+        if let Fix::Env { name, value } = fix {
+            let all =
+                quell_remedy::merge_setting(name, values.get(name).map(String::as_str), value);
+            values.insert(name.clone(), all);
+        }
+    }
+    for (_, fix) in &mut fixes {
+        if let Fix::Env { name, value } = fix
+            && let Some(all) = values.get(name)
+        {
+            value.clone_from(all);
+        }
+    }
+    fixes
+}
+
+fn rules(fixes: &[Of<'_>]) -> usize {
+    fixes
+        .iter()
+        .map(|(rule, _)| rule)
+        .collect::<BTreeSet<_>>()
+        .len()
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// The lines of those fixes that have one, each under its rule, none twice; and which they are.
+fn lines(fixes: &[Of<'_>], line: impl Fn(&Fix) -> Option<String>) -> (String, Vec<usize>) {
+    let (mut out, mut held, mut seen) = (String::new(), Vec::new(), BTreeSet::new());
+    for (i, (rule, fix)) in fixes.iter().enumerate() {
+        let Some(text) = line(fix) else { continue };
+        held.push(i);
+        if seen.insert(text.clone()) {
+            let _ = writeln!(out, "# {rule}\n{text}");
+        }
+    }
+    (out, held)
+}
+
+fn sysctl(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    lines(fixes, |fix| match fix {
+        Fix::Sysctl { name, value } => Some(format!("{name} = {value}")),
+        _ => None,
+    })
+}
+
+fn tmpfiles(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    lines(fixes, |fix| match fix {
+        // '%' begins a specifier there (tmpfiles.d(5))
+        Fix::Write { path, value } => Some(format!(
+            "w {} - - - - {}",
+            path.replace('%', "%%"),
+            value.replace('%', "%%")
+        )),
+        _ => None,
+    })
+}
+
+fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    let (text, held) = lines(fixes, |fix| match fix {
+        Fix::Directive(directive) => Some(directive.clone()),
+        Fix::Env { name, value } => Some(environment(name, value)),
+        _ => None,
+    });
+    let head = if text.is_empty() { "" } else { "[Service]\n" };
+    (format!("{head}{text}"), held)
+}
+
+/// A line of a service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)).
+#[must_use]
+pub fn environment(name: &str, value: &str) -> String {
+    let value = value
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('%', "%%");
+    format!("Environment=\"{name}={value}\"")
+}
+
+fn parameters(fixes: &[Of<'_>]) -> (Vec<String>, Vec<usize>) {
+    let (mut words, mut held) = (Vec::new(), Vec::new());
+    for (i, (_, fix)) in fixes.iter().enumerate() {
+        if let Fix::Cmdline(parameter) = fix {
+            held.push(i);
+            if !words.contains(parameter) {
+                words.push(parameter.clone());
+            }
+        }
+    }
+    (words, held)
+}
+
+fn cmdline(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    let (words, held) = parameters(fixes);
+    let line = if words.is_empty() {
+        String::new()
+    } else {
+        words.join(" ") + "\n"
+    };
+    (line, held)
+}
+
+fn tuned(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    let (sysctl, mut held) = lines(fixes, |fix| match fix {
+        Fix::Sysctl { name, value } => Some(format!("{name} = {value}")),
+        _ => None,
+    });
+    let (sysfs, more) = lines(fixes, |fix| match fix {
+        Fix::Write { path, value } => Some(format!("{path} = {value}")),
+        _ => None,
+    });
+    held.extend(more);
+    let (words, more) = parameters(fixes);
+    held.extend(more);
+    let mut out = "[main]\nsummary = what quell doctor found\n".to_owned();
+    for (section, text) in [("sysctl", sysctl), ("sysfs", sysfs)] {
+        if !text.is_empty() {
+            let _ = write!(out, "\n[{section}]\n{text}");
+        }
+    }
+    if !words.is_empty() {
+        let _ = write!(out, "\n[bootloader]\ncmdline_quell = {}\n", words.join(" "));
+    }
+    (out, held)
+}
+
+/// What a directive of a service is for a container.
+fn container(fix: &Fix) -> Option<String> {
+    match fix {
+        Fix::Env { name, value } => Some(format!("--env {}", quoted(&format!("{name}={value}")))),
+        Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
+            Some("--ulimit memlock=-1:-1 --cap-add IPC_LOCK".to_owned())
+        }
+        Fix::Directive(text) => {
+            let cpus = text.strip_prefix("CPUAffinity=");
+            let nodes = text.strip_prefix("NUMAMask=");
+            cpus.map(|list| format!("--cpuset-cpus {}", quoted(list)))
+                .or_else(|| nodes.map(|list| format!("--cpuset-mems {}", quoted(list))))
+        }
+        _ => None,
+    }
+}
+
+fn docker(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    lines(fixes, container)
+}
+
+fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    let (mut variables, mut lock, mut held) = (BTreeMap::new(), false, Vec::new());
+    for (i, (_, fix)) in fixes.iter().enumerate() {
+        match fix {
+            Fix::Env { name, value } => {
+                variables.insert(name, value);
+            }
+            Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => lock = true,
+            _ => continue,
+        }
+        held.push(i);
+    }
+    if held.is_empty() {
+        return (String::new(), held);
+    }
+    let mut out =
+        "# kubectl patch deployment NAME --patch-file THIS; put your container's name in\n\
+                   spec:\n  template:\n    spec:\n      containers:\n      - name: CONTAINER\n"
+            .to_owned();
+    if !variables.is_empty() {
+        out.push_str("        env:\n");
+        for (name, value) in variables {
+            let (name, value) = (string(name), string(value));
+            let _ = writeln!(out, "        - name: {name}\n          value: {value}");
+        }
+    }
+    if lock {
+        out.push_str(
+            "        securityContext:\n          capabilities:\n            add: [\"IPC_LOCK\"]\n",
+        );
+    }
+    (out, held)
+}
+
+/// A string of YAML: JSON's are.
+fn string(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+fn shell(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+    let (text, held) = lines(fixes, |fix| match fix {
+        Fix::Env { name, value } => Some(format!("export {name}={}", quoted(value))),
+        Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
+            Some("ulimit -l unlimited".to_owned())
+        }
+        Fix::Sysctl { .. } | Fix::Write { .. } | Fix::Mask(_) => fix.now(),
+        _ => None,
+    });
+    (format!("set -e\n{text}"), held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+
+    fn finding(rule: &'static str, fixes: &[Fix]) -> Finding {
+        Finding {
+            rule,
+            title: "",
+            status: Status::Hazard,
+            severity: Severity::High,
+            read: Vec::new(),
+            said: String::new(),
+            why: "",
+            harm: None,
+            fixes: fixes.to_vec(),
+            risk: "",
+            source: "",
+            notes: Vec::new(),
+        }
+    }
+
+    fn findings() -> Vec<Finding> {
+        vec![
+            finding(
+                "SYS-A",
+                &[Fix::sysctl("vm.a", "0"), Fix::Cmdline("a=0".to_owned())],
+            ),
+            finding("SYS-B", &[Fix::write("/sys/b%", "never")]),
+            finding(
+                "PROC-C",
+                &[Fix::Directive("LimitMEMLOCK=infinity".to_owned())],
+            ),
+            finding("ALLOC-D", &[Fix::env("D", "x:1,\"y\" 5%")]),
+            finding(
+                "PROC-E",
+                &[Fix::Advice("program: do it otherwise".to_owned())],
+            ),
+        ]
+    }
+
+    /// Check that each form holds what it can, quoted as that tool reads it, and names the rest.
+    #[test]
+    fn forms_hold_what_they_can() {
+        let text = |form| emit(&findings(), form);
+        let sysctl = text(Form::Sysctl);
+        assert!(sysctl.starts_with("# by quell doctor: 1 of 5 rules\n# SYS-A\nvm.a = 0\n"));
+        assert!(sysctl.contains("# not for sysctl:\n#   SYS-B: tmpfiles.d: w /sys/b%"));
+        assert!(text(Form::Tmpfiles).contains("\nw /sys/b%% - - - - never\n"));
+        let unit = text(Form::Systemd);
+        assert!(unit.contains("[Service]\n# PROC-C\nLimitMEMLOCK=infinity\n"));
+        assert!(unit.contains(r#"Environment="D=x:1,\"y\" 5%%""#), "{unit}");
+        assert!(text(Form::Cmdline).contains("\na=0\n"));
+        let tuned = text(Form::Tuned);
+        assert!(
+            tuned.contains("[sysfs]\n# SYS-B\n/sys/b% = never\n"),
+            "{tuned}"
+        );
+        assert!(tuned.contains("cmdline_quell = a=0"), "{tuned}");
+        assert!(text(Form::Docker).contains("--ulimit memlock=-1:-1"));
+        let pod = text(Form::K8s);
+        assert!(pod.contains(r#"value: "x:1,\"y\" 5%""#), "{pod}");
+        let shell = text(Form::Shell);
+        assert!(shell.contains("export D='x:1,\"y\" 5%'"), "{shell}");
+        for form in Form::ALL {
+            assert!(text(form).contains("PROC-E"), "{}", form.name());
+            assert_eq!(form.name().parse(), Ok(form));
+        }
+    }
+
+    /// Check that what several rules add to one variable stands there once, whole.
+    #[test]
+    fn variables_are_merged() {
+        let found = [
+            finding("ALLOC-JVM", &[Fix::env("JAVA_TOOL_OPTIONS", "-Xms1g -ea")]),
+            finding("PROC-HSPERF", &[Fix::env("JAVA_TOOL_OPTIONS", "-XX:+X")]),
+        ];
+        for form in [Form::Systemd, Form::K8s, Form::Docker, Form::Shell] {
+            let text = emit(&found, form);
+            assert_eq!(text.matches("JAVA_TOOL_OPTIONS").count(), 1, "{text}");
+            assert!(text.contains("-Xms1g -ea -XX:+X"), "{text}");
+            assert!(
+                text.starts_with("# by quell doctor: 2 of 2 rules"),
+                "{text}"
+            );
+        }
+    }
+
+    /// Check that without hazards nothing but a comment is written.
+    #[test]
+    fn nothing_to_write() {
+        let mut fine = findings();
+        for f in &mut fine {
+            f.status = Status::Ok;
+        }
+        assert_eq!(
+            emit(&fine, Form::Sysctl),
+            "# by quell doctor: 0 of 0 rules\n"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! What a rule found.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::fix::Fix;
+
+/// Whether something is amiss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It can't stall anybody.
+    Ok,
+    /// It could not be read.
+    Unknown,
+    /// It stalls, or may.
+    Hazard,
+}
+
+/// How bad it is for the profile that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing, and not to be changed for this alone.
+    Info,
+    /// Some µs, now and then.
+    Low,
+    /// Some tens of µs, or rarely more.
+    Medium,
+    /// Stalls that every user of a hot thread sees.
+    High,
+    /// ms, such as a wait for a disk.
+    Critical,
+}
+
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 5] = [
+        Self::Info,
+        Self::Low,
+        Self::Medium,
+        Self::High,
+        Self::Critical,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Severity {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|s| s.name() == name);
+        found.ok_or_else(|| "write info, low, medium, high or critical".to_owned())
+    }
+}
+
+/// A file that was read, and what it said; or why it could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Read {
+    /// The file, or what else was asked.
+    pub path: String,
+    /// Its value, without the end of the line.
+    pub value: String,
+}
+
+impl Read {
+    /// What was asked and what it said.
+    pub fn new(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            value: value.into(),
+        }
+    }
+}
+
+/// Harm that was seen to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Harm {
+    /// How much, in words: `1,234 shootdowns in 5.00 s`.
+    pub what: String,
+    /// The number in it, to rank by.
+    pub count: u64,
+}
+
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's id, which never changes.
+    pub rule: &'static str,
+    /// What the rule is about, in a few words.
+    pub title: &'static str,
+    /// Whether something is amiss.
+    pub status: Status,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was read.
+    pub read: Vec<Read>,
+    /// What is wrong here, or why it could not be told, in a sentence.
+    pub said: String,
+    /// Why it stalls.
+    pub why: &'static str,
+    /// Harm that was seen to be done.
+    pub harm: Option<Harm>,
+    /// What helps.
+    pub fixes: Vec<Fix>,
+    /// What the fixes cost.
+    pub risk: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// Programs that want it otherwise, managers that will take it back.
+    pub notes: Vec<String>,
+}
+
+impl Finding {
+    /// The fixes for now, each a command, a line each; empty where there is none.
+    #[must_use]
+    pub fn fix_now(&self) -> String {
+        lines(self.fixes.iter().filter_map(Fix::now))
+    }
+
+    /// The fixes that last, each in the words of where it goes, a line each.
+    #[must_use]
+    pub fn fix_lasting(&self) -> String {
+        lines(self.fixes.iter().filter_map(Fix::lasting))
+    }
+
+    /// What comes first: harm done, then hazards by severity, then what is unknown.
+    pub(crate) fn rank(&self) -> (Status, bool, Severity, u64) {
+        let hazard = self.status == Status::Hazard;
+        let harm = self.harm.as_ref().filter(|_| hazard);
+        (
+            self.status,
+            harm.is_some(),
+            self.severity,
+            harm.map_or(0, |h| h.count),
+        )
+    }
+}
+
+fn lines(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// As one object of the contract.
+impl Serialize for Finding {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut object = s.serialize_struct("Finding", 13)?;
+        object.serialize_field("rule", self.rule)?;
+        object.serialize_field("title", self.title)?;
+        object.serialize_field("status", &self.status)?;
+        object.serialize_field("severity", &self.severity)?;
+        object.serialize_field("read", &self.read)?;
+        object.serialize_field("said", &self.said)?;
+        object.serialize_field("why", self.why)?;
+        object.serialize_field("harm", &self.harm)?;
+        object.serialize_field("fix_now", &self.fix_now())?;
+        object.serialize_field("fix_lasting", &self.fix_lasting())?;
+        object.serialize_field("risk", self.risk)?;
+        object.serialize_field("source", self.source)?;
+        object.serialize_field("notes", &self.notes)?;
+        object.end()
+    }
+}

@@ -1,0 +1,150 @@
+//! What helps: for now, and so that it lasts.
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fix {
+    /// A file of /proc/sys, by its sysctl name.
+    Sysctl {
+        /// Such as `vm.compaction_proactiveness`.
+        name: &'static str,
+        /// Such as `0`.
+        value: String,
+    },
+    /// A file of /sys that takes a value.
+    Write {
+        /// The file.
+        path: String,
+        /// What to write.
+        value: String,
+    },
+    /// A parameter of the kernel's command line; it takes a restart.
+    Cmdline(String),
+    /// A directive of a systemd service, such as `LimitMEMLOCK=infinity`.
+    Directive(String),
+    /// A variable of the program's environment.
+    Env {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// A unit of systemd that must not run.
+    Mask(&'static str),
+    /// A command for now, which nothing here runs.
+    Command(String),
+    /// What to do about it in words, where no setting helps: a change of the program, a question to the host.
+    Advice(String),
+}
+
+impl Fix {
+    /// A file of /sys that takes a value.
+    pub(crate) fn write(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::Write {
+            path: path.into(),
+            value: value.into(),
+        }
+    }
+
+    /// A sysctl.
+    pub(crate) fn sysctl(name: &'static str, value: impl Into<String>) -> Self {
+        Self::Sysctl {
+            name,
+            value: value.into(),
+        }
+    }
+
+    /// A variable.
+    pub(crate) fn env(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::Env {
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+
+    /// The command that makes the change now, as root.
+    #[must_use]
+    pub fn now(&self) -> Option<String> {
+        Some(match self {
+            Self::Sysctl { name, value } => format!("sysctl -w {name}={}", quoted(value)),
+            Self::Write { path, value } => format!("echo {} > {path}", quoted(value)),
+            Self::Mask(unit) => format!("systemctl mask --now {unit}"),
+            Self::Command(text) => text.clone(),
+            Self::Cmdline(_) | Self::Directive(_) | Self::Env { .. } | Self::Advice(_) => {
+                return None;
+            }
+        })
+    }
+
+    /// Where the change goes so that it lasts, and what stands there.
+    #[must_use]
+    pub fn lasting(&self) -> Option<String> {
+        Some(match self {
+            Self::Sysctl { name, value } => format!("sysctl.d: {name} = {value}"),
+            Self::Write { path, value } => format!("tmpfiles.d: w {path} - - - - {value}"),
+            Self::Cmdline(parameter) => format!("kernel command line: {parameter}"),
+            Self::Directive(text) => format!("systemd service: {text}"),
+            Self::Env { name, value } => format!("environment: {name}={value}"),
+            Self::Mask(unit) => format!("systemctl mask {unit}"),
+            Self::Advice(text) => text.clone(),
+            Self::Command(_) => return None,
+        })
+    }
+
+    /// The file that is written, and what goes there, where the change is one.
+    #[must_use]
+    pub fn file(&self) -> Option<(String, &str)> {
+        match self {
+            Self::Sysctl { name, value } => {
+                Some((format!("/proc/sys/{}", name.replace('.', "/")), value))
+            }
+            Self::Write { path, value } => Some((path.clone(), value)),
+            _ => None,
+        }
+    }
+}
+
+/// For a shell: as it is where that is safe.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each kind of change has its command, its lasting place, and its file.
+    #[test]
+    fn changes_have_their_places() {
+        let sysctl = Fix::sysctl("vm.stat_interval", "120");
+        assert_eq!(sysctl.now().unwrap(), "sysctl -w vm.stat_interval=120");
+        assert_eq!(
+            sysctl.lasting().unwrap(),
+            "sysctl.d: vm.stat_interval = 120"
+        );
+        assert_eq!(
+            sysctl.file().unwrap(),
+            ("/proc/sys/vm/stat_interval".to_owned(), "120")
+        );
+        let write = Fix::write("/sys/a", "never");
+        assert_eq!(write.now().unwrap(), "echo never > /sys/a");
+        assert_eq!(
+            write.lasting().unwrap(),
+            "tmpfiles.d: w /sys/a - - - - never"
+        );
+        assert_eq!(write.file().unwrap(), ("/sys/a".to_owned(), "never"));
+        let cmdline = Fix::Cmdline("no5lvl".to_owned());
+        assert_eq!((cmdline.now(), cmdline.file()), (None, None));
+    }
+
+    /// Check that nothing in a value is a command of the shell.
+    #[test]
+    fn values_are_quoted() {
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("$(x)'"), r"'$(x)'\'''");
+        assert_eq!(quoted(""), "''");
+    }
+}

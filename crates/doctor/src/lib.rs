@@ -1,0 +1,48 @@
+//! The audit: what in this system or process will stall a program, why, and the fix.
+//!
+//! A [`Rule`] reads settings through a [`Look`] and says what it found; one file a rule, under `rules`.
+//! What was read goes into the [`Finding`], and what could not be read makes it unknown, never a pass.
+//! [`Evidence`] of harm done (a trace, or counters before and after) ranks a finding above one that
+//! might. [`emit`] writes the lasting fixes in the form of other tools; [`apply`] makes the changes and
+//! takes them back.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod apply;
+pub mod emit;
+mod evidence;
+mod finding;
+mod fix;
+mod look;
+mod process;
+mod profile;
+mod rule;
+mod rules;
+pub mod sarif;
+
+pub use evidence::{Counters, Evidence};
+pub use finding::{Finding, Harm, Read, Severity, Status};
+pub use fix::Fix;
+pub use look::{Look, Value};
+pub use process::{ForeignMap, Process};
+pub use profile::Profile;
+pub use rule::{Checked, Rule, Scope};
+
+/// Every rule, in the order of the documentation.
+#[must_use]
+pub fn rules() -> Vec<&'static Rule> {
+    rules::all().collect()
+}
+
+/// Asks every rule that applies: of the system, and with a process of that too. Those that did harm
+/// come first, then hazards by severity, then what is unknown, then what is fine.
+#[must_use]
+pub fn audit(look: &Look<'_>) -> Vec<Finding> {
+    let applies = |rule: &&Rule| rule.scope == Scope::System || look.process().is_some();
+    let mut findings: Vec<Finding> = rules::all()
+        .filter(applies)
+        .map(|rule| rule.ask(look))
+        .collect();
+    findings.sort_by(|a, b| b.rank().cmp(&a.rank()).then(a.rule.cmp(b.rule)));
+    findings
+}

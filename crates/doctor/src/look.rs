@@ -1,0 +1,257 @@
+//! What rules read with: files under a root that tests replace, and what is known besides.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use quell_host::proc::Proc;
+use quell_host::{cpus, under};
+
+use crate::evidence::Evidence;
+use crate::finding::Read;
+use crate::fix::Fix;
+use crate::process::Process;
+use crate::profile::Profile;
+
+/// No setting is longer; what is, such as /proc/vmstat, is cut for the report only.
+const SHOWN: usize = 200;
+
+/// What a file said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Its text, without the end of the last line.
+    Text(String),
+    /// This kernel, or this machine, has no such file.
+    Absent,
+    /// It is there, or may be, and could not be read: why.
+    Refused(String),
+}
+
+impl Value {
+    /// The text, if there is any.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Absent | Self::Refused(_) => None,
+        }
+    }
+
+    /// The text as a number.
+    #[must_use]
+    pub fn number(&self) -> Option<i64> {
+        self.text()?.trim().parse().ok()
+    }
+
+    /// The word in brackets, of a file that lists its choices: `always [madvise] never`.
+    #[must_use]
+    pub fn chosen(&self) -> Option<&str> {
+        let text = self.text()?;
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0)
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => {
+                let mut shown: String = text.chars().take(SHOWN).collect();
+                if shown.len() < text.len() {
+                    shown.push('…');
+                }
+                shown
+            }
+            Self::Absent => "(absent)".to_owned(),
+            Self::Refused(why) => format!("({why})"),
+        }
+    }
+}
+
+/// What rules are asked with.
+pub struct Look<'a> {
+    root: PathBuf,
+    process: Option<Process>,
+    profile: Profile,
+    evidence: &'a Evidence,
+    /// Names of all processes.
+    running: Vec<String>,
+}
+
+impl<'a> Look<'a> {
+    /// At the machine under this root, `/` for this one, and at a process of it.
+    #[must_use]
+    pub fn new(root: &Path, pid: Option<u32>, profile: Profile, evidence: &'a Evidence) -> Self {
+        let proc = Proc::new(root);
+        let pids = proc.pids().unwrap_or_default();
+        Self {
+            root: root.to_owned(),
+            process: pid.map(|pid| Process::new(root, pid)),
+            profile,
+            evidence,
+            running: pids.iter().filter_map(|&pid| proc.comm(pid).ok()).collect(),
+        }
+    }
+
+    /// A file, by its absolute path.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Value {
+        match std::fs::read(under(&self.root, Path::new(path))) {
+            Ok(bytes) => Value::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+            Err(err) if err.kind() == ErrorKind::NotFound && self.is_visible(path) => Value::Absent,
+            Err(err) if err.kind() == ErrorKind::NotFound => {
+                Value::Refused("not visible here".to_owned())
+            }
+            Err(err) => Value::Refused(err.to_string()),
+        }
+    }
+
+    /// In a container /sys and /proc/sys may be masked: then a file that is missing tells nothing. What every
+    /// kernel has tells whether they are.
+    fn is_visible(&self, path: &str) -> bool {
+        let sure = match path {
+            p if p.starts_with("/proc/sys/") => "/proc/sys/kernel/osrelease",
+            p if p.starts_with("/proc/") => "/proc/self",
+            p if p.starts_with("/sys/devices/system/cpu/") => "/sys/devices/system/cpu/online",
+            p if p.starts_with("/sys/kernel/debug/") => "/sys/kernel/debug/sched",
+            p if p.starts_with("/sys/") => "/sys/kernel/mm",
+            _ => return true,
+        };
+        under(&self.root, Path::new(sure)).exists()
+    }
+
+    /// A file, and what of it goes into the finding.
+    #[must_use]
+    pub fn read(&self, path: &str) -> (Value, Read) {
+        let value = self.file(path);
+        let read = Read::new(path, value.shown());
+        (value, read)
+    }
+
+    /// The files in a folder with a name that passes, by their absolute paths, sorted.
+    #[must_use]
+    pub fn list(&self, folder: &str, passes: impl Fn(&str) -> bool) -> Vec<String> {
+        let entries = std::fs::read_dir(under(&self.root, Path::new(folder)));
+        let names = entries.into_iter().flatten().flatten();
+        let mut found: Vec<String> = names
+            .filter_map(|e| e.file_name().into_string().ok())
+            .filter(|name| passes(name))
+            .map(|name| format!("{folder}/{name}"))
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Whether a process of this name runs.
+    #[must_use]
+    pub fn runs(&self, comm: &str) -> bool {
+        self.running.iter().any(|name| name == comm)
+    }
+
+    /// The process that is looked at.
+    #[must_use]
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// For whom it is judged.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// What was seen to happen.
+    #[must_use]
+    pub fn evidence(&self) -> &Evidence {
+        self.evidence
+    }
+
+    /// How many nodes of memory there are; 1 where that is not said.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        let online = self.file("/sys/devices/system/node/online");
+        let list = online.text().and_then(cpus::list);
+        list.map_or(1, |l| l.len().max(1))
+    }
+
+    /// The parameters of the kernel's command line.
+    #[must_use]
+    pub fn cmdline(&self) -> Vec<String> {
+        let line = self.file("/proc/cmdline");
+        let words = line.text().unwrap_or_default().split_ascii_whitespace();
+        words.map(str::to_owned).collect()
+    }
+
+    /// Whether the first CPU has a flag; `None` if /proc/cpuinfo can't be read.
+    #[must_use]
+    pub fn cpu_flag(&self, flag: &str) -> Option<bool> {
+        let info = self.file("/proc/cpuinfo");
+        let line = info.text()?.lines().find(|l| l.starts_with("flags"))?;
+        let (_, flags) = line.split_once(':')?;
+        Some(flags.split_ascii_whitespace().any(|f| f == flag))
+    }
+
+    /// CPUs that the program runs on and that nobody is to disturb: those that are set apart, or those of
+    /// the process where it is pinned to fewer than all.
+    #[must_use]
+    pub fn hot_cpus(&self) -> Vec<u32> {
+        let apart = cpus::Isolation::read(&self.root).all();
+        if !apart.is_empty() {
+            return apart;
+        }
+        let all = cpus::online(&self.root).unwrap_or_default();
+        let own = self.process().and_then(Process::allowed_cpus);
+        own.filter(|own| own.len() < all.len()).unwrap_or_default()
+    }
+
+    /// Who would take these fixes back.
+    pub(crate) fn managers(&self, fixes: &[Fix]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let settings = fixes.iter().filter_map(Fix::file);
+        let settings: Vec<(String, &str)> = settings.collect();
+        if settings.is_empty() {
+            return notes;
+        }
+        let tuned = self.file("/etc/tuned/active_profile");
+        if let Some(profile) = tuned.text().filter(|p| !p.is_empty() && self.runs("tuned")) {
+            notes.push(format!(
+                "tuned runs with the profile '{profile}' and may set this again: put it into a profile of your \
+                 own (--emit tuned)"
+            ));
+        }
+        let ksm = settings
+            .iter()
+            .any(|(path, _)| path.starts_with("/sys/kernel/mm/ksm/"));
+        if ksm && self.runs("ksmtuned") {
+            notes.push(
+                "ksmtuned runs and will switch KSM on again: systemctl mask --now ksmtuned"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Check that a file that is missing is told from one that can't be seen, and that choices and numbers are read.
+    #[test]
+    fn values_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let evidence = Evidence::default();
+        let look = |root: &Path| Look::new(root, None, Profile::default(), &evidence);
+        assert!(matches!(
+            look(dir.path()).file("/proc/sys/vm/x"),
+            Value::Refused(_)
+        ));
+        fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
+        fs::write(dir.path().join("proc/sys/kernel/osrelease"), "6.1\n").unwrap();
+        assert_eq!(look(dir.path()).file("/proc/sys/vm/x"), Value::Absent);
+        fs::write(dir.path().join("proc/cmdline"), "a b=c\n").unwrap();
+        assert_eq!(look(dir.path()).cmdline(), ["a", "b=c"]);
+        let value = Value::Text("always [madvise] never".to_owned());
+        assert_eq!(value.chosen(), Some("madvise"));
+        assert_eq!(value.number(), None);
+        assert_eq!(Value::Text("-1".to_owned()).number(), Some(-1));
+    }
+}

@@ -1,0 +1,208 @@
+//! One process, as its files in /proc show it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use quell_host::maps::{self, Mapping};
+use quell_host::proc::Proc;
+use quell_host::{cpus, under};
+use quell_remedy::Recognised;
+
+use crate::finding::Read;
+use crate::look::Value;
+
+/// f_type of file systems without write-back (include/uapi/linux/magic.h).
+const IN_MEMORY: [(i64, &str); 3] = [
+    (0x0102_1994, "tmpfs"),
+    (0x9584_58f6, "hugetlbfs"),
+    (0x8584_58f6, "ramfs"),
+];
+
+/// A shared, writable mapping of a file, and what file system that lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignMap {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether its pages are written back to a disk; `None` if the file system could not be asked.
+    pub written_back: Option<bool>,
+}
+
+/// One process.
+pub struct Process {
+    root: PathBuf,
+    proc: Proc,
+    pid: u32,
+    /// What was recognised in it: some files are large, and several rules ask.
+    recognised: OnceLock<Result<Recognised, String>>,
+}
+
+impl Process {
+    pub(crate) fn new(root: &Path, pid: u32) -> Self {
+        Self {
+            root: root.to_owned(),
+            proc: Proc::new(root),
+            pid,
+            recognised: OnceLock::new(),
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Its name; empty if it has ended.
+    #[must_use]
+    pub fn comm(&self) -> String {
+        self.proc.comm(self.pid).unwrap_or_default()
+    }
+
+    /// The path of one of its files, for the report.
+    #[must_use]
+    pub fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid)
+    }
+
+    /// One of its files.
+    #[must_use]
+    pub fn file(&self, name: &str) -> Value {
+        match std::fs::read(self.proc.file(self.pid, name)) {
+            Ok(bytes) => Value::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+            Err(err)
+                if err.kind() == std::io::ErrorKind::NotFound && self.proc.exists(self.pid) =>
+            {
+                Value::Absent
+            }
+            Err(err) => Value::Refused(err.to_string()),
+        }
+    }
+
+    /// A line of its status, without the name, and what of it goes into the finding.
+    #[must_use]
+    pub fn status(&self, field: &str) -> (Option<String>, Read) {
+        let status = self.file("status");
+        let line = status.text().and_then(|text| {
+            let mut lines = text.lines();
+            lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
+        });
+        let shown = match (&line, &status) {
+            (Some(line), _) => line.clone(),
+            (None, Value::Refused(why)) => format!("({why})"),
+            (None, _) => "(absent)".to_owned(),
+        };
+        let read = Read::new(format!("{} {field}", self.path("status")), shown);
+        (line, read)
+    }
+
+    /// A line of its status in kB, as bytes.
+    #[must_use]
+    pub fn status_bytes(&self, field: &str) -> (Option<u64>, Read) {
+        let (line, read) = self.status(field);
+        let kb = line.and_then(|l| l.strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        (kb.map(|kb| kb * 1024), read)
+    }
+
+    /// A sum of its smaps_rollup, bytes.
+    #[must_use]
+    pub fn rollup(&self, field: &str) -> (Option<u64>, Read) {
+        let rollup = self.file("smaps_rollup");
+        let kb = rollup.text().and_then(|text| {
+            let mut lines = text.lines();
+            let line = lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
+            line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+        });
+        let shown = match (kb, &rollup) {
+            (Some(kb), _) => format!("{kb} kB"),
+            (None, Value::Refused(why)) => format!("({why})"),
+            (None, _) => "(absent)".to_owned(),
+        };
+        let read = Read::new(format!("{} {field}", self.path("smaps_rollup")), shown);
+        (kb.map(|kb| kb * 1024), read)
+    }
+
+    /// How many of its mappings have a flag of VmFlags (proc_pid_smaps(5)), such as `mg`; `None` if they can't be read.
+    #[must_use]
+    pub fn flagged(&self, flags: &[&str]) -> Option<usize> {
+        let smaps = self.file("smaps");
+        let lines = smaps
+            .text()?
+            .lines()
+            .filter_map(|l| l.strip_prefix("VmFlags:"));
+        let has = |line: &&str| line.split_ascii_whitespace().any(|f| flags.contains(&f));
+        Some(lines.filter(has).count())
+    }
+
+    /// Its mappings; `None` if they can't be read.
+    #[must_use]
+    pub fn maps(&self) -> Option<Vec<Mapping>> {
+        let path = under(&self.root, Path::new(&self.path("maps")));
+        let text = std::fs::read(path).ok()?;
+        Some(maps::parse(&text))
+    }
+
+    /// Its shared, writable mappings of files: asked of the mapping itself, for a path may name another file
+    /// by now, or one in another mount namespace.
+    #[must_use]
+    pub fn foreign_maps(&self) -> Option<Vec<ForeignMap>> {
+        let written = |m: &&Mapping| m.perms.shared && m.perms.write && m.is_file();
+        let maps = self.maps()?;
+        let found = maps.iter().filter(written).map(|m| {
+            let link = format!("map_files/{:x}-{:x}", m.start, m.end);
+            let kind = rustix::fs::statfs(self.proc.file(self.pid, &link));
+            ForeignMap {
+                path: m.path.clone().unwrap_or_default(),
+                written_back: kind
+                    .ok()
+                    .map(|s| !IN_MEMORY.iter().any(|(magic, _)| *magic == s.f_type)),
+            }
+        });
+        Some(found.collect())
+    }
+
+    /// A variable of the environment that it was started with. `None` if that can't be read.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<Option<String>> {
+        let environ = self.proc.environ(self.pid).ok()?;
+        let value = environ.get(std::ffi::OsStr::new(name));
+        Some(value.map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// Its arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Option<Vec<String>> {
+        let words = self.proc.cmdline(self.pid).ok()?;
+        Some(
+            words
+                .iter()
+                .map(|w| w.to_string_lossy().into_owned())
+                .collect(),
+        )
+    }
+
+    /// CPUs that its first thread may run on.
+    #[must_use]
+    pub fn allowed_cpus(&self) -> Option<Vec<u32>> {
+        cpus::list(&self.status("Cpus_allowed_list").0?)
+    }
+
+    /// The file system root that it is looked at under.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The allocators and runtimes in the files that it runs code from.
+    ///
+    /// # Errors
+    ///
+    /// If its mappings can't be read: why.
+    pub fn recognised(&self) -> Result<&Recognised, &str> {
+        let recognise = || quell_remedy::recognise_process(&self.root, self.pid);
+        let once = || recognise().map_err(|err| format!("{err:#}"));
+        self.recognised
+            .get_or_init(once)
+            .as_ref()
+            .map_err(String::as_str)
+    }
+}

@@ -1,0 +1,233 @@
+//! CG-MEM: the memory of its cgroup is limited, and the limit was reached.
+
+use quell_event::Cause;
+
+use crate::finding::{Read, Severity};
+use crate::fix::{Fix, quoted};
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::Cgroup;
+
+/// Limits of cgroup v1 from here on are none (PAGE_COUNTER_MAX of include/linux/page_counter.h).
+const NONE_V1: u64 = 1 << 62;
+
+pub(super) const RULE: Rule = Rule {
+    id: "CG-MEM",
+    title: "its cgroup ran into a limit of memory",
+    scope: Scope::Process,
+    severity: Severity::High,
+    why: "A thread that asks for memory at the limit has to reclaim some first, which unmaps and flushes pages \
+          of the same cgroup, or is put to sleep for it.",
+    risk: "A program that leaks takes memory of others before it is stopped; without swap it is killed sooner.",
+    source: "kernel Documentation/admin-guide/cgroup-v2.rst, memory.high, memory.max and memory.events; \
+             Documentation/admin-guide/cgroup-v1/memory.rst",
+    causes: &[Cause::Reclaim],
+    check,
+};
+
+/// A limit that is set, and how often it was reached.
+struct Limit {
+    path: String,
+    bytes: u64,
+    reached: u64,
+}
+
+fn check(look: &Look<'_>) -> Checked {
+    let Some(process) = look.process() else {
+        return Checked::unknown("no process is looked at");
+    };
+    let path = process.path("cgroup");
+    let cgroup = Cgroup::of(process, "memory").filter(|c| c.is_visible(look));
+    let Some(cgroup) = cgroup else {
+        return Checked::unknown("its cgroup can't be seen from here")
+            .read([Read::new(path, "(not readable)")]);
+    };
+    let (mut limits, mut unread) = (Vec::new(), false);
+    for folder in cgroup.levels() {
+        let names: &[&str] = if cgroup.v2 {
+            &["memory.high", "memory.max"]
+        } else {
+            &["memory.limit_in_bytes"]
+        };
+        for name in names {
+            match limit(look, &folder, name) {
+                Ok(limit) => limits.extend(limit),
+                Err(()) => unread = true,
+            }
+        }
+    }
+    let mut reads = vec![Read::new(path, cgroup.folder.clone())];
+    let shown = |l: &Limit| {
+        Read::new(
+            &*l.path,
+            format!("{} bytes, reached {} times", l.bytes, l.reached),
+        )
+    };
+    reads.extend(limits.iter().map(shown));
+    // how long its tasks waited for memory
+    if let (Value::Text(_), read) = look.read(&format!("{}/memory.pressure", cgroup.folder)) {
+        reads.push(read);
+    }
+    let reached: Vec<&Limit> = limits.iter().filter(|l| l.reached > 0).collect();
+    let checked = if let Some(most) = reached.iter().max_by_key(|l| l.reached) {
+        let said = format!(
+            "{} was reached {} times since it was made",
+            most.path, most.reached
+        );
+        fixes(look, Checked::hazard(said), &cgroup, &reached)
+    } else if unread {
+        Checked::unknown("the limits of its cgroup can't be read")
+    } else if limits.is_empty() {
+        Checked::ok("its memory is not limited")
+    } else {
+        Checked::ok("its limits were not reached so far")
+    };
+    checked.read(reads)
+}
+
+/// `Ok(None)` where none is set: the root has no such files.
+fn limit(look: &Look<'_>, folder: &str, name: &str) -> Result<Option<Limit>, ()> {
+    let path = format!("{folder}/{name}");
+    let bytes = match look.file(&path) {
+        Value::Absent => return Ok(None),
+        Value::Text(text) if text.trim() == "max" => return Ok(None),
+        Value::Text(text) => text.trim().parse::<u64>().map_err(|_| ())?,
+        Value::Refused(_) => return Err(()),
+    };
+    let reached = match name.strip_prefix("memory.") {
+        Some("limit_in_bytes") if bytes >= NONE_V1 => return Ok(None),
+        Some("limit_in_bytes") => {
+            let failed = look.file(&format!("{folder}/memory.failcnt"));
+            failed.number().and_then(|n| u64::try_from(n).ok())
+        }
+        Some(event) => event_count(look, folder, event),
+        None => None,
+    };
+    let reached = reached.ok_or(())?;
+    Ok(Some(Limit {
+        path,
+        bytes,
+        reached,
+    }))
+}
+
+/// The `.local` file (from 5.2 on) leaves out what happened to cgroups below.
+fn event_count(look: &Look<'_>, folder: &str, event: &str) -> Option<u64> {
+    let local = look.file(&format!("{folder}/memory.events.local"));
+    let events = match local {
+        Value::Absent => look.file(&format!("{folder}/memory.events")),
+        other => other,
+    };
+    let mut lines = events.text()?.lines();
+    lines.find_map(|l| {
+        l.strip_prefix(event)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
+}
+
+fn fixes(look: &Look<'_>, checked: Checked, cgroup: &Cgroup, reached: &[&Limit]) -> Checked {
+    let mut checked = checked;
+    for limit in reached {
+        // memory.high only slows the program down, memory.max still guards the others
+        checked = if limit.path.ends_with("/memory.high") {
+            checked
+                .fix(Fix::Command(format!("echo max > {}", quoted(&limit.path))))
+                .fix(Fix::Directive("MemoryHigh=infinity".to_owned()))
+        } else {
+            let directive = if cgroup.v2 {
+                "MemoryMax="
+            } else {
+                "MemoryLimit="
+            };
+            checked.fix(Fix::Advice(format!(
+                "cgroup: raise {} above what the program and the files it reads need, now {} bytes (systemd: \
+                 {directive})",
+                limit.path, limit.bytes
+            )))
+        };
+    }
+    let swap = look.file(&format!("{}/memory.swap.max", cgroup.folder));
+    if swap.text().is_some_and(|text| text.trim() != "0") {
+        checked = checked.fix(Fix::Directive("MemorySwapMax=0".to_owned()));
+    }
+    checked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+
+    const V2: (&str, &str) = ("PID/cgroup", "0::/a.slice/b.service");
+    const PROCS: (&str, &str) = ("/sys/fs/cgroup/a.slice/b.service/cgroup.procs", "4711");
+    const HIGH: &str = "/sys/fs/cgroup/a.slice/b.service/memory.high";
+    const SWAP: &str = "/sys/fs/cgroup/a.slice/b.service/memory.swap.max";
+    const EVENTS: &str = "/sys/fs/cgroup/a.slice/b.service/memory.events.local";
+    const ABOVE: &str = "/sys/fs/cgroup/a.slice/memory.max";
+    const EVENTS_ABOVE: &str = "/sys/fs/cgroup/a.slice/memory.events";
+
+    /// Check that limits that were reached are hazards, also above the program's own cgroup.
+    #[test]
+    fn reached_limits_are_hazards() {
+        let files = [
+            V2,
+            PROCS,
+            (HIGH, "1048576"),
+            (SWAP, "max"),
+            (EVENTS, "low 0\nhigh 12\nmax 0\noom 0"),
+            (ABOVE, "2097152"),
+            (EVENTS_ABOVE, "low 0\nhigh 0\nmax 3"),
+        ];
+        let found = ask(&RULE, &files);
+        assert_hazard(
+            &found,
+            "echo max > /sys/fs/cgroup/a.slice/b.service/memory.high",
+            "systemd service: MemoryHigh=infinity\n\
+             cgroup: raise /sys/fs/cgroup/a.slice/memory.max above what the program and the files it reads need, \
+             now 2097152 bytes (systemd: MemoryMax=)\n\
+             systemd service: MemorySwapMax=0",
+        );
+        assert!(found.said.contains("12 times"), "{}", found.said);
+    }
+
+    /// Check that limits that were not reached, or are none, are fine, and what can't be seen is unknown.
+    #[test]
+    fn other_limits() {
+        let quiet = [V2, PROCS, (HIGH, "1048576"), (EVENTS, "high 0\nmax 4")];
+        assert_eq!(status(&RULE, &quiet), Status::Ok);
+        assert_eq!(status(&RULE, &[V2, PROCS, (HIGH, "max")]), Status::Ok);
+        assert_eq!(status(&RULE, &[V2, PROCS]), Status::Ok);
+        assert_eq!(
+            status(&RULE, &[V2, PROCS, (HIGH, "1048576")]),
+            Status::Unknown
+        );
+        assert_eq!(
+            status(&RULE, &[V2, PROCS, (HIGH, "garbage")]),
+            Status::Unknown
+        );
+        assert_eq!(status(&RULE, &[V2]), Status::Unknown);
+        assert_eq!(status(&RULE, &[]), Status::Unknown);
+    }
+
+    /// Check that cgroup v1 is read by its own names, and its highest number is no limit.
+    #[test]
+    fn version_1() {
+        let files = |bytes| {
+            [
+                ("PID/cgroup", "4:memory:/box\n3:cpuset:/\n0::/"),
+                ("/sys/fs/cgroup/memory/box/cgroup.procs", "4711"),
+                ("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", bytes),
+                ("/sys/fs/cgroup/memory/box/memory.failcnt", "7"),
+            ]
+        };
+        let found = ask(&RULE, &files("1048576"));
+        assert_eq!(found.status, Status::Hazard);
+        assert!(found.fix_lasting().ends_with("(systemd: MemoryLimit=)"));
+        assert_eq!(status(&RULE, &files("9223372036854771712")), Status::Ok);
+    }
+}

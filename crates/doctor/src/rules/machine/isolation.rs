@@ -1,0 +1,179 @@
+//! CPU-ISO: hot CPUs that the kernel still uses for its own work.
+
+use quell_host::cpus;
+
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::{ISOLATED, NOHZ_FULL, cpu_list, hot, online, parameter, without};
+
+const PARTITIONS: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
+const CMDLINE: &str = "/proc/cmdline";
+
+pub(super) const RULE: Rule = Rule {
+    id: "CPU-ISO",
+    title: "hot CPUs are not set apart",
+    scope: Scope::System,
+    severity: Severity::Medium,
+    why: "The scheduler moves other tasks to the CPU, its timer ticks up to 1000 times a second, and it runs the \
+          callbacks of RCU: each interrupts the thread that was to have it alone.",
+    risk: "Nothing else runs on these CPUs; where a thread there makes many system calls they get slower.",
+    source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, \
+             Documentation/timers/no_hz.rst; tuned profile cpu-partitioning",
+    causes: &[],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let hot = match hot(look) {
+        Ok(hot) => hot,
+        Err(checked) => return *checked,
+    };
+    let (isolated, first) = look.read(ISOLATED);
+    let (partitions, second) = look.read(PARTITIONS);
+    let (full, third) = look.read(NOHZ_FULL);
+    let (_, fourth) = look.read(CMDLINE);
+    let words = look.cmdline();
+    let lists = [&isolated, &partitions, &full].map(cpu_list);
+    let unread = lists.iter().any(Option::is_none);
+    // a list that can't be read counts as one of all: what it lacks can't be told
+    let left = |list: &Option<Vec<u32>>| match list {
+        Some(covered) => without(&hot, covered),
+        None => Vec::new(),
+    };
+    let shared: Vec<u32> = left(&lists[0])
+        .into_iter()
+        .filter(|cpu| left(&lists[1]).contains(cpu))
+        .collect();
+    let ticked = left(&lists[2]);
+    // the CPUs of nohz_full= are taken from RCU too (kernel/rcu/tree_nocb.h, rcu_init_nohz)
+    let callbacks = match nocbs(look, &words) {
+        Some(nocbs) => without(&ticked, &nocbs),
+        None => Vec::new(),
+    };
+    let parts = [
+        (&shared, "other tasks may run on CPUs"),
+        (&ticked, "the timer ticks on CPUs"),
+        (&callbacks, "callbacks of RCU run on CPUs"),
+    ];
+    let said: Vec<String> = parts
+        .iter()
+        .filter(|(cpus, _)| !cpus.is_empty())
+        .map(|(cpus, what)| format!("{what} {}", cpus::text(cpus)))
+        .collect();
+    let checked = if said.is_empty() && unread {
+        Checked::unknown("which CPUs are set apart can't be read")
+    } else if said.is_empty() {
+        Checked::ok("the hot CPUs are set apart")
+    } else {
+        let list = cpus::text(&hot);
+        let mut checked = Checked::hazard(said.join("; "));
+        if !shared.is_empty() {
+            checked = checked
+                .fix(Fix::Advice(format!(
+                    "cgroup v2: a cgroup with cpuset.cpus={list} and cpuset.cpus.partition=isolated, and the \
+                     program in it, sets them apart without a restart"
+                )))
+                .fix(Fix::Cmdline(format!("isolcpus={list}")));
+        }
+        if !ticked.is_empty() {
+            checked = checked.fix(without_ticks(&full, &list));
+            // ticks of all CPUs at once meet at the same locks
+            if parameter(&words, "skew_tick").is_none() {
+                checked = checked.fix(Fix::Cmdline("skew_tick=1".to_owned()));
+            }
+        }
+        if !callbacks.is_empty() {
+            checked = checked.fix(Fix::Cmdline(format!("rcu_nocbs={list}")));
+        }
+        checked
+    };
+    checked.read([first, second, third, fourth])
+}
+
+fn without_ticks(full: &Value, list: &str) -> Fix {
+    match full {
+        Value::Absent => Fix::Advice(format!(
+            "kernel: one with CONFIG_NO_HZ_FULL, which this one lacks, and nohz_full={list}"
+        )),
+        _ => Fix::Cmdline(format!("nohz_full={list}")),
+    }
+}
+
+/// The CPUs of rcu_nocbs=; without a list they are none (Documentation/admin-guide/kernel-parameters.txt).
+/// `None` for what the kernel takes and nobody writes, such as `0-8:2/4`.
+fn nocbs(look: &Look<'_>, words: &[String]) -> Option<Vec<u32>> {
+    match parameter(words, "rcu_nocbs") {
+        None | Some("") => Some(Vec::new()),
+        Some("all") => Some(online(look)),
+        Some(text) => cpus::list(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+
+    /// Check that CPUs that are kept from the scheduler only are a hazard, with what is still missing.
+    #[test]
+    fn half_set_apart() {
+        let found = ask(
+            &RULE,
+            &[
+                (ISOLATED, "2-3"),
+                (NOHZ_FULL, "  (null)"),
+                (CMDLINE, "isolcpus=2-3"),
+            ],
+        );
+        assert_hazard(
+            &found,
+            "",
+            "kernel command line: nohz_full=2-3\nkernel command line: skew_tick=1\n\
+             kernel command line: rcu_nocbs=2-3",
+        );
+        assert_eq!(
+            found.said,
+            "the timer ticks on CPUs 2-3; callbacks of RCU run on CPUs 2-3"
+        );
+        let tickless = ask(&RULE, &[(NOHZ_FULL, "2-3"), (ISOLATED, ""), (CMDLINE, "")]);
+        assert!(
+            tickless.said.starts_with("other tasks"),
+            "{}",
+            tickless.said
+        );
+        assert!(tickless.fix_lasting().ends_with("isolcpus=2-3"));
+    }
+
+    /// Check that CPUs that are set apart in full are fine, and so is a machine without any.
+    #[test]
+    fn set_apart() {
+        let files = [(ISOLATED, "2-3"), (NOHZ_FULL, "2-3")];
+        assert_eq!(status(&RULE, &files), Status::Ok);
+        let partition = [(PARTITIONS, "2-3"), (NOHZ_FULL, "2-3")];
+        assert_eq!(status(&RULE, &partition), Status::Ok);
+        assert_eq!(status(&RULE, &[]), Status::Ok);
+        assert_eq!(status(&RULE, &[(ISOLATED, "garbage")]), Status::Unknown);
+        assert_eq!(
+            status(&RULE, &[(ISOLATED, "2"), (NOHZ_FULL, "x")]),
+            Status::Unknown
+        );
+    }
+
+    /// Check that a kernel that can't run without ticks is told from one that was not asked to.
+    #[test]
+    fn a_kernel_without() {
+        let found = ask(
+            &RULE,
+            &[(ISOLATED, "2"), (CMDLINE, "rcu_nocbs=all skew_tick=1")],
+        );
+        assert_hazard(
+            &found,
+            "",
+            "kernel: one with CONFIG_NO_HZ_FULL, which this one lacks, and nohz_full=2",
+        );
+    }
+}

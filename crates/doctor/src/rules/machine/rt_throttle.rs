@@ -1,0 +1,212 @@
+//! SYS-RT: threads of real-time priority are paused.
+
+use quell_host::cpus;
+
+use crate::finding::{Read, Severity};
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::release;
+
+const NAME: &str = "kernel.sched_rt_runtime_us";
+const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
+/// There with CONFIG_RT_GROUP_SCHED, which keeps the old way (cgroup v1).
+const GROUP: &str = "/sys/fs/cgroup/cpu/cpu.rt_runtime_us";
+const SERVERS: &str = "/sys/kernel/debug/sched/fair_server";
+/// From here on threads are paused only for tasks that starve (kernel/sched/deadline.c, dl_server).
+const SERVED: (u32, u32) = (6, 12);
+
+/// SCHED_FIFO and SCHED_RR, of include/uapi/linux/sched.h.
+const REAL_TIME: [u32; 2] = [1, 2];
+/// PF_KTHREAD of include/linux/sched.h.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+pub(super) const RULE: Rule = Rule {
+    id: "SYS-RT",
+    title: "real-time threads are paused",
+    scope: Scope::System,
+    severity: Severity::Medium,
+    why: "A thread of SCHED_FIFO or SCHED_RR that does not sleep is taken off its CPU for 50 ms of each second; \
+          from Linux 6.12 on only while an ordinary task waits for that CPU.",
+    risk: "A real-time thread that loops by mistake takes its CPU for good, and kernel threads that have work \
+           there wait.",
+    source: "tuned profile realtime; kernel Documentation/scheduler/sched-rt-group.rst; kernel/sched/rt.c",
+    causes: &[],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let (runtime, first) = look.read(RUNTIME);
+    let (period, second) = look.read(PERIOD);
+    let Some(us) = runtime.number() else {
+        let checked = match runtime {
+            Value::Absent => Checked::ok("this kernel pauses none"),
+            _ => Checked::unknown("the setting can't be read"),
+        };
+        return checked.read([first]);
+    };
+    // as kernel/sched/rt.c, sched_rt_runtime_exceeded
+    let limited = us >= 0 && period.number().is_none_or(|period| us < period);
+    let served = release(look).is_some_and(|r| r >= SERVED);
+    let throttles = limited && (!served || look.file(GROUP) != Value::Absent);
+    let servers = if served { servers(look) } else { Vec::new() };
+    let serves = served && (servers.is_empty() || servers.iter().any(|(_, ns)| *ns != Some(0)));
+    let checked = match real_time(look) {
+        _ if !throttles && !serves => Checked::ok("real-time threads are never paused"),
+        None => Checked::unknown("the policies of threads can't be read"),
+        Some(0) => Checked::ok("no thread runs by SCHED_FIFO or SCHED_RR"),
+        Some(n) if throttles => Checked::hazard(format!(
+            "{n} threads run by SCHED_FIFO or SCHED_RR, for no more than {us} µs of each period"
+        ))
+        .fix(Fix::sysctl(NAME, "-1")),
+        Some(n) => serve(look, n, &servers),
+    };
+    let shown = servers.iter().map(|(path, ns)| {
+        Read::new(
+            path.clone(),
+            ns.map_or("(not readable)".to_owned(), |ns| format!("{ns} ns")),
+        )
+    });
+    checked.read([first, second]).read(shown.take(2))
+}
+
+/// What is left from 6.12 on, where the sysctl limits admission only.
+fn serve(look: &Look<'_>, threads: usize, servers: &[(String, Option<i64>)]) -> Checked {
+    let mut checked = Checked::hazard(format!(
+        "{threads} threads run by SCHED_FIFO or SCHED_RR, and ordinary tasks that starve may pause them"
+    ))
+    .severity(Severity::Low);
+    let hot = look.hot_cpus();
+    if hot.is_empty() || servers.is_empty() {
+        return checked.fix(Fix::Advice(format!(
+            "real-time: write 0 to {SERVERS}/cpuN/runtime of the CPUs of these threads"
+        )));
+    }
+    for (path, ns) in servers {
+        if *ns != Some(0) {
+            checked = checked.fix(Fix::write(path.clone(), "0"));
+        }
+    }
+    checked.note(format!("of CPUs {}, which are set apart", cpus::text(&hot)))
+}
+
+/// How long tasks that starve may run, ns, by CPU: of the hot ones, or of all where there are none.
+fn servers(look: &Look<'_>) -> Vec<(String, Option<i64>)> {
+    let hot = look.hot_cpus();
+    let of_hot = |name: &str| {
+        let cpu = name.strip_prefix("cpu").and_then(|n| n.parse().ok());
+        cpu.is_some_and(|cpu: u32| hot.is_empty() || hot.contains(&cpu))
+    };
+    let paths = look
+        .list(SERVERS, of_hot)
+        .into_iter()
+        .map(|p| format!("{p}/runtime"));
+    paths
+        .map(|path| {
+            let ns = look.file(&path).number();
+            (path, ns)
+        })
+        .collect()
+}
+
+/// How many threads, of the process or of all, run by a real-time policy; those of the kernel don't count.
+/// `None` if none at all can be read.
+fn real_time(look: &Look<'_>) -> Option<usize> {
+    let digits = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+    let folders = match look.process() {
+        Some(process) => vec![process.path("task")],
+        None => look
+            .list("/proc", digits)
+            .iter()
+            .map(|p| format!("{p}/task"))
+            .collect(),
+    };
+    let tasks = folders.iter().flat_map(|folder| look.list(folder, digits));
+    let (mut seen, mut count) = (false, 0);
+    for task in tasks {
+        let stat = look.file(&format!("{task}/stat"));
+        let Some((flags, policy)) = stat.text().and_then(policy) else {
+            continue; // it has ended
+        };
+        seen = true;
+        count += usize::from(flags & KERNEL_THREAD == 0 && REAL_TIME.contains(&policy));
+    }
+    seen.then_some(count)
+}
+
+/// Fields 9 and 41 of proc_pid_stat(5), counted from the end of the name, which may hold anything.
+fn policy(stat: &str) -> Option<(u32, u32)> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let flags = fields.nth(9 - 3)?.parse().ok()?;
+    Some((flags, fields.nth(41 - 9 - 1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+
+    const OLD: (&str, &str) = ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64");
+    const TASK: &str = "/proc/9/task/9/stat";
+    const FIFO: &str = "9 (a) b) R 1 9 9 0 -1 4194304 1 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 18446744073709551615 \
+                        0 0 0 0 0 0 0 0 0 0 0 0 17 2 50 1 0 0 0";
+
+    fn machine(us: &'static str, stat: &str) -> Vec<(&'static str, String)> {
+        let files = [OLD, (RUNTIME, us), (PERIOD, "1000000"), (TASK, stat)];
+        files.map(|(path, text)| (path, text.to_owned())).to_vec()
+    }
+
+    fn found(files: &[(&'static str, String)]) -> Status {
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (*p, t.as_str())).collect();
+        status(&RULE, &files)
+    }
+
+    /// Check that a real-time thread under a limit is a hazard, and neither alone is.
+    #[test]
+    fn limited_threads_are_a_hazard() {
+        let files = [OLD, (RUNTIME, "950000"), (PERIOD, "1000000"), (TASK, FIFO)];
+        assert_hazard(
+            &ask(&RULE, &files),
+            "sysctl -w kernel.sched_rt_runtime_us=-1",
+            "sysctl.d: kernel.sched_rt_runtime_us = -1",
+        );
+        assert_eq!(found(&machine("-1", FIFO)), Status::Ok);
+        assert_eq!(found(&machine("1000000", FIFO)), Status::Ok);
+        let ordinary = FIFO.replace("17 2 50 1 ", "17 2 0 0 ");
+        assert_eq!(found(&machine("950000", &ordinary)), Status::Ok);
+        let kernel = FIFO.replace("4194304", "69238880"); // with PF_KTHREAD
+        assert_eq!(found(&machine("950000", &kernel)), Status::Ok);
+        assert_eq!(found(&machine("950000", "garbage")), Status::Unknown);
+        assert_eq!(found(&machine("x", FIFO)), Status::Unknown);
+        assert_eq!(status(&RULE, &[]), Status::Ok);
+    }
+
+    /// Check that a new kernel's server for tasks that starve is the one to ask, and a smaller hazard.
+    #[test]
+    fn a_new_kernel() {
+        let server = "/sys/kernel/debug/sched/fair_server/cpu2/runtime";
+        let files = |ns| {
+            [
+                ("/sys/devices/system/cpu/isolated", "2"),
+                (RUNTIME, "950000"),
+                (PERIOD, "1000000"),
+                (TASK, FIFO),
+                (server, ns),
+            ]
+        };
+        let found = ask(&RULE, &files("50000000"));
+        assert_hazard(
+            &found,
+            "echo 0 > /sys/kernel/debug/sched/fair_server/cpu2/runtime",
+            "tmpfiles.d: w /sys/kernel/debug/sched/fair_server/cpu2/runtime - - - - 0",
+        );
+        assert_eq!(found.severity, Severity::Low);
+        assert_eq!(status(&RULE, &files("0")), Status::Ok);
+        let unseen = ask(&RULE, &files("0")[..4]);
+        assert!(unseen.fix_lasting().starts_with("real-time:"), "{unseen:?}");
+    }
+}

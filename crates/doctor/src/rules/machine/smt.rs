@@ -1,0 +1,125 @@
+//! CPU-SMT: a hot CPU shares its core with another one.
+
+use quell_host::cpus;
+
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::{hot, without};
+
+const ACTIVE: &str = "/sys/devices/system/cpu/smt/active";
+const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
+
+pub(super) const RULE: Rule = Rule {
+    id: "CPU-SMT",
+    title: "hot CPUs share their cores",
+    scope: Scope::System,
+    severity: Severity::Medium,
+    why: "Whatever runs on the other thread of the core, also a shootdown that it answers, takes execution \
+          units, caches and TLB entries from the hot one.",
+    risk: "Half of the logical CPUs are gone, and lists of CPUs that name them (isolcpus, affinities) have to \
+           be written anew.",
+    source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, nosmt",
+    causes: &[],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let hot = match hot(look) {
+        Ok(hot) => hot,
+        Err(checked) => return *checked,
+    };
+    let (active, read) = look.read(ACTIVE);
+    if active.number() == Some(0) {
+        return Checked::ok("each core runs one thread").read([read]);
+    }
+    let (mut foreign, mut reads, mut unread, mut shared) = (Vec::new(), vec![read], false, false);
+    for cpu in &hot {
+        // lists threads that are online, also where the kernel has no smt/active (before 4.19)
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        let (value, read) = look.read(&path);
+        let Some(threads) = value.text().and_then(cpus::list) else {
+            unread = true;
+            continue;
+        };
+        let others = without(&threads, &hot);
+        shared |= threads.len() > 1;
+        if !others.is_empty() {
+            foreign.extend(others);
+            reads.push(read);
+        }
+    }
+    foreign.sort_unstable();
+    foreign.dedup();
+    let checked = if !foreign.is_empty() {
+        hazard(look, &foreign)
+    } else if unread || matches!(active, Value::Refused(_)) {
+        Checked::unknown("which CPUs share a core can't be read")
+    } else if shared {
+        Checked::ok("the cores of the hot CPUs are theirs alone")
+            .note("hot CPUs share cores with one another: leave one thread of each core idle")
+    } else {
+        Checked::ok("the hot CPUs have their cores to themselves")
+    };
+    checked.read(reads)
+}
+
+fn hazard(look: &Look<'_>, foreign: &[u32]) -> Checked {
+    let list = cpus::text(foreign);
+    let mut checked = Checked::hazard(format!("CPUs {list} are threads of the hot CPUs' cores"));
+    if look.file(CONTROL).text() == Some("on") {
+        checked = checked.fix(Fix::write(CONTROL, "off"));
+    }
+    checked.fix(Fix::Cmdline("nosmt".to_owned())).note(format!(
+        "it also helps to set CPUs {list} apart as well and to leave them idle"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+
+    const ISOLATED: (&str, &str) = ("/sys/devices/system/cpu/isolated", "2-3");
+    const TWO: &str = "/sys/devices/system/cpu/cpu2/topology/thread_siblings_list";
+    const THREE: &str = "/sys/devices/system/cpu/cpu3/topology/thread_siblings_list";
+
+    /// Check that a sibling that others use is a hazard.
+    #[test]
+    fn shared_cores_are_a_hazard() {
+        let files = [
+            ISOLATED,
+            (ACTIVE, "1"),
+            (CONTROL, "on"),
+            (TWO, "2,6"),
+            (THREE, "3,7"),
+        ];
+        let found = ask(&RULE, &files);
+        assert_hazard(
+            &found,
+            "echo off > /sys/devices/system/cpu/smt/control",
+            "tmpfiles.d: w /sys/devices/system/cpu/smt/control - - - - off\nkernel command line: nosmt",
+        );
+        assert!(found.said.contains("6-7"), "{}", found.said);
+        assert_eq!(status(&RULE, &files[1..]), Status::Ok, "no hot CPU");
+        // one that can't be read does not hide the other
+        assert_eq!(status(&RULE, &files[..4]), Status::Hazard);
+    }
+
+    /// Check that hot CPUs that share only with one another, or with nobody, are fine.
+    #[test]
+    fn own_cores_are_fine() {
+        let both = ask(
+            &RULE,
+            &[ISOLATED, (ACTIVE, "1"), (TWO, "2-3"), (THREE, "2-3")],
+        );
+        assert_eq!((both.status, both.notes.len()), (Status::Ok, 1));
+        let alone = [ISOLATED, (ACTIVE, "1"), (TWO, "2"), (THREE, "3")];
+        assert_eq!(status(&RULE, &alone), Status::Ok);
+        assert_eq!(status(&RULE, &[ISOLATED, (ACTIVE, "0")]), Status::Ok);
+        assert_eq!(status(&RULE, &[ISOLATED, (ACTIVE, "1")]), Status::Unknown);
+    }
+}

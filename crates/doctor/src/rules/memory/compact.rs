@@ -1,0 +1,73 @@
+//! SYS-COMPACT: memory is compacted before anybody asks for it.
+
+use quell_event::Cause;
+
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+const NAME: &str = "vm.compaction_proactiveness";
+const FILE: &str = "/proc/sys/vm/compaction_proactiveness";
+
+pub(super) const RULE: Rule = Rule {
+    id: "SYS-COMPACT",
+    title: "proactive compaction",
+    scope: Scope::System,
+    severity: Severity::High,
+    why: "kcompactd moves pages of running programs to make free blocks: each move is a shootdown, and who \
+          touches the page meanwhile waits.",
+    risk: "Huge pages are harder to get on a machine that has run for long.",
+    source: "kernel Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness; rigtorp.se/virtual-memory",
+    causes: &[Cause::Compaction],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let (value, read) = look.read(FILE);
+    let checked = match (value.number(), &value) {
+        (Some(0), _) => Checked::ok("switched off"),
+        (Some(n), _) => Checked::hazard(format!("on, with {n} of 100")).fix(Fix::sysctl(NAME, "0")),
+        (None, Value::Absent) => Checked::ok("this kernel has none (before 5.9)"),
+        (None, _) => Checked::unknown("the setting can't be read"),
+    };
+    checked
+        .read([read])
+        .grows(&["compact_daemon_migrate_scanned", "compact_migrate_scanned"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Evidence;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, status};
+
+    /// Check that the kernel's default is a hazard, and 0 is none.
+    #[test]
+    fn the_default_is_a_hazard() {
+        assert_hazard(
+            &ask(&RULE, &[(FILE, "20")]),
+            "sysctl -w vm.compaction_proactiveness=0",
+            "sysctl.d: vm.compaction_proactiveness = 0",
+        );
+        assert_eq!(status(&RULE, &[(FILE, "0")]), Status::Ok);
+        assert_eq!(status(&RULE, &[]), Status::Ok);
+        assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
+    }
+
+    /// Check that pages that were moved are its harm.
+    #[test]
+    fn moves_are_harm() {
+        let evidence = Evidence {
+            seen: "in 1.00 s".to_owned(),
+            grown: Some([("compact_migrate_scanned".to_owned(), 7)].into()),
+            causes: None,
+        };
+        let found = ask_with(&RULE, &[(FILE, "20")], &evidence);
+        assert_eq!(
+            found.harm.unwrap().what,
+            "compact_migrate_scanned +7 in 1.00 s"
+        );
+    }
+}

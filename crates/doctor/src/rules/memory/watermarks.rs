@@ -1,0 +1,134 @@
+//! SYS-WMARK: programs reclaim memory themselves, or kswapd more than it must.
+
+use quell_event::Cause;
+
+use super::common;
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+const BOOST: &str = "vm.watermark_boost_factor";
+const BOOST_FILE: &str = "/proc/sys/vm/watermark_boost_factor";
+const SCALE: &str = "vm.watermark_scale_factor";
+const SCALE_FILE: &str = "/proc/sys/vm/watermark_scale_factor";
+const MIN_FREE_FILE: &str = "/proc/sys/vm/min_free_kbytes";
+/// Of 10,000 of a node's memory: kswapd begins so much before programs must help. The default is 10.
+const ENOUGH: i64 = 100;
+/// Programs that wait for memory. The first by zone; without one before 4.10.
+const STALLS: [&str; 8] = [
+    "allocstall_dma",
+    "allocstall_dma32",
+    "allocstall_normal",
+    "allocstall_movable",
+    "allocstall_device",
+    "allocstall",
+    "compact_stall",
+    "pgscan_direct",
+];
+
+pub(super) const RULE: Rule = Rule {
+    id: "SYS-WMARK",
+    title: "watermarks of free memory",
+    scope: Scope::System,
+    severity: Severity::Medium,
+    why: "When kswapd begins too late, who allocates reclaims or compacts memory in its own time; and after mixed \
+          blocks a boost has kswapd reclaim beyond need, with shootdowns for what was mapped.",
+    risk: "Without the boost memory fragments sooner; a higher scale factor keeps more of it free.",
+    source: "kernel Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor and watermark_scale_factor; \
+             LUF patch series",
+    causes: &[Cause::Reclaim],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let (boost, first) = look.read(BOOST_FILE);
+    let (scale, second) = look.read(SCALE_FILE);
+    let (_, third) = look.read(MIN_FREE_FILE);
+    // Some(0) where this kernel has none (before 5.0)
+    let factor = match boost {
+        Value::Absent => Some(0),
+        Value::Text(_) | Value::Refused(_) => boost.number(),
+    };
+    let stalls = common::grown(look, &STALLS);
+    let boosted = |checked: Checked| match factor {
+        Some(n) if n > 0 => checked.fix(Fix::sysctl(BOOST, "0")),
+        _ => checked,
+    };
+    let checked = match (stalls, factor) {
+        (Some(n), _) if n > 0 => {
+            let checked =
+                Checked::hazard("programs had to make room themselves").severity(Severity::High);
+            let checked = boosted(checked);
+            let checked = match scale.number() {
+                Some(scale) if scale < ENOUGH => {
+                    checked.fix(Fix::sysctl(SCALE, ENOUGH.to_string()))
+                }
+                _ => checked,
+            };
+            checked.fix(Fix::Advice(
+                "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node"
+                    .to_owned(),
+            ))
+        }
+        (_, Some(n)) if n > 0 => boosted(Checked::hazard(format!("kswapd is boosted, by {n}"))),
+        (_, None) => Checked::unknown("the boost can't be read"),
+        (Some(_), _) => Checked::ok("no boost, and no program waited for memory"),
+        (None, _) => Checked::unknown(format!(
+            "no boost; whether programs wait for memory is not known: {}",
+            common::UNSEEN
+        )),
+    };
+    checked.read([first, second, third]).grows(&STALLS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Evidence;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, status};
+
+    fn grown(n: u64) -> Evidence {
+        Evidence {
+            seen: "in 1.00 s".to_owned(),
+            grown: Some([("allocstall_normal".to_owned(), n)].into()),
+            causes: None,
+        }
+    }
+
+    /// Check that the default of the boost is a hazard, and that without it one look tells nothing.
+    #[test]
+    fn a_boost_is_a_hazard() {
+        let found = ask(&RULE, &[(BOOST_FILE, "15000"), (SCALE_FILE, "10")]);
+        assert_hazard(
+            &found,
+            "sysctl -w vm.watermark_boost_factor=0",
+            "sysctl.d: vm.watermark_boost_factor = 0",
+        );
+        assert_eq!(found.severity, Severity::Medium);
+        assert_eq!(status(&RULE, &[(BOOST_FILE, "0")]), Status::Unknown);
+        let quiet = ask_with(&RULE, &[(BOOST_FILE, "0")], &grown(0));
+        assert_eq!(quiet.status, Status::Ok);
+        let old = ask_with(&RULE, &[], &grown(0));
+        assert_eq!(old.status, Status::Ok);
+        let odd = ask_with(&RULE, &[(BOOST_FILE, "x")], &grown(0));
+        assert_eq!(odd.status, Status::Unknown);
+    }
+
+    /// Check that programs that waited are worse, and have the marks raised where they are low.
+    #[test]
+    fn waits_are_worse() {
+        let advice = "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node";
+        let found = ask_with(&RULE, &[(BOOST_FILE, "0"), (SCALE_FILE, "10")], &grown(4));
+        assert_hazard(
+            &found,
+            "sysctl -w vm.watermark_scale_factor=100",
+            &format!("sysctl.d: vm.watermark_scale_factor = 100\n{advice}"),
+        );
+        assert_eq!(found.severity, Severity::High);
+        assert_eq!(found.harm.unwrap().what, "allocstall_normal +4 in 1.00 s");
+        let high = ask_with(&RULE, &[(BOOST_FILE, "0"), (SCALE_FILE, "200")], &grown(4));
+        assert_hazard(&high, "", advice);
+    }
+}

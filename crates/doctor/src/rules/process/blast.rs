@@ -1,0 +1,136 @@
+//! PROC-BLAST: threads that nobody is to disturb share an address space with others.
+
+use quell_host::cpus;
+
+use crate::finding::{Read, Severity};
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::NO_PROCESS;
+
+pub(super) const RULE: Rule = Rule {
+    id: "PROC-BLAST",
+    title: "pinned threads share memory with others",
+    scope: Scope::Process,
+    severity: Severity::Info,
+    why: "A thread that unmaps or protects memory interrupts every CPU that runs a thread of the same process, \
+          pinned and isolated or not.",
+    risk: "Two processes need shared memory to talk to each other, and more work to start and stop.",
+    source: "github.com/bitcharmer/tlb_shootdowns; jabperf.com; arch/x86/mm/tlb.c flush_tlb_mm_range",
+    // it makes no shootdown, it makes each one wider
+    causes: &[],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let Some(process) = look.process() else {
+        return Checked::unknown(NO_PROCESS);
+    };
+    let folder = process.path("task");
+    let tasks = look.list(&folder, |name| name.bytes().all(|b| b.is_ascii_digit()));
+    // a thread that ended meanwhile has none
+    let allowed = tasks
+        .iter()
+        .filter_map(|task| allowed(&look.file(&format!("{task}/status"))));
+    let threads: Vec<Vec<u32>> = allowed.collect();
+    let mut width: Vec<u32> = threads.concat();
+    width.sort_unstable();
+    width.dedup();
+    let apart = cpus::Isolation::read(process.root()).all();
+    // on CPUs that are set apart, or alone on one
+    let is_pinned = |own: &&Vec<u32>| {
+        own.len() == 1 || !apart.is_empty() && own.iter().all(|cpu| apart.contains(cpu))
+    };
+    let all = threads.len();
+    let pinned = threads.iter().filter(is_pinned).count();
+    let width = cpus::text(&width);
+    let checked = match (all, pinned) {
+        (0, _) => Checked::unknown("its threads can't be read"),
+        (1, _) => Checked::ok("one thread: it has nobody to interrupt"),
+        (_, 0) => {
+            Checked::ok("none of its threads is pinned to a CPU or to CPUs that are set apart")
+        }
+        (_, _) if all == pinned => Checked::ok("all of its threads are pinned"),
+        _ => {
+            let checked = Checked::hazard(format!(
+                "{pinned} of {all} threads are pinned, and the others share their memory"
+            ))
+            .fix(Fix::Advice(
+                "program: map and unmap before the pinned threads start, or move the other threads to a process \
+                 of their own with shared memory between the two"
+                    .to_owned(),
+            ));
+            match housekeeping(look, &apart) {
+                // what starts pinned elsewhere pins itself, which a service's CPUAffinity= doesn't forbid
+                Some(rest) => checked.fix(Fix::Directive(format!("CPUAffinity={rest}"))),
+                None => checked,
+            }
+        }
+    };
+    let shown = format!("{all} threads, {pinned} pinned, on CPUs {width}");
+    checked.read([Read::new(folder, shown)])
+}
+
+/// CPUs that a thread may run on.
+fn allowed(status: &Value) -> Option<Vec<u32>> {
+    let mut lines = status.text()?.lines();
+    let list = lines.find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?;
+    cpus::list(list.trim())
+}
+
+/// CPUs that are left for the other threads, where some are set apart.
+fn housekeeping(look: &Look<'_>, apart: &[u32]) -> Option<String> {
+    let online = look.file("/sys/devices/system/cpu/online");
+    let mut rest = cpus::list(online.text()?)?;
+    rest.retain(|cpu| !apart.contains(cpu));
+    (!apart.is_empty() && !rest.is_empty()).then(|| cpus::text(&rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Finding;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard};
+
+    const ADVICE: &str = "program: map and unmap before the pinned threads start, or move the other threads to a \
+                          process of their own with shared memory between the two";
+
+    fn threads(lists: &[&str], isolated: &str) -> Finding {
+        let named = lists.iter().enumerate().map(|(i, list)| {
+            (
+                format!("PID/task/{i}/status"),
+                format!("Name:\tx\nCpus_allowed_list:\t{list}"),
+            )
+        });
+        let named: Vec<(String, String)> = named.collect();
+        let mut files: Vec<(&str, &str)> = named.iter().map(|(a, b)| (&a[..], &b[..])).collect();
+        files.push(("/sys/devices/system/cpu/isolated", isolated));
+        ask(&RULE, &files)
+    }
+
+    /// Check that a pinned thread beside others is said, with the CPUs that are left to those.
+    #[test]
+    fn pinned_beside_others() {
+        let found = threads(&["0-7", "6-7"], "6-7");
+        let lasting = format!("{ADVICE}\nsystemd service: CPUAffinity=0-5");
+        assert_hazard(&found, "", &lasting);
+        assert_eq!(found.severity, Severity::Info);
+        assert_eq!(
+            found.said,
+            "1 of 2 threads are pinned, and the others share their memory"
+        );
+        assert_hazard(&threads(&["0-7", "3"], ""), "", ADVICE);
+    }
+
+    /// Check that threads that are all alike are fine, as is one alone, and that unreadable ones are unknown.
+    #[test]
+    fn nobody_to_disturb() {
+        assert_eq!(threads(&["0-7", "0-7"], "6-7").status, Status::Ok);
+        assert_eq!(threads(&["6", "7"], "6-7").status, Status::Ok);
+        assert_eq!(threads(&["6"], "").status, Status::Ok);
+        assert_eq!(threads(&[], "").status, Status::Unknown);
+        assert_eq!(threads(&["x"], "").status, Status::Unknown);
+    }
+}

@@ -1,0 +1,353 @@
+//! ALLOC-JE-CONF: settings that jemalloc does not read.
+
+use quell_remedy::{Found, Kind};
+
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::Look;
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::{self, Seen};
+
+pub(super) const RULE: Rule = Rule {
+    id: "ALLOC-JE-CONF",
+    title: "settings that jemalloc does not read",
+    scope: Scope::Process,
+    severity: Severity::High,
+    why: "jemalloc stops reading at a blank before a key, drops a key that its version does not know, and \
+          listens to one variable only: it says so in a line of stderr at most, and goes on with its defaults.",
+    risk: "The settings that were meant take effect.",
+    source: "jemalloc src/jemalloc.c, malloc_conf_next, tried with 5.3.0; ByteDance 2020, jemalloc and TLB shootdown",
+    causes: &[],
+    check,
+};
+
+/// The names that builds listen to: plain, Redis' and Valkey's, Rust's.
+const NAMES: [&str; 3] = ["MALLOC_CONF", "JE_MALLOC_CONF", "_RJEM_MALLOC_CONF"];
+
+type Version = (u32, u32, u32);
+
+/// Keys that not every version knows: the first that does, and the first that no longer does (jemalloc's ChangeLog).
+const KEYS: &[(&str, Version, Option<Version>)] = &[
+    ("lg_dirty_mult", (3, 0, 0), Some((5, 0, 0))),
+    ("lg_chunk", (3, 0, 0), Some((5, 0, 0))),
+    ("quarantine", (3, 0, 0), Some((5, 0, 0))),
+    ("redzone", (3, 0, 0), Some((5, 0, 0))),
+    ("purge", (4, 1, 0), Some((5, 0, 0))),
+    ("decay_time", (4, 1, 0), Some((5, 0, 0))),
+    ("dirty_decay_ms", (5, 0, 0), None),
+    ("muzzy_decay_ms", (5, 0, 0), None),
+    ("background_thread", (5, 0, 0), None),
+    ("percpu_arena", (5, 0, 0), None),
+    ("retain", (5, 0, 0), None),
+    ("abort_conf", (5, 0, 0), None),
+    ("metadata_thp", (5, 1, 0), None),
+    ("oversize_threshold", (5, 2, 0), None),
+    ("calloc_madvise_threshold", (5, 3, 1), None),
+];
+
+fn check(look: &Look<'_>) -> Checked {
+    common::each(look, &[Kind::Jemalloc], judge)
+}
+
+fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
+    let Some((name, text)) = given(found, seen) else {
+        return Checked::ok("no settings are given");
+    };
+    let read = [common::variable(seen.env, &name).1];
+    let Some(variable) = &found.conf_env else {
+        return Checked::unknown(format!("which variable {found} reads can't be told")).read(read);
+    };
+    let mut wrong = Vec::new();
+    if name != *variable {
+        wrong.push(format!("{name} is set, and it reads {variable}"));
+    }
+    let conf = Conf::of(&text);
+    if let Some(rest) = conf.unread {
+        wrong.push(if rest.starts_with([' ', '\t', '\n']) {
+            format!(
+                "it reads nothing from the blank before '{}' on",
+                rest.trim()
+            )
+        } else {
+            format!("it reads nothing from '{rest}' on, which is no key and value")
+        });
+    }
+    for (key, value) in &conf.pairs {
+        if is_foreign(found, key) {
+            wrong.push(format!("version {} has no '{key}'", version(found)));
+        } else if value.trim() != *value && *key != "prof_prefix" {
+            wrong.push(format!("the value of '{key}' has a blank in it"));
+        }
+    }
+    if wrong.is_empty() {
+        return Checked::ok("all settings are read").read(read);
+    }
+    wanted(Checked::hazard(wrong.join("; ")), found, seen).read(read)
+}
+
+fn version(found: &Found) -> String {
+    found
+        .version
+        .map_or("unknown".to_owned(), |v| v.to_string())
+}
+
+/// A string of settings as jemalloc reads it, all versions from 3 on alike.
+struct Conf<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    /// From here on it reads no more.
+    unread: Option<&'a str>,
+}
+
+impl<'a> Conf<'a> {
+    fn of(mut text: &'a str) -> Self {
+        let mut pairs = Vec::new();
+        while !text.is_empty() {
+            let is_key = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let end = text.find(|c| !is_key(c)).unwrap_or(text.len());
+            let Some(rest) = text[end..].strip_prefix(':') else {
+                return Self {
+                    pairs,
+                    unread: Some(text),
+                };
+            };
+            let (value, next) = rest.split_once(',').unwrap_or((rest, ""));
+            pairs.push((&text[..end], value));
+            text = next;
+        }
+        Self {
+            pairs,
+            unread: None,
+        }
+    }
+}
+
+/// All that a jemalloc reads, in its order: built in, of /etc, of the environment. Later ones win.
+pub(super) struct Settings(Vec<String>);
+
+impl Settings {
+    /// `None` if the version or the variable is not known.
+    pub(super) fn of(found: &Found, seen: &Seen<'_>) -> Option<Self> {
+        found.version?;
+        let variable = found.conf_env.as_ref()?;
+        Some(Self::with(found, seen, (seen.env)(variable)))
+    }
+
+    fn with(found: &Found, seen: &Seen<'_>, own: Option<String>) -> Self {
+        // the name that a link points to is the string: /etc/malloc.conf, /etc/je_malloc.conf
+        let name = found.conf_env.clone().unwrap_or_default();
+        let name = name
+            .to_ascii_lowercase()
+            .replace("malloc_conf", "malloc.conf");
+        let link = std::fs::read_link(seen.root.join("etc").join(name)).ok();
+        let link = link.map(|to| to.to_string_lossy().into_owned());
+        Self(
+            [found.built_in.clone(), link, own]
+                .into_iter()
+                .flatten()
+                .collect(),
+        )
+    }
+
+    fn last<T>(&self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let of = |text: &String| {
+            let pairs = Conf::of(text).pairs.into_iter().rev();
+            pairs
+                .filter(|(k, _)| *k == key)
+                .find_map(|(_, value)| read(value))
+        };
+        self.0.iter().rev().find_map(of)
+    }
+
+    /// A number; one that is none, or below -1, is not read.
+    pub(super) fn number(&self, key: &str) -> Option<i64> {
+        self.last(key, |value| value.parse().ok().filter(|n| *n >= -1))
+    }
+
+    /// Whether freed memory is never given back.
+    pub(super) fn keeps(&self, found: &Found) -> bool {
+        if found.at_least(5, 0, 0) {
+            return self.number("dirty_decay_ms") == Some(-1);
+        }
+        let purge = self.last("purge", |value| Some(value.to_owned()));
+        let decays = found.at_least(4, 1, 0) && purge.as_deref() == Some("decay");
+        let key = if decays {
+            "decay_time"
+        } else {
+            "lg_dirty_mult"
+        };
+        found.below(5, 0, 0) && self.number(key) == Some(-1)
+    }
+}
+
+/// What the user meant for it: its own variable, or where that is not set, one that no jemalloc in the process reads.
+pub(super) fn given(found: &Found, seen: &Seen<'_>) -> Option<(String, String)> {
+    let with = |name: &str| Some((name.to_owned(), (seen.env)(name)?));
+    let read = |name: &str| seen.all.iter().any(|f| f.conf_env.as_deref() == Some(name));
+    let own = found.conf_env.as_deref().and_then(with);
+    own.or_else(|| NAMES.iter().filter(|n| !read(n)).find_map(|n| with(n)))
+}
+
+/// Adds settings that keep memory: what the user meant, corrected, where that does, and otherwise with quell's
+/// remedy behind it. Every rule about jemalloc comes to the same, so that no two contradict each other.
+pub(super) fn wanted(checked: Checked, found: &Found, seen: &Seen<'_>) -> Checked {
+    let Some(variable) = &found.conf_env else {
+        return checked;
+    };
+    let text = given(found, seen).map(|(_, text)| corrected(found, &text));
+    let text = text.unwrap_or_default();
+    if !text.is_empty() && Settings::with(found, seen, Some(text.clone())).keeps(found) {
+        return checked.fix(Fix::env(variable.clone(), text));
+    }
+    let env = |name: &str| {
+        if name == variable {
+            return Some(text.clone()).filter(|t| !t.is_empty());
+        }
+        (seen.env)(name)
+    };
+    common::remedied(checked, found, &env)
+}
+
+/// The same settings, without blanks, and in the words of this version.
+fn corrected(found: &Found, text: &str) -> String {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
+    let (mut known, mut told) = (Vec::new(), Vec::new());
+    for (key, value) in pairs.map(|(key, value)| (key.trim(), value.trim())) {
+        if is_foreign(found, key) {
+            told.extend(translated(found, key, value));
+        } else {
+            known.push(format!("{key}:{value}"));
+        }
+    }
+    // behind, so that what was in its own words wins
+    told.extend(known);
+    told.join(",")
+}
+
+fn is_foreign(found: &Found, key: &str) -> bool {
+    KEYS.iter().any(|(name, since, until)| {
+        let old = found.below(since.0, since.1, since.2);
+        let new = until.is_some_and(|u| found.at_least(u.0, u.1, u.2));
+        *name == key && (old || new)
+    })
+}
+
+/// How long freed pages stay, in the words of this version; nothing for what it has no words for.
+fn translated(found: &Found, key: &str, value: &str) -> Vec<String> {
+    let Ok(n) = value.parse::<i64>() else {
+        return Vec::new();
+    };
+    let (decays, never) = (found.at_least(4, 1, 0), n == -1);
+    match key {
+        // seconds
+        "decay_time" if found.at_least(5, 0, 0) => {
+            let ms = if never { -1 } else { n.saturating_mul(1000) };
+            vec![
+                format!("dirty_decay_ms:{ms}"),
+                format!("muzzy_decay_ms:{ms}"),
+            ]
+        }
+        "lg_dirty_mult" if never => {
+            vec![
+                "dirty_decay_ms:-1".to_owned(),
+                "muzzy_decay_ms:-1".to_owned(),
+            ]
+        }
+        "dirty_decay_ms" if decays => {
+            let s = if never { -1 } else { n / 1000 };
+            vec!["purge:decay".to_owned(), format!("decay_time:{s}")]
+        }
+        "dirty_decay_ms" | "decay_time" if never => vec!["lg_dirty_mult:-1".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::assert_hazard;
+    use crate::rules::process::common::made::{REDIS, asked, found, judged};
+
+    fn with(version: Version, conf: &str) -> Checked {
+        let mut found = found(Kind::Jemalloc, version);
+        found.conf_env = Some("MALLOC_CONF".to_owned());
+        judged(judge, &found, &[("MALLOC_CONF", conf)])
+    }
+
+    fn fixed(version: Version, conf: &str) -> String {
+        let checked = with(version, conf);
+        assert_eq!(checked.status, Some(Status::Hazard), "{conf}");
+        match &checked.fixes[..] {
+            [Fix::Env { value, .. }] => value.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Check that a blank is a hazard, wherever jemalloc stumbles over it, and that the string is corrected.
+    #[test]
+    fn blanks_are_a_hazard() {
+        let meant = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
+        let blank = with((5, 3, 0), "dirty_decay_ms:-1, muzzy_decay_ms:-1");
+        assert!(blank.said.contains("blank before 'muzzy"), "{}", blank.said);
+        for conf in [
+            "dirty_decay_ms:-1, muzzy_decay_ms:-1",
+            " dirty_decay_ms:-1,muzzy_decay_ms:-1",
+            "dirty_decay_ms:-1 ,muzzy_decay_ms:-1",
+            "dirty_decay_ms :-1,muzzy_decay_ms:-1",
+        ] {
+            assert_eq!(fixed((5, 3, 0), conf), meant, "{conf}");
+        }
+        assert_eq!(with((5, 3, 0), meant).status, Some(Status::Ok));
+        assert_eq!(with((5, 3, 0), "narenas:2,").status, Some(Status::Ok));
+        assert_eq!(with((5, 3, 0), "narenas").status, Some(Status::Hazard));
+    }
+
+    /// Check that keys of another version are a hazard, and are said in the words of this one.
+    #[test]
+    fn keys_of_other_versions() {
+        let old = "narenas:2,purge:decay,decay_time:-1";
+        assert_eq!(
+            fixed((5, 3, 0), old),
+            "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:2"
+        );
+        assert_eq!(with((4, 5, 0), old).status, Some(Status::Ok));
+        let new = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
+        assert_eq!(fixed((4, 5, 0), new), "purge:decay,decay_time:-1");
+        assert_eq!(fixed((4, 0, 3), new), "lg_dirty_mult:-1");
+        let kept = "dirty_decay_ms:-1,decay_time:5";
+        assert_eq!(
+            fixed((5, 3, 0), kept),
+            "dirty_decay_ms:5000,muzzy_decay_ms:5000,dirty_decay_ms:-1"
+        );
+        assert_eq!(
+            with((5, 1, 0), "oversize_threshold:0").status,
+            Some(Status::Hazard)
+        );
+        assert_eq!(
+            with((5, 3, 0), "oversize_threshold:0").status,
+            Some(Status::Ok)
+        );
+    }
+
+    /// Check that settings under a name that this build does not read are a hazard, and are put under its own.
+    #[test]
+    fn names_of_other_builds() {
+        let environ = "MALLOC_CONF=dirty_decay_ms:-1\0";
+        let found = asked(&RULE, "redis-server", REDIS, environ, "redis-server\0");
+        assert_hazard(&found, "", "environment: JE_MALLOC_CONF=dirty_decay_ms:-1");
+        let both = "MALLOC_CONF=x\0JE_MALLOC_CONF=dirty_decay_ms:-1\0";
+        assert_eq!(asked(&RULE, "r", REDIS, both, "r\0").status, Status::Ok);
+        assert_eq!(asked(&RULE, "r", REDIS, "A=b\0", "r\0").status, Status::Ok);
+    }
+
+    /// Check that a corrected string that still gives memory back gets quell's remedy, as ALLOC-JE would set it.
+    #[test]
+    fn what_was_meant_may_not_be_enough() {
+        let fixed = fixed((5, 0, 0), "narenas:2, tcache:true");
+        assert_eq!(
+            fixed,
+            "narenas:2,tcache:true,dirty_decay_ms:-1,muzzy_decay_ms:-1"
+        );
+    }
+}

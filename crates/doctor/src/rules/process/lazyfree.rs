@@ -1,0 +1,95 @@
+//! PROC-LAZYFREE: memory that the process gave back, and that is taken when somebody needs it.
+
+use quell_event::Cause;
+use quell_remedy::Kind;
+
+use crate::finding::Severity;
+use crate::fix::Fix;
+use crate::look::Look;
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::{self, NO_PROCESS};
+use super::jemalloc_conf;
+
+pub(super) const RULE: Rule = Rule {
+    id: "PROC-LAZYFREE",
+    title: "freed memory that waits to be taken",
+    scope: Scope::Process,
+    severity: Severity::Medium,
+    why: "madvise(MADV_FREE) is a shootdown, and when memory is short the pages are taken with another one; \
+          whoever uses them after that takes page faults.",
+    risk: "Freed memory stays with the program.",
+    source: "rigtorp.se/virtual-memory; man madvise(2); mm/madvise.c madvise_free_pte_range",
+    causes: &[Cause::MadviseFree],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let Some(process) = look.process() else {
+        return Checked::unknown(NO_PROCESS);
+    };
+    let (lazy, read) = process.rollup("LazyFree");
+    let checked = match lazy {
+        Some(0) => Checked::ok("none"),
+        Some(bytes) => {
+            let said = format!("{} kB were given back and not taken yet", bytes >> 10);
+            let mut checked = Checked::hazard(said);
+            // jemalloc does so with pages that were unused for dirty_decay_ms; others only where they are told to
+            let knobs = common::each(look, &[Kind::Jemalloc], |found, seen| {
+                jemalloc_conf::wanted(Checked::hazard(""), found, seen)
+            });
+            checked.fixes.extend(knobs.fixes);
+            checked.fix(Fix::Advice(
+                "program: don't call madvise(MADV_FREE) while others work, and see the ALLOC-* rules for its \
+                 allocator"
+                    .to_owned(),
+            ))
+        }
+        None => Checked::unknown("what it gave back can't be read (CAP_SYS_PTRACE or CAP_PERFMON)"),
+    };
+    checked.read([read]).grows(&["pglazyfree", "pglazyfreed"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::rules::process::common::made::{REDIS, program};
+
+    const SOME: (&str, &str) = ("PID/smaps_rollup", "LazyFree:            64 kB");
+    const ADVICE: &str = "program: don't call madvise(MADV_FREE) while others work, and see the ALLOC-* rules for its \
+                          allocator";
+
+    /// Check that memory given back is a hazard, that none is fine, and that a kernel that doesn't say is unknown.
+    #[test]
+    fn given_back_is_a_hazard() {
+        let found = ask(&RULE, &[SOME]);
+        assert_hazard(&found, "", ADVICE);
+        assert_eq!(found.said, "64 kB were given back and not taken yet");
+        let none = [("PID/smaps_rollup", "LazyFree:             0 kB")];
+        assert_eq!(status(&RULE, &none), Status::Ok);
+        assert_eq!(
+            status(&RULE, &[("PID/smaps_rollup", "Rss: 5 kB")]),
+            Status::Unknown
+        );
+        assert_eq!(status(&RULE, &[]), Status::Unknown);
+    }
+
+    /// Check that a jemalloc in it is told to keep memory.
+    #[test]
+    fn jemalloc_is_told() {
+        let files = [
+            SOME,
+            ("PID/maps", "400000-401000 r-xp 00000000 fe:00 5 /opt/app"),
+            ("/opt/app", &program(REDIS)),
+            ("PID/environ", "A=b\0"),
+        ];
+        let lasting = ask(&RULE, &files).fix_lasting();
+        let first = lasting.lines().next().unwrap();
+        assert!(
+            first.starts_with("environment: JE_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1"),
+            "{first}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! PROC-NUMA: memory of the process lies on another node than its CPUs.
+
+use std::collections::BTreeMap;
+
+use quell_event::Cause;
+use quell_host::cpus;
+
+use crate::finding::{Read, Severity};
+use crate::fix::Fix;
+use crate::look::{Look, Value};
+use crate::rule::{Checked, Rule, Scope};
+
+use super::common::{NO_PROCESS, UNREADABLE};
+
+const NODES: &str = "/sys/devices/system/node";
+const ONLINE: &str = "/sys/devices/system/node/online";
+
+/// A smaller share of memory that is far away is nothing to worry about, percent.
+const SHARE: u64 = 5;
+
+pub(super) const RULE: Rule = Rule {
+    id: "PROC-NUMA",
+    title: "memory on another node than the CPUs",
+    scope: Scope::Process,
+    severity: Severity::Medium,
+    why: "Each miss of the cache takes the longer way, and automatic NUMA balancing unmaps such pages to find \
+          out who uses them and moves them: shootdowns and page faults for as long as it takes.",
+    risk: "Bound to one node the process has only that node's memory: what doesn't fit is reclaimed or refused.",
+    source: "rigtorp.se/virtual-memory; man numa_maps(5); man numactl(8)",
+    causes: &[Cause::MigrateNuma],
+    check,
+};
+
+fn check(look: &Look<'_>) -> Checked {
+    let Some(process) = look.process() else {
+        return Checked::unknown(NO_PROCESS);
+    };
+    let (online, online_read) = look.read(ONLINE);
+    let online = match (online.text().map(cpus::list), &online) {
+        (Some(Some(nodes)), _) => nodes,
+        (_, Value::Absent) => return Checked::ok("this kernel has no NUMA").read([online_read]),
+        _ => return Checked::unknown("the nodes can't be read").read([online_read]),
+    };
+    if online.len() == 1 {
+        return Checked::ok("this machine has one node").read([online_read]);
+    }
+    let (allowed, allowed_read) = process.status("Cpus_allowed_list");
+    let read = |shown: String| {
+        [
+            online_read,
+            allowed_read,
+            Read::new(process.path("numa_maps"), shown),
+        ]
+    };
+    let Some(memory) = process.file("numa_maps").text().and_then(by_node) else {
+        return Checked::unknown(UNREADABLE).read(read("(not readable)".to_owned()));
+    };
+    let Some(allowed) = allowed.as_deref().and_then(cpus::list) else {
+        return Checked::unknown("its CPUs can't be read").read(read("(not judged)".to_owned()));
+    };
+    let is_near = |node: &u32| {
+        let text = look.file(&format!("{NODES}/node{node}/cpulist"));
+        // a node without CPUs, such as memory behind CXL, has an empty list
+        let own = text.text().and_then(cpus::list).unwrap_or_default();
+        own.iter().any(|cpu| allowed.contains(cpu))
+    };
+    let near: Vec<u32> = online.into_iter().filter(is_near).collect();
+    if near.is_empty() {
+        return Checked::unknown("the CPUs of the nodes can't be read")
+            .read(read("(not judged)".to_owned()));
+    }
+    let shown = memory
+        .iter()
+        .map(|(node, bytes)| format!("N{node} {} kB", bytes >> 10));
+    let shown: Vec<String> = shown.collect();
+    judge(process.pid(), &near, &memory).read(read(shown.join(", ")))
+}
+
+fn judge(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> Checked {
+    let total: u64 = memory.values().sum();
+    let far: Vec<u32> = memory
+        .keys()
+        .copied()
+        .filter(|n| !near.contains(n))
+        .collect();
+    let far_bytes: u64 = far.iter().filter_map(|n| memory.get(n)).sum();
+    let (to, from) = (cpus::text(near), cpus::text(&far));
+    if far_bytes * 100 > total * SHARE {
+        return Checked::hazard(format!(
+            "{} of {} kB lie on node {from}, and its CPUs are on node {to}",
+            far_bytes >> 10,
+            total >> 10
+        ))
+        .fix(Fix::Command(format!("migratepages {pid} {from} {to}")))
+        .fix(Fix::Advice(format!(
+            "start it by: numactl --cpunodebind={to} --membind={to} PROGRAM"
+        )))
+        .fix(Fix::Directive("NUMAPolicy=bind".to_owned()))
+        .fix(Fix::Directive(format!("NUMAMask={to}")))
+        .grows(&["numa_pages_migrated"]);
+    }
+    if near.len() > 1 && total > 0 {
+        return Checked::unknown(format!(
+            "it may run on node {to}: which memory is far away can be told once it is bound to one"
+        ));
+    }
+    Checked::ok(format!("its memory lies on node {to}, as its CPUs"))
+}
+
+/// Bytes on each node, of what the process itself has: clean pages of files are shared with everybody, and code
+/// that several processes map is not moved (mm/mempolicy.c, mm/migrate.c). `None` if the text is none of the kernel's.
+fn by_node(text: &str) -> Option<BTreeMap<u32, u64>> {
+    let mut bytes = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        u64::from_str_radix(words.next()?, 16).ok()?;
+        let words: Vec<&str> = words.collect();
+        let has = |key: &str| words.iter().any(|w| w.starts_with(key));
+        if has("file=") && !has("anon=") && !has("dirty=") {
+            continue;
+        }
+        let number = |key: &str| {
+            words
+                .iter()
+                .find_map(|w| w.strip_prefix(key)?.parse::<u64>().ok())
+        };
+        let size = number("kernelpagesize_kB=").unwrap_or(4) << 10;
+        for word in &words {
+            let pages = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+            if let Some((Ok(node), Ok(n))) =
+                pages.map(|(k, n)| (k.parse::<u32>(), n.parse::<u64>()))
+            {
+                *bytes.entry(node).or_default() += n * size;
+            }
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Status;
+    use crate::rules::fixture::{ask, assert_hazard, status};
+
+    const MAPS: &str = "55e0 default file=/usr/bin/x mapped=500 mapmax=9 N1=500 kernelpagesize_kB=4\n\
+                        7f00 default heap anon=100 dirty=100 N0=90 N1=10 kernelpagesize_kB=4\n\
+                        7f10 bind:0 anon=1 dirty=1 N0=1 kernelpagesize_kB=2048";
+
+    fn files<'a>(cpus: &'a str, maps: &'a str) -> Vec<(&'a str, &'a str)> {
+        vec![
+            (ONLINE, "0-1"),
+            ("/sys/devices/system/node/node0/cpulist", "0-3"),
+            ("/sys/devices/system/node/node1/cpulist", "4-7"),
+            ("PID/status", cpus),
+            ("PID/numa_maps", maps),
+        ]
+    }
+
+    /// Check that memory on the other node is a hazard with all its fixes, and on the own node is none.
+    #[test]
+    fn far_away_is_a_hazard() {
+        let found = ask(&RULE, &files("Cpus_allowed_list:\t4-7", MAPS));
+        assert_hazard(
+            &found,
+            "migratepages 4711 0 1",
+            "start it by: numactl --cpunodebind=1 --membind=1 PROGRAM\n\
+             systemd service: NUMAPolicy=bind\n\
+             systemd service: NUMAMask=1",
+        );
+        assert!(found.said.starts_with("2408 of 2448 kB"), "{}", found.said);
+        // 40 of 2,448 kB
+        let near = files("Cpus_allowed_list:\t0-3", MAPS);
+        assert_eq!(status(&RULE, &near), Status::Ok);
+    }
+
+    /// Check that who may run everywhere, and what can't be read, is unknown, and that one node is fine.
+    #[test]
+    fn what_cannot_be_told() {
+        let anywhere = files("Cpus_allowed_list:\t0-7", MAPS);
+        assert_eq!(status(&RULE, &anywhere), Status::Unknown);
+        let garbage = files("Cpus_allowed_list:\t0-3", "hello");
+        assert_eq!(status(&RULE, &garbage), Status::Unknown);
+        assert_eq!(status(&RULE, &[(ONLINE, "0-1")]), Status::Unknown);
+        assert_eq!(status(&RULE, &[(ONLINE, "x")]), Status::Unknown);
+        assert_eq!(status(&RULE, &[(ONLINE, "0")]), Status::Ok);
+        assert_eq!(status(&RULE, &[]), Status::Ok, "a kernel without NUMA");
+    }
+
+    /// Check that memory on a node without CPUs is far away from everybody.
+    #[test]
+    fn nodes_without_cpus() {
+        let mut files = files(
+            "Cpus_allowed_list:\t0-7",
+            "7f00 default anon=9 N2=9 kernelpagesize_kB=4",
+        );
+        files[0].1 = "0-2";
+        files.push(("/sys/devices/system/node/node2/cpulist", ""));
+        let found = ask(&RULE, &files);
+        assert_eq!(found.fix_now(), "migratepages 4711 2 0-1");
+    }
+}

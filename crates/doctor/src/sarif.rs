@@ -1,0 +1,72 @@
+//! Findings as SARIF 2.1.0 (OASIS), for CI systems that collect such.
+
+use serde_json::{Value, json};
+
+use crate::finding::{Finding, Severity, Status};
+use crate::rule::Rule;
+
+/// The whole log, of one run. `version` is quell's.
+#[must_use]
+pub fn log(findings: &[Finding], rules: &[&Rule], version: &str) -> Value {
+    let rule = |r: &&Rule| {
+        json!({
+            "id": r.id,
+            "shortDescription": { "text": r.title },
+            "fullDescription": { "text": r.why },
+            "help": { "text": format!("Source: {}. Cost of the fix: {}", r.source, r.risk) },
+            "defaultConfiguration": { "level": level(r.severity) },
+        })
+    };
+    let shown = findings.iter().filter(|f| f.status != Status::Ok);
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "quell doctor",
+                "version": version,
+                "rules": rules.iter().map(rule).collect::<Vec<_>>(),
+            }},
+            "results": shown.map(result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn result(f: &Finding) -> Value {
+    let unknown = f.status == Status::Unknown;
+    let mut text = format!("{}: {}", f.title, f.said);
+    if let Some(harm) = &f.harm {
+        text.push_str(&format!(" ({})", harm.what));
+    }
+    let locations = f.read.iter().map(|r| {
+        json!({ "physicalLocation": { "artifactLocation": { "uri": uri(&r.path) } },
+                "message": { "text": r.value } })
+    });
+    json!({
+        "ruleId": f.rule,
+        // what could not be looked at is open, and no pass (SARIF 2.1.0, 3.27.9)
+        "kind": if unknown { "open" } else { "fail" },
+        "level": if unknown { "none" } else { level(f.severity) },
+        "message": { "text": text },
+        "locations": locations.collect::<Vec<_>>(),
+        "properties": { "severity": f.severity, "fixNow": f.fix_now(), "fixLasting": f.fix_lasting() },
+    })
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info | Severity::Low => "note",
+        Severity::Medium => "warning",
+        Severity::High | Severity::Critical => "error",
+    }
+}
+
+/// The file alone: what of it was read may stand behind a space.
+fn uri(path: &str) -> String {
+    let file = path.split(' ').next().unwrap_or_default();
+    if file.starts_with('/') {
+        format!("file://{file}")
+    } else {
+        file.to_owned()
+    }
+}

@@ -1,0 +1,78 @@
+//! The text of an audit, as it is read.
+
+use quell_doctor::{Finding, Fix, Harm, Profile, Read, Severity, Status};
+
+use super::text::text;
+
+fn finding(rule: &'static str, status: Status) -> Finding {
+    Finding {
+        rule,
+        title: "same-page merging runs",
+        status,
+        severity: Severity::High,
+        read: vec![Read::new("/sys/kernel/mm/ksm/run", "1")],
+        said: "ksmd merges pages".to_owned(),
+        why: "ksmd write-protects and merges pages of programs that opted in: a shootdown for each, and the next write to a merged page is a fault that copies it.",
+        harm: None,
+        fixes: vec![
+            Fix::Write {
+                path: "/sys/kernel/mm/ksm/run".to_owned(),
+                value: "2".to_owned(),
+            },
+            Fix::Mask("ksm.service"),
+        ],
+        risk: "Virtual machines with the same content take more memory.",
+        source: "kernel Documentation/admin-guide/mm/ksm.rst",
+        notes: vec!["ksmtuned runs and will switch KSM on again".to_owned()],
+    }
+}
+
+fn shown(findings: &[Finding], all: bool) -> String {
+    anstream::adapter::strip_str(&text(findings, Profile::LowLatency, all)).to_string()
+}
+
+/// Check that a hazard is told whole, with its harm, and what could not be told in a line.
+#[test]
+fn hazards_are_told_whole() {
+    let harmful = Finding {
+        harm: Some(Harm {
+            what: "12 shootdowns by ksm in 5.00 s".to_owned(),
+            count: 12,
+        }),
+        ..finding("SYS-KSM", Status::Hazard)
+    };
+    let unknown = Finding {
+        said: "the setting can't be read\u{1b}[2J".to_owned(),
+        ..finding("SYS-X", Status::Unknown)
+    };
+    let fine = Finding {
+        said: "ksmd does not merge".to_owned(),
+        ..finding("SYS-FINE", Status::Ok)
+    };
+    insta::assert_snapshot!(shown(&[harmful, unknown.clone(), fine.clone()], true), @r#"
+    1 hazard, 1 of them did harm; 1 unknown, 1 fine (for low-latency)
+
+    high      SYS-KSM  same-page merging runs
+              did harm: 12 shootdowns by ksm in 5.00 s
+              ksmd merges pages.
+              read     /sys/kernel/mm/ksm/run: 1
+              why      ksmd write-protects and merges pages of programs that opted in: a shootdown for
+                       each, and the next write to a merged page is a fault that copies it.
+              now      echo 2 > /sys/kernel/mm/ksm/run
+              now      systemctl mask --now ksm.service
+              lasting  tmpfiles.d: w /sys/kernel/mm/ksm/run - - - - 2
+              lasting  systemctl mask ksm.service
+              cost     Virtual machines with the same content take more memory.
+              note     ksmtuned runs and will switch KSM on again
+              source   kernel Documentation/admin-guide/mm/ksm.rst
+
+    Unknown: could not be told
+      SYS-X             same-page merging runs: the setting can't be read [2J
+
+    Fine
+      SYS-FINE          same-page merging runs: ksmd does not merge
+    "#);
+    let brief = shown(&[unknown, fine], false);
+    assert!(brief.starts_with("0 hazards; 1 unknown, 1 fine"), "{brief}");
+    assert!(!brief.contains("SYS-FINE"), "{brief}");
+}

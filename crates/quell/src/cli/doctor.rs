@@ -1,0 +1,58 @@
+//! What `quell doctor` can be told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use quell_doctor::emit::Form;
+use quell_doctor::{Profile, Severity};
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// A trace of this machine: what did harm in it comes first.
+    #[arg(value_name = "TRACE", conflicts_with_all = ["duration", "undo"])]
+    pub(crate) trace: Option<PathBuf>,
+    /// Look at this process too: its faults, mappings and allocator.
+    #[arg(short, long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// For whom to judge: low-latency, throughput or database.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) profile: Profile,
+    /// Watch for so many seconds first: what does harm meanwhile comes first.
+    #[arg(short, long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Ask these rules only. Repeatable, or with commas.
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub(crate) rule: Vec<String>,
+    /// Exit status 1 if there is a hazard of this severity or above, 3 if that could not be told: info,
+    /// low, medium, high or critical.
+    #[arg(long, value_name = "SEVERITY", default_value_t = Severity::Medium)]
+    pub(crate) fail_on: Severity,
+    /// Say what is fine, too.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object.
+    #[arg(long, conflicts_with_all = ["sarif", "emit", "apply"])]
+    pub(crate) json: bool,
+    /// Print SARIF 2.1.0, which CI systems collect.
+    #[arg(long, conflicts_with_all = ["emit", "apply"])]
+    pub(crate) sarif: bool,
+    /// Print the lasting fixes as a file for sysctl, tmpfiles, systemd, cmdline, tuned, docker, k8s or
+    /// shell.
+    #[arg(long, value_name = "FORM", conflicts_with = "apply")]
+    pub(crate) emit: Option<Form>,
+    /// Show the changes of hazards from --fail-on up, ask, and make them.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Don't ask.
+    #[arg(short, long, requires = "apply")]
+    pub(crate) yes: bool,
+    /// Where --apply writes what was.
+    #[arg(long, value_name = "FILE", default_value = "quell-undo.json")]
+    pub(crate) undo_file: PathBuf,
+    /// Take back what --apply wrote to this file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "emit", "json", "sarif", "pid"])]
+    pub(crate) undo: Option<PathBuf>,
+    /// Write the result to a file; '-' is stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
