@@ -10,6 +10,8 @@
 
 pub mod apply;
 pub mod emit;
+#[cfg(test)]
+mod emit_tests;
 mod evidence;
 mod finding;
 mod fix;

@@ -1,0 +1,101 @@
+//! The forms that fixes are written in.
+
+use crate::emit::{Form, emit};
+use crate::finding::{Finding, Severity, Status};
+use crate::fix::Fix;
+
+fn finding(rule: &'static str, fixes: &[Fix]) -> Finding {
+    Finding {
+        rule,
+        title: "",
+        status: Status::Hazard,
+        severity: Severity::High,
+        read: Vec::new(),
+        said: String::new(),
+        why: "",
+        harm: None,
+        fixes: fixes.to_vec(),
+        risk: "",
+        source: "",
+        notes: Vec::new(),
+    }
+}
+
+fn findings() -> Vec<Finding> {
+    vec![
+        finding(
+            "SYS-A",
+            &[Fix::sysctl("vm.a", "0"), Fix::Cmdline("a=0".to_owned())],
+        ),
+        finding("SYS-B", &[Fix::write("/sys/b%", "never")]),
+        finding(
+            "PROC-C",
+            &[Fix::Directive("LimitMEMLOCK=infinity".to_owned())],
+        ),
+        finding("ALLOC-D", &[Fix::env("D", "x:1,\"y\" 5%")]),
+        finding(
+            "PROC-E",
+            &[Fix::Advice("program: do it otherwise".to_owned())],
+        ),
+    ]
+}
+
+/// Check that each form holds what it can, quoted as that tool reads it, and names the rest.
+#[test]
+fn forms_hold_what_they_can() {
+    let text = |form| emit(&findings(), form);
+    let sysctl = text(Form::Sysctl);
+    assert!(sysctl.starts_with("# by quell doctor: 1 of 5 rules\n# SYS-A\nvm.a = 0\n"));
+    assert!(sysctl.contains("# not for sysctl:\n#   SYS-B: tmpfiles.d: w /sys/b%"));
+    assert!(text(Form::Tmpfiles).contains("\nw /sys/b%% - - - - never\n"));
+    let unit = text(Form::Systemd);
+    assert!(unit.contains("[Service]\n# PROC-C\nLimitMEMLOCK=infinity\n"));
+    assert!(unit.contains(r#"Environment="D=x:1,\"y\" 5%%""#), "{unit}");
+    assert!(text(Form::Cmdline).contains("\na=0\n"));
+    let tuned = text(Form::Tuned);
+    assert!(
+        tuned.contains("[sysfs]\n# SYS-B\n/sys/b% = never\n"),
+        "{tuned}"
+    );
+    assert!(tuned.contains("cmdline_quell = a=0"), "{tuned}");
+    assert!(text(Form::Docker).contains("--ulimit memlock=-1:-1"));
+    let pod = text(Form::K8s);
+    assert!(pod.contains(r#"value: "x:1,\"y\" 5%""#), "{pod}");
+    let shell = text(Form::Shell);
+    assert!(shell.contains("export D='x:1,\"y\" 5%'"), "{shell}");
+    for form in Form::ALL {
+        assert!(text(form).contains("PROC-E"), "{}", form.name());
+        assert_eq!(form.name().parse(), Ok(form));
+    }
+}
+
+/// Check that what several rules add to one variable stands there once, whole.
+#[test]
+fn variables_are_merged() {
+    let found = [
+        finding("ALLOC-JVM", &[Fix::env("JAVA_TOOL_OPTIONS", "-Xms1g -ea")]),
+        finding("PROC-HSPERF", &[Fix::env("JAVA_TOOL_OPTIONS", "-XX:+X")]),
+    ];
+    for form in [Form::Systemd, Form::K8s, Form::Docker, Form::Shell] {
+        let text = emit(&found, form);
+        assert_eq!(text.matches("JAVA_TOOL_OPTIONS").count(), 1, "{text}");
+        assert!(text.contains("-Xms1g -ea -XX:+X"), "{text}");
+        assert!(
+            text.starts_with("# by quell doctor: 2 of 2 rules"),
+            "{text}"
+        );
+    }
+}
+
+/// Check that without hazards nothing but a comment is written.
+#[test]
+fn nothing_to_write() {
+    let mut fine = findings();
+    for f in &mut fine {
+        f.status = Status::Ok;
+    }
+    assert_eq!(
+        emit(&fine, Form::Sysctl),
+        "# by quell doctor: 0 of 0 rules\n"
+    );
+}
