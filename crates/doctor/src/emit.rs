@@ -222,10 +222,7 @@ fn cmdline(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
 }
 
 fn tuned(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    let (sysctl, mut held) = lines(fixes, |fix| match fix {
-        Fix::Sysctl { name, value } => Some(format!("{name} = {value}")),
-        _ => None,
-    });
+    let (sysctl, mut held) = sysctl(fixes);
     let (sysfs, more) = lines(fixes, |fix| match fix {
         Fix::Write { path, value } => Some(format!("{path} = {value}")),
         _ => None,

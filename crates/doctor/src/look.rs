@@ -1,5 +1,6 @@
 //! What rules read with: files under a root that tests replace, and what is known besides.
 
+use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,15 @@ impl Value {
         Some(rest.split_once(']')?.0)
     }
 
+    /// What of it goes into the finding, where a part of the text was looked for.
+    pub(crate) fn part(&self, found: Option<String>) -> String {
+        match (found, self) {
+            (Some(found), _) => found,
+            (None, Self::Refused(why)) => format!("({why})"),
+            (None, _) => "(absent)".to_owned(),
+        }
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Text(text) => {
@@ -73,6 +83,8 @@ pub struct Look<'a> {
     evidence: &'a Evidence,
     /// Names of all processes.
     running: Vec<String>,
+    /// /proc/cpuinfo: some rules ask for a flag, and on a large machine the kernel takes long to write it.
+    cpuinfo: OnceCell<Value>,
 }
 
 impl<'a> Look<'a> {
@@ -86,6 +98,7 @@ impl<'a> Look<'a> {
             process: pid.map(|pid| Process::new(root, pid)),
             profile,
             evidence,
+            cpuinfo: OnceCell::new(),
             running: pids.iter().filter_map(|&pid| proc.comm(pid).ok()).collect(),
         }
     }
@@ -163,14 +176,6 @@ impl<'a> Look<'a> {
         self.evidence
     }
 
-    /// How many nodes of memory there are; 1 where that is not said.
-    #[must_use]
-    pub fn nodes(&self) -> usize {
-        let online = self.file("/sys/devices/system/node/online");
-        let list = online.text().and_then(cpus::list);
-        list.map_or(1, |l| l.len().max(1))
-    }
-
     /// The parameters of the kernel's command line.
     #[must_use]
     pub fn cmdline(&self) -> Vec<String> {
@@ -179,11 +184,20 @@ impl<'a> Look<'a> {
         words.map(str::to_owned).collect()
     }
 
+    /// /proc/cpuinfo, read once.
+    #[must_use]
+    pub fn cpuinfo(&self) -> &Value {
+        self.cpuinfo.get_or_init(|| self.file("/proc/cpuinfo"))
+    }
+
     /// Whether the first CPU has a flag; `None` if /proc/cpuinfo can't be read.
     #[must_use]
     pub fn cpu_flag(&self, flag: &str) -> Option<bool> {
-        let info = self.file("/proc/cpuinfo");
-        let line = info.text()?.lines().find(|l| l.starts_with("flags"))?;
+        let line = self
+            .cpuinfo()
+            .text()?
+            .lines()
+            .find(|l| l.starts_with("flags"))?;
         let (_, flags) = line.split_once(':')?;
         Some(flags.split_ascii_whitespace().any(|f| f == flag))
     }

@@ -86,11 +86,7 @@ impl Process {
             let mut lines = text.lines();
             lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
         });
-        let shown = match (&line, &status) {
-            (Some(line), _) => line.clone(),
-            (None, Value::Refused(why)) => format!("({why})"),
-            (None, _) => "(absent)".to_owned(),
-        };
+        let shown = status.part(line.clone());
         let read = Read::new(format!("{} {field}", self.path("status")), shown);
         (line, read)
     }
@@ -112,11 +108,7 @@ impl Process {
             let line = lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
             line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
         });
-        let shown = match (kb, &rollup) {
-            (Some(kb), _) => format!("{kb} kB"),
-            (None, Value::Refused(why)) => format!("({why})"),
-            (None, _) => "(absent)".to_owned(),
-        };
+        let shown = rollup.part(kb.map(|kb| format!("{kb} kB")));
         let read = Read::new(format!("{} {field}", self.path("smaps_rollup")), shown);
         (kb.map(|kb| kb * 1024), read)
     }

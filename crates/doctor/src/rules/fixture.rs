@@ -41,6 +41,15 @@ pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence)
     rule.ask(&Look::new(dir.path(), pid, Profile::LowLatency, evidence))
 }
 
+/// Evidence that a counter has grown by so much.
+pub(crate) fn grown(counter: &str, n: u64) -> Evidence {
+    Evidence {
+        seen: "in 1.00 s".to_owned(),
+        grown: Some([(counter.to_owned(), n)].into()),
+        causes: None,
+    }
+}
+
 /// Its status with these files.
 pub(crate) fn status(rule: &Rule, files: &[(&str, &str)]) -> Status {
     ask(rule, files).status

@@ -8,6 +8,9 @@ mod process;
 
 use crate::rule::Rule;
 
+/// Said where a counter must grow to tell, and nobody looked twice.
+const UNSEEN: &str = "nobody looked twice: use --duration";
+
 /// Every rule, in the order of the documentation.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     memory::ALL.iter().chain(machine::ALL).chain(process::ALL)

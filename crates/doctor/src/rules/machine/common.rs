@@ -129,8 +129,7 @@ pub(super) fn flag(look: &Look<'_>, name: &str) -> (Flag, Read) {
         Some(true) => Flag::Has,
         Some(false) => Flag::Lacks,
         None => {
-            let info = look.file("/proc/cpuinfo");
-            let mut lines = info.text().unwrap_or_default().lines();
+            let mut lines = look.cpuinfo().text().unwrap_or_default().lines();
             if lines.any(|l| l.starts_with("processor")) {
                 Flag::Foreign
             } else {

@@ -4,6 +4,7 @@ use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::rule::{Checked, Rule, Scope};
+use crate::rules::UNSEEN;
 
 const COUNTER: &str = "cpu.steal";
 
@@ -40,7 +41,7 @@ fn check(look: &Look<'_>) -> Checked {
         )),
         None if bare => Checked::ok("no host: this is no virtual machine"),
         None if looked_twice || total.is_none() => Checked::unknown("/proc/stat can't be read"),
-        None => Checked::unknown("nobody looked twice: use --duration"),
+        None => Checked::unknown(UNSEEN),
     };
     checked
         .read([Read::new("/proc/stat cpu, steal", shown)])
@@ -50,27 +51,18 @@ fn check(look: &Look<'_>) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask_with, assert_hazard, status};
+    use crate::rules::fixture::{ask_with, assert_hazard, grown, status};
 
     const STAT: (&str, &str) = (
         "/proc/stat",
         "cpu  1 2 3 4 5 6 7 800 0 0\ncpu0 1 2 3 4 5 6 7 800 0 0",
     );
 
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(COUNTER.to_owned(), n)].into()),
-            causes: None,
-        }
-    }
-
     /// Check that time that was taken while somebody looked is a hazard with its harm, and that none is fine.
     #[test]
     fn growth_is_a_hazard() {
-        let found = ask_with(&RULE, &[STAT], &grown(12));
+        let found = ask_with(&RULE, &[STAT], &grown(COUNTER, 12));
         assert_hazard(
             &found,
             "",
@@ -78,7 +70,10 @@ mod tests {
         );
         assert_eq!(found.harm.unwrap().what, "cpu.steal +12 in 1.00 s");
         assert_eq!(found.read[0].value, "800 ticks since the start");
-        assert_eq!(ask_with(&RULE, &[STAT], &grown(0)).status, Status::Ok);
+        assert_eq!(
+            ask_with(&RULE, &[STAT], &grown(COUNTER, 0)).status,
+            Status::Ok
+        );
     }
 
     /// Check that nothing is claimed without a second look, but of a machine that has no host.

@@ -42,7 +42,7 @@ fn check(look: &Look<'_>) -> Checked {
         _ if !readable => Checked::unknown("/proc/vmstat can't be read"),
         _ if !counts => Checked::ok("this kernel has no balloon"),
         Some(_) => Checked::ok("the host took no pages"),
-        None => Checked::unknown(common::UNSEEN),
+        None => Checked::unknown(crate::rules::UNSEEN),
     };
     checked.read([first, second]).grows(&TAKEN)
 }
@@ -50,9 +50,8 @@ fn check(look: &Look<'_>) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask_with, assert_hazard, status};
+    use crate::rules::fixture::{ask_with, assert_hazard, grown, status};
 
     const VMSTAT: (&str, &str) = (
         "/proc/vmstat",
@@ -60,18 +59,10 @@ mod tests {
     );
     const GUEST: (&str, &str) = ("/proc/cpuinfo", "flags : pcid hypervisor");
 
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(TAKEN[0].to_owned(), n)].into()),
-            causes: None,
-        }
-    }
-
     /// Check that pages that were taken while somebody looked are a hazard with its harm, and none are fine.
     #[test]
     fn growth_is_a_hazard() {
-        let found = ask_with(&RULE, &[VMSTAT, GUEST], &grown(256));
+        let found = ask_with(&RULE, &[VMSTAT, GUEST], &grown(TAKEN[0], 256));
         assert_hazard(
             &found,
             "",
@@ -79,7 +70,7 @@ mod tests {
         );
         assert_eq!(found.harm.unwrap().what, "balloon_inflate +256 in 1.00 s");
         assert_eq!(
-            ask_with(&RULE, &[VMSTAT, GUEST], &grown(0)).status,
+            ask_with(&RULE, &[VMSTAT, GUEST], &grown(TAKEN[0], 0)).status,
             Status::Ok
         );
     }

@@ -12,9 +12,6 @@ pub(super) const THP_SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_en
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const NODES: &str = "/sys/devices/system/node/online";
 
-/// Said where a counter must grow to tell, and nobody looked twice.
-pub(super) const UNSEEN: &str = "nobody looked twice: use --duration";
-
 /// How much these counters have grown together; `None` if nobody looked twice, or the kernel has none of them.
 pub(super) fn grown(look: &Look<'_>, counters: &[&str]) -> Option<u64> {
     let known = counters
@@ -27,12 +24,9 @@ pub(super) fn grown(look: &Look<'_>, counters: &[&str]) -> Option<u64> {
 pub(super) fn vmstat(look: &Look<'_>, name: &str) -> (Option<u64>, Read) {
     let file = look.file("/proc/vmstat");
     let mut lines = file.text().unwrap_or_default().lines();
-    let value = lines.find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
-    let shown = match (value, &file) {
-        (Some(n), _) => u64::to_string(&n),
-        (None, Value::Refused(why)) => format!("({why})"),
-        (None, _) => "(absent)".to_owned(),
-    };
+    let value: Option<u64> =
+        lines.find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+    let shown = file.part(value.map(|n| n.to_string()));
     (value, Read::new(format!("/proc/vmstat {name}"), shown))
 }
 

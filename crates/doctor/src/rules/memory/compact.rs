@@ -39,9 +39,8 @@ fn check(look: &Look<'_>) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, status};
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
 
     /// Check that the kernel's default is a hazard, and 0 is none.
     #[test]
@@ -59,11 +58,7 @@ mod tests {
     /// Check that pages that were moved are its harm.
     #[test]
     fn moves_are_harm() {
-        let evidence = Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([("compact_migrate_scanned".to_owned(), 7)].into()),
-            causes: None,
-        };
+        let evidence = grown("compact_migrate_scanned", 7);
         let found = ask_with(&RULE, &[(FILE, "20")], &evidence);
         assert_eq!(
             found.harm.unwrap().what,

@@ -43,7 +43,7 @@ fn check(look: &Look<'_>) -> Checked {
         }
         _ if collapsed.number().is_none() => Checked::unknown("what khugepaged did can't be read"),
         (Some(_), _) => Checked::ok("khugepaged collapsed nothing"),
-        (None, _) => Checked::unknown(common::UNSEEN),
+        (None, _) => Checked::unknown(crate::rules::UNSEEN),
     };
     checked.read([read, defrag_read]).grows(&[COUNTER])
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask_with, assert_hazard, status};
+    use crate::rules::fixture::{ask_with, assert_hazard, grown, status};
 
     const FILES: [(&str, &str); 3] = [
         (COLLAPSED, "6"),
@@ -74,18 +74,10 @@ mod tests {
         (THP_ENABLED, "always [madvise] never"),
     ];
 
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(COUNTER.to_owned(), n)].into()),
-            causes: None,
-        }
-    }
-
     /// Check that a collapse while somebody looked is a hazard with its harm, and that none is fine.
     #[test]
     fn a_collapse_is_a_hazard() {
-        let found = ask_with(&RULE, &FILES, &grown(3));
+        let found = ask_with(&RULE, &FILES, &grown(COUNTER, 3));
         assert_hazard(
             &found,
             "echo 3600000 > /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs\n\
@@ -94,7 +86,10 @@ mod tests {
              tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/khugepaged/defrag - - - - 0",
         );
         assert_eq!(found.harm.unwrap().what, format!("{COUNTER} +3 in 1.00 s"));
-        assert_eq!(ask_with(&RULE, &FILES, &grown(0)).status, Status::Ok);
+        assert_eq!(
+            ask_with(&RULE, &FILES, &grown(COUNTER, 0)).status,
+            Status::Ok
+        );
     }
 
     /// Check that a trace with its shootdowns tells too.
@@ -118,7 +113,7 @@ mod tests {
         assert_eq!(status(&RULE, &[(COLLAPSED, "6"), off]), Status::Ok);
         assert_eq!(status(&RULE, &[]), Status::Ok);
         assert_eq!(
-            ask_with(&RULE, &[(COLLAPSED, "x"), FILES[2]], &grown(0)).status,
+            ask_with(&RULE, &[(COLLAPSED, "x"), FILES[2]], &grown(COUNTER, 0)).status,
             Status::Unknown
         );
     }

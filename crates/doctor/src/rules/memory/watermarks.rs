@@ -76,7 +76,7 @@ fn check(look: &Look<'_>) -> Checked {
         (Some(_), _) => Checked::ok("no boost, and no program waited for memory"),
         (None, _) => Checked::unknown(format!(
             "no boost; whether programs wait for memory is not known: {}",
-            common::UNSEEN
+            crate::rules::UNSEEN
         )),
     };
     checked.read([first, second, third]).grows(&STALLS)
@@ -85,17 +85,8 @@ fn check(look: &Look<'_>) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, status};
-
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([("allocstall_normal".to_owned(), n)].into()),
-            causes: None,
-        }
-    }
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
 
     /// Check that the default of the boost is a hazard, and that without it one look tells nothing.
     #[test]
@@ -108,11 +99,11 @@ mod tests {
         );
         assert_eq!(found.severity, Severity::Medium);
         assert_eq!(status(&RULE, &[(BOOST_FILE, "0")]), Status::Unknown);
-        let quiet = ask_with(&RULE, &[(BOOST_FILE, "0")], &grown(0));
+        let quiet = ask_with(&RULE, &[(BOOST_FILE, "0")], &grown("allocstall_normal", 0));
         assert_eq!(quiet.status, Status::Ok);
-        let old = ask_with(&RULE, &[], &grown(0));
+        let old = ask_with(&RULE, &[], &grown("allocstall_normal", 0));
         assert_eq!(old.status, Status::Ok);
-        let odd = ask_with(&RULE, &[(BOOST_FILE, "x")], &grown(0));
+        let odd = ask_with(&RULE, &[(BOOST_FILE, "x")], &grown("allocstall_normal", 0));
         assert_eq!(odd.status, Status::Unknown);
     }
 
@@ -120,7 +111,11 @@ mod tests {
     #[test]
     fn waits_are_worse() {
         let advice = "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node";
-        let found = ask_with(&RULE, &[(BOOST_FILE, "0"), (SCALE_FILE, "10")], &grown(4));
+        let found = ask_with(
+            &RULE,
+            &[(BOOST_FILE, "0"), (SCALE_FILE, "10")],
+            &grown("allocstall_normal", 4),
+        );
         assert_hazard(
             &found,
             "sysctl -w vm.watermark_scale_factor=100",
@@ -128,7 +123,11 @@ mod tests {
         );
         assert_eq!(found.severity, Severity::High);
         assert_eq!(found.harm.unwrap().what, "allocstall_normal +4 in 1.00 s");
-        let high = ask_with(&RULE, &[(BOOST_FILE, "0"), (SCALE_FILE, "200")], &grown(4));
+        let high = ask_with(
+            &RULE,
+            &[(BOOST_FILE, "0"), (SCALE_FILE, "200")],
+            &grown("allocstall_normal", 4),
+        );
         assert_hazard(&high, "", advice);
     }
 }

@@ -15,8 +15,6 @@ use crate::rule::Checked;
 pub(super) const NO_PROCESS: &str = "no process is looked at";
 /// Said where smaps, maps or numa_maps can't be read.
 pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
-/// Said where a counter must grow to tell, and nobody looked twice.
-pub(super) const UNSEEN: &str = "nobody looked twice: use --duration";
 
 /// A variable of the environment that the process was started with.
 pub(super) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;

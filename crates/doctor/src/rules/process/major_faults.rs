@@ -4,8 +4,9 @@ use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::rule::{Checked, Rule, Scope};
+use crate::rules::UNSEEN;
 
-use super::common::{NO_PROCESS, UNSEEN};
+use super::common::NO_PROCESS;
 
 const COUNTER: &str = "process.major_faults";
 
@@ -53,23 +54,14 @@ fn hazard(said: String) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard};
-
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(COUNTER.to_owned(), n)].into()),
-            causes: None,
-        }
-    }
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown};
 
     /// Check that faults that were seen are a hazard and harm, and that none seen is fine.
     #[test]
     fn faults_are_a_hazard() {
         let files = [("PID/status", "VmSwap:\t       0 kB")];
-        let found = ask_with(&RULE, &files, &grown(3));
+        let found = ask_with(&RULE, &files, &grown(COUNTER, 3));
         assert_hazard(
             &found,
             "",
@@ -77,8 +69,14 @@ mod tests {
              systemd service: LimitMEMLOCK=infinity",
         );
         assert_eq!(found.harm.unwrap().count, 3);
-        assert_eq!(ask_with(&RULE, &files, &grown(0)).status, Status::Ok);
-        assert_eq!(ask_with(&RULE, &[], &grown(0)).status, Status::Unknown);
+        assert_eq!(
+            ask_with(&RULE, &files, &grown(COUNTER, 0)).status,
+            Status::Ok
+        );
+        assert_eq!(
+            ask_with(&RULE, &[], &grown(COUNTER, 0)).status,
+            Status::Unknown
+        );
         assert_eq!(ask(&RULE, &files).status, Status::Unknown, "seen once");
     }
 

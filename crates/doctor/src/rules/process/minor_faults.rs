@@ -4,8 +4,9 @@ use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::rule::{Checked, Rule, Scope};
+use crate::rules::UNSEEN;
 
-use super::common::{NO_PROCESS, UNSEEN};
+use super::common::NO_PROCESS;
 
 const COUNTER: &str = "process.minor_faults";
 
@@ -56,22 +57,13 @@ fn check(look: &Look<'_>) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard};
-
-    fn grown(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(COUNTER.to_owned(), n)].into()),
-            causes: None,
-        }
-    }
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown};
 
     /// Check that faults that were seen are a hazard and harm, none seen is fine, and one look tells nothing.
     #[test]
     fn faults_are_a_hazard() {
-        let found = ask_with(&RULE, &[], &grown(9));
+        let found = ask_with(&RULE, &[], &grown(COUNTER, 9));
         assert_hazard(
             &found,
             "",
@@ -81,7 +73,7 @@ mod tests {
              systemd service: LimitMEMLOCK=infinity",
         );
         assert_eq!(found.harm.unwrap().count, 9);
-        assert_eq!(ask_with(&RULE, &[], &grown(0)).status, Status::Ok);
+        assert_eq!(ask_with(&RULE, &[], &grown(COUNTER, 0)).status, Status::Ok);
         assert_eq!(ask(&RULE, &[]).status, Status::Unknown);
     }
 }
