@@ -105,7 +105,7 @@ fn written_back_mappings() {
     for (dir, expected) in [(disk, "hazard"), (memory, "ok")] {
         let dir = dir.expect("a folder");
         let file = dir.path().join("ring");
-        let child = Command::new(example("maps"))
+        let child = Command::new(example("mapped"))
             .arg(&file)
             .stdout(Stdio::piped())
             .spawn()
@@ -113,8 +113,9 @@ fn written_back_mappings() {
         let mut running = Running(child);
         // it says when the mapping is there
         let mut line = String::new();
-        let out = running.0.stdout.take().expect("a pipe");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
+        let mut out = std::io::BufReader::new(running.0.stdout.take().expect("a pipe"));
+        std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+        assert_eq!(line, "mapped\n");
         let pid = running.0.id().to_string();
         let audit = json(&quell(&["doctor", "--json", "-p", &pid]).stdout);
         let finding = found(&audit, "PROC-WBMAP");

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
 use super::super::{Error, Trace, Writer};
 use super::{meta, place, rows_in, write};
 
@@ -53,7 +55,8 @@ fn traces_are_replaced_by_force_only() {
 #[test]
 fn traces_under_way_are_left_alone() {
     let (_dir, path) = place();
-    let writer = write(&path, 300, 100);
+    // nothing is sealed meanwhile, so the files stay the same
+    let writer = write(&path, 300, 1000);
     let before = fs::read_dir(&path).unwrap().count();
     let err = Writer::create(&path, &meta(), true).err().unwrap();
     assert!(matches!(refused(&err), Error::Busy(_)), "{err}");
@@ -165,11 +168,10 @@ fn foreign() -> Vec<u8> {
 #[test]
 fn full_disks_leave_a_trace() {
     let (dir, _) = place();
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
-        .arg(dir.path())
-        .output()
-        .is_ok_and(|out| out.status.success());
+    // By the call and not by mount(8): a child of this process would hold the locks that other tests
+    // have just let go, until it is another program (flock(2)).
+    let (none, size) = (c"none", c"size=2m");
+    let mounted = mount(none, dir.path(), c"tmpfs", MountFlags::empty(), size).is_ok();
     if !mounted {
         eprintln!("SKIPPED full_disks_leave_a_trace: mounting a small tmpfs takes root");
         return;
@@ -205,11 +207,7 @@ fn full_disks_leave_a_trace() {
             rows.last().unwrap().id + 1
         );
     });
-    let unmounted = std::process::Command::new("umount")
-        .arg("-l")
-        .arg(dir.path())
-        .status();
-    assert!(unmounted.unwrap().success());
+    unmount(dir.path(), UnmountFlags::DETACH).unwrap();
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);
     }
