@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::proc::Proc;
 use crate::under;
 
 const DELETED: &[u8] = b" (deleted)";
@@ -107,8 +108,9 @@ pub fn parse(text: &[u8]) -> Vec<Mapping> {
     all
 }
 
-/// The mappings of process `pid`.
+/// The mappings of process `pid`, also where its first thread has ended.
 pub fn read(root: &Path, pid: u32) -> Result<Vec<Mapping>> {
+    let pid = Proc::new(root).living(pid);
     let path = under(root, Path::new(&format!("/proc/{pid}/maps")));
     let text = std::fs::read(&path).with_context(|| {
         format!(

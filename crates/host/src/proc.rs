@@ -60,6 +60,23 @@ impl Proc {
         under(&self.root, Path::new(&format!("/proc/{pid}/{name}")))
     }
 
+    /// The process or, where its first thread has ended while others run, one of those: what hangs on the memory,
+    /// the root or the files of a process is not shown of a thread that has let go of them (kernel/exit.c,
+    /// do_exit). Every thread has a folder of a process, which no listing shows (fs/proc/base.c,
+    /// proc_pid_lookup).
+    #[must_use]
+    pub fn living(&self, pid: u32) -> u32 {
+        let left = self
+            .stat(pid)
+            .is_ok_and(|s| s.state == 'Z' && s.threads > 1);
+        if !left {
+            return pid;
+        }
+        let threads = self.threads(pid).unwrap_or_default();
+        let living = threads.iter().find(|(_, s)| !matches!(s.state, 'Z' | 'X'));
+        living.map_or(pid, |(tid, _)| *tid)
+    }
+
     /// Whether there is such a process. One that waits for its parent to ask counts as none: it has ended.
     #[must_use]
     pub fn exists(&self, pid: u32) -> bool {
@@ -74,12 +91,12 @@ impl Proc {
 
     /// Its arguments; empty for a kernel thread.
     pub fn cmdline(&self, pid: u32) -> Result<Vec<OsString>> {
-        Ok(nul_separated(&self.read(pid, "cmdline")?))
+        Ok(nul_separated(&self.read(self.living(pid), "cmdline")?))
     }
 
     /// The environment that it was started with.
     pub fn environ(&self, pid: u32) -> Result<HashMap<OsString, OsString>> {
-        let entries = nul_separated(&self.read(pid, "environ")?);
+        let entries = nul_separated(&self.read(self.living(pid), "environ")?);
         let pairs = entries.into_iter().filter_map(|entry| {
             let bytes = entry.into_vec();
             let at = bytes.iter().position(|b| *b == b'=')?;
@@ -91,7 +108,7 @@ impl Proc {
 
     /// The file that it executes, as the kernel names it.
     pub fn exe(&self, pid: u32) -> Result<PathBuf> {
-        let link = self.file(pid, "exe");
+        let link = self.file(self.living(pid), "exe");
         std::fs::read_link(&link).with_context(|| format!("reading the link {}", link.display()))
     }
 

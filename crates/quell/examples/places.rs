@@ -5,6 +5,8 @@
 //! loads the library there, which has it as `quell_shoot`. Prints its process's number, and stays a second
 //! after that, for quell must come to look while it lives, on a busy machine too.
 //!
+//! With `orphan` as the last word, a thread named `quell-orphan` does all that, and the first one ends before.
+//!
 //! The peer that is hit spins on another CPU as real-time, for under a second.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
@@ -108,11 +110,29 @@ fn wait_for_peer() {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let [_, count, place] = args.as_slice() else {
-        panic!("usage: places COUNT jit|jit-map|LIBRARY");
+    let (count, place) = match args.as_slice() {
+        [_, count, place] => (count.clone(), place.clone()),
+        [_, count, place, last] if last == "orphan" => {
+            let (count, place) = (count.clone(), place.clone());
+            let orphan = std::thread::Builder::new().name("quell-orphan".into());
+            let all = move || {
+                std::thread::sleep(Duration::from_millis(50));
+                shoot_from(&count, &place);
+                std::process::exit(0);
+            };
+            orphan.spawn(all).expect("a thread");
+            // SAFETY: ends this thread alone; nobody borrows what is on its stack.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+            unreachable!("it has ended");
+        }
+        _ => panic!("usage: places COUNT jit|jit-map|LIBRARY [orphan]"),
     };
+    shoot_from(&count, &place);
+}
+
+fn shoot_from(count: &str, place: &str) {
     let count: u32 = count.parse().expect("a count");
-    let shoot = match place.as_str() {
+    let shoot = match place {
         "jit" => made(false),
         "jit-map" => made(true),
         path => loaded(path),

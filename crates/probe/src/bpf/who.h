@@ -27,6 +27,17 @@ static __always_inline u32 index_of(void *map, void *key, u32 *next, u32 max)
 }
 
 /*
+ * The name of the process: that of its first thread. A thread may have one of its own, which its
+ * records have.
+ */
+static __always_inline void name_process(char comm[COMM_LEN])
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+
+	bpf_probe_read_kernel(comm, COMM_LEN, &t->group_leader->comm);
+}
+
+/*
  * The comm is written again whenever a CPU turns to another key, so it follows exec closely enough.
  * What found no room shares index 0, and no key or comm of it is kept.
  */
@@ -37,7 +48,7 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 
 	if (info) {
 		info->key = *key;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
+		name_process(info->comm);
 		info->cgroup = bpf_get_current_cgroup_id();
 	}
 	return i;
@@ -50,7 +61,7 @@ static __always_inline u32 victim_of(struct victim_key *key)
 
 	if (info) {
 		info->key = *key;
-		bpf_get_current_comm(info->comm, sizeof(info->comm));
+		name_process(info->comm);
 	}
 	return i;
 }

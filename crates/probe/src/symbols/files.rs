@@ -16,6 +16,7 @@ use quell_event::trace::{Mark, Module};
 use quell_host::contents::Contents;
 use quell_host::functions;
 use quell_host::maps::Mapping;
+use quell_host::proc::Proc;
 
 use super::identity::{self, Identity, Stamp};
 use super::open;
@@ -210,7 +211,7 @@ impl Files {
     /// Folders that may stand for `/` where the file comes from: the process's, if it lives, and ours.
     pub(crate) fn roots(&self, number: u32) -> Vec<OwnedFd> {
         let pid = self.get(number).map_or(0, |k| k.pid);
-        let theirs = self.root.join(format!("proc/{pid}/root"));
+        let theirs = self.process(pid).join("root");
         let both = [theirs.as_path(), &self.root];
         both.into_iter()
             .filter_map(|p| open::folder(p).ok())
@@ -257,8 +258,14 @@ impl Files {
         self.known.get(usize::try_from(number).ok()?)
     }
 
+    /// The folder of a process that shows its memory and its root.
+    fn process(&self, pid: u32) -> PathBuf {
+        let living = Proc::new(&self.root).living(pid);
+        self.root.join(format!("proc/{living}"))
+    }
+
     fn open(&self, pid: u32, mapping: &Mapping, path: &Path) -> Option<File> {
-        let process = self.root.join(format!("proc/{pid}"));
+        let process = self.process(pid);
         let link = process.join("map_files").join(mapping.map_file_name());
         open::mapped(&link).ok().or_else(|| {
             // without the right to that: by its name, as the process sees it

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use quell_host::perf_map;
+use quell_host::proc::Proc;
 use quell_host::status::{self, Status};
 
 use super::{demangle, open};
@@ -67,12 +68,12 @@ impl Jits {
             self.not_followed.insert(pid);
             return;
         }
-        let process = root.join(format!("proc/{pid}"));
-        let text = std::fs::read(process.join("status")).unwrap_or_default();
+        let proc = Proc::new(root);
+        let text = std::fs::read(proc.file(pid, "status")).unwrap_or_default();
         let (Some(status), Ok(folder)) = (
             status::parse(&text),
             // its own /tmp, also where that is an absolute symlink
-            open::folder(&process.join("root"))
+            open::folder(&proc.file(proc.living(pid), "root"))
                 .and_then(|root| open::folder_within(root, Path::new("tmp"))),
         ) else {
             return;

@@ -91,7 +91,13 @@ impl Report {
         let cut_short = trace.cut_short();
         let saved = trace.tally();
         let lost_known = matches!(saved, Ok(Some(_)));
-        let rows = sum.tally();
+        let mut rows = sum.tally();
+        // rows have the names of threads
+        for culprit in &mut rows.culprits {
+            if let Some(process) = code.process(culprit.pid).filter(|p| !p.comm.is_empty()) {
+                culprit.comm.clone_from(&process.comm);
+            }
+        }
         let tally = match saved {
             // counts are exact also where records were lost
             Ok(Some(tally)) if !cut_short => tally,

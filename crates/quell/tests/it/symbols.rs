@@ -123,6 +123,31 @@ fn code_of_a_jit_in_a_container() {
     assert_shot_from(&report, "quell_jit::shoot /made.js:1");
 }
 
+/// Check that a process whose first thread has ended has names, and its own and not that of the thread that shot.
+#[test]
+fn first_thread_ended() {
+    if !root_only("first_thread_ended") {
+        return;
+    }
+    let _alone = alone();
+    let (dir, program) = (tempfile::tempdir().expect("a folder"), example("places"));
+    let so = dir.path().join("libquell.so");
+    if !library(&so, "by_the_orphan") {
+        return;
+    }
+    let path = so.display().to_string();
+    let (report, _) = record(dir.path(), &[&program, COUNT, &path, "orphan"]);
+    assert_shot_from(&report, "by_the_orphan (libquell.so)");
+    let culprits = report["culprits"].as_array().expect("culprits");
+    let found = culprits.iter().find(|c| c["comm"] == "places");
+    let threads = found.expect("the process")["threads"].as_array();
+    let named = |t: &Value| t["comm"] == "quell-orphan";
+    assert!(
+        threads.expect("its threads").iter().any(named),
+        "{report:#}"
+    );
+}
+
 /// Builds a library with the function that shoots.
 fn library(out: &Path, name: &str) -> bool {
     let source = out.with_extension("c");
