@@ -138,6 +138,10 @@ impl fmt::Display for Frame {
                 return write!(f, "{:#x} ({module})", self.addr);
             }
             (None, Some(module), None) => write!(f, "{:#x} ({module})", self.addr)?,
+            // an address that is none tells nothing, and would make a stack of its own of each walk
+            (None, None, _) if self.mark == Some(Mark::Unmapped) => {
+                return write!(f, "[{}]", Mark::Unmapped.text());
+            }
             (None, None, _) => write!(f, "{:#x}", self.addr)?,
         }
         write!(f, " [{}]", self.mark.unwrap_or(Mark::Unknown).text())
@@ -177,6 +181,8 @@ mod tests {
             ..Frame::default()
         };
         assert_eq!(frame.to_string(), "0x1234 [JIT, no perf map]");
+        frame.mark = Some(Mark::Unmapped);
+        assert_eq!(frame.to_string(), "[not mapped]");
         frame.module = Some("/usr/lib/libx.so".to_owned());
         frame.offset = Some(0x10);
         frame.mark = Some(Mark::Stripped);

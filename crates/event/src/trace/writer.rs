@@ -182,9 +182,8 @@ impl Writer {
             Ok(())
         };
         let rotated = self
-            .tail
-            .take()
-            .map_or(Ok(()), |tail| rotate(tail, &mut self.sealer));
+            .last_tail()
+            .and_then(|tail| tail.map_or(Ok(()), |tail| rotate(tail, &mut self.sealer)));
         let mut done = Progress {
             rows: 0,
             of: self.rows,
@@ -234,6 +233,17 @@ impl Writer {
         }
         self.tail_written = Instant::now();
         Ok(())
+    }
+
+    /// The tail that is left, or one without rows where there has been none: a pattern of file names that finds no
+    /// file is an error for most readers of Parquet.
+    fn last_tail(&mut self) -> Result<Option<Tail>, Error> {
+        let tail = self.tail.take();
+        if tail.is_some() || self.tails > 0 {
+            return Ok(tail);
+        }
+        self.tails = 1;
+        Tail::create(&self.dir, 1).map(Some)
     }
 
     fn write_tally(&mut self) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What goes in comes out.
 
+use parquet::file::reader::FileReader as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -76,6 +77,21 @@ proptest! {
         prop_assert!(!trace.cut_short());
         prop_assert_eq!(trace.unread_bytes(), 0);
     }
+}
+
+/// Check that a recording that saw nothing leaves a segment without rows, with its columns.
+#[test]
+fn no_rows() {
+    let (_dir, path) = place();
+    write(&path, 0, 100).finish(1, |_| ()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert!(!trace.cut_short());
+    assert_eq!(rows_in(&trace), []);
+    let file = std::fs::File::open(path.join("events-00001.parquet")).unwrap();
+    let reader = parquet::file::reader::SerializedFileReader::new(file).unwrap();
+    let meta = reader.metadata().file_metadata();
+    assert_eq!(meta.num_rows(), 0);
+    assert!(meta.schema_descr().num_columns() > 20);
 }
 
 /// Check that more rows than a batch, a row group and a page hold come back, and that nothing but sealed segments is left.
