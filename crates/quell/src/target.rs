@@ -30,17 +30,8 @@ pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
     if !target.pid.is_empty() && !target.command.is_empty() {
         return Err(usage("-p PID and a command exclude each other: choose one"));
     }
-    let proc = Proc::new("/");
     for &pid in &target.pid {
-        if pid == 0 || !proc.exists(pid) {
-            return Err(usage(format!("no such process: {pid}")));
-        }
-        // a thread has a folder in /proc too, but is not listed there
-        if let Some(process) = thread_of(pid) {
-            return Err(usage(format!(
-                "{pid} is a thread of process {process}: use -p {process}"
-            )));
-        }
+        process("-p", pid)?;
     }
     Ok(match &target.cpu {
         Some(list) => Scope::Cpus(cpu_list(list)?),
@@ -72,8 +63,25 @@ pub(crate) fn or_stat(err: anyhow::Error, target: &Target) -> anyhow::Error {
     }
 }
 
+/// Checks that a process that an option names is there.
+///
+/// # Errors
+///
+/// Bad usage: it isn't, or is a thread, which has a folder in /proc too, though it is not listed there.
+pub(crate) fn process(option: &str, pid: u32) -> anyhow::Result<()> {
+    if pid == 0 || !Proc::new("/").exists(pid) {
+        return Err(usage(format!("no such process: {pid}")));
+    }
+    match thread_of(pid) {
+        Some(process) => Err(usage(format!(
+            "{pid} is a thread of process {process}: use {option} {process}"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The process that a thread belongs to, if it is not the first.
-pub(crate) fn thread_of(pid: u32) -> Option<u32> {
+fn thread_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
     line.trim().parse().ok().filter(|&tgid| tgid != pid)

@@ -7,6 +7,7 @@ use std::path::Path;
 use quell_doctor::apply::{self, Change};
 use quell_doctor::{Finding, Severity, Status};
 
+use super::text::clean;
 use crate::cmd::usage;
 use crate::show::style::BOLD;
 use crate::show::units::plural;
@@ -53,7 +54,6 @@ pub(crate) fn make(
 fn shown(changes: &[Change]) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n", plural(changes.len() as u64, "change"));
     for c in changes {
-        let clean = |text: &str| text.replace(char::is_control, " ");
         // writing to a String does not fail
         let _ = writeln!(
             out,
@@ -87,11 +87,7 @@ fn asked(n: usize) -> anyhow::Result<bool> {
 pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
     let changes = apply::undo(Path::new("/"), file)?;
     for c in &changes {
-        anstream::eprintln!(
-            "quell: {} is {} again",
-            c.path,
-            c.before.replace(char::is_control, " ")
-        );
+        anstream::eprintln!("quell: {} is {} again", c.path, clean(&c.before));
     }
     Ok(())
 }

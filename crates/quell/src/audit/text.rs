@@ -116,6 +116,6 @@ fn brief<'a>(out: &mut String, title: &str, findings: impl Iterator<Item = &'a F
 }
 
 /// What was read may hold an escape of the terminal's.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

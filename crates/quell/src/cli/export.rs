@@ -71,6 +71,11 @@ impl Format {
         matches!(self, Self::Pprof | Self::Folded | Self::Speedscope)
     }
 
+    /// Does it show the code that asked?
+    pub(crate) fn has_stacks(self) -> bool {
+        self.takes_weight() || self == Self::Perfetto
+    }
+
     /// Is it the distribution of a time?
     pub(crate) fn takes_of(self) -> bool {
         matches!(self, Self::Hgrm | Self::Hlog)

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use quell_doctor::{Evidence, Finding, Look, Severity, Status, audit, emit, rules, sarif};
-use quell_host::proc::Proc;
 use serde::Serialize;
 
 use crate::audit::{change, evidence, text};
 use crate::cli::DoctorArgs;
 use crate::cmd::usage;
 use crate::show::{self, emit as print};
-use crate::target::thread_of;
+use crate::target;
 
 /// The contract's object.
 #[derive(Serialize)]
@@ -72,14 +71,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Bad usage: a process or a rule that isn't there.
 fn check(args: &DoctorArgs) -> anyhow::Result<()> {
     if let Some(pid) = args.pid {
-        if pid == 0 || !Proc::new("/").exists(pid) {
-            return Err(usage(format!("no such process: {pid}")));
-        }
-        if let Some(process) = thread_of(pid) {
-            return Err(usage(format!(
-                "{pid} is a thread of process {process}: use -p {process}"
-            )));
-        }
+        target::process("-p", pid)?;
     }
     let known = rules();
     let unknown = args

@@ -23,7 +23,7 @@ use crate::recording::{Recording, STEP, record_command};
 use crate::show::emit;
 use crate::show::style::BOLD;
 use crate::show::units::plural;
-use crate::target::seconds;
+use crate::target::{self, seconds};
 
 /// Where `quell record` writes if it is not told.
 const DEFAULT_TRACE: &str = "trace.quell";
@@ -89,10 +89,8 @@ fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
 
 fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let duration = seconds("--duration", duration)?;
+    target::process("-p", pid)?;
     let proc = Proc::new("/");
-    if pid == 0 || !proc.exists(pid) {
-        return Err(usage(format!("no such process: {pid}")));
-    }
     signals::install()?;
     let temp = TempDir::new()?;
     let dir = temp.path().join("watched.quell");

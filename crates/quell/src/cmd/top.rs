@@ -49,10 +49,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         guarded.sort_unstable();
         guarded.dedup();
     }
-    if let Some(pid) = args.close
-        && !Proc::new("/").exists(pid)
-    {
-        return Err(usage(format!("no such process: {pid}")));
+    if let Some(pid) = args.close {
+        target::process("--close", pid)?;
     }
     let refusal = "top takes the probe: choose another --backend, or 'quell stat'";
     let backend = target::backend(&args.target, refusal)?;

@@ -36,11 +36,16 @@ pub(crate) fn run(
     }
     let out = Replace::new(output)?;
     let trace = Trace::open(dir)?;
-    say_what_is_missing(&trace);
+    let stacks = if format.has_stacks() {
+        stacks(&trace)?
+    } else {
+        Stacks::default()
+    };
+    say_what_is_missing(&trace, format.has_stacks() && stacks.is_empty());
     let progress = Progress::new(trace.rows());
     let told = |rows| progress.set(rows);
     let rows = Rows::new(&trace, &told);
-    let written = out.write(|out| write(&rows, &trace, format, args, out));
+    let written = out.write(|out| write(&rows, &stacks, format, args, out));
     drop(progress);
     show::unless_gone(written).with_context(|| match output {
         Some(path) => format!("can't export to {}", path.display()),
@@ -66,7 +71,7 @@ fn check(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
 
 fn write(
     rows: &Rows<'_>,
-    trace: &Trace,
+    stacks: &Stacks,
     format: Format,
     args: &ExportArgs,
     out: &mut dyn Write,
@@ -82,10 +87,10 @@ fn write(
         cli::Of::Stall => Measure::Stall,
     });
     match format {
-        Format::Perfetto => quell_export::perfetto::write(rows, &stacks(trace)?, out),
-        Format::Pprof => quell_export::pprof::write(rows, &stacks(trace)?, weight, out),
-        Format::Folded => quell_export::folded::write(rows, &stacks(trace)?, weight, out),
-        Format::Speedscope => quell_export::speedscope::write(rows, &stacks(trace)?, weight, out),
+        Format::Perfetto => quell_export::perfetto::write(rows, stacks, out),
+        Format::Pprof => quell_export::pprof::write(rows, stacks, weight, out),
+        Format::Folded => quell_export::folded::write(rows, stacks, weight, out),
+        Format::Speedscope => quell_export::speedscope::write(rows, stacks, weight, out),
         Format::Hgrm => quell_export::hgrm::write(rows, measure.unwrap_or_default(), out),
         Format::Hlog => match measure {
             None => quell_export::hlog::write(rows, &Measure::ALL, out),
@@ -101,7 +106,7 @@ fn stacks(trace: &Trace) -> anyhow::Result<Stacks> {
 }
 
 /// An export has no place for notes, so they go to stderr.
-fn say_what_is_missing(trace: &Trace) {
+fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     if trace.cut_short() {
         anstream::eprintln!(
             "quell: the recording was cut short: this is all up to its last second"
@@ -113,7 +118,6 @@ fn say_what_is_missing(trace: &Trace) {
             "quell: the trace has no counts: whether something was lost is not known"
         );
     }
-    let no_stacks = trace.stacks().is_ok_and(|s| s.rows.is_empty());
     if no_stacks && trace.rows() > 0 && trace.meta().stacks != "none" {
         anstream::eprintln!(
             "quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export"
