@@ -28,7 +28,7 @@ pub use fix::Fix;
 pub use look::{Look, Value};
 pub use process::{ForeignMap, Process};
 pub use profile::Profile;
-pub use rule::{Checked, Rule, Scope};
+pub use rule::{Check, Checked, Rule};
 
 /// Every rule, in the order of the documentation.
 #[must_use]
@@ -40,11 +40,7 @@ pub fn rules() -> Vec<&'static Rule> {
 /// come first, then hazards by severity, then what is unknown, then what is fine.
 #[must_use]
 pub fn audit(look: &Look<'_>) -> Vec<Finding> {
-    let applies = |rule: &&Rule| rule.scope == Scope::System || look.process().is_some();
-    let mut findings: Vec<Finding> = rules::all()
-        .filter(applies)
-        .map(|rule| rule.ask(look))
-        .collect();
+    let mut findings: Vec<Finding> = rules::all().filter_map(|rule| rule.ask(look)).collect();
     findings.sort_by(|a, b| b.rank().cmp(&a.rank()).then(a.rule.cmp(b.rule)));
     findings
 }

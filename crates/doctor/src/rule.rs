@@ -5,14 +5,15 @@ use quell_event::Cause;
 use crate::finding::{Finding, Read, Severity, Status};
 use crate::fix::Fix;
 use crate::look::Look;
+use crate::process::Process;
 
-/// What a rule looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+/// What a rule looks at, and how it is asked.
+#[derive(Clone, Copy)]
+pub enum Check {
     /// The machine.
-    System,
+    System(fn(&Look<'_>) -> Checked),
     /// One process.
-    Process,
+    Process(fn(&Look<'_>, &Process) -> Checked),
 }
 
 /// One rule.
@@ -21,8 +22,6 @@ pub struct Rule {
     pub id: &'static str,
     /// What it is about, in a few words.
     pub title: &'static str,
-    /// What it looks at.
-    pub scope: Scope,
     /// How bad it is where the rule itself doesn't know better, for low latency.
     pub severity: Severity,
     /// Why it stalls.
@@ -33,8 +32,8 @@ pub struct Rule {
     pub source: &'static str,
     /// Shootdowns of these causes are its harm.
     pub causes: &'static [Cause],
-    /// Asks it.
-    pub check: fn(&Look<'_>) -> Checked,
+    /// What it looks at, and how it is asked.
+    pub check: Check,
 }
 
 /// What a rule says.
@@ -106,16 +105,19 @@ impl Checked {
 }
 
 impl Rule {
-    /// Asks the rule.
-    pub(crate) fn ask(&self, look: &Look<'_>) -> Finding {
-        let checked = (self.check)(look);
+    /// Asks the rule, if there is what it looks at.
+    pub(crate) fn ask(&self, look: &Look<'_>) -> Option<Finding> {
+        let checked = match self.check {
+            Check::System(check) => check(look),
+            Check::Process(check) => check(look, look.process()?),
+        };
         let status = checked.status.unwrap_or(Status::Unknown);
         let severity = checked.severity.unwrap_or(self.severity);
         let mut notes = checked.notes;
         if status == Status::Hazard {
             notes.extend(look.managers(&checked.fixes));
         }
-        Finding {
+        Some(Finding {
             rule: self.id,
             title: self.title,
             status,
@@ -132,6 +134,6 @@ impl Rule {
             risk: self.risk,
             source: self.source,
             notes,
-        }
+        })
     }
 }

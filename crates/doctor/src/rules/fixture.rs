@@ -6,7 +6,7 @@ use crate::evidence::Evidence;
 use crate::finding::{Finding, Status};
 use crate::look::Look;
 use crate::profile::Profile;
-use crate::rule::Rule;
+use crate::rule::{Check, Rule};
 
 /// The process that is looked at.
 pub(crate) const PID: u32 = 4711;
@@ -37,8 +37,9 @@ pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence)
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
     }
-    let pid = matches!(rule.scope, crate::rule::Scope::Process).then_some(PID);
-    rule.ask(&Look::new(dir.path(), pid, Profile::LowLatency, evidence))
+    let pid = matches!(rule.check, Check::Process(_)).then_some(PID);
+    let look = Look::new(dir.path(), pid, Profile::LowLatency, evidence);
+    rule.ask(&look).expect("what it looks at")
 }
 
 /// Evidence that a counter has grown by so much.

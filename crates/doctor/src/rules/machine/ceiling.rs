@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 /// arch/x86/mm/tlb.c.
@@ -12,14 +12,13 @@ const DEFAULT: i64 = 33;
 pub(super) const RULE: Rule = Rule {
     id: "CPU-CEILING",
     title: "when a shootdown flushes everything",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "Up to this many pages a shootdown drops one by one, which keeps the victim in the interrupt for \
           longer; above it the victim loses every translation of the process.",
     risk: "None: it is the kernel's own choice.",
     source: "kernel Documentation/arch/x86/tlb.rst; arch/x86/mm/tlb.c, tlb_single_page_flush_ceiling",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,8 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::{Fix, quoted};
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{Cgroup, cpu_list};
 
@@ -14,7 +15,6 @@ const NODES: &str = "/sys/devices/system/node/online";
 pub(super) const RULE: Rule = Rule {
     id: "CG-CPUSET",
     title: "pages follow the nodes of its cgroup",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "When the set of memory nodes is changed, or the program is moved to another cgroup, its pages are moved \
           to the new nodes: a shootdown for each batch, and who touches a page meanwhile waits.",
@@ -22,13 +22,10 @@ pub(super) const RULE: Rule = Rule {
     source: "rigtorp.se/virtual-memory; kernel Documentation/admin-guide/cgroup-v2.rst, cpuset.mems; \
              Documentation/admin-guide/cgroup-v1/cpusets.rst, memory_migrate",
     causes: &[Cause::MigrateMove],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown("no process is looked at");
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     // a list of nodes has the form of a list of CPUs
     let (online, first) = look.read(NODES);
     let (allowed, second) = process.status("Mems_allowed_list");

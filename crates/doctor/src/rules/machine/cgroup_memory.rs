@@ -5,7 +5,8 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::{Fix, quoted};
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::Cgroup;
 
@@ -15,7 +16,6 @@ const NONE_V1: u64 = 1 << 62;
 pub(super) const RULE: Rule = Rule {
     id: "CG-MEM",
     title: "its cgroup ran into a limit of memory",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "A thread that asks for memory at the limit has to reclaim some first, which unmaps and flushes pages \
           of the same cgroup, or is put to sleep for it.",
@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/cgroup-v2.rst, memory.high, memory.max and memory.events; \
              Documentation/admin-guide/cgroup-v1/memory.rst",
     causes: &[Cause::Reclaim],
-    check,
+    check: Check::Process(check),
 };
 
 /// A limit that is set, and how often it was reached.
@@ -33,10 +33,7 @@ struct Limit {
     reached: u64,
 }
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown("no process is looked at");
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let path = process.path("cgroup");
     let cgroup = Cgroup::of(process, "memory").filter(|c| c.is_visible(look));
     let Some(cgroup) = cgroup else {

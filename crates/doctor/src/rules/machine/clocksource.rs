@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -32,7 +32,6 @@ const SLOW: &[&str] = &[
 pub(super) const RULE: Rule = Rule {
     id: "SYS-CLOCK",
     title: "a slow clock",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "With this clock source each look at the clock is a system call that reads a device, a µs or more in \
           place of 20 ns.",
@@ -41,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; Redis documentation, latency; kernel \
              Documentation/admin-guide/kernel-parameters.txt, tsc= and clocksource=",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const TUNED: &str = "/etc/tuned/active_profile";
 /// Where settings lie, the first place first: a file hides one of the same name further down (sysctl.d(5)).
@@ -50,14 +50,13 @@ const MANAGERS: &[(&str, &str)] = &[
 pub(super) const RULE: Rule = Rule {
     id: "META-CONFLICT",
     title: "somebody else sets this too",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "A program that manages the machine, or a file that is read later, sets the same settings again: a fix \
           holds until then only.",
     risk: "None: it is told where the settings belong.",
     source: "tuned-adm(8); sysctl.d(5)",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

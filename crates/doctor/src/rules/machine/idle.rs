@@ -3,7 +3,7 @@
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{online, parameter};
 
@@ -18,7 +18,6 @@ const NAMED: usize = 5;
 pub(super) const RULE: Rule = Rule {
     id: "CPU-IDLE",
     title: "idle CPUs sleep deeply",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "An interrupt to a CPU that sleeps, and so a shootdown or the wake-up of a thread, waits until it has \
           left its sleep, which takes up to hundreds of µs.",
@@ -26,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile latency-performance (force_latency); kernel \
              Documentation/admin-guide/pm/cpuidle.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_host::flush::{Silent, without_interrupts};
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{Flag, flag, release};
 
@@ -16,14 +16,13 @@ const OPTION: &str = "CONFIG_BROADCAST_TLB_FLUSH=y";
 pub(super) const RULE: Rule = Rule {
     id: "CPU-INVLPGB",
     title: "flushes without interrupts are not used",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "Kernels before 6.15 interrupt every CPU of a process for a shootdown, where AMD's INVLPGB would do \
           it without.",
     risk: "A new kernel; and shootdowns by INVLPGB are counted nowhere.",
     source: "kernel arch/x86/Kconfig.cpu, BROADCAST_TLB_FLUSH; AMD64 Architecture Programmer's Manual, volume 3",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {
@@ -67,11 +66,11 @@ mod tests {
     const KERNEL: &str = "/proc/sys/kernel/osrelease";
     const INFO: &str = "/proc/cpuinfo";
     const WITH: Rule = Rule {
-        check: |look| judge(look, true),
+        check: Check::System(|look| judge(look, true)),
         ..RULE
     };
     const WITHOUT: Rule = Rule {
-        check: |look| judge(look, false),
+        check: Check::System(|look| judge(look, false)),
         ..RULE
     };
 

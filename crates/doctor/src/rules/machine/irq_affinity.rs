@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{cpu_list, hot, mask, mask_text, online, without};
 
@@ -28,13 +28,12 @@ const NAMED: usize = 5;
 pub(super) const RULE: Rule = Rule {
     id: "IRQ-AFF",
     title: "devices interrupt hot CPUs",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "Each interrupt of a device takes its CPU for some µs, and the work that follows it (softirq) for longer.",
     risk: "The other CPUs take more interrupts; a network card that is fed by one queue a CPU loses throughput.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/core-api/irq/irq-affinity.rst; irqbalance(1)",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{ISOLATED, NOHZ_FULL, cpu_list, hot, online, parameter, without};
 
@@ -15,7 +15,6 @@ const CMDLINE: &str = "/proc/cmdline";
 pub(super) const RULE: Rule = Rule {
     id: "CPU-ISO",
     title: "hot CPUs are not set apart",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "The scheduler moves other tasks to the CPU, its timer ticks up to 1000 times a second, and it runs the \
           callbacks of RCU: each interrupts the thread that was to have it alone.",
@@ -23,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, \
              Documentation/timers/no_hz.rst; tuned profile cpu-partitioning",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -3,14 +3,13 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{Flag, flag};
 
 pub(super) const RULE: Rule = Rule {
     id: "CPU-LA57",
     title: "page tables of five levels",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "A miss of the TLB may read five tables instead of four, and after a flush there are many misses.",
     risk: "A machine with more than 64 TiB of memory can't use it all, and programs get no more than 128 TiB of \
@@ -18,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; johnnysswlab.com and jabperf.com; kernel \
              Documentation/arch/x86/x86_64/5level-paging.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

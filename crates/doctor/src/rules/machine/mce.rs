@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 // each CPU has such files, and all of them show the same (Documentation/ABI/testing/sysfs-mce)
 const INTERVAL: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
@@ -12,7 +12,6 @@ const IGNORE: &str = "/sys/devices/system/machinecheck/machinecheck0/ignore_ce";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-MCE",
     title: "polling for errors of the hardware",
-    scope: Scope::System,
     severity: Severity::Low,
     why: "A timer on every CPU reads the registers that hold corrected errors, every 5 minutes and more often \
           after one was found.",
@@ -21,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile cpu-partitioning; kernel \
              Documentation/arch/x86/x86_64/machinecheck.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

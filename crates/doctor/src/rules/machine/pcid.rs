@@ -3,21 +3,20 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{Flag, flag, parameter};
 
 pub(super) const RULE: Rule = Rule {
     id: "CPU-PCID",
     title: "TLB entries without an address space",
-    scope: Scope::System,
     severity: Severity::High,
     why: "Without PCID the whole TLB of user pages is flushed at every switch to another process; without \
           INVPCID a kernel with page-table isolation flushes all of a process where one page would do.",
     risk: "None.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel arch/x86/mm/tlb.c and init.c, setup_pcid",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

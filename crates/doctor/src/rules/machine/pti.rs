@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{Flag, flag};
 
@@ -12,14 +12,13 @@ const MELTDOWN: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
 pub(super) const RULE: Rule = Rule {
     id: "CPU-PTI",
     title: "page-table isolation",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "Every system call, fault and interrupt changes the page tables twice, and each process needs two \
           sets of TLB entries that are both flushed.",
     risk: "This is for the security of the machine: it is told here, and not to be switched off.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/arch/x86/pti.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,14 +5,13 @@ use quell_host::flush::{Silent, without_interrupts};
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::parameter;
 
 pub(super) const RULE: Rule = Rule {
     id: "VM-PVFLUSH",
     title: "shootdowns by way of the hypervisor",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "A CPU of this machine that the host has taken away is flushed later or by the host, so fewer \
           shootdowns are counted than there are; and a host that does so shares its CPUs out.",
@@ -20,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel arch/x86/kernel/kvm.c, pv_tlb_flush_supported; Documentation/virt/kvm/x86/cpuid.rst; \
              ByteDance 2020, jemalloc and TLB shootdown",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {
@@ -60,15 +59,15 @@ mod tests {
     use crate::rules::fixture::{ask, assert_hazard, status};
 
     const KVM: Rule = Rule {
-        check: |look| judge(look, &[Silent::Invlpgb, Silent::Kvm]),
+        check: Check::System(|look| judge(look, &[Silent::Invlpgb, Silent::Kvm])),
         ..RULE
     };
     const HYPERV: Rule = Rule {
-        check: |look| judge(look, &[Silent::HyperV]),
+        check: Check::System(|look| judge(look, &[Silent::HyperV])),
         ..RULE
     };
     const BARE: Rule = Rule {
-        check: |look| judge(look, &[Silent::Invlpgb]),
+        check: Check::System(|look| judge(look, &[Silent::Invlpgb])),
         ..RULE
     };
 

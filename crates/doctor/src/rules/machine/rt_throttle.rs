@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::release;
 
@@ -26,7 +26,6 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 pub(super) const RULE: Rule = Rule {
     id: "SYS-RT",
     title: "real-time threads are paused",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "A thread of SCHED_FIFO or SCHED_RR that does not sleep is taken off its CPU for 50 ms of each second; \
           from Linux 6.12 on only while an ordinary task waits for that CPU.",
@@ -34,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
            there wait.",
     source: "tuned profile realtime; kernel Documentation/scheduler/sched-rt-group.rst; kernel/sched/rt.c",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{hot, without};
 
@@ -15,7 +15,6 @@ const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
 pub(super) const RULE: Rule = Rule {
     id: "CPU-SMT",
     title: "hot CPUs share their cores",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "Whatever runs on the other thread of the core, also a shootdown that it answers, takes execution \
           units, caches and TLB entries from the hot one.",
@@ -23,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
            be written anew.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, nosmt",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

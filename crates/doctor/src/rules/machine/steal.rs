@@ -3,7 +3,7 @@
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 use crate::rules::UNSEEN;
 
 const COUNTER: &str = "cpu.steal";
@@ -11,14 +11,13 @@ const COUNTER: &str = "cpu.steal";
 pub(super) const RULE: Rule = Rule {
     id: "VM-STEAL",
     title: "the host takes CPUs away",
-    scope: Scope::System,
     severity: Severity::High,
     why: "A CPU that the host has taken away runs nothing and answers no shootdown: who asked for it waits until \
           the host gives the CPU back, ms later.",
     risk: "CPUs that the host keeps for this machine serve no other one.",
     source: "ByteDance 2020, jemalloc and TLB shootdown; proc_stat(5), steal",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "kernel.timer_migration";
 const FILE: &str = "/proc/sys/kernel/timer_migration";
@@ -11,14 +11,13 @@ const FILE: &str = "/proc/sys/kernel/timer_migration";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-TIMER",
     title: "timers move between CPUs",
-    scope: Scope::System,
     severity: Severity::Low,
     why: "Timers of a CPU that goes idle are run by one that is busy, and a hot thread keeps its CPU busy all \
           the time.",
     risk: "Idle CPUs wake up for their own timers: more power.",
     source: "tuned profiles realtime and cpu-partitioning; kernel kernel/time/timer.c and timer_migration.c",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{ISOLATED, NOHZ_FULL, cpu_list, release, without};
 
@@ -17,7 +17,6 @@ const LEAVES_OUT: (u32, u32) = (6, 5);
 pub(super) const RULE: Rule = Rule {
     id: "SYS-STAT",
     title: "counters of memory are gathered often",
-    scope: Scope::System,
     severity: Severity::Low,
     why: "A kworker of each CPU that touched memory wakes up at this interval to add up counters, and takes the \
           CPU from the hot thread for some µs.",
@@ -25,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile cpu-partitioning; kernel \
              Documentation/admin-guide/sysctl/vm.rst, stat_interval",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{cpu_list, online, without};
 
@@ -17,7 +17,6 @@ const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-WDOG",
     title: "lock-up detectors",
-    scope: Scope::System,
     severity: Severity::Low,
     why: "A timer and a thread of the highest priority run on each watched CPU every 4 s, and the detector of \
           hard lock-ups adds an interrupt that can't be masked and takes a counter from perf.",
@@ -25,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile cpu-partitioning; kernel \
              Documentation/admin-guide/lockup-watchdogs.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_host::cpus;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{hot, mask, mask_text, without};
 
@@ -15,7 +15,6 @@ const WRITEBACK: &str = "/sys/devices/virtual/workqueue/writeback/cpumask";
 pub(super) const RULE: Rule = Rule {
     id: "WQ-MASK",
     title: "kernel workers on hot CPUs",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "Work that is bound to no CPU, such as writeback, is done by a kworker on any CPU of this mask, which \
           the hot thread then has to share.",
@@ -23,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     source: "tuned profile realtime; kernel Documentation/core-api/workqueue.rst, Documentation/admin-guide/\
              kernel-per-CPU-kthreads.rst",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

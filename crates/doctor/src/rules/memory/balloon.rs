@@ -4,7 +4,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 /// Pages taken (virtio, VMware), and pages the host has now (any host, from 6.16).
 const TAKEN: [&str; 2] = ["balloon_inflate", "nr_balloon_pages"];
@@ -12,14 +12,13 @@ const TAKEN: [&str; 2] = ["balloon_inflate", "nr_balloon_pages"];
 pub(super) const RULE: Rule = Rule {
     id: "SYS-BALLOON",
     title: "the host takes memory back",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "To hand pages to the host this machine reclaims and compacts memory of its programs, with shootdowns, \
           and pays again with faults when it needs them.",
     risk: "The host can't lend this machine's memory to others.",
     source: "kernel mm/vmstat.c balloon_inflate; drivers/virtio/virtio_balloon.c",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

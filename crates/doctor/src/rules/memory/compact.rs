@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "vm.compaction_proactiveness";
 const FILE: &str = "/proc/sys/vm/compaction_proactiveness";
@@ -13,14 +13,13 @@ const FILE: &str = "/proc/sys/vm/compaction_proactiveness";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-COMPACT",
     title: "proactive compaction",
-    scope: Scope::System,
     severity: Severity::High,
     why: "kcompactd moves pages of running programs to make free blocks: each move is a shootdown, and who \
           touches the page meanwhile waits.",
     risk: "Huge pages are harder to get on a machine that has run for long.",
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness; rigtorp.se/virtual-memory",
     causes: &[Cause::Compaction],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

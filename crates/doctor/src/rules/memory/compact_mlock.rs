@@ -6,7 +6,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "vm.compact_unevictable_allowed";
 const FILE: &str = "/proc/sys/vm/compact_unevictable_allowed";
@@ -14,14 +14,13 @@ const FILE: &str = "/proc/sys/vm/compact_unevictable_allowed";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-COMPACT-MLOCK",
     title: "locked memory is compacted",
-    scope: Scope::System,
     severity: Severity::High,
     why: "mlock(2) keeps pages in memory, not in their place: compaction unmaps and moves them, a shootdown, and \
           who touches one meanwhile takes a fault and waits.",
     risk: "Huge pages are harder to get where much memory is locked.",
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, compact_unevictable_allowed",
     causes: &[Cause::Compaction],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

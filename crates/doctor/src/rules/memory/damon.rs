@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const MODULES: &str = "/sys/module";
@@ -15,14 +15,13 @@ const WATCHERS: [&str; 3] = ["damon_stat", "damon_lru_sort", "damon_sample_wsse"
 pub(super) const RULE: Rule = Rule {
     id: "SYS-DAMON",
     title: "DAMON acts on memory of programs",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "It clears the accessed bits of page tables to learn what is used, and its schemes reclaim, move or \
           collapse pages of running programs without need: shootdowns, and faults later.",
     risk: "Memory that is not used stays allocated.",
     source: "kernel Documentation/admin-guide/mm/damon/usage.rst and reclaim.rst",
     causes: &[Cause::Tracking],
-    check,
+    check: Check::System(check),
 };
 
 /// What was found so far.

@@ -6,21 +6,20 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const FILE: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-DEMOTE",
     title: "demotion to slower memory",
-    scope: Scope::System,
     severity: Severity::High,
     why: "Reclaim unmaps pages of running programs and moves them to a slower node: a shootdown, and from then \
           on each access is slower.",
     risk: "Memory of the fast node is reclaimed by discarding or swapping pages instead.",
     source: "kernel Documentation/ABI/testing/sysfs-kernel-mm-numa; LUF patch series",
     causes: &[Cause::MigrateDemote],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -4,7 +4,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 /// Every kernel with pools has it.
@@ -15,7 +15,6 @@ const TAKEN: [&str; 2] = ["htlb_buddy_alloc_success", "htlb_buddy_alloc_fail"];
 pub(super) const RULE: Rule = Rule {
     id: "SYS-HUGEPOOL",
     title: "huge pages beyond the pool",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "A huge page that the pool does not have is made when it is asked for: the program compacts memory \
           meanwhile, which moves pages of others with shootdowns.",
@@ -23,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/hugetlbpage.rst; github.com/bitcharmer/tlb_shootdowns; \
              johnnysswlab.com and jabperf.com",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -6,7 +6,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const COUNTER: &str = "khugepaged.pages_collapsed";
 const COLLAPSED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
@@ -18,7 +18,6 @@ const LONG: &str = "3600000";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-KHUGE",
     title: "khugepaged collapses pages",
-    scope: Scope::System,
     severity: Severity::High,
     why: "It unmaps 512 pages of a running program, copies them into a huge one and flushes every CPU that runs \
           the program; who touches them meanwhile waits.",
@@ -26,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, khugepaged; mm/khugepaged.c; \
              rigtorp.se/virtual-memory",
     causes: &[Cause::ThpCollapse],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,21 +5,20 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const RUN: &str = "/sys/kernel/mm/ksm/run";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-KSM",
     title: "same-page merging runs",
-    scope: Scope::System,
     severity: Severity::High,
     why: "ksmd write-protects and merges pages of programs that opted in: a shootdown for each, and the next \
           write to a merged page is a fault that copies it.",
     risk: "Virtual machines with the same content take more memory.",
     source: "kernel Documentation/admin-guide/mm/ksm.rst; rigtorp.se/virtual-memory",
     causes: &[Cause::Ksm],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const RUN: &str = "/sys/kernel/mm/ksm/run";
 /// Merged pages, their other users, and those that became the zero page (from 6.6).
@@ -16,7 +16,6 @@ const MERGED: [&str; 3] = [
 pub(super) const RULE: Rule = Rule {
     id: "SYS-KSM-RESIDUE",
     title: "pages stay merged after same-page merging was stopped",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "0 stops ksmd and leaves what it merged: the next write to each such page is a fault that copies it, \
           with a shootdown.",
@@ -24,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/ksm.rst, run",
     // the copies are made in the fault of the writer: their cause is cow, and most of that is another's
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

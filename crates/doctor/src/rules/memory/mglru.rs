@@ -2,7 +2,7 @@
 
 use crate::finding::Severity;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const FILE: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Bits of the setting (Documentation/admin-guide/mm/multigen_lru.rst): it is on, and walks page tables.
@@ -12,14 +12,13 @@ const WALKS: u32 = 2;
 pub(super) const RULE: Rule = Rule {
     id: "SYS-MGLRU",
     title: "multi-generational LRU",
-    scope: Scope::System,
     severity: Severity::Info,
     why: "When memory runs short reclaim walks the page tables of programs and clears accessed bits, under their \
           locks; without shortage it does nothing.",
     risk: "There is nothing to change for this alone: the older LRU looks at pages one by one.",
     source: "kernel Documentation/admin-guide/mm/multigen_lru.rst; mm/vmscan.c should_walk_mmu",
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

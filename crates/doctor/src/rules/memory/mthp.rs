@@ -6,21 +6,20 @@ use super::common::{self, THP_ENABLED};
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const PMD_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-MTHP",
     title: "huge pages of one size for every program",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "Each size has a setting of its own beside the one for all: a page fault zeroes a whole block of it, \
           and to give back a part of it splits it, a shootdown.",
     risk: "Programs that don't ask for huge pages take more page faults.",
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, hugepages-<size>kB/enabled",
     causes: &[Cause::ThpSplit],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -6,7 +6,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "kernel.numa_balancing";
 const FILE: &str = "/proc/sys/kernel/numa_balancing";
@@ -14,7 +14,6 @@ const FILE: &str = "/proc/sys/kernel/numa_balancing";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-NUMABAL",
     title: "automatic NUMA balancing",
-    scope: Scope::System,
     severity: Severity::High,
     why: "To learn who uses a page the kernel takes its mapping away, a shootdown, so that the next access is a \
           fault; then it may move the page, which is another one.",
@@ -22,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/kernel.rst, numa_balancing; \
              github.com/bitcharmer/tlb_shootdowns; johnnysswlab.com and jabperf.com; rigtorp.se/virtual-memory",
     causes: &[Cause::MigrateNuma],
-    check,
+    check: Check::System(check),
 };
 
 /// Bit 0 of the setting: pages follow threads. Bit 1 promotes pages from slow memory (mm/mprotect.c).

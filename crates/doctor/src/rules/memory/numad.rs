@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "numad";
 /// The kernel's thread of this name has this number on every machine, and is not seen from within a container, or
@@ -15,14 +15,13 @@ const KTHREADD: &str = "/proc/2/comm";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-NUMAD",
     title: "numad moves programs between nodes",
-    scope: Scope::System,
     severity: Severity::High,
     why: "It has the kernel move the memory of running programs to other nodes: each page is unmapped, a \
           shootdown, and who touches it meanwhile waits.",
     risk: "Programs stay where they were started: bind them to nodes.",
     source: "numad(8); rigtorp.se/virtual-memory",
     causes: &[Cause::MigrateMove],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const SWAPS: &str = "/proc/swaps";
 const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
@@ -13,14 +13,13 @@ const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-SWAP",
     title: "swap is in use",
-    scope: Scope::System,
     severity: Severity::High,
     why: "Reclaim unmaps pages of running programs to swap them out, a shootdown, and the next access waits until \
           they are read, or unpacked, again.",
     risk: "When memory runs out the kernel ends a program (OOM killer) instead of getting slow; no hibernation.",
     source: "LUF patch series; johnnysswlab.com and jabperf.com; rigtorp.se/virtual-memory",
     causes: &[Cause::Reclaim],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,14 +5,13 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-THP",
     title: "transparent huge pages for every program",
-    scope: Scope::System,
     severity: Severity::High,
     why: "A page fault may zero 2 MiB at once, khugepaged collapses pages behind the program's back, and what \
           it collapses or splits is flushed on every CPU of the program.",
@@ -20,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
            more misses of the TLB.",
     source: "kernel Documentation/admin-guide/mm/transhuge.rst; rigtorp.se/virtual-memory",
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
-    check,
+    check: Check::System(check),
 };
 
 /// Its tcmalloc keeps huge pages whole and wants them (MongoDB 8.0 release notes); these don't.

@@ -6,14 +6,13 @@ use super::common;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-THP-DEFRAG",
     title: "page faults make room for huge pages",
-    scope: Scope::System,
     severity: Severity::High,
     why: "Where no free block is at hand the fault itself reclaims and moves pages until there is one: the \
           program waits, and each page that is moved is a shootdown.",
@@ -22,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, defrag; mm/huge_memory.c vma_thp_gfp_mask; \
              rigtorp.se/virtual-memory",
     causes: &[Cause::Compaction],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {
@@ -105,7 +104,7 @@ mod tests {
     fn asking_is_a_hazard() {
         assert_eq!(status(&RULE, &[ON, MADVISE]), Status::Ok);
         let rule = Rule {
-            scope: Scope::Process,
+            check: Check::Process(|look, _| check(look)),
             ..RULE
         };
         let of = |top, smaps| status(&rule, &[top, MADVISE, ("PID/smaps", smaps)]);

@@ -6,14 +6,13 @@ use super::common::{self, THP_SHMEM};
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const MOUNTS: &str = "/proc/self/mounts";
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-THP-SHMEM",
     title: "huge pages for shared memory",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "khugepaged collapses the pages of shared rings and segments, and holes and truncation split them: a \
           shootdown in every process that maps them.",
@@ -21,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, shmem_enabled; \
              Documentation/filesystems/tmpfs.rst, huge=",
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
-    check,
+    check: Check::System(check),
 };
 
 // 'advise' gives them to those who ask by madvise(2), which is that program's choice as in SYS-THP; a size that

@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const SHRINK: &str = "/sys/kernel/mm/transparent_hugepage/shrink_underused";
 const MAX_NONE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
@@ -14,14 +14,13 @@ const PMD_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-THP-SHRINK",
     title: "underused huge pages are split",
-    scope: Scope::System,
     severity: Severity::Low,
     why: "When memory runs short the kernel looks for huge pages that are mostly zeros, unmaps and splits them: \
           a shootdown for each.",
     risk: "Zeros inside of huge pages stay allocated.",
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, shrink_underused; mm/huge_memory.c thp_underused",
     causes: &[Cause::ThpSplit],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -6,7 +6,7 @@ use super::common;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const BOOST: &str = "vm.watermark_boost_factor";
 const BOOST_FILE: &str = "/proc/sys/vm/watermark_boost_factor";
@@ -30,7 +30,6 @@ const STALLS: [&str; 8] = [
 pub(super) const RULE: Rule = Rule {
     id: "SYS-WMARK",
     title: "watermarks of free memory",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "When kswapd begins too late, who allocates reclaims or compacts memory in its own time; and after mixed \
           blocks a boost has kswapd reclaim beyond need, with shootdowns for what was mapped.",
@@ -38,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor and watermark_scale_factor; \
              LUF patch series",
     causes: &[Cause::Reclaim],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const BACKGROUND: &str = "vm.dirty_background_ratio";
 const RATIO: &str = "vm.dirty_ratio";
@@ -20,7 +20,6 @@ const DEFAULTS: [(&str, i64); 2] = [(BACKGROUND, 10), (RATIO, 20)];
 pub(super) const RULE: Rule = Rule {
     id: "SYS-WB",
     title: "limits of dirty memory",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "To write a mapped file's dirty pages the kernel write-protects each, a shootdown, and writers of a page \
           wait for the disk: where a share of memory may be dirty, many GB are written in one go.",
@@ -29,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, dirty_bytes; LUF patch series; \
              rigtorp.se/virtual-memory",
     causes: &[Cause::Writeback],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {
@@ -158,7 +157,7 @@ mod tests {
         let files = [(BACK, "10"), (ALL, "20")];
         assert_eq!(status(&RULE, &files), Status::Unknown);
         let rule = Rule {
-            scope: Scope::Process,
+            check: Check::Process(|look, _| check(look)),
             ..RULE
         };
         let with = |maps| status(&rule, &[files[0], files[1], ("PID/maps", maps)]);

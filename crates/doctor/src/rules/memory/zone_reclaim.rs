@@ -3,7 +3,7 @@
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
 const NAME: &str = "vm.zone_reclaim_mode";
 const FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
@@ -11,7 +11,6 @@ const FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
 pub(super) const RULE: Rule = Rule {
     id: "SYS-ZRECLAIM",
     title: "reclaim before memory of another node",
-    scope: Scope::System,
     severity: Severity::Medium,
     why: "Who allocates when the near node is short reclaims pages there first, in its own time, though other \
           nodes have free memory.",
@@ -19,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode; mm/vmscan.c node_reclaim",
     // only bit 2 (swap) lets it unmap pages, so that most of reclaim's shootdowns are not its own
     causes: &[],
-    check,
+    check: Check::System(check),
 };
 
 fn check(look: &Look<'_>) -> Checked {

@@ -5,14 +5,12 @@ use quell_host::cpus;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
-
-use super::common::NO_PROCESS;
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-BLAST",
     title: "pinned threads share memory with others",
-    scope: Scope::Process,
     severity: Severity::Info,
     why: "A thread that unmaps or protects memory interrupts every CPU that runs a thread of the same process, \
           pinned and isolated or not.",
@@ -20,13 +18,10 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; jabperf.com; arch/x86/mm/tlb.c flush_tlb_mm_range",
     // it makes no shootdown, it makes each one wider
     causes: &[],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let folder = process.path("task");
     let tasks = look.list(&folder, |name| name.bytes().all(|b| b.is_ascii_digit()));
     // a thread that ended meanwhile has none

@@ -7,12 +7,10 @@ use quell_remedy::{Evidence, Found, Kind, Recognised};
 
 use crate::finding::{Read, Severity, Status};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
+use crate::look::Value;
 use crate::process::Process;
 use crate::rule::Checked;
 
-/// Said where a rule of a process has none.
-pub(super) const NO_PROCESS: &str = "no process is looked at";
 /// Said where smaps, maps or numa_maps can't be read.
 pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
 
@@ -33,13 +31,10 @@ pub(super) struct Seen<'a> {
 
 /// Asks about each allocator of these kinds in the process. The worst answers are put together.
 pub(super) fn each(
-    look: &Look<'_>,
+    process: &Process,
     kinds: &[Kind],
     judge: impl Fn(&Found, &Seen<'_>) -> Checked,
 ) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
     let maps = process.path("maps");
     let all = match process.recognised() {
         Ok(all) => all,
@@ -255,19 +250,20 @@ pub(super) mod made {
 mod tests {
     use super::made::{REDIS, program};
     use super::*;
-    use crate::rule::{Rule, Scope};
+    use crate::rule::{Check, Rule};
     use crate::rules::fixture::ask;
 
     const ANY: Rule = Rule {
         id: "X",
         title: "",
-        scope: Scope::Process,
         severity: Severity::High,
         why: "",
         risk: "",
         source: "",
         causes: &[],
-        check: |look| each(look, &[Kind::Jemalloc], |_, _| Checked::hazard("x")),
+        check: Check::Process(|_, process| {
+            each(process, &[Kind::Jemalloc], |_, _| Checked::hazard("x"))
+        }),
     };
     const MAPS: &str = "400000-401000 r-xp 00000000 fe:00 5 /opt/app";
 

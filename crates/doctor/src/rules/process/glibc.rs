@@ -5,14 +5,14 @@ use quell_remedy::{Found, Kind};
 
 use crate::finding::{Read, Severity};
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Env, Seen};
 
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-GLIBC",
     title: "glibc's malloc gives memory back",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "free() of a large block is a munmap, and when the top of a heap is free it is cut off: shootdowns on \
           every CPU of the program, and page faults when the memory is asked for again.",
@@ -20,18 +20,17 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; johnnysswlab.com; man mallopt(3); glibc manual, Memory \
              Allocation Tunables",
     causes: &[Cause::Munmap, Cause::MadviseDontneed, Cause::Brk],
-    check,
+    check: Check::Process(check),
 };
 
 /// What is larger keeps all that matters.
 const LARGE: u64 = 1 << 30;
 
-fn check(look: &Look<'_>) -> Checked {
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     // asked first: it holds whatever the environment says, and where that can't be read
-    let process = look.process();
-    let all = process.and_then(|p| Some((p.path("maps"), p.recognised().ok()?)));
-    let replaced = all.and_then(|(maps, all)| replaced(maps, &all.found));
-    replaced.unwrap_or_else(|| common::each(look, &[Kind::Glibc], judge))
+    let all = process.recognised().ok();
+    let replaced = all.and_then(|all| replaced(process.path("maps"), &all.found));
+    replaced.unwrap_or_else(|| common::each(process, &[Kind::Glibc], judge))
 }
 
 fn replaced(maps: String, all: &[Found]) -> Option<Checked> {

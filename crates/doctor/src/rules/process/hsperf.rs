@@ -5,14 +5,14 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::look::Look;
 use crate::process::ForeignMap;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{self, NO_PROCESS, UNREADABLE};
+use super::common::{self, UNREADABLE};
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-HSPERF",
     title: "counters of a Java virtual machine in a file on a disk",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "HotSpot writes counters to a mapped file, also in its pauses: while the kernel writes that file to the \
           disk, the write waits, and the whole pause with it.",
@@ -21,13 +21,10 @@ pub(super) const RULE: Rule = Rule {
     source: "Evan Jones, The Four Month Bug: JVM statistics cause garbage collection pauses (evanjones.ca); \
              rigtorp.se/virtual-memory",
     causes: &[Cause::Writeback],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     let path = process.path("maps");
     match process.foreign_maps() {
         Some(maps) => judge(&path, &maps, &|name| process.variable(name).flatten()),

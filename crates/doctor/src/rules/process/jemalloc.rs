@@ -5,7 +5,8 @@ use quell_remedy::{Found, Kind};
 
 use crate::finding::Severity;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Seen};
 use super::jemalloc_conf::{Settings, given, wanted};
@@ -13,7 +14,6 @@ use super::jemalloc_conf::{Settings, given, wanted};
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-JE",
     title: "jemalloc gives memory back",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "Pages that were free for some time are given back by madvise, whole bunches by whichever thread comes \
           by: shootdowns on every CPU of the program, and page faults when the memory is used again.",
@@ -21,11 +21,11 @@ pub(super) const RULE: Rule = Rule {
     source: "ByteDance 2020, jemalloc and TLB shootdown; github.com/jemalloc/jemalloc/issues/1422; jemalloc.net \
              opt.dirty_decay_ms",
     causes: &[Cause::Munmap, Cause::MadviseDontneed, Cause::MadviseFree],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    common::each(look, &[Kind::Jemalloc], judge)
+fn check(_: &Look<'_>, process: &Process) -> Checked {
+    common::each(process, &[Kind::Jemalloc], judge)
 }
 
 fn judge(found: &Found, seen: &Seen<'_>) -> Checked {

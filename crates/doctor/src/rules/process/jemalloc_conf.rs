@@ -5,21 +5,21 @@ use quell_remedy::{Found, Kind};
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Seen};
 
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-JE-CONF",
     title: "settings that jemalloc does not read",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "jemalloc stops reading at a blank before a key, drops a key that its version does not know, and \
           listens to one variable only: it says so in a line of stderr at most, and goes on with its defaults.",
     risk: "The settings that were meant take effect.",
     source: "jemalloc src/jemalloc.c, malloc_conf_next, tried with 5.3.0; ByteDance 2020, jemalloc and TLB shootdown",
     causes: &[],
-    check,
+    check: Check::Process(check),
 };
 
 /// The names that builds listen to: plain, Redis' and Valkey's, Rust's.
@@ -46,8 +46,8 @@ const KEYS: &[(&str, Version, Option<Version>)] = &[
     ("calloc_madvise_threshold", (5, 3, 1), None),
 ];
 
-fn check(look: &Look<'_>) -> Checked {
-    common::each(look, &[Kind::Jemalloc], judge)
+fn check(_: &Look<'_>, process: &Process) -> Checked {
+    common::each(process, &[Kind::Jemalloc], judge)
 }
 
 fn judge(found: &Found, seen: &Seen<'_>) -> Checked {

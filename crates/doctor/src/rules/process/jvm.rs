@@ -6,21 +6,21 @@ use quell_remedy::{Found, Kind};
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Env, Seen};
 
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-JVM",
     title: "a Java heap that grows and shrinks",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "A heap that shrinks is unmapped or punched full of holes, which are shootdowns, and one that grows or \
           was not touched at the start takes page faults beside running threads.",
     risk: "The whole heap is resident from the start, and the start takes longer.",
     source: "man java(1), -Xms, AlwaysPreTouch, ZUncommit; measured on Java 17 G1: 2,687 shootdowns to 29",
     causes: &[Cause::Mmap, Cause::Munmap, Cause::Truncate],
-    check,
+    check: Check::Process(check),
 };
 
 /// Options of the launcher whose value is the next word.
@@ -40,8 +40,8 @@ const TAKES_VALUE: [&str; 13] = [
     "--source",
 ];
 
-fn check(look: &Look<'_>) -> Checked {
-    common::each(look, &[Kind::Jvm], judge)
+fn check(_: &Look<'_>, process: &Process) -> Checked {
+    common::each(process, &[Kind::Jvm], judge)
 }
 
 fn judge(_found: &Found, seen: &Seen<'_>) -> Checked {

@@ -5,29 +5,26 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{NO_PROCESS, UNREADABLE};
+use super::common::UNREADABLE;
 
 const RUN: &str = "/sys/kernel/mm/ksm/run";
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-KSM",
     title: "its pages may be merged with others",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "ksmd write-protects and merges pages of who opted in, a shootdown for each, and the next write to a \
           merged page is a fault that copies it.",
     risk: "What was merged is copied, so that it takes more memory.",
     source: "rigtorp.se/virtual-memory; kernel Documentation/admin-guide/mm/ksm.rst; man PR_SET_MEMORY_MERGE(2const)",
     causes: &[Cause::Ksm],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let stat = process.file("ksm_stat");
     let any = field(&stat, "ksm_merge_any");
     let mergeable = field(&stat, "ksm_mergeable");

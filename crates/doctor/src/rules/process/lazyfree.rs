@@ -6,28 +6,25 @@ use quell_remedy::Kind;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{self, NO_PROCESS};
+use super::common;
 use super::jemalloc_conf;
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-LAZYFREE",
     title: "freed memory that waits to be taken",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "madvise(MADV_FREE) is a shootdown, and when memory is short the pages are taken with another one; \
           whoever uses them after that takes page faults.",
     risk: "Freed memory stays with the program.",
     source: "rigtorp.se/virtual-memory; man madvise(2); mm/madvise.c madvise_free_pte_range",
     causes: &[Cause::MadviseFree],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     let (lazy, read) = process.rollup("LazyFree");
     let checked = match lazy {
         Some(0) => Checked::ok("none"),
@@ -35,7 +32,7 @@ fn check(look: &Look<'_>) -> Checked {
             let said = format!("{} kB were given back and not taken yet", bytes >> 10);
             let mut checked = Checked::hazard(said);
             // jemalloc does so with pages that were unused for dirty_decay_ms; others only where they are told to
-            let knobs = common::each(look, &[Kind::Jemalloc], |found, seen| {
+            let knobs = common::each(process, &[Kind::Jemalloc], |found, seen| {
                 jemalloc_conf::wanted(Checked::hazard(""), found, seen)
             });
             checked.fixes.extend(knobs.fixes);

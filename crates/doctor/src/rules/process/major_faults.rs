@@ -3,30 +3,25 @@
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 use crate::rules::UNSEEN;
-
-use super::common::NO_PROCESS;
 
 const COUNTER: &str = "process.major_faults";
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-MAJFLT",
     title: "page faults that wait for a disk",
-    scope: Scope::Process,
     severity: Severity::Critical,
     why: "A page that is not in memory, because it was swapped out or its file was dropped from the cache, is \
           read from the disk while the thread that touched it waits.",
     risk: "Locked memory is taken from everybody else, and a program that locks more than there is gets killed.",
     source: "rigtorp.se/virtual-memory; man proc_pid_stat(5), majflt",
     causes: &[],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let (swapped, swap_read) = process.status_bytes("VmSwap");
     let grown = look.evidence().grown(COUNTER);
     let shown = grown.map_or("(seen once)".to_owned(), |n| format!("+{n} major faults"));

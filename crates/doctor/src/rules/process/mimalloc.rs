@@ -6,7 +6,8 @@ use quell_remedy::{Found, Kind};
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Env, Seen};
 
@@ -19,18 +20,17 @@ const OLD_DELAY: &str = "MIMALLOC_RESET_DELAY";
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-MI",
     title: "mimalloc gives memory back",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "Freed pages are given back by madvise some ms later: shootdowns on every CPU of the program, and page \
           faults when the memory is used again.",
     risk: "Freed memory stays with the program. In 2.x, blocks over about 16 MB are unmapped whatever is set.",
     source: "mimalloc src/options.c, purge_delay; rigtorp.se/virtual-memory, whose MIMALLOC_PAGE_RESET is deprecated",
     causes: &[Cause::Munmap, Cause::MadviseDontneed, Cause::MadviseFree],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    common::each(look, &[Kind::Mimalloc], judge)
+fn check(_: &Look<'_>, process: &Process) -> Checked {
+    common::each(process, &[Kind::Mimalloc], judge)
 }
 
 fn judge(found: &Found, seen: &Seen<'_>) -> Checked {

@@ -3,30 +3,25 @@
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 use crate::rules::UNSEEN;
-
-use super::common::NO_PROCESS;
 
 const COUNTER: &str = "process.minor_faults";
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-MINFLT",
     title: "page faults while it works",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "The first touch of a page enters the kernel, takes locks of the address space, and waits until a page \
           is found and filled with zeros.",
     risk: "Memory that is touched at the start is taken whether it is used or not, and the start takes longer.",
     source: "rigtorp.se/virtual-memory; johnnysswlab.com; man proc_pid_stat(5), minflt",
     causes: &[],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let Some(grown) = look.evidence().grown(COUNTER) else {
         return Checked::unknown(UNSEEN).read([Read::new(process.path("stat"), "(seen once)")]);
     };

@@ -5,14 +5,12 @@ use quell_event::Cause;
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
-
-use super::common::NO_PROCESS;
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-MLOCK",
     title: "memory that is not locked",
-    scope: Scope::Process,
     severity: Severity::High,
     why: "Pages that are not locked may be taken by reclaim, with a shootdown, and the next touch is a page \
           fault that may wait for a disk.",
@@ -20,16 +18,13 @@ pub(super) const RULE: Rule = Rule {
            Locked pages may still be moved: see SYS-COMPACT-MLOCK.",
     source: "rigtorp.se/virtual-memory; johnnysswlab.com; man mlock(2)",
     causes: &[Cause::Reclaim],
-    check,
+    check: Check::Process(check),
 };
 
 /// What can't be locked: pages of the kernel that every process maps, such as `[vdso]` (mm/mlock.c, `VM_SPECIAL`).
 const SLACK: u64 = 64 << 10;
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     let (locked, locked_read) = process.status_bytes("VmLck");
     let (resident, resident_read) = process.status_bytes("VmRSS");
     // VmLck is the size of locked mappings, touched or not, so that a large one hides others that are not

@@ -8,9 +8,10 @@ use quell_host::cpus;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{NO_PROCESS, UNREADABLE};
+use super::common::UNREADABLE;
 
 const NODES: &str = "/sys/devices/system/node";
 const ONLINE: &str = "/sys/devices/system/node/online";
@@ -21,20 +22,16 @@ const SHARE: u64 = 5;
 pub(super) const RULE: Rule = Rule {
     id: "PROC-NUMA",
     title: "memory on another node than the CPUs",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "Each miss of the cache takes the longer way, and automatic NUMA balancing unmaps such pages to find \
           out who uses them and moves them: shootdowns and page faults for as long as it takes.",
     risk: "Bound to one node the process has only that node's memory: what doesn't fit is reclaimed or refused.",
     source: "rigtorp.se/virtual-memory; man numa_maps(5); man numactl(8)",
     causes: &[Cause::MigrateNuma],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     let (online, online_read) = look.read(ONLINE);
     let online = match (online.text().map(cpus::list), &online) {
         (Some(Some(nodes)), _) => nodes,

@@ -6,7 +6,8 @@ use quell_remedy::{Found, Kind};
 use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 use super::common::{self, Seen};
 
@@ -16,18 +17,17 @@ const AGGRESSIVE: &str = "TCMALLOC_AGGRESSIVE_DECOMMIT";
 pub(super) const RULE: Rule = Rule {
     id: "ALLOC-TC",
     title: "tcmalloc gives memory back",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "Now and then a free() gives spans back by madvise: a shootdown on every CPU of the program, and page \
           faults when the memory is used again.",
     risk: "Freed memory stays with the program.",
     source: "gperftools src/page_heap.cc, IncrementalScavenge; gperftools docs, TCMALLOC_RELEASE_RATE",
     causes: &[Cause::MadviseDontneed],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    common::each(look, &[Kind::Gperftools, Kind::GoogleTcmalloc], judge)
+fn check(_: &Look<'_>, process: &Process) -> Checked {
+    common::each(process, &[Kind::Gperftools, Kind::GoogleTcmalloc], judge)
 }
 
 fn judge(found: &Found, seen: &Seen<'_>) -> Checked {

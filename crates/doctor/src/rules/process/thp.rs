@@ -6,16 +6,15 @@ use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::process::Process;
-use crate::rule::{Checked, Rule, Scope};
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{NO_PROCESS, UNREADABLE};
+use super::common::UNREADABLE;
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-THP",
     title: "transparent huge pages in the process",
-    scope: Scope::Process,
     severity: Severity::Info,
     why: "To protect, move or free a part of a huge page the kernel splits it, and khugepaged puts small pages \
           together again: each is a flush on every CPU that the process runs on.",
@@ -23,13 +22,10 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst; redis.io, latency and transparent huge pages; \
              github.com/systemd/systemd/pull/39085",
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(look: &Look<'_>, process: &Process) -> Checked {
     // 1 also where PR_SET_THP_DISABLE leaves those that are asked for (Linux 6.18, PR_THP_DISABLE_EXCEPT_ADVISED)
     let (allowed, allowed_read) = process.status("THP_enabled");
     let (huge, huge_read) = process.rollup("AnonHugePages");

@@ -5,27 +5,24 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
-use super::common::{NO_PROCESS, UNREADABLE};
+use super::common::UNREADABLE;
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-UFFD",
     title: "page faults that a program handles",
-    scope: Scope::Process,
     severity: Severity::Medium,
     why: "A fault in memory that is registered with userfaultfd waits until another thread answers it, and \
           write protection through it is a shootdown each time.",
     risk: "Who registered it needs it: live migration, snapshots, or a runtime that moves its memory.",
     source: "kernel Documentation/admin-guide/mm/userfaultfd.rst; man proc_pid_smaps(5), VmFlags",
     causes: &[Cause::Userfaultfd],
-    check,
+    check: Check::Process(check),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown(NO_PROCESS);
-    };
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     let path = format!("{} VmFlags", process.path("smaps"));
     // missing pages, write protection, and minor faults (fs/proc/task_mmu.c, show_smap_vma_flags)
     match process.flagged(&["um", "uw", "ui"]) {

@@ -5,28 +5,25 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::rule::{Checked, Rule, Scope};
+use crate::process::Process;
+use crate::rule::{Check, Checked, Rule};
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-WBMAP",
     title: "writable mapping of a file on a disk",
-    scope: Scope::Process,
     severity: Severity::Critical,
     why: "To write a dirty page to the disk the kernel write-protects it, a shootdown, and a write to it \
           meanwhile waits for the disk.",
     risk: "What lies in memory only is gone when the machine stops.",
     source: "rigtorp.se/virtual-memory; github.com/bitcharmer/tlb_shootdowns; mm/page-writeback.c folio_mkclean",
     causes: &[Cause::Writeback],
-    check,
+    check: Check::Process(check),
 };
 
 /// Files that are named.
 const NAMED: usize = 5;
 
-fn check(look: &Look<'_>) -> Checked {
-    let Some(process) = look.process() else {
-        return Checked::unknown("no process is looked at");
-    };
+fn check(_: &Look<'_>, process: &Process) -> Checked {
     let path = process.path("maps");
     let Some(maps) = process.foreign_maps() else {
         return Checked::unknown("its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)")
