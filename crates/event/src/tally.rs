@@ -92,7 +92,8 @@ pub struct Lost {
     pub stacks: u64,
     /// Shootdowns whose culprit is known in the counts but has no record.
     pub details: u64,
-    /// Shootdowns counted without their culprit, because too many were told apart.
+    /// Shootdowns counted without their culprit, and interrupts without their victim, because too many
+    /// were told apart.
     pub crowded: u64,
     /// Kernel stacks that were taken for ones seen before, and that a walk did not confirm. One in
     /// 256 is checked so.

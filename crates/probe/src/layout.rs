@@ -168,6 +168,12 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
+/// Culprits by process, call and kernel stack that can be told apart, and so many victims.
+pub(crate) const MAX_TOLD_APART: u32 = 8192;
+
+/// Frames of a stack that are kept.
+pub(crate) const STACK_DEPTH: usize = 64;
+
 pub(crate) const MAX_DEPTH: u32 = 8;
 /// Size of a `struct hit`.
 pub(crate) const HIT_BYTES: u32 = 16;
@@ -201,7 +207,12 @@ mod tests {
     /// Check that no type has padding, that is, bytes that the compiler may treat as unwritten.
     #[test]
     fn layouts_agree() {
-        // the numbers of the static assertions in shootdown.h
+        let header = include_str!("bpf/shootdown.h");
+        let defines = |name, n| header.contains(&format!("#define {name} {n}\n"));
+        assert!(defines("STACK_DEPTH", STACK_DEPTH));
+        assert!(defines("MAX_CULPRITS", MAX_TOLD_APART as usize));
+        assert!(defines("MAX_VICTIMS", MAX_TOLD_APART as usize));
+        // the numbers of the static assertions there
         assert_eq!(size_of::<Config>(), 56);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);

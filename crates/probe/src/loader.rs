@@ -1,8 +1,10 @@
 //! Loads the probe, attaches it, and takes it away.
 
 mod counts;
+mod ending;
 mod matrix;
 mod options;
+mod tree;
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -10,9 +12,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{
-    Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput,
-};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
 use crate::backend::{Backend, Need, Program};
 use crate::causes::Causes;
@@ -63,9 +63,6 @@ const SETTLE: &str = "settle_rest";
 /// How long a CPU must not have shot before the loader counts its last rounds, so that the two don't
 /// meet: a thousand times longer than a round lasts, and less than a person sees.
 const QUIET: Duration = Duration::from_millis(20);
-
-/// Longer than a round is in flight, and than a program that is being taken away still runs.
-const FLIGHT: Duration = Duration::from_millis(5);
 
 /// Cells of 4 bytes in two lines: those of two CPUs are not to share any, nor a line's neighbour,
 /// which is fetched with it.
@@ -276,67 +273,6 @@ impl Probe {
         const MOST: u32 = 1 << 30;
         set(&self.maps.sample_every, every.get().min(MOST))
             .map_err(Error::load("tell the eBPF programs how much to sample"))
-    }
-
-    /// Takes a process, and all that it forks from now on, into [`Scope::Tree`].
-    ///
-    /// # Errors
-    ///
-    /// If more processes are named than the probe can hold.
-    pub fn add_process(&self, pid: u32) -> Result<()> {
-        self.maps
-            .scope_tgids
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .map_err(Error::load("name a process to the probe"))?;
-        Ok(())
-    }
-
-    /// Stops counting; the counts stay.
-    ///
-    /// # Errors
-    ///
-    /// If the last rounds can't be settled: their victims' times are missing then.
-    pub fn detach(&mut self) -> Result<()> {
-        if self.ended.is_some() {
-            return Ok(());
-        }
-        self.interrupts_ended = interrupts();
-        self.set_counting(false)?;
-        // first what begins rounds: those that it saw are to be seen to their end
-        drop(self.links.pop());
-        if let Some(ipi) = &mut self.ipi {
-            ipi.stop();
-        }
-        self.ended = Some(Instant::now());
-        std::thread::sleep(FLIGHT);
-        self.links.clear();
-        if let Some(ipi) = &mut self.ipi {
-            ipi.detach();
-        }
-        std::thread::sleep(FLIGHT);
-        self.settle(Duration::ZERO)
-    }
-
-    /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have
-    /// been quiet for so long, or, when nothing is attached any more, of all.
-    fn settle(&mut self, quiet: Duration) -> Result<()> {
-        // with functions' exits, nothing is left
-        let settle = self.object.progs_mut().find(|p| p.name() == SETTLE);
-        let Some(settle) = settle else { return Ok(()) };
-        let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
-        for cpu in 0..self.cpus {
-            let mut arguments = [0; 16];
-            arguments[..8].copy_from_slice(&u64::from(cpu).to_ne_bytes());
-            arguments[8..].copy_from_slice(&quiet.to_ne_bytes());
-            let input = ProgramInput {
-                context_in: Some(&mut arguments),
-                ..ProgramInput::default()
-            };
-            settle
-                .test_run(input)
-                .map_err(Error::load("settle the last shootdowns"))?;
-        }
-        Ok(())
     }
 
     /// How long it has counted, ns.

@@ -137,7 +137,7 @@ struct health {
 	u64 lost_records;  /* records that found the ring full */
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
 	u64 lost_details;  /* rounds whose culprit nobody named */
-	u64 crowded;	   /* shootdowns counted under index 0 because the table was full */
+	u64 crowded;	   /* shootdowns and victims under index 0, as the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
 	u64 wrong_memos; /* stacks from memory that a walk did not confirm */

@@ -56,6 +56,19 @@ impl Probe {
         Ok(tally)
     }
 
+    /// Is there hardly any room left to tell culprits and victims apart? Nothing leaves the table, also not with its
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// If a map can't be read.
+    pub fn is_nearly_full(&self) -> Result<bool> {
+        let state = lookup(&self.maps.state, 0)?;
+        let state: State = layout::read(&state).unwrap_or_default();
+        let used = state.next_culprit.max(state.next_victim);
+        Ok(used > layout::MAX_TOLD_APART / 4 * 3)
+    }
+
     /// What the kernel itself counted meanwhile, of all culprits.
     fn kernel_interrupts(&self) -> Option<u64> {
         let now = if self.ended.is_some() {

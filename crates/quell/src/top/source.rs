@@ -1,6 +1,7 @@
 //! Where intervals come from: the probe that counts, and a second one for guarded CPUs.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use quell_host::cpus;
 use quell_probe::{Backend, Keep, Options, Probe, Scope, Stacks};
@@ -10,12 +11,62 @@ use super::sample::{Reading, Sample};
 use super::sampler::{RING_BYTES, Sampler};
 use crate::clock::own_cpu_ns;
 
+/// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
+const OFTEN: Duration = Duration::from_secs(30);
+
+/// How the probes are attached.
+struct How {
+    scope: Scope,
+    backend: Option<Backend>,
+    ipi: bool,
+}
+
+impl How {
+    /// Attaches the probe that counts, and the one for these CPUs.
+    fn attach(&self, guarded: &[u32]) -> anyhow::Result<(Probe, Option<Probe>)> {
+        let options = |scope| Options {
+            scope,
+            stacks: Stacks::None,
+            backend: self.backend,
+            ..Options::default()
+        };
+        let probe = Probe::attach(&Options {
+            ipi: self.ipi,
+            keep: self.keep(),
+            ring_bytes: RING_BYTES,
+            ..options(self.scope.clone())
+        })?;
+        let guard = if guarded.is_empty() {
+            None
+        } else {
+            Some(Probe::attach(&options(Scope::Cpus(guarded.to_vec())))?)
+        };
+        Ok((probe, guard))
+    }
+
+    /// Which shootdowns hit CPUs is known only when they are over, and then none can be sampled.
+    fn keep(&self) -> Keep {
+        match self.scope {
+            Scope::Cpus(_) => Keep::Counts,
+            _ => Keep::Samples,
+        }
+    }
+
+    fn sampler(&self, probe: &Probe) -> anyhow::Result<Option<Sampler>> {
+        let sampling = self.keep() == Keep::Samples;
+        sampling.then(|| Sampler::start(probe)).transpose()
+    }
+}
+
 /// Reads intervals.
 pub(crate) struct Source {
     pub(crate) probe: Probe,
     /// Counts only who shoots at guarded CPUs, whatever the scope.
     guard: Option<Probe>,
     guarded: Vec<u32>,
+    how: How,
+    /// When the probes were attached.
+    since: Instant,
     last: Reading,
     own_before: u64,
     watcher: Option<Watcher>,
@@ -36,34 +87,19 @@ impl Source {
         ipi: bool,
     ) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
-        let options = |scope| Options {
-            scope,
-            stacks: Stacks::None,
+        let how = How {
+            scope: scope.clone(),
             backend,
-            ..Options::default()
-        };
-        // which shootdowns hit these CPUs is known only when they are over
-        let keep = match scope {
-            Scope::Cpus(_) => Keep::Counts,
-            _ => Keep::Samples,
-        };
-        let probe = Probe::attach(&Options {
             ipi,
-            keep,
-            ring_bytes: RING_BYTES,
-            ..options(scope.clone())
-        })?;
-        let sampling = keep == Keep::Samples;
-        let sampler = sampling.then(|| Sampler::start(&probe)).transpose()?;
-        let guard = if guarded.is_empty() {
-            None
-        } else {
-            Some(Probe::attach(&options(Scope::Cpus(guarded.clone())))?)
         };
+        let (probe, guard) = how.attach(&guarded)?;
+        let sampler = how.sampler(&probe)?;
         let mut source = Self {
             probe,
             guard,
             guarded,
+            how,
+            since: Instant::now(),
             last: Reading::default(),
             own_before,
             watcher: None,
@@ -103,8 +139,21 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// If the counts can't be read.
+    /// If the counts can't be read, or a new probe not be loaded.
     pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
+        let renewed = if self.is_full()? {
+            Some(self.how.attach(&self.guarded)?)
+        } else {
+            None
+        };
+        let sample = self.interval()?;
+        if let Some((probe, guard)) = renewed {
+            self.renew(probe, guard)?;
+        }
+        Ok(sample)
+    }
+
+    fn interval(&mut self) -> anyhow::Result<Sample> {
         let now = self.read()?;
         // CPUs come and go
         let online = cpus::online(Path::new("/"))?;
@@ -125,6 +174,31 @@ impl Source {
         Ok(sample)
     }
 
+    /// Someone may watch for weeks, and more processes come and go than can be told apart.
+    fn is_full(&self) -> anyhow::Result<bool> {
+        if self.since.elapsed() < OFTEN {
+            return Ok(false);
+        }
+        let guard = self.guard.as_ref().map(Probe::is_nearly_full).transpose()?;
+        Ok(guard == Some(true) || self.probe.is_nearly_full()?)
+    }
+
+    /// Goes on with new probes, which count already. Of what the old ones had not counted yet, up to 8
+    /// shootdowns of each CPU, nothing is shown.
+    fn renew(&mut self, probe: Probe, guard: Option<Probe>) -> anyhow::Result<()> {
+        if self.how.scope == Scope::Tree {
+            // twice, for those that are forked meanwhile
+            probe.add_processes_of(&self.probe)?;
+            probe.add_processes_of(&self.probe)?;
+        }
+        self.sampler = self.how.sampler(&probe)?;
+        self.probe = probe;
+        self.guard = guard;
+        self.since = Instant::now();
+        self.last = self.read()?;
+        Ok(())
+    }
+
     /// What came since the last call until all was taken away: also what is counted late.
     ///
     /// # Errors
@@ -138,7 +212,7 @@ impl Source {
         if let Some(watcher) = &mut self.watcher {
             watcher.stop()?;
         }
-        self.sample()
+        self.interval()
     }
 
     /// Looks closely at a process that makes so many shootdowns a second, with records and sampled stacks, until [`Self::close`].
