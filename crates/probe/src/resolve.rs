@@ -15,11 +15,23 @@ use quell_host::proc::Proc;
 
 use crate::causes::stack;
 use crate::interner::NewStack;
+use crate::layout::STACK_DEPTH;
 use crate::loader::{Maps, Probe};
 use crate::symbols::{self, Files, Jits, Source};
 
 /// Reading maps takes the process's mmap_lock: not more often than this for the same process.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// More processes than this are looked through for those that have ended.
+const MANY: usize = 1024;
+
+/// Stacks of a process may come so long after it ended.
+const LATE: Duration = Duration::from_secs(10);
+
+/// A stack has as many frames as are kept: those beyond are missing.
+fn is_cut(addresses: &[u64]) -> bool {
+    addresses.len() >= STACK_DEPTH
+}
 
 /// What is known of a process.
 struct Snapshot {
@@ -33,6 +45,8 @@ pub struct Resolver {
     causes: Rc<std::cell::RefCell<crate::causes::Causes>>,
     root: PathBuf,
     snapshots: HashMap<u32, Snapshot>,
+    /// With so many snapshots those of ended processes are dropped.
+    many: usize,
     changed: Vec<u32>,
     files: Files,
     jits: Jits,
@@ -49,6 +63,7 @@ impl Resolver {
             causes: Rc::clone(&probe.causes),
             root: PathBuf::from("/"),
             snapshots: HashMap::new(),
+            many: MANY,
             changed: Vec::new(),
             files: Files::new(Path::new("/")),
             jits: Jits::default(),
@@ -66,6 +81,9 @@ impl Resolver {
                 .is_some_and(|s| s.taken.elapsed() < age)
         {
             return;
+        }
+        if self.snapshots.len() >= self.many {
+            self.forget_ended();
         }
         // the process may be gone: then what was read before stays
         let read = maps::read(&self.root, pid).unwrap_or_default();
@@ -87,6 +105,17 @@ impl Resolver {
             self.jits.see(&self.root, pid);
         }
         known.maps = read;
+    }
+
+    /// Lets go of the mappings of processes that have ended: a build starts thousands.
+    fn forget_ended(&mut self) {
+        let proc = Proc::new(&self.root);
+        let changed = &self.changed;
+        self.snapshots.retain(|pid, s| {
+            s.taken.elapsed() < LATE || changed.contains(pid) || proc.exists(*pid)
+        });
+        // looked through again only when as many have come
+        self.many = MANY.max(2 * self.snapshots.len());
     }
 
     /// Names the frames of stacks that were resolved here, or says why they have no names.
@@ -122,6 +151,7 @@ impl Resolver {
             id: new.id,
             kind: StackKind::Kernel,
             frames,
+            cut: is_cut(&addresses),
             ..Stack::default()
         }
     }
@@ -134,6 +164,7 @@ impl Resolver {
     /// Finds the file and offset of every frame of a user stack, innermost first, that gets the number
     /// `id`. `caller` is the word on top of the stack, or 0.
     pub fn user_stack(&mut self, id: u32, pid: u32, mut addresses: Vec<u64>, caller: u64) -> Stack {
+        let cut = is_cut(&addresses);
         self.see(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
         if self.snapshots.get(&pid).is_none_or(|s| uncovered(&s.maps)) {
@@ -180,8 +211,8 @@ impl Resolver {
             kind: StackKind::User,
             pid: Some(pid),
             frames,
+            cut,
             gone,
-            ..Stack::default()
         }
     }
 
@@ -335,6 +366,13 @@ mod tests {
         ];
         assert_eq!(marks(Some(&names)), expected);
         assert_eq!(marks(None), [1, 2, 3].map(|a| (a, None, None)));
+    }
+
+    /// Check that a stack with as many frames as are kept counts as cut, and a shorter one as whole.
+    #[test]
+    fn deep_stacks_are_cut() {
+        assert!(is_cut(&[1; STACK_DEPTH]));
+        assert!(!is_cut(&[1; STACK_DEPTH - 1]));
     }
 
     /// Check that calls of every form are seen, and that what precedes another instruction is not.

@@ -12,9 +12,6 @@ use crate::show::units::count;
 /// What concerns less than one stack in so many is not worth a line.
 const WORTH: u64 = 10;
 
-/// The kernel walks no further (kernel.perf_event_max_stack).
-const DEEPEST: usize = 127;
-
 /// Where programs and threads begin, of the C libraries and of Go, whose goroutines also change to a
 /// thread's own stack.
 const STARTS: &[&str] = &[
@@ -148,7 +145,7 @@ fn help(mark: Mark, place: &str) -> Option<String> {
 
 /// The frame that the walk could not leave, where it did not come to the start of the thread.
 fn ends_early(stack: &Stack) -> Option<&Frame> {
-    if stack.cut || stack.frames.len() >= DEEPEST {
+    if stack.cut {
         return None;
     }
     // what is no code was never called: a frame pointer was used for something else
@@ -226,6 +223,10 @@ mod tests {
         assert_eq!(early(go), None);
         assert_eq!(early(&[("f", "/a", None), ("_start", "/a", None)]), None);
         assert_eq!(early(&[]), None);
+        // one that is as deep as is kept did not end
+        let mut deep = stack(free);
+        deep.cut = true;
+        assert!(ends_early(&deep).is_none());
     }
 
     /// Check that each note names what helps, and that there is none where all is well.

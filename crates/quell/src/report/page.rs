@@ -118,9 +118,7 @@ impl<'a> Words<'a> {
 impl Names for Words<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
-        let missing = stack.cut.then(|| "… outer frames missing".to_owned());
-        let frames = stack.frames.iter().rev().map(ToString::to_string);
-        Some(missing.into_iter().chain(frames).collect())
+        Some(stack.lines().into_iter().rev().collect())
     }
 
     fn region(&self, region: u32) -> String {

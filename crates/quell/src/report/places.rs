@@ -113,8 +113,7 @@ impl<'a> Places<'a> {
             let Some(stack) = self.code.stack(number) else {
                 continue;
             };
-            let frames = stack.frames.iter().map(ToString::to_string).collect();
-            let row = rows.entry(frames).or_default();
+            let row = rows.entry(stack.lines()).or_default();
             for (cause, n) in causes {
                 *row.entry(cause).or_default() += n;
             }

@@ -205,8 +205,13 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
             percent(share),
             stack.cause
         );
-        for frame in &stack.frames {
-            let _ = writeln!(out, "      {}", clean(frame));
+        // a function that calls itself is one line
+        for same in stack.frames.chunk_by(|a, b| a == b) {
+            let times = match same.len() {
+                1 => String::new(),
+                n => format!("  {n} times"),
+            };
+            let _ = writeln!(out, "      {}{times}", clean(&same[0]));
         }
     }
     more(out, s.stacks.len(), top);
@@ -241,4 +246,36 @@ fn footer(out: &mut String, s: &Summary) {
         notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
     }
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}", notes.join("; "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_event::summary::StackRow;
+
+    /// Check that a function that calls itself is one line, and that a stack's outer frames come last.
+    #[test]
+    fn recursion_is_one_line() {
+        let frames = ["madvise", "walk", "walk", "walk", "main", "walk"];
+        let summary = Summary {
+            shootdowns: 4,
+            stacks: vec![StackRow {
+                frames: frames.map(str::to_owned).to_vec(),
+                shootdowns: 3,
+                cause: "munmap".to_owned(),
+            }],
+            ..Summary::default()
+        };
+        let mut out = String::new();
+        stacks(&mut out, &summary, 10);
+        let lines: Vec<&str> = out.lines().map(str::trim).collect();
+        let expected = [
+            "3 shootdowns (75 %), munmap",
+            "madvise",
+            "walk  3 times",
+            "main",
+            "walk",
+        ];
+        assert!(lines.ends_with(&expected), "{out}");
+    }
 }
