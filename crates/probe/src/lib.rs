@@ -1,6 +1,7 @@
 //! The probe: eBPF programs that see every shootdown, their loader, causes and symbols.
 
 mod backend;
+mod call_site;
 mod calls;
 mod causes;
 mod error;

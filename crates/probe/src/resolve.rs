@@ -13,6 +13,7 @@ use quell_event::trace::{Frame, Mark, Module, Process, Stack, StackKind};
 use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 
+use crate::call_site::ends_in_call;
 use crate::causes::stack;
 use crate::interner::NewStack;
 use crate::layout::STACK_DEPTH;
@@ -36,6 +37,8 @@ fn is_cut(addresses: &[u64]) -> bool {
 /// What is known of a process.
 struct Snapshot {
     maps: Vec<Mapping>,
+    /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
+    t_ns: u64,
     taken: Instant,
 }
 
@@ -86,17 +89,22 @@ impl Resolver {
             self.forget_ended();
         }
         // the process may be gone: then what was read before stays
+        let t_ns = monotonic_ns();
         let read = maps::read(&self.root, pid).unwrap_or_default();
         let known = self.snapshots.entry(pid).or_insert_with(|| Snapshot {
             maps: Vec::new(),
+            t_ns,
             taken: Instant::now(),
         });
         known.taken = Instant::now();
         if read.is_empty() {
             return;
         }
-        if named(&read).ne(named(&known.maps)) && !self.changed.contains(&pid) {
-            self.changed.push(pid);
+        if named(&read).ne(named(&known.maps)) {
+            known.t_ns = t_ns;
+            if !self.changed.contains(&pid) {
+                self.changed.push(pid);
+            }
         }
         for mapping in read.iter().filter(|m| m.perms.exec) {
             self.files.see(pid, mapping);
@@ -231,7 +239,7 @@ impl Resolver {
         let lossy = |s: std::ffi::OsString| s.to_string_lossy().into_owned();
         Some(Process {
             pid,
-            t_ns: 0,
+            t_ns: snapshot.t_ns,
             comm: proc.comm(pid).unwrap_or_default(),
             exe: proc
                 .exe(pid)
@@ -291,6 +299,12 @@ impl Resolver {
     }
 }
 
+/// The clock of the records.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
+}
+
 /// The frames of a kernel stack, with the names of its addresses if those could be asked for.
 fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Frame> {
     let name = |i: usize| names.and_then(|n| n.get(i)?.clone());
@@ -329,21 +343,6 @@ fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     maps::at(maps, address).filter(|m| m.perms.exec)
 }
 
-/// Is the end of these bytes a call of x86-64? `e8` with four bytes of distance, or `ff /2` with a
-/// register, a memory operand, and one or four bytes of displacement (Intel SDM, volume 2, CALL).
-fn ends_in_call(code: &[u8]) -> bool {
-    let at = |back: usize| {
-        code.len()
-            .checked_sub(back)
-            .and_then(|i| code.get(i))
-            .copied()
-    };
-    let indirect = |back: usize| {
-        at(back) == Some(0xff) && at(back - 1).is_some_and(|modrm| modrm & 0x38 == 0x10)
-    };
-    at(5) == Some(0xe8) || [2, 3, 4, 6, 7].into_iter().any(indirect)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,17 +372,5 @@ mod tests {
     fn deep_stacks_are_cut() {
         assert!(is_cut(&[1; STACK_DEPTH]));
         assert!(!is_cut(&[1; STACK_DEPTH - 1]));
-    }
-
-    /// Check that calls of every form are seen, and that what precedes another instruction is not.
-    #[test]
-    fn calls_are_recognised() {
-        assert!(ends_in_call(&[0x90, 0x90, 0xe8, 1, 2, 3, 4]));
-        assert!(ends_in_call(&[0, 0, 0, 0, 0, 0xff, 0xd0])); // call *%rax
-        assert!(ends_in_call(&[0, 0xff, 0x15, 1, 2, 3, 4])); // call *disp(%rip)
-        assert!(ends_in_call(&[0, 0, 0, 0, 0xff, 0x53, 0x18])); // call *0x18(%rbx)
-        assert!(!ends_in_call(&[0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10]));
-        assert!(!ends_in_call(&[0xff, 0xe0]));
-        assert!(!ends_in_call(&[]));
     }
 }

@@ -129,13 +129,23 @@ impl Trace {
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
-    /// The processes that were seen, by number.
+    /// The processes that were seen, by number, as they were last.
     ///
     /// # Errors
     ///
     /// The table is there and can't be read.
     pub fn processes(&self) -> anyhow::Result<Table<Process>> {
         self.table(names::PROCESSES, |p: &Process| p.pid)
+    }
+
+    /// Hands over the processes that were seen, each as often as it was looked at, in that order. Returns how
+    /// many lines can't be read.
+    ///
+    /// # Errors
+    ///
+    /// The table is there and can't be read.
+    pub fn each_process(&self, each: impl FnMut(Process)) -> anyhow::Result<u64> {
+        Ok(jsonl::read(&self.dir.join(names::PROCESSES), each)?)
     }
 
     /// The stacks, by number.

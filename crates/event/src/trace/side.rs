@@ -27,7 +27,7 @@ pub struct Module {
     pub build_id: Option<String>,
 }
 
-/// A process that was seen. A later line for the same process replaces an earlier one.
+/// A process, as it was from a time on, until the next line of the same process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The process.

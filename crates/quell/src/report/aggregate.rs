@@ -6,6 +6,7 @@ use quell_event::summary::ThreadRow;
 use quell_event::trace::{Row, Sums};
 use quell_event::{Cause, Comm, Counts, CulpritTally, Histogram, Summary, Tally, VictimTally};
 
+use super::mappings::Mappings;
 use super::places::Place;
 
 /// Some of them are looked up for each row, so with a quick hash that a hostile trace can't aim at.
@@ -25,15 +26,6 @@ impl Last {
             *self = other;
         }
     }
-}
-
-/// What one place asked for.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
-    pub(super) shootdowns: u64,
-    /// Where the first range began, and in which part that was.
-    pub(super) start: u64,
-    part: u32,
 }
 
 #[derive(Default)]
@@ -64,7 +56,8 @@ struct Victim {
 pub(crate) struct Aggregate {
     /// The part that rows are from, from 1.
     part: u32,
-    places: Map<Place, Asked>,
+    /// How many shootdowns each asked for.
+    places: Map<Place, u64>,
     threads: Map<(u32, u32), Thread>,
     culprits: Map<(u32, Cause), Culprit>,
     victims: Map<(u32, bool), Victim>,
@@ -77,13 +70,34 @@ pub(crate) struct Aggregate {
     unseen: u64,
 }
 
-impl Sums for Aggregate {
+/// Sums up a trace, of which it is known what was mapped.
+pub(crate) struct Summing<'a> {
+    mappings: &'a Mappings,
+    pub(crate) sum: Aggregate,
+}
+
+impl<'a> Summing<'a> {
+    pub(crate) fn new(mappings: &'a Mappings) -> Self {
+        Self {
+            mappings,
+            sum: Aggregate::default(),
+        }
+    }
+}
+
+impl Sums for Summing<'_> {
     fn begin(&mut self, part: u32) {
-        self.part = part.saturating_add(1);
+        self.sum.part = part.saturating_add(1);
     }
 
-    /// Adds a row: a victim, and with the first of its shootdown the shootdown.
     fn take(&mut self, row: &Row) {
+        self.sum.take(row, self.mappings);
+    }
+}
+
+impl Aggregate {
+    /// Adds a row: a victim, and with the first of its shootdown the shootdown.
+    pub(crate) fn take(&mut self, row: &Row, mappings: &Mappings) {
         let part = self.part;
         let culprit = self
             .culprits
@@ -107,12 +121,7 @@ impl Sums for Aggregate {
             thread.name = name(row.comm);
             thread.shootdowns += 1;
             thread.wait_ns += row.wait_ns;
-            let asked = self.places.entry(Place::of(row)).or_insert(Asked {
-                shootdowns: 0,
-                start: row.start,
-                part,
-            });
-            asked.shootdowns += 1;
+            *self.places.entry(Place::of(row, mappings)).or_default() += 1;
             self.wait.record(row.wait_ns);
             if self.first_ns == 0 {
                 (self.first_ns, self.first_part) = (row.t_ns, part);
@@ -136,20 +145,11 @@ impl Sums for Aggregate {
         victim.hits += 1;
         victim.stall_ns += u64::from(row.stall_ns);
     }
-}
 
-impl Aggregate {
     /// Adds another, of other parts of the same trace.
     pub(crate) fn add(&mut self, other: Self) {
-        for (key, theirs) in other.places {
-            let mine = self.places.entry(key).or_insert(Asked {
-                shootdowns: 0,
-                ..theirs
-            });
-            mine.shootdowns += theirs.shootdowns;
-            if theirs.part < mine.part {
-                (mine.start, mine.part) = (theirs.start, theirs.part);
-            }
+        for (place, shootdowns) in other.places {
+            *self.places.entry(place).or_default() += shootdowns;
         }
         for (key, theirs) in other.threads {
             let mine = self.threads.entry(key).or_default();
@@ -225,9 +225,9 @@ impl Aggregate {
         }
     }
 
-    /// What each place asked for.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, Asked)> {
-        self.places.iter().map(|(place, asked)| (place, *asked))
+    /// How many shootdowns each place asked for.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, u64)> {
+        self.places.iter().map(|(place, n)| (place, *n))
     }
 
     /// Adds the threads to their culprits.

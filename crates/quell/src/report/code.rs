@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use quell_event::trace::{Frame, Module, Process, Stack};
+use quell_event::trace::{Frame, Process, Stack, Trace};
+
+use super::mappings::Mappings;
 
 /// Functions that only pass a request on to the kernel. The names of libc's wrappers, with and
 /// without their underscores, in glibc and musl.
@@ -42,27 +44,56 @@ pub(crate) fn named(
 
 /// Processes and stacks by their numbers.
 pub(crate) struct Code {
+    /// As they were seen last.
     processes: HashMap<u32, Process>,
+    mappings: Mappings,
     stacks: HashMap<i32, Stack>,
 }
 
 impl Code {
+    /// Of processes, each as often as it was looked at, in that order.
     pub(crate) fn new(
-        processes: HashMap<u32, Process>,
+        seen: impl IntoIterator<Item = Process>,
         stacks: impl IntoIterator<Item = Stack>,
     ) -> Self {
-        Self {
-            stacks: named(stacks, &processes),
-            processes,
+        let mut code = Self {
+            processes: HashMap::new(),
+            mappings: Mappings::default(),
+            stacks: HashMap::new(),
+        };
+        for process in seen {
+            code.see(process);
         }
+        code.stacks = named(stacks, &code.processes);
+        code
+    }
+
+    /// Of a trace, and how many lines of it can't be read.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Self, u64)> {
+        let mut code = Self::new([], []);
+        let garbled = trace.each_process(|process| code.see(process))?;
+        let stacks = trace.stacks()?;
+        code.stacks = named(stacks.rows.into_values(), &code.processes);
+        Ok((code, garbled + stacks.garbled))
+    }
+
+    fn see(&mut self, process: Process) {
+        self.mappings.add(&process);
+        self.processes.insert(process.pid, process);
     }
 
     /// Adds what was seen since; its code has been named.
     pub(crate) fn learn(&mut self, processes: Vec<Process>, stacks: Vec<Stack>) {
         self.stacks
             .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
-        self.processes
-            .extend(processes.into_iter().map(|p| (p.pid, p)));
+        for process in processes {
+            self.mappings.renew(&process);
+            self.processes.insert(process.pid, process);
+        }
     }
 
     pub(crate) fn stack(&self, id: i32) -> Option<&Stack> {
@@ -73,9 +104,9 @@ impl Code {
         self.processes.get(&pid)
     }
 
-    /// The mapping with a name that lies at an address of a process.
-    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<&Module> {
-        self.processes.get(&pid)?.module_at(address)
+    /// What was mapped where, and when.
+    pub(crate) fn mappings(&self) -> &Mappings {
+        &self.mappings
     }
 
     /// The frame that called for a shootdown: the innermost that is no mere wrapper.

@@ -3,6 +3,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod code;
 pub(crate) mod export;
+mod mappings;
 mod notes;
 mod page;
 pub(crate) mod places;
@@ -16,7 +17,7 @@ use quell_event::{Cause, Summary};
 
 use crate::show::units::plural;
 use crate::subject::Subject;
-use aggregate::Aggregate;
+use aggregate::{Aggregate, Summing};
 use code::Code;
 use places::Places;
 use progress::Progress;
@@ -55,21 +56,15 @@ pub(crate) struct Origin {
 ///
 /// If it can't be read.
 pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
+    let (code, garbled) = Code::read(trace)?;
     let progress = Progress::new(trace.rows());
     let mut sum = Aggregate::default();
-    for one in trace.sum(Aggregate::default, &|rows| progress.set(rows))? {
-        sum.add(one);
+    let summing = || Summing::new(code.mappings());
+    for one in trace.sum(summing, &|rows| progress.set(rows))? {
+        sum.add(one.sum);
     }
     drop(progress);
-    let (code, garbled) = code(trace)?;
     Ok((sum, code, garbled))
-}
-
-fn code(trace: &Trace) -> anyhow::Result<(Code, u64)> {
-    let (processes, stacks) = (trace.processes()?, trace.stacks()?);
-    let garbled = processes.garbled + stacks.garbled;
-    let code = Code::new(processes.rows, stacks.rows.into_values());
-    Ok((code, garbled))
 }
 
 impl Report {

@@ -171,7 +171,6 @@ fn is_libc(frame: &Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
 
     fn frame(symbol: &str, module: &str, mark: Option<Mark>) -> Frame {
         Frame {
@@ -233,15 +232,12 @@ mod tests {
     #[test]
     fn notes_name_what_helps() {
         let said = |frames: &[_]| {
-            let code = Code::new(HashMap::new(), [stack(frames)]);
+            let code = Code::new([], [stack(frames)]);
             notes(&code, [(0, 1000)].into_iter()).join("\n")
         };
         let start = ("_start", "/a", None);
         assert_eq!(said(&[("f", "/a", None), start]), "");
-        let lost = notes(
-            &Code::new(HashMap::new(), []),
-            [(3, 8), (NO_STACK, 2)].into_iter(),
-        );
+        let lost = notes(&Code::new([], []), [(3, 8), (NO_STACK, 2)].into_iter());
         assert_eq!(
             lost,
             ["8 of 10 user stacks are missing: stacks.jsonl does not have them."]

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_event::trace::{Row, Sums as _, Trace};
+use quell_event::trace::{Row, Trace};
 use quell_page::{About, Binner, Limits, Names};
 
+use super::Report;
 use super::aggregate::{Aggregate, Map};
 use super::code::Code;
 use super::places::Place;
 use super::progress::{Progress, STEP};
 use super::regions::{Named, Regions};
-use super::{Report, code};
 use crate::show::{self, Replace};
 
 /// Writes a trace as a page.
@@ -24,14 +24,14 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(dir)?;
     let out = Replace::new(Some(file))?;
     let meta = trace.meta();
-    let (code, garbled) = code(&trace)?;
+    let (code, garbled) = Code::read(&trace)?;
     let mut binner = Binner::new(Limits::default());
     let mut places = Numbered::new(&code);
     let mut sum = Aggregate::default();
     let progress = Progress::new(trace.rows());
     let mut rows = 0;
     trace.for_each_beside(
-        |row| sum.take(row),
+        |row| sum.take(row, code.mappings()),
         |row| {
             binner.take(row, places.number(row));
             rows += 1;
@@ -60,6 +60,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
 
 /// Regions by number, looked up once for each place.
 struct Numbered<'a> {
+    code: &'a Code,
     regions: Map<Place, u32>,
     named: Named<'a>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
@@ -69,6 +70,7 @@ struct Numbered<'a> {
 impl<'a> Numbered<'a> {
     fn new(code: &'a Code) -> Self {
         Self {
+            code,
             regions: Map::default(),
             named: Named::new(Regions::new(code)),
             last: None,
@@ -81,12 +83,12 @@ impl<'a> Numbered<'a> {
         {
             return number;
         }
-        let place = Place::of(row);
+        let place = Place::of(row, self.code.mappings());
         let named = &mut self.named;
         let number = *self
             .regions
             .entry(place)
-            .or_insert_with(|| named.number(&place, row.start));
+            .or_insert_with(|| named.number(&place));
         self.last = Some((row.id, number));
         number
     }

@@ -10,10 +10,8 @@ use quell_event::trace::{Frame, Row};
 use super::Origin;
 use super::aggregate::{Aggregate, Map};
 use super::code::Code;
+use super::mappings::Mappings;
 use super::regions::{Named, Regions};
-
-/// Anonymous ranges need no finer address: 2 MiB, so that an arena's ranges fall together.
-const GRAIN_LOG2: u32 = 21;
 
 /// What tells shootdowns apart for regions, stacks and origins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,23 +21,39 @@ pub(crate) struct Place {
     pub(super) user_stack: i32,
     /// The memory is the culprit's own.
     own: bool,
-    /// The range's start, rounded down; `u64::MAX` where everything is flushed.
-    grain: u64,
+    pub(super) at: At,
+}
+
+/// What was flushed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum At {
+    /// A whole address space.
+    Everything,
+    /// A range of a mapping with this name.
+    Mapped(u32),
+    /// Any other range.
+    Elsewhere,
 }
 
 impl Place {
-    pub(crate) fn of(row: &Row) -> Self {
-        let grain = if row.full() {
-            u64::MAX
-        } else {
-            row.start >> GRAIN_LOG2
+    pub(crate) fn of(row: &Row, mappings: &Mappings) -> Self {
+        // what comes or goes with an address space is not of any mapping
+        let life = matches!(
+            row.cause,
+            Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork
+        );
+        let at = match row.full() {
+            true => At::Everything,
+            // its addresses say nothing of the culprit's mappings
+            false if life || !row.own_mm => At::Elsewhere,
+            false => mappings.of(row).map_or(At::Elsewhere, At::Mapped),
         };
         Self {
             pid: row.pid,
             cause: row.cause,
             user_stack: row.user_stack,
             own: row.own_mm,
-            grain,
+            at,
         }
     }
 
@@ -48,7 +62,7 @@ impl Place {
     }
 
     pub(super) fn full(&self) -> bool {
-        self.grain == u64::MAX
+        self.at == At::Everything
     }
 }
 
@@ -66,7 +80,7 @@ impl<'a> Places<'a> {
         let mut named = Named::new(Regions::new(code));
         let all = sums
             .places()
-            .map(|(place, asked)| (*place, asked.shootdowns, named.number(place, asked.start)))
+            .map(|(place, n)| (*place, n, named.number(place)))
             .collect();
         Self {
             code,

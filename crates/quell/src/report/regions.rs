@@ -5,11 +5,11 @@
 //! allocator's where an allocator did.
 
 use quell_event::Cause;
-use quell_event::trace::{Frame, Module};
+use quell_event::trace::Frame;
 
 use super::aggregate::Map;
 use super::code::{Code, base};
-use super::places::Place;
+use super::places::{At, Place};
 
 /// Prefixes of functions that are an allocator's own, and its name.
 const ALLOCATORS: &[(&str, &str)] = &[
@@ -68,15 +68,6 @@ impl<'a> Regions<'a> {
         Self { code }
     }
 
-    /// By the mapping that holds the address.
-    fn of(mapping: &Module) -> String {
-        match mapping.path.as_str() {
-            "[heap]" => "[heap] (brk)".to_owned(),
-            name if name.starts_with('[') => name.to_owned(),
-            file => format!("file {file}"),
-        }
-    }
-
     /// By the code that asked.
     fn by(&self, full: bool, user_stack: i32) -> String {
         let Some(caller) = self.code.caller(user_stack) else {
@@ -105,8 +96,8 @@ enum By {
     Life,
     /// Another process's memory, or pages of any in a batch.
     Others(bool),
-    /// A process's mapping, by its ends.
-    Mapping(u32, u64, u64),
+    /// A mapping, by the number of its name.
+    Mapping(u32),
     /// A user stack, and whether everything is flushed.
     Stack(i32, bool),
 }
@@ -129,32 +120,26 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The number of what lies at a place, where a range begins at `start`.
-    pub(crate) fn number(&mut self, place: &Place, start: u64) -> u32 {
+    /// The number of what lies at a place.
+    pub(crate) fn number(&mut self, place: &Place) -> u32 {
         let full = place.full();
-        let mapping = match place.cause {
-            Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork => None,
-            // its addresses say nothing of the culprit's mappings
-            _ if full || !place.own() => None,
-            _ => self.regions.code.mapping(place.pid, start),
-        };
-        let by = match (place.cause, mapping) {
+        let by = match (place.cause, place.at) {
             (Cause::Kernel, _) => By::Kernel,
             (Cause::Exit | Cause::Exec | Cause::Fork, _) => By::Life,
-            (_, Some(mapping)) => By::Mapping(place.pid, mapping.start, mapping.end),
-            (_, None) if !place.own() => By::Others(full && in_batches(place.cause)),
-            (_, None) => By::Stack(place.user_stack, full),
+            (_, At::Mapped(name)) => By::Mapping(name),
+            _ if !place.own() => By::Others(full && in_batches(place.cause)),
+            _ => By::Stack(place.user_stack, full),
         };
         if let Some(&number) = self.known.get(&by) {
             return number;
         }
-        let name = match (by, mapping) {
-            (By::Kernel, _) => "the kernel's own mappings".to_owned(),
-            (By::Life, _) => "whole address space".to_owned(),
-            (By::Others(true), _) => "memory of any process, in a batch".to_owned(),
-            (By::Others(false), _) => "memory of another process".to_owned(),
-            (_, Some(mapping)) => Regions::of(mapping),
-            (_, None) => self.regions.by(full, place.user_stack),
+        let name = match by {
+            By::Kernel => "the kernel's own mappings".to_owned(),
+            By::Life => "whole address space".to_owned(),
+            By::Others(true) => "memory of any process, in a batch".to_owned(),
+            By::Others(false) => "memory of another process".to_owned(),
+            By::Mapping(name) => self.regions.code.mappings().name(name).to_owned(),
+            By::Stack(stack, full) => self.regions.by(full, stack),
         };
         let next = self.names.len() as u32;
         let names = &mut self.names;
@@ -220,7 +205,7 @@ fn allocator(frame: &Frame) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::trace::{Process, Row, Stack};
+    use quell_event::trace::{Module, Process, Row, Stack};
 
     fn stack(id: u32, frames: Vec<Frame>) -> Stack {
         Stack {
@@ -282,11 +267,11 @@ mod tests {
                 vec![frame("munmap", "/lib/libc.so.6"), frame("work", "/bin/app")],
             ),
         ];
-        let code = Code::new([(7, process)].into(), stacks);
+        let code = Code::new([process], stacks);
         let found = |pid, start, full, user_stack, cause, own_mm| {
             let mut named = Named::new(Regions::new(&code));
             let end = if full { u64::MAX } else { start + 4096 };
-            let place = Place::of(&Row {
+            let row = Row {
                 pid,
                 start,
                 end,
@@ -294,9 +279,10 @@ mod tests {
                 cause,
                 own_mm,
                 ..Row::default()
-            });
-            let number = named.number(&place, start);
-            assert_eq!(named.number(&place, start), number);
+            };
+            let place = Place::of(&row, code.mappings());
+            let number = named.number(&place);
+            assert_eq!(named.number(&place), number);
             named.names()[number as usize].clone()
         };
         let name =

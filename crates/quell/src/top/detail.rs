@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quell_event::summary::{RegionRow, StackRow};
-use quell_event::trace::{Row, Sums as _};
+use quell_event::trace::Row;
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
 use quell_host::proc::Proc;
 use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
@@ -192,6 +192,8 @@ struct Sums {
     pid: u32,
     every: u32,
     threads: HashMap<u32, (Comm, Thread)>,
+    /// Shootdowns with stacks that are not among the places yet.
+    taken: Vec<Row>,
     /// Since the beginning, only shootdowns with stacks.
     places: Aggregate,
     sampled: u64,
@@ -218,7 +220,7 @@ impl Sums {
             return;
         }
         self.sampled += 1;
-        self.places.take(&Row {
+        self.taken.push(Row {
             pid: s.pid,
             tid: s.tid,
             comm: s.comm,
@@ -229,6 +231,13 @@ impl Sums {
             user_stack: stack,
             ..Row::default()
         });
+    }
+
+    /// Puts what has come to its places.
+    fn place(&mut self, code: &Code) {
+        for row in self.taken.drain(..) {
+            self.places.take(&row, code.mappings());
+        }
     }
 }
 
@@ -277,6 +286,7 @@ impl Watcher {
             pid,
             every: every.get(),
             threads: HashMap::new(),
+            taken: Vec::new(),
             places: Aggregate::default(),
             sampled: 0,
         }));
@@ -284,6 +294,8 @@ impl Watcher {
         let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
         let mut resolver = Resolver::new(&probe);
         resolver.see(pid, Duration::ZERO);
+        let mut code = Code::new([], []);
+        code.learn(resolver.changed(), Vec::new());
         probe.add_process(pid)?;
         Ok(Self {
             pid,
@@ -291,7 +303,7 @@ impl Watcher {
             every,
             records,
             resolver,
-            code: Code::new(HashMap::new(), []),
+            code,
             sums,
             probe,
             began: Instant::now(),
@@ -307,6 +319,7 @@ impl Watcher {
     /// If they can't be read.
     pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
         self.records.drain()?;
+        self.sums.borrow_mut().place(&self.code);
         Ok(())
     }
 
@@ -346,6 +359,7 @@ impl Watcher {
         self.code.learn(self.resolver.changed(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();
+        sums.place(&self.code);
         let mut threads: Vec<Thread> = sums
             .threads
             .drain()

@@ -69,7 +69,7 @@ impl Known {
     fn new(probe: &Probe) -> Self {
         Self {
             resolver: Resolver::new(probe),
-            code: Code::new(HashMap::new(), []),
+            code: Code::new([], []),
             numbers: Numbers::default(),
             processes: HashSet::new(),
             since: Instant::now(),
@@ -205,7 +205,7 @@ impl Sampler {
                     user_stack: *stack,
                     ..Row::default()
                 };
-                (s, named.number(&Place::of(&row), s.start))
+                (s, named.number(&Place::of(&row, code.mappings())))
             })
             .collect();
         let stand_for: u64 = taken.iter().map(|(s, _)| u64::from(s.every)).sum();
