@@ -23,8 +23,8 @@ use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
 use crate::top::{json, text};
 
-/// How often it is looked whether what is watched has ended, and where new culprits have their code:
-/// that is gone when they are.
+/// How often it is looked whether what is watched has ended, how large the terminal is, and where new culprits
+/// have their code: that is gone when they are.
 const LOOK: Duration = Duration::from_millis(250);
 /// How often records are read while a process is looked at closely: the ring holds more than twice
 /// as much of the worst case.
@@ -185,7 +185,7 @@ fn live(
             stale = false;
         }
         let nap = match (&over, source.is_open()) {
-            (Some(_), _) => Duration::from_secs(3600),
+            (Some(_), _) => LOOK,
             (None, true) => DRAIN,
             (None, false) => LOOK,
         };
@@ -206,6 +206,10 @@ fn live(
                     state.notice = "what was watched has ended: nothing more is seen".to_owned();
                 }
                 Action::Open(pid) => {
+                    // some 100 ms, and far more on a busy machine
+                    state.notice = "loading the probe for a close look".to_owned();
+                    screen.draw(|frame| draw(frame, &state, look))?;
+                    state.notice.clear();
                     open(&mut state, source, pid);
                     // loading a probe takes a while: a whole interval from now on
                     source.restart()?;

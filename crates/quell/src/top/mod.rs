@@ -16,6 +16,7 @@ pub(crate) mod filter;
 pub(crate) mod grid;
 pub(crate) mod heat;
 pub(crate) mod json;
+mod keys;
 pub(crate) mod regions;
 mod rows;
 pub(crate) mod sample;

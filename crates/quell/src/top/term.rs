@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::event::KeyEvent;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
-use ratatui::layout::Rect;
+use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::keys::Keys;
 use crate::launch::signals;
 
 /// Whether the terminal is ours now. Static, for a panic gives it back too.
@@ -28,6 +29,9 @@ pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     /// Where keys come from if stdin is something else.
     tty: Option<File>,
+    keys: Keys,
+    /// As it was when last looked at.
+    size: Size,
 }
 
 /// What somebody did at the terminal.
@@ -69,22 +73,25 @@ impl Screen {
                 .inspect_err(|_| give_back())
                 .context("taking the terminal")?,
             tty,
+            keys: Keys::default(),
+            size: Size::default(),
         };
         screen.clear()?;
-        // from now on a change of size wakes whoever waits
-        event::poll(Duration::ZERO).context("reading keys")?;
         Ok(screen)
     }
 
     /// By a resize to what it is: `Terminal::clear` asks the terminal where its cursor is, and not
     /// every one answers.
     fn clear(&mut self) -> anyhow::Result<()> {
-        let size = self
-            .terminal
-            .size()
-            .context("asking for the terminal's size")?;
-        let all = Rect::new(0, 0, size.width, size.height);
+        self.size = self.now()?;
+        let all = Rect::new(0, 0, self.size.width, self.size.height);
         self.terminal.resize(all).context("clearing the terminal")
+    }
+
+    fn now(&self) -> anyhow::Result<Size> {
+        self.terminal
+            .size()
+            .context("asking for the terminal's size")
     }
 
     /// Draws; only what has changed is written.
@@ -99,18 +106,18 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits for keys, signals, a change of size, or the end of the time.
+    /// Waits for keys, signals, or the end of the time, and looks then whether the size has changed.
     ///
     /// # Errors
     ///
     /// If the terminal is gone.
-    pub(crate) fn wait(&self, timeout: Duration) -> anyhow::Result<Vec<Input>> {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> anyhow::Result<Vec<Input>> {
         let stdin = io::stdin();
         let fd: BorrowedFd<'_> = match &self.tty {
             Some(tty) => tty.as_fd(),
             None => stdin.as_fd(),
         };
-        signals::poll(Some(fd), timeout)?;
+        let ready = signals::poll(Some(fd), timeout)?;
         // A terminal that has gone is always ready, and reading it tells nothing: without this, quell
         // would read for ever.
         let mut polled = [PollFd::new(&fd, PollFlags::IN)];
@@ -120,14 +127,18 @@ impl Screen {
             anyhow::bail!("the terminal is gone");
         }
         let mut inputs = Vec::new();
-        while event::poll(Duration::ZERO).context("reading keys")? {
-            match event::read().context("reading keys")? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    inputs.push(Input::Key(key));
-                }
-                Event::Resize(..) => inputs.push(Input::Resized),
-                _ => {}
-            }
+        if ready {
+            let mut bytes = [0; 1024];
+            let n = match rustix::io::read(fd, &mut bytes) {
+                Ok(n) => n,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => 0,
+                Err(err) => return Err(err).context("reading keys"),
+            };
+            inputs.extend(self.keys.read(&bytes[..n]).into_iter().map(Input::Key));
+        }
+        let size = self.now()?;
+        if std::mem::replace(&mut self.size, size) != size {
+            inputs.push(Input::Resized);
         }
         Ok(inputs)
     }

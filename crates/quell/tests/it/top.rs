@@ -193,6 +193,18 @@ struct Terminal {
 }
 
 impl Terminal {
+    fn resize(&self, rows: u16, columns: u16) {
+        let size = libc::winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the call reads `size` only.
+        let set = unsafe { libc::ioctl(self.main.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+        assert_eq!(set, 0);
+    }
+
     fn new() -> Self {
         // SAFETY: plain calls on a descriptor that this test opened; the name is copied at once.
         let (main, name) = unsafe {
@@ -212,17 +224,10 @@ impl Terminal {
             .write(true)
             .open(name)
             .expect("its other side");
-        let size = libc::winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        // SAFETY: the call reads `size` only.
-        let set = unsafe { libc::ioctl(main.as_raw_fd(), libc::TIOCSWINSZ, &size) };
-        assert_eq!(set, 0);
         let before = modes(&side);
-        Self { main, side, before }
+        let terminal = Self { main, side, before };
+        terminal.resize(24, 80);
+        terminal
     }
 
     fn start(&self, args: &[&str]) -> Child {
@@ -303,7 +308,13 @@ fn modes(file: &File) -> libc::termios {
     }
 }
 
-/// Check that the screen comes up, answers keys and a new size, and that q, Ctrl-C, SIGTERM and SIGQUIT each give the terminal back as it was, with exit status 0.
+fn signal_to(child: &Child, signal: i32) {
+    // SAFETY: a signal to a child that has not been waited for.
+    let sent = unsafe { libc::kill(child.id().cast_signed(), signal) };
+    assert_eq!(sent, 0);
+}
+
+/// Check that the screen comes up, answers keys and a new size, and that q with a new size, Ctrl-C, SIGTERM and SIGQUIT each give the terminal back as it was, with exit status 0.
 #[test]
 fn the_terminal_is_given_back() {
     if !root_only("the_terminal_is_given_back") {
@@ -326,16 +337,11 @@ fn the_terminal_is_given_back() {
         if how == "q" {
             terminal.main.write_all(b"?").expect("a key");
             terminal.wait_for("Help");
-            let size = libc::winsize {
-                ws_row: 8,
-                ws_col: 40,
-                ws_xpixel: 0,
-                ws_ypixel: 0,
-            };
-            // SAFETY: the call reads `size` only.
-            let set = unsafe { libc::ioctl(terminal.main.as_raw_fd(), libc::TIOCSWINSZ, &size) };
-            assert_eq!(set, 0);
+            terminal.resize(8, 40);
             terminal.wait_for("small");
+            // the key and a new size at once
+            signal_to(&child, libc::SIGSTOP);
+            terminal.resize(24, 80);
         }
         let signal = match how {
             "SIGTERM" => Some(libc::SIGTERM),
@@ -343,13 +349,10 @@ fn the_terminal_is_given_back() {
             _ => None,
         };
         match signal {
-            Some(signal) => {
-                // SAFETY: a signal to a child that has not been waited for.
-                let sent = unsafe { libc::kill(child.id().cast_signed(), signal) };
-                assert_eq!(sent, 0);
-            }
+            Some(signal) => signal_to(&child, signal),
             None => terminal.main.write_all(how.as_bytes()).expect("a key"),
         }
+        signal_to(&child, libc::SIGCONT);
         let deadline = Instant::now() + Duration::from_secs(20);
         let status = loop {
             if let Some(status) = child.try_wait().expect("a status") {
