@@ -4,7 +4,8 @@
 //! So whenever quell ends, the undo file has all that is needed. To undo twice does no harm.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -77,6 +78,14 @@ fn setting(root: &Path, path: &str) -> Result<String> {
     Ok(chosen.map_or(text, |(word, _)| word).to_owned())
 }
 
+/// Why a file was not written.
+enum Unwritten {
+    /// It could not be opened: it says what it said.
+    Unopened(anyhow::Error),
+    /// The kernel may have taken a part.
+    Refused(anyhow::Error),
+}
+
 /// Makes the changes, once what was is on the disk at `undo`.
 ///
 /// # Errors
@@ -86,8 +95,12 @@ fn setting(root: &Path, path: &str) -> Result<String> {
 pub fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
     save(changes, undo)?;
     for (i, change) in changes.iter().enumerate() {
-        if let Err(err) = write(root, &change.path, &change.after) {
-            let back = restore(root, &changes[..=i]);
+        if let Err(unwritten) = write(root, &change.path, &change.after) {
+            let (err, begun) = match unwritten {
+                Unwritten::Unopened(err) => (err, i),
+                Unwritten::Refused(err) => (err, i + 1),
+            };
+            let back = restore(root, &changes[..begun]).map(|_| ());
             return match back {
                 Ok(()) => {
                     // nothing is left to undo
@@ -110,7 +123,10 @@ fn save(changes: &[Change], undo: &Path) -> Result<()> {
         schema: SCHEMA.to_owned(),
         changes: changes.to_vec(),
     })?;
-    let mut file = match File::options().write(true).create_new(true).open(undo) {
+    let mut options = File::options();
+    // --undo believes it, and may be root
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = match options.open(undo) {
         Ok(file) => file,
         Err(err) if err.kind() == ErrorKind::AlreadyExists => bail!(
             "{} has what was before an earlier change: undo that first ('quell doctor --undo {0}'), or name \
@@ -131,39 +147,78 @@ fn folder(file: &Path) -> PathBuf {
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
-fn write(root: &Path, path: &str, value: &str) -> Result<()> {
+fn write(root: &Path, path: &str, value: &str) -> Result<(), Unwritten> {
     // never made: a setting that isn't there can't be set
     let mut file = File::options()
         .write(true)
         .truncate(true)
         .open(under(root, Path::new(path)))
-        .with_context(|| format!("can't change {path}"))?;
+        .with_context(|| format!("can't change {path}"))
+        .map_err(Unwritten::Unopened)?;
     file.write_all(format!("{value}\n").as_bytes())
         .with_context(|| format!("the kernel refused '{value}' for {path}"))
+        .map_err(Unwritten::Refused)
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It says what it said.
+    Is(Change),
+    /// The file is gone, and with it what was changed: a device, a CPU or a file system that was taken away.
+    Gone(Change),
 }
 
 /// The last change first.
-fn restore(root: &Path, changes: &[Change]) -> Result<()> {
+fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
+    let mut all = Vec::new();
     let mut first = Ok(());
     for change in changes.iter().rev() {
-        if setting(root, &change.path).is_ok_and(|now| now == change.before) {
+        if !under(root, Path::new(&change.path)).exists() {
+            all.push(Restored::Gone(change.clone()));
             continue;
         }
-        // the others are restored all the same
-        let one = write(root, &change.path, &change.before);
-        first = first.and(one);
+        if !setting(root, &change.path).is_ok_and(|now| now == change.before) {
+            // the others are restored all the same
+            if let Err(Unwritten::Unopened(err) | Unwritten::Refused(err)) =
+                write(root, &change.path, &change.before)
+            {
+                first = first.and(Err(err));
+                continue;
+            }
+        }
+        all.push(Restored::Is(change.clone()));
     }
-    first
+    all.reverse();
+    first.map(|()| all)
 }
 
-/// Takes back what an undo file tells, and removes it when all is as it was. Returns what was restored.
+/// An undo file, if it is the user's own: whoever could write it could have any setting changed.
+fn read(file: &Path) -> Result<String> {
+    let cannot = || format!("can't read {}", file.display());
+    let mut open = File::open(file).with_context(cannot)?;
+    let meta = open.metadata().with_context(cannot)?;
+    ensure!(meta.is_file(), "{} is no file", file.display());
+    let own = rustix::process::geteuid().as_raw();
+    ensure!(
+        meta.uid() == own && meta.mode() & 0o022 == 0,
+        "{} is not yours alone to write (owner {}, mode {:o}): nothing was changed",
+        file.display(),
+        meta.uid(),
+        meta.mode() & 0o777
+    );
+    let mut text = String::new();
+    open.read_to_string(&mut text).with_context(cannot)?;
+    Ok(text)
+}
+
+/// Takes back what an undo file tells, and removes it when all is as it was. Returns what became of each change.
 ///
 /// # Errors
 ///
 /// It is no undo file, or not all could be restored: then it stays.
-pub fn undo(root: &Path, file: &Path) -> Result<Vec<Change>> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
+    let text = read(file)?;
     let undo: Undo = serde_json::from_str(&text)
         .with_context(|| format!("{} is no undo file of quell's", file.display()))?;
     ensure!(
@@ -182,10 +237,10 @@ pub fn undo(root: &Path, file: &Path) -> Result<Vec<Change>> {
             foreign.path
         );
     }
-    restore(root, &undo.changes)?;
+    let restored = restore(root, &undo.changes)?;
     fs::remove_file(file)
         .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
-    Ok(undo.changes)
+    Ok(restored)
 }
 
 #[cfg(test)]
@@ -248,6 +303,38 @@ mod tests {
         let err = apply(dir.path(), &changes, &undo_file).unwrap_err();
         assert!(format!("{err:#}").contains("/sys/missing"), "{err:#}");
         assert_eq!(says(dir.path(), STAT), "1\n");
+        assert!(!undo_file.exists());
+    }
+
+    /// Check that a file that went away after it was changed keeps the others from nothing.
+    #[test]
+    fn what_is_gone_is_told() {
+        let dir = machine();
+        let undo_file = dir.path().join("undo.json");
+        let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
+        apply(dir.path(), &changes, &undo_file).unwrap();
+        fs::remove_file(under(dir.path(), Path::new(THP))).unwrap();
+        let restored = undo(dir.path(), &undo_file).unwrap();
+        let [stat, thp] = changes;
+        assert_eq!(restored, [Restored::Is(stat), Restored::Gone(thp)]);
+        assert_eq!(says(dir.path(), STAT), "1\n");
+        assert!(!undo_file.exists());
+    }
+
+    /// Check that an undo file that others could have written is refused, and that ours is for us alone.
+    #[test]
+    fn undo_files_of_others() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = machine();
+        let file = dir.path().join("undo.json");
+        save(&[change(STAT, "9", "1")], &file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let err = undo(dir.path(), &file).unwrap_err();
+            assert!(format!("{err:#}").contains("not yours alone"), "{err:#}");
+        }
+        assert_eq!(says(dir.path(), STAT), "1\n");
     }
 
     /// Check that an undo file that names anything but settings is refused as a whole.
@@ -275,7 +362,7 @@ mod tests {
             let changes = [change(THP, "always", "never"), change(STAT, "1", "120")];
             save(&changes, &undo_file).unwrap();
             for change in &changes[..done.min(2)] {
-                write(dir.path(), &change.path, &change.after).unwrap();
+                prop_assert!(write(dir.path(), &change.path, &change.after).is_ok());
             }
             undo(dir.path(), &undo_file).unwrap();
             prop_assert_eq!(says(dir.path(), STAT), "1\n");

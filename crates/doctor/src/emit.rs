@@ -188,14 +188,21 @@ fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     (format!("{head}{text}"), held)
 }
 
-/// A line of a service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)).
+/// A line of a service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A line that ends
+/// in a value would begin another directive.
 #[must_use]
 pub fn environment(name: &str, value: &str) -> String {
-    let value = value
-        .replace('\\', r"\\")
-        .replace('"', "\\\"")
-        .replace('%', "%%");
-    format!("Environment=\"{name}={value}\"")
+    let mut text = String::new();
+    for c in value.chars() {
+        match c {
+            '\\' | '"' => text.extend(['\\', c]),
+            '%' => text.push_str("%%"),
+            // `\xNN`, as systemd.syntax(7) has it
+            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    format!("Environment=\"{name}={text}\"")
 }
 
 fn parameters(fixes: &[Of<'_>]) -> (Vec<String>, Vec<usize>) {
@@ -302,14 +309,24 @@ fn string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
+/// One line that fails keeps no other from being tried: a service that isn't there can't be stopped. Whether all
+/// went well is the status of the last line, for it may be sourced.
 fn shell(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    let (text, held) = lines(fixes, |fix| match fix {
-        Fix::Env { name, value } => Some(format!("export {name}={}", quoted(value))),
-        Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
-            Some("ulimit -l unlimited".to_owned())
-        }
-        Fix::Sysctl { .. } | Fix::Write { .. } | Fix::Mask(_) => fix.now(),
-        _ => None,
+    let (text, held) = lines(fixes, |fix| {
+        let line = match fix {
+            Fix::Env { name, value } => format!("export {name}={}", quoted(value)),
+            Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
+                "ulimit -l unlimited".to_owned()
+            }
+            Fix::Sysctl { .. } | Fix::Write { .. } | Fix::Mask(_) => fix.now()?,
+            _ => return None,
+        };
+        Some(format!("{line} || failed=1"))
     });
-    (format!("set -e\n{text}"), held)
+    let end = if text.is_empty() {
+        ""
+    } else {
+        "[ -z \"$failed\" ]\n"
+    };
+    (format!("failed=\n{text}{end}"), held)
 }

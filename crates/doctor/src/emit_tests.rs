@@ -87,6 +87,38 @@ fn variables_are_merged() {
     }
 }
 
+/// Check that a value of the process that is looked at begins no directive of its own, and that a command that
+/// fails keeps no other from being tried.
+#[test]
+fn values_stay_values() {
+    let found = [
+        finding("ALLOC-D", &[Fix::env("D", "a:1\nExecStartPre=/x\u{1}")]),
+        finding(
+            "SYS-KSM",
+            &[Fix::Mask("ksm.service"), Fix::sysctl("vm.a", "0")],
+        ),
+    ];
+    let unit = emit(&found, Form::Systemd);
+    assert!(
+        unit.contains(r#"Environment="D=a:1\x0aExecStartPre=/x\x01""#),
+        "{unit}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    // the first command fails, the second says that it was run
+    let path = dir.path().display();
+    let commands = format!("systemctl() {{ false; }}; sysctl() {{ touch '{path}/run'; }}\n");
+    let text = commands + &emit(&found, Form::Shell) + "echo \"$? $D\"";
+    let out = std::process::Command::new("sh")
+        .args(["-c", &text])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        "1 a:1\nExecStartPre=/x\u{1}\n"
+    );
+    assert!(dir.path().join("run").exists());
+}
+
 /// Check that without hazards nothing but a comment is written.
 #[test]
 fn nothing_to_write() {

@@ -36,11 +36,12 @@ pub fn rules() -> Vec<&'static Rule> {
     rules::all().collect()
 }
 
-/// Asks every rule that applies: of the system, and with a process of that too. Those that did harm
+/// Asks the rules that are wanted and apply: of the system, and with a process of that too. Those that did harm
 /// come first, then hazards by severity, then what is unknown, then what is fine.
 #[must_use]
-pub fn audit(look: &Look<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = rules::all().filter_map(|rule| rule.ask(look)).collect();
+pub fn audit(look: &Look<'_>, wanted: impl Fn(&Rule) -> bool) -> Vec<Finding> {
+    let rules = rules::all().filter(|rule| wanted(rule));
+    let mut findings: Vec<Finding> = rules.filter_map(|rule| rule.ask(look)).collect();
     findings.sort_by(|a, b| b.rank().cmp(&a.rank()).then(a.rule.cmp(b.rule)));
     findings
 }

@@ -152,6 +152,12 @@ impl<'a> Look<'a> {
         found
     }
 
+    /// What in a folder is named by a number.
+    #[must_use]
+    pub fn numbered(&self, folder: &str) -> Vec<String> {
+        self.list(folder, |name| name.bytes().all(|b| b.is_ascii_digit()))
+    }
+
     /// Whether a process of this name runs.
     #[must_use]
     pub fn runs(&self, comm: &str) -> bool {

@@ -11,11 +11,21 @@ use quell_remedy::Recognised;
 use crate::finding::Read;
 use crate::look::Value;
 
-/// f_type of file systems without write-back (include/uapi/linux/magic.h).
-const IN_MEMORY: [(i64, &str); 3] = [
+/// f_type of file systems whose pages no disk lies behind (include/uapi/linux/magic.h; fs/aio.c): in memory, of
+/// devices, or the kernel's own.
+const NEVER_WRITTEN_BACK: [(i64, &str); 12] = [
     (0x0102_1994, "tmpfs"),
     (0x9584_58f6, "hugetlbfs"),
     (0x8584_58f6, "ramfs"),
+    (0xa10a_10a1, "the rings of io_setup(2)"),
+    (0x6265_6572, "sysfs, such as the memory of a PCI device"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x9fa0, "proc"),
+    (0x444d_4142, "dma-buf"),
+    (0x454d_444d, "/dev/mem"),
+    (0x5345_434d, "memfd_secret(2)"),
+    (0x0904_1934, "anonymous inodes, such as perf's rings"),
 ];
 
 /// A shared, writable mapping of a file, and what file system that lies on.
@@ -34,6 +44,9 @@ pub struct Process {
     pid: u32,
     /// What was recognised in it: some files are large, and several rules ask.
     recognised: OnceLock<Result<Recognised, String>>,
+    /// To write these the kernel walks all of its page tables, with its mmap_lock held.
+    smaps: OnceLock<Value>,
+    rollup: OnceLock<Value>,
 }
 
 impl Process {
@@ -43,6 +56,8 @@ impl Process {
             proc: Proc::new(root),
             pid,
             recognised: OnceLock::new(),
+            smaps: OnceLock::new(),
+            rollup: OnceLock::new(),
         }
     }
 
@@ -102,7 +117,7 @@ impl Process {
     /// A sum of its smaps_rollup, bytes.
     #[must_use]
     pub fn rollup(&self, field: &str) -> (Option<u64>, Read) {
-        let rollup = self.file("smaps_rollup");
+        let rollup = self.rollup.get_or_init(|| self.file("smaps_rollup"));
         let kb = rollup.text().and_then(|text| {
             let mut lines = text.lines();
             let line = lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
@@ -116,7 +131,7 @@ impl Process {
     /// How many of its mappings have a flag of VmFlags (proc_pid_smaps(5)), such as `mg`; `None` if they can't be read.
     #[must_use]
     pub fn flagged(&self, flags: &[&str]) -> Option<usize> {
-        let smaps = self.file("smaps");
+        let smaps = self.smaps.get_or_init(|| self.file("smaps"));
         let lines = smaps
             .text()?
             .lines()
@@ -144,9 +159,11 @@ impl Process {
             let kind = rustix::fs::statfs(self.proc.file(self.pid, &link));
             ForeignMap {
                 path: m.path.clone().unwrap_or_default(),
-                written_back: kind
-                    .ok()
-                    .map(|s| !IN_MEMORY.iter().any(|(magic, _)| *magic == s.f_type)),
+                written_back: kind.ok().map(|s| {
+                    !NEVER_WRITTEN_BACK
+                        .iter()
+                        .any(|(magic, _)| *magic == s.f_type)
+                }),
             }
         });
         Some(found.collect())
@@ -196,5 +213,31 @@ impl Process {
             .get_or_init(once)
             .as_ref()
             .map_err(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a ring of io_setup(2), which looks like a mapped file, is not taken for one that is written to a disk.
+    #[test]
+    fn aio_rings_are_no_files() {
+        let mut ring: libc::c_ulong = 0;
+        // SAFETY: the call writes the ring's address; it is taken away below.
+        let made = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut ring) };
+        if made != 0 {
+            eprintln!("SKIPPED aio_rings_are_no_files: no io_setup(2) here");
+            return;
+        }
+        let process = Process::new(Path::new("/"), std::process::id());
+        let maps = process.foreign_maps().unwrap();
+        // SAFETY: the ring that was made above, which nobody uses.
+        unsafe { libc::syscall(libc::SYS_io_destroy, ring) };
+        let rings = maps.iter().filter(|m| m.path.starts_with("/[aio]"));
+        let found: Vec<_> = rings.map(|m| m.written_back).collect();
+        assert!(!found.is_empty(), "{maps:?}");
+        // who may not follow the links of map_files does not know
+        assert!(found.iter().all(|w| *w != Some(true)), "{found:?}");
     }
 }

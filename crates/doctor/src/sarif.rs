@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::finding::{Finding, Severity, Status};
+use crate::finding::{Finding, Read, Severity, Status};
 use crate::rule::Rule;
 
 /// The whole log, of one run. `version` is quell's.
@@ -38,10 +38,13 @@ fn result(f: &Finding) -> Value {
     if let Some(harm) = &f.harm {
         text.push_str(&format!(" ({})", harm.what));
     }
-    let locations = f.read.iter().map(|r| {
-        json!({ "physicalLocation": { "artifactLocation": { "uri": uri(&r.path) } },
-                "message": { "text": r.value } })
-    });
+    let location = |r: &Read| match uri(&r.path) {
+        Some(uri) => json!({ "physicalLocation": { "artifactLocation": { "uri": uri } },
+                             "message": { "text": r.value } }),
+        // what is no file, such as the processor's own answer
+        None => json!({ "message": { "text": format!("{}: {}", r.path, r.value) } }),
+    };
+    let locations = f.read.iter().map(location);
     json!({
         "ruleId": f.rule,
         // what could not be looked at is open, and no pass (SARIF 2.1.0, 3.27.9)
@@ -61,12 +64,30 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// The file alone: what of it was read may stand behind a space.
-fn uri(path: &str) -> String {
-    let file = path.split(' ').next().unwrap_or_default();
-    if file.starts_with('/') {
-        format!("file://{file}")
-    } else {
-        file.to_owned()
+/// The file alone, as RFC 3986 has it: what of it was read may stand behind a space.
+fn uri(path: &str) -> Option<String> {
+    let file = path.split(' ').next().filter(|f| f.starts_with('/'))?;
+    let mut uri = "file://".to_owned();
+    for byte in file.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/:@,+=".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Some(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a location is a URI, and that what is no file has none.
+    #[test]
+    fn locations_are_uris() {
+        let uri = |path| uri(path).unwrap_or_default();
+        assert_eq!(uri("/proc/stat cpu, steal"), "file:///proc/stat");
+        assert_eq!(uri(r"/sys/a\x2d1.scope"), "file:///sys/a%5Cx2d1.scope");
+        assert_eq!(uri("CPUID 8000_0008h EBX bit 3"), "");
     }
 }

@@ -8,6 +8,9 @@ mod process;
 
 use crate::rule::Rule;
 
+/// Huge pages for all, for those who ask, or for nobody.
+const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
 /// Said where a counter must grow to tell, and nobody looked twice.
 const UNSEEN: &str = "nobody looked twice: use --duration";
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
 
-use quell_doctor::apply::{self, Change};
+use quell_doctor::apply::{self, Change, Restored};
 use quell_doctor::{Finding, Severity, Status};
 
 use super::text::clean;
@@ -85,9 +85,15 @@ fn asked(n: usize) -> anyhow::Result<bool> {
 ///
 /// It is none, or not all could be restored.
 pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
-    let changes = apply::undo(Path::new("/"), file)?;
-    for c in &changes {
-        anstream::eprintln!("quell: {} is {} again", c.path, clean(&c.before));
+    for restored in apply::undo(Path::new("/"), file)? {
+        match restored {
+            Restored::Is(c) => {
+                anstream::eprintln!("quell: {} is {} again", c.path, clean(&c.before));
+            }
+            Restored::Gone(c) => {
+                anstream::eprintln!("quell: {} is gone, and its change with it", c.path);
+            }
+        }
     }
     Ok(())
 }

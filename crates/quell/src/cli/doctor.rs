@@ -50,9 +50,9 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", default_value = "quell-undo.json")]
     pub(crate) undo_file: PathBuf,
     /// Take back what --apply wrote to this file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "emit", "json", "sarif", "pid"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "emit", "json", "sarif", "pid", "duration", "rule", "all", "output"])]
     pub(crate) undo: Option<PathBuf>,
     /// Write the result to a file; '-' is stdout.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "apply")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use quell_doctor::{Evidence, Finding, Look, Severity, Status, audit, emit, rules, sarif};
+use quell_doctor::{Evidence, Finding, Look, Rule, Severity, Status, audit, emit, rules, sarif};
 use serde::Serialize;
 
 use crate::audit::{change, evidence, text};
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         (None, None) => Evidence::default(),
     };
     let look = Look::new(Path::new("/"), args.pid, args.profile, &evidence);
-    let asked = |f: &Finding| args.rule.is_empty() || args.rule.iter().any(|id| id == f.rule);
-    let findings: Vec<Finding> = audit(&look).into_iter().filter(asked).collect();
+    let asked = |rule: &Rule| args.rule.is_empty() || args.rule.iter().any(|id| id == rule.id);
+    let findings = audit(&look, asked);
     if args.apply {
         change::make(&findings, args.fail_on, args.yes, &args.undo_file)?;
         return Ok(ExitCode::SUCCESS);

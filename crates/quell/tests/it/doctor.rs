@@ -73,6 +73,8 @@ fn bad_usage() {
         &["doctor", "/nonexistent/trace"],
         &["doctor", "--undo", "/nonexistent/undo", "--apply"],
         &["doctor", "--rule", "SYS-THP", "--yes"],
+        &["doctor", "--apply", "--output", "/dev/null"],
+        &["doctor", "--undo", "/nonexistent/undo", "--rule", "SYS-THP"],
     ] {
         let out = quell(args);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();

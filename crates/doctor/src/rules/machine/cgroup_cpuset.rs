@@ -41,7 +41,7 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
     let checked = match (nodes, &cgroup, &migrate) {
         (Some(1), ..) => Checked::ok("this machine has one node"),
         (_, _, Some((value, read))) if value.number() == Some(1) => {
-            // of cgroup v1 only: v2 always moves them
+            // of cgroup v1 only
             Checked::hazard("cpuset.memory_migrate is on")
                 .fix(Fix::Command(format!("echo 0 > {}", quoted(&read.path))))
                 .fix(once(allowed.as_deref()))
@@ -57,7 +57,8 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
         (_, _, Some((Value::Absent, _))) => Checked::ok("its cgroup has no set of nodes"),
         (_, _, Some(_)) => Checked::unknown("cpuset.memory_migrate can't be read"),
         (_, Some(_), None) if moved == Some(0) => Checked::ok("no page was moved on request"),
-        // v2 moves pages at each change; that one is made is not to be seen in the files
+        // v2 moves pages at each change, from about Linux 5.15 on (kernel/cgroup/cpuset.c, CS_MEMORY_MIGRATE for the
+        // default hierarchy); that one is made is not to be seen in the files
         (_, Some(_), None) => Checked::unknown("nobody looked for moves: use a trace"),
     };
     checked

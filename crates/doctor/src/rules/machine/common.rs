@@ -31,6 +31,14 @@ pub(super) fn online(look: &Look<'_>) -> Vec<u32> {
     cpu_list(&look.file(ONLINE)).unwrap_or_default()
 }
 
+/// The configuration that the kernel was built with, where its package left it.
+pub(super) fn config(look: &Look<'_>) -> Option<String> {
+    let kernel = look.file(RELEASE);
+    let config = look.file(&format!("/boot/config-{}", kernel.text()?));
+    let text = config.text().filter(|t| t.contains("CONFIG_"))?;
+    Some(text.to_owned())
+}
+
 /// These CPUs without those.
 pub(super) fn without(these: &[u32], those: &[u32]) -> Vec<u32> {
     let kept = these.iter().filter(|cpu| !those.contains(cpu));

@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::Look;
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::{Flag, flag, release};
+use super::common::{Flag, config, flag, release};
 
 /// The first kernel that uses it (arch/x86/mm/tlb.c, X86_FEATURE_INVLPGB).
 const SINCE: (u32, u32) = (6, 15);
@@ -32,15 +32,11 @@ fn check(look: &Look<'_>) -> Checked {
 fn judge(look: &Look<'_>, has: bool) -> Checked {
     let said = if has { "INVLPGB" } else { "no INVLPGB" };
     let cpuid = Read::new("CPUID 8000_0008h EBX bit 3", said);
-    let (kernel, read) = look.read("/proc/sys/kernel/osrelease");
-    let config = look.file(&format!(
-        "/boot/config-{}",
-        kernel.text().unwrap_or_default()
-    ));
+    let (_, read) = look.read("/proc/sys/kernel/osrelease");
     // the configuration tells it of kernels that had it added, too
-    let knows = match config.text() {
-        Some(text) if text.contains("CONFIG_") => Some(text.lines().any(|l| l == OPTION)),
-        _ => release(look).map(|r| r >= SINCE),
+    let knows = match config(look) {
+        Some(text) => Some(text.lines().any(|l| l == OPTION)),
+        None => release(look).map(|r| r >= SINCE),
     };
     let (pcid, pcid_read) = flag(look, "pcid");
     let checked = match (has, knows, pcid) {

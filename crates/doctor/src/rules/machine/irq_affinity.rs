@@ -43,7 +43,7 @@ fn check(look: &Look<'_>) -> Checked {
     };
     let rest = without(&online(look), &hot);
     let (default, read) = look.read(DEFAULT);
-    let irqs = look.list(FOLDER, |n| n.bytes().all(|b| b.is_ascii_digit()));
+    let irqs = look.numbered(FOLDER);
     let (mut hit, mut reads, mut unread) = (Vec::new(), vec![read], irqs.is_empty());
     for irq in &irqs {
         let drivers = look.list(irq, |name| !OWN.contains(&name));

@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::release;
+use super::common::{config, release};
 
 const NAME: &str = "kernel.sched_rt_runtime_us";
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -49,18 +49,27 @@ fn check(look: &Look<'_>) -> Checked {
     // as kernel/sched/rt.c, sched_rt_runtime_exceeded
     let limited = us >= 0 && period.number().is_none_or(|period| us < period);
     let served = release(look).is_some_and(|r| r >= SERVED);
-    let throttles = limited && (!served || look.file(GROUP) != Value::Absent);
+    let throttles = match (limited, served) {
+        (false, _) => Some(false),
+        (true, false) => Some(true),
+        (true, true) => grouped(look),
+    };
     let servers = if served { servers(look) } else { Vec::new() };
     let serves = served && (servers.is_empty() || servers.iter().any(|(_, ns)| *ns != Some(0)));
     let checked = match real_time(look) {
-        _ if !throttles && !serves => Checked::ok("real-time threads are never paused"),
+        _ if throttles == Some(false) && !serves => {
+            Checked::ok("real-time threads are never paused")
+        }
         None => Checked::unknown("the policies of threads can't be read"),
         Some(0) => Checked::ok("no thread runs by SCHED_FIFO or SCHED_RR"),
-        Some(n) if throttles => Checked::hazard(format!(
+        Some(n) if throttles == Some(true) => Checked::hazard(format!(
             "{n} threads run by SCHED_FIFO or SCHED_RR, for no more than {us} µs of each period"
         ))
         .fix(Fix::sysctl(NAME, "-1")),
-        Some(n) => serve(look, n, &servers),
+        Some(n) if serves => serve(look, n, &servers),
+        Some(_) => Checked::unknown(
+            "whether this kernel pauses them can't be read (CONFIG_RT_GROUP_SCHED)",
+        ),
     };
     let shown = servers.iter().map(|(path, ns)| {
         Read::new(
@@ -69,6 +78,27 @@ fn check(look: &Look<'_>) -> Checked {
         )
     });
     checked.read([first, second]).read(shown.take(2))
+}
+
+/// Whether threads are paused in the old way also from 6.12 on, as with groups of real-time threads: the root
+/// group has the limits too (kernel/sched/core.c, sched_init), with or without a cgroup of version 1. From 6.16 on
+/// they may be built in and switched off (CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED, rt_group_sched=): what that does
+/// to the root group is not known here.
+fn grouped(look: &Look<'_>) -> Option<bool> {
+    if look.file(GROUP) != Value::Absent {
+        return Some(true);
+    }
+    let config = config(look)?;
+    let has = |option| config.lines().any(|l| l == option);
+    let switched = has("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y")
+        || look
+            .cmdline()
+            .iter()
+            .any(|p| p.starts_with("rt_group_sched="));
+    match has("CONFIG_RT_GROUP_SCHED=y") {
+        true if switched => None,
+        has => Some(has),
+    }
 }
 
 /// What is left from 6.12 on, where the sysctl limits admission only.
@@ -113,16 +143,15 @@ fn servers(look: &Look<'_>) -> Vec<(String, Option<i64>)> {
 /// How many threads, of the process or of all, run by a real-time policy; those of the kernel don't count.
 /// `None` if none at all can be read.
 fn real_time(look: &Look<'_>) -> Option<usize> {
-    let digits = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
     let folders = match look.process() {
         Some(process) => vec![process.path("task")],
         None => look
-            .list("/proc", digits)
+            .numbered("/proc")
             .iter()
             .map(|p| format!("{p}/task"))
             .collect(),
     };
-    let tasks = folders.iter().flat_map(|folder| look.list(folder, digits));
+    let tasks = folders.iter().flat_map(|folder| look.numbered(folder));
     let (mut seen, mut count) = (false, 0);
     for task in tasks {
         let stat = look.file(&format!("{task}/stat"));
@@ -190,6 +219,7 @@ mod tests {
         let server = "/sys/kernel/debug/sched/fair_server/cpu2/runtime";
         let files = |ns| {
             [
+                ("/boot/config-6.12.0", "CONFIG_A=y"),
                 ("/sys/devices/system/cpu/isolated", "2"),
                 (RUNTIME, "950000"),
                 (PERIOD, "1000000"),
@@ -205,7 +235,13 @@ mod tests {
         );
         assert_eq!(found.severity, Severity::Low);
         assert_eq!(status(&RULE, &files("0")), Status::Ok);
-        let unseen = ask(&RULE, &files("0")[..4]);
+        let unseen = ask(&RULE, &files("0")[..5]);
         assert!(unseen.fix_lasting().starts_with("real-time:"), "{unseen:?}");
+        // groups keep the old way, and without the configuration nobody knows
+        let mut grouped = files("0");
+        grouped[0].1 = "CONFIG_RT_GROUP_SCHED=y";
+        let found = ask(&RULE, &grouped);
+        assert_eq!(found.fix_now(), "sysctl -w kernel.sched_rt_runtime_us=-1");
+        assert_eq!(status(&RULE, &files("0")[1..]), Status::Unknown);
     }
 }

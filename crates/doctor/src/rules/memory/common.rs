@@ -4,10 +4,9 @@ use quell_host::cpus;
 
 use crate::finding::Read;
 use crate::look::{Look, Value};
+pub(super) use crate::rules::THP_ENABLED;
 
-/// The setting of transparent huge pages for all.
-pub(super) const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// The same for memory that is shared.
+/// The setting of huge pages for memory that is shared.
 pub(super) const THP_SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const NODES: &str = "/sys/devices/system/node/online";

@@ -42,7 +42,7 @@ fn check(look: &Look<'_>) -> Checked {
         unread: count != Value::Absent && count.number().is_none(),
         ..Found::default()
     };
-    for folder in numbered(look, KDAMONDS) {
+    for folder in look.numbered(KDAMONDS) {
         kdamond(look, &folder, &mut found);
     }
     for folder in look.list(MODULES, |name| name.starts_with("damon_")) {
@@ -78,9 +78,9 @@ fn kdamond(look: &Look<'_>, folder: &str, found: &mut Found) {
     found.reads.push(read);
     match state.text().map(str::trim) {
         Some("on") => {
-            let contexts = numbered(look, &format!("{folder}/contexts")).into_iter();
+            let contexts = look.numbered(&format!("{folder}/contexts")).into_iter();
             let mut schemes =
-                contexts.flat_map(|context| numbered(look, &format!("{context}/schemes")));
+                contexts.flat_map(|context| look.numbered(&format!("{context}/schemes")));
             let acts =
                 |scheme: String| look.file(&format!("{scheme}/action")).text() != Some("stat");
             found.acts |= schemes.any(acts);
@@ -111,10 +111,6 @@ fn module(look: &Look<'_>, folder: &str, found: &mut Found) {
         Some("N") => {}
         _ => found.unread = true,
     }
-}
-
-fn numbered(look: &Look<'_>, folder: &str) -> Vec<String> {
-    look.list(folder, |name| name.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

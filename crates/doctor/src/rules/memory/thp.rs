@@ -6,8 +6,7 @@ use crate::finding::Severity;
 use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
-
-const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+use crate::rules::THP_ENABLED;
 
 pub(super) const RULE: Rule = Rule {
     id: "SYS-THP",
@@ -27,12 +26,12 @@ const WANT: &[&str] = &["mongod"];
 const SUFFER: &[&str] = &["redis-server", "valkey-server", "oracle"];
 
 fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(ENABLED);
+    let (value, read) = look.read(THP_ENABLED);
     let (want, suffer) = (running(look, WANT), running(look, SUFFER));
     let checked = match (value.chosen(), &value) {
         (Some("always"), _) => {
             let checked = Checked::hazard("huge pages are given to every program")
-                .fix(Fix::write(ENABLED, "madvise"))
+                .fix(Fix::write(THP_ENABLED, "madvise"))
                 .fix(Fix::Cmdline("transparent_hugepage=madvise".to_owned()));
             match (want, suffer) {
                 (Some(_), None) => checked.severity(Severity::Info),
@@ -74,24 +73,24 @@ mod tests {
     #[test]
     fn always_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(ENABLED, "[always] madvise never")]),
+            &ask(&RULE, &[(THP_ENABLED, "[always] madvise never")]),
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
             "tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise\n\
              kernel command line: transparent_hugepage=madvise",
         );
         assert_eq!(
-            status(&RULE, &[(ENABLED, "always [madvise] never")]),
+            status(&RULE, &[(THP_ENABLED, "always [madvise] never")]),
             Status::Ok
         );
         assert_eq!(status(&RULE, &[]), Status::Ok, "a kernel without them");
-        assert_eq!(status(&RULE, &[(ENABLED, "garbage")]), Status::Unknown);
+        assert_eq!(status(&RULE, &[(THP_ENABLED, "garbage")]), Status::Unknown);
     }
 
     /// Check that MongoDB alone makes it a matter of taste, and that beside Redis the conflict is said.
     #[test]
     fn programs_differ() {
         let files = |names: &[&'static str]| {
-            let mut files = vec![(ENABLED, "[always] madvise never")];
+            let mut files = vec![(THP_ENABLED, "[always] madvise never")];
             for (name, path) in names.iter().zip(["/proc/8/comm", "/proc/9/comm"]) {
                 files.push((path, name));
             }

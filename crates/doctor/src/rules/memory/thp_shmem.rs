@@ -51,9 +51,12 @@ fn check(look: &Look<'_>) -> Checked {
         for (folder, option) in huge_mounts(mounts.text().unwrap_or_default()) {
             said.push(format!("{folder} is mounted with {option}"));
             reads.push(Read::new(format!("{MOUNTS} {folder}"), option));
-            fixes.push(Fix::Command(format!(
-                "mount -o remount,huge=never '{folder}'"
-            )));
+            // a name for a shell is not to have quotes in it; blanks are written \040 there (proc_pid_mounts(5))
+            if !folder.contains(['\'', '\\']) {
+                fixes.push(Fix::Command(format!(
+                    "mount -o remount,huge=never '{folder}'"
+                )));
+            }
             fixes.push(Fix::Advice(format!("/etc/fstab: huge=never for {folder}")));
         }
     }
@@ -79,9 +82,7 @@ fn huge_mounts(text: &str) -> Vec<(&str, &str)> {
             (words.next()?, words.next()?, words.next()?, words.next()?);
         let given = |o: &&str| matches!(*o, "huge=always" | "huge=within_size");
         let option = options.split(',').find(given)?;
-        // a name for a shell is not to have quotes in it; blanks are written \040 there
-        let plain = !folder.contains(['\'', '\\']);
-        (kind == "tmpfs" && plain).then_some((folder, option))
+        (kind == "tmpfs").then_some((folder, option))
     };
     text.lines().filter_map(of).collect()
 }

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(look: &Look<'_>, process: &Process) -> Checked {
     let folder = process.path("task");
-    let tasks = look.list(&folder, |name| name.bytes().all(|b| b.is_ascii_digit()));
+    let tasks = look.numbered(&folder);
     // a thread that ended meanwhile has none
     let allowed = tasks
         .iter()

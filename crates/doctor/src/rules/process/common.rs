@@ -7,12 +7,21 @@ use quell_remedy::{Evidence, Found, Kind, Recognised};
 
 use crate::finding::{Read, Severity, Status};
 use crate::fix::Fix;
-use crate::look::Value;
+use crate::look::{Look, Value};
 use crate::process::Process;
 use crate::rule::Checked;
+use crate::rules::UNSEEN;
 
 /// Said where smaps, maps or numa_maps can't be read.
 pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
+
+/// Why there is no second reading of the process.
+pub(super) fn unseen(look: &Look<'_>) -> &'static str {
+    match look.evidence().grown {
+        Some(_) => "it ended while it was watched",
+        None => UNSEEN,
+    }
+}
 
 /// A variable of the environment that the process was started with.
 pub(super) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;

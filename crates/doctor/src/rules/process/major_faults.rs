@@ -1,11 +1,11 @@
 //! PROC-MAJFLT: page faults of the process wait for a disk.
 
+use super::common::unseen;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::process::Process;
 use crate::rule::{Check, Checked, Rule};
-use crate::rules::UNSEEN;
 
 const COUNTER: &str = "process.major_faults";
 
@@ -29,7 +29,7 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
         (Some(n), _) if n > 0 => hazard(format!("{n} page faults waited for a disk")),
         // whoever looks: these pages are gone, and the next touch waits
         (_, Some(bytes)) if bytes > 0 => hazard(format!("{} kB of it are in swap", bytes / 1024)),
-        (None, _) => Checked::unknown(UNSEEN),
+        (None, _) => Checked::unknown(unseen(look)),
         (Some(_), None) => Checked::unknown("how much of it is in swap can't be read"),
         (Some(_), Some(_)) => Checked::ok("no page fault waited for a disk"),
     };

@@ -1,11 +1,11 @@
 //! PROC-MINFLT: the process still takes page faults.
 
+use super::common::unseen;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::process::Process;
 use crate::rule::{Check, Checked, Rule};
-use crate::rules::UNSEEN;
 
 const COUNTER: &str = "process.minor_faults";
 
@@ -23,7 +23,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(look: &Look<'_>, process: &Process) -> Checked {
     let Some(grown) = look.evidence().grown(COUNTER) else {
-        return Checked::unknown(UNSEEN).read([Read::new(process.path("stat"), "(seen once)")]);
+        return Checked::unknown(unseen(look))
+            .read([Read::new(process.path("stat"), "(seen once)")]);
     };
     // of all of its threads: /proc/PID/stat has no other, and the evidence keeps none by thread
     let checked = match grown {
@@ -69,6 +70,9 @@ mod tests {
         );
         assert_eq!(found.harm.unwrap().count, 9);
         assert_eq!(ask_with(&RULE, &[], &grown(COUNTER, 0)).status, Status::Ok);
-        assert_eq!(ask(&RULE, &[]).status, Status::Unknown);
+        assert_eq!(ask(&RULE, &[]).said, "nobody looked twice: use --duration");
+        let ended = ask_with(&RULE, &[], &grown("pgfault", 1));
+        assert_eq!(ended.status, Status::Unknown);
+        assert_eq!(ended.said, "it ended while it was watched");
     }
 }

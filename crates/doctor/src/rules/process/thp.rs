@@ -7,10 +7,9 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::process::Process;
 use crate::rule::{Check, Checked, Rule};
+use crate::rules::THP_ENABLED;
 
 use super::common::UNREADABLE;
-
-const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 pub(super) const RULE: Rule = Rule {
     id: "PROC-THP",
@@ -29,7 +28,7 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
     // 1 also where PR_SET_THP_DISABLE leaves those that are asked for (Linux 6.18, PR_THP_DISABLE_EXCEPT_ADVISED)
     let (allowed, allowed_read) = process.status("THP_enabled");
     let (huge, huge_read) = process.rollup("AnonHugePages");
-    let (system, system_read) = look.read(ENABLED);
+    let (system, system_read) = look.read(THP_ENABLED);
     let checked = match (huge, allowed.as_deref(), system.chosen(), &system) {
         // also where they were switched off later: what is there stays
         (Some(bytes), ..) if bytes > 0 => hazard(format!("{} kB in huge pages", bytes >> 10)),
@@ -72,8 +71,8 @@ mod tests {
     use crate::finding::Status;
     use crate::rules::fixture::{ask, assert_hazard, status};
 
-    const ALWAYS: (&str, &str) = (ENABLED, "[always] madvise never");
-    const MADVISE: (&str, &str) = (ENABLED, "always [madvise] never");
+    const ALWAYS: (&str, &str) = (THP_ENABLED, "[always] madvise never");
+    const MADVISE: (&str, &str) = (THP_ENABLED, "always [madvise] never");
 
     /// Check that huge pages that are there, that may come, or that were asked for are each said.
     #[test]
@@ -103,13 +102,13 @@ mod tests {
         let on = [ALWAYS, ("PID/status", "THP_enabled:\t1")];
         assert_eq!(status(&RULE, &on), Status::Hazard);
         assert_eq!(
-            status(&RULE, &[(ENABLED, "always madvise [never]")]),
+            status(&RULE, &[(THP_ENABLED, "always madvise [never]")]),
             Status::Ok
         );
         let unasked = [MADVISE, ("PID/smaps", "VmFlags: rd wr ")];
         assert_eq!(status(&RULE, &unasked), Status::Ok);
         assert_eq!(status(&RULE, &[]), Status::Ok, "a kernel without them");
         assert_eq!(status(&RULE, &[MADVISE]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(ENABLED, "garbage")]), Status::Unknown);
+        assert_eq!(status(&RULE, &[(THP_ENABLED, "garbage")]), Status::Unknown);
     }
 }

@@ -8,6 +8,8 @@ use crate::look::Look;
 use crate::process::Process;
 use crate::rule::{Check, Checked, Rule};
 
+use super::common::UNREADABLE;
+
 pub(super) const RULE: Rule = Rule {
     id: "PROC-WBMAP",
     title: "writable mapping of a file on a disk",
@@ -26,8 +28,7 @@ const NAMED: usize = 5;
 fn check(_: &Look<'_>, process: &Process) -> Checked {
     let path = process.path("maps");
     let Some(maps) = process.foreign_maps() else {
-        return Checked::unknown("its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)")
-            .read([Read::new(path, "(not readable)")]);
+        return Checked::unknown(UNREADABLE).read([Read::new(path, "(not readable)")]);
     };
     let on_disk: Vec<String> = maps
         .iter()
