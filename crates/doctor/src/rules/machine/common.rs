@@ -45,11 +45,11 @@ pub(super) fn without(these: &[u32], those: &[u32]) -> Vec<u32> {
     kept.copied().collect()
 }
 
-/// The CPUs that nobody is to disturb; or, where there are none, what a rule about them says.
-pub(super) fn hot(look: &Look<'_>) -> Result<Vec<u32>, Box<Checked>> {
+/// What a rule says about the CPUs that nobody is to disturb, where there are any.
+pub(super) fn for_hot(look: &Look<'_>, check: fn(&Look<'_>, &[u32]) -> Checked) -> Checked {
     let hot = look.hot_cpus();
     if !hot.is_empty() {
-        return Ok(hot);
+        return check(look, &hot);
     }
     let (isolated, first) = look.read(ISOLATED);
     let (full, second) = look.read(NOHZ_FULL);
@@ -59,7 +59,7 @@ pub(super) fn hot(look: &Look<'_>) -> Result<Vec<u32>, Box<Checked>> {
     } else {
         Checked::unknown("which CPUs are set apart can't be read")
     };
-    Err(Box::new(checked.read([first, second])))
+    checked.read([first, second])
 }
 
 /// The CPUs of a mask as the kernel writes it: groups of 32 in hexadecimal, the highest first.

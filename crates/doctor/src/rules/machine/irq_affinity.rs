@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::{cpu_list, hot, mask, mask_text, online, without};
+use super::common::{cpu_list, for_hot, mask, mask_text, online, without};
 
 const FOLDER: &str = "/proc/irq";
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
@@ -33,15 +33,11 @@ pub(super) const RULE: Rule = Rule {
     risk: "The other CPUs take more interrupts; a network card that is fed by one queue a CPU loses throughput.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/core-api/irq/irq-affinity.rst; irqbalance(1)",
     causes: &[],
-    check: Check::System(check),
+    check: Check::System(|look| for_hot(look, check)),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let hot = match hot(look) {
-        Ok(hot) => hot,
-        Err(checked) => return *checked,
-    };
-    let rest = without(&online(look), &hot);
+fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
+    let rest = without(&online(look), hot);
     let (default, read) = look.read(DEFAULT);
     let irqs = look.numbered(FOLDER);
     let (mut hit, mut reads, mut unread) = (Vec::new(), vec![read], irqs.is_empty());
@@ -69,11 +65,11 @@ fn check(look: &Look<'_>) -> Checked {
         .as_ref()
         .is_some_and(|l| l.iter().any(|cpu| hot.contains(cpu)));
     let checked = if !hit.is_empty() {
-        let said = format!("{} interrupts go to CPUs {}", hit.len(), cpus::text(&hot));
-        fixes(look, Checked::hazard(said), &hot, &rest, &hit, later_hot)
+        let said = format!("{} interrupts go to CPUs {}", hit.len(), cpus::text(hot));
+        fixes(look, Checked::hazard(said), hot, &rest, &hit, later_hot)
     } else if later_hot {
-        let said = format!("new interrupts may go to CPUs {}", cpus::text(&hot));
-        fixes(look, Checked::hazard(said), &hot, &rest, &hit, true).severity(Severity::Low)
+        let said = format!("new interrupts may go to CPUs {}", cpus::text(hot));
+        fixes(look, Checked::hazard(said), hot, &rest, &hit, true).severity(Severity::Low)
     } else if irqs.is_empty() && default == Value::Absent {
         Checked::ok("this machine has no interrupts that can be steered")
     } else if unread || later.is_none() {

@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::{ISOLATED, NOHZ_FULL, cpu_list, hot, online, parameter, without};
+use super::common::{ISOLATED, NOHZ_FULL, cpu_list, for_hot, online, parameter, without};
 
 const PARTITIONS: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
 const CMDLINE: &str = "/proc/cmdline";
@@ -22,14 +22,10 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, \
              Documentation/timers/no_hz.rst; tuned profile cpu-partitioning",
     causes: &[],
-    check: Check::System(check),
+    check: Check::System(|look| for_hot(look, check)),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let hot = match hot(look) {
-        Ok(hot) => hot,
-        Err(checked) => return *checked,
-    };
+fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     let (isolated, first) = look.read(ISOLATED);
     let (partitions, second) = look.read(PARTITIONS);
     let (full, third) = look.read(NOHZ_FULL);
@@ -39,7 +35,7 @@ fn check(look: &Look<'_>) -> Checked {
     let unread = lists.iter().any(Option::is_none);
     // a list that can't be read counts as one of all: what it lacks can't be told
     let left = |list: &Option<Vec<u32>>| match list {
-        Some(covered) => without(&hot, covered),
+        Some(covered) => without(hot, covered),
         None => Vec::new(),
     };
     let shared: Vec<u32> = left(&lists[0])
@@ -67,7 +63,7 @@ fn check(look: &Look<'_>) -> Checked {
     } else if said.is_empty() {
         Checked::ok("the hot CPUs are set apart")
     } else {
-        let list = cpus::text(&hot);
+        let list = cpus::text(hot);
         let mut checked = Checked::hazard(said.join("; "));
         if !shared.is_empty() {
             checked = checked

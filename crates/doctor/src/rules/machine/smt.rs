@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::{hot, without};
+use super::common::{for_hot, without};
 
 const ACTIVE: &str = "/sys/devices/system/cpu/smt/active";
 const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
@@ -22,20 +22,16 @@ pub(super) const RULE: Rule = Rule {
            be written anew.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, nosmt",
     causes: &[],
-    check: Check::System(check),
+    check: Check::System(|look| for_hot(look, check)),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let hot = match hot(look) {
-        Ok(hot) => hot,
-        Err(checked) => return *checked,
-    };
+fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     let (active, read) = look.read(ACTIVE);
     if active.number() == Some(0) {
         return Checked::ok("each core runs one thread").read([read]);
     }
     let (mut foreign, mut reads, mut unread, mut shared) = (Vec::new(), vec![read], false, false);
-    for cpu in &hot {
+    for cpu in hot {
         // lists threads that are online, also where the kernel has no smt/active (before 4.19)
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         let (value, read) = look.read(&path);
@@ -43,7 +39,7 @@ fn check(look: &Look<'_>) -> Checked {
             unread = true;
             continue;
         };
-        let others = without(&threads, &hot);
+        let others = without(&threads, hot);
         shared |= threads.len() > 1;
         if !others.is_empty() {
             foreign.extend(others);

@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::look::{Look, Value};
 use crate::rule::{Check, Checked, Rule};
 
-use super::common::{hot, mask, mask_text, without};
+use super::common::{for_hot, mask, mask_text, without};
 
 const MASK: &str = "/sys/devices/virtual/workqueue/cpumask";
 const WRITEBACK: &str = "/sys/devices/virtual/workqueue/writeback/cpumask";
@@ -22,21 +22,17 @@ pub(super) const RULE: Rule = Rule {
     source: "tuned profile realtime; kernel Documentation/core-api/workqueue.rst, Documentation/admin-guide/\
              kernel-per-CPU-kthreads.rst",
     causes: &[],
-    check: Check::System(check),
+    check: Check::System(|look| for_hot(look, check)),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let hot = match hot(look) {
-        Ok(hot) => hot,
-        Err(checked) => return *checked,
-    };
+fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     let (value, first) = look.read(MASK);
     // What one queue may use is cut by the mask of all (kernel/workqueue.c, wqattrs_actualize_cpumask), so that
     // its own is here to read only.
     let (_, second) = look.read(WRITEBACK);
     let checked = match (value.text().and_then(mask), &value) {
         (Some(allowed), _) => {
-            let rest = without(&allowed, &hot);
+            let rest = without(&allowed, hot);
             let shared = without(&allowed, &rest);
             if shared.is_empty() {
                 Checked::ok("kernel workers keep off the hot CPUs")
