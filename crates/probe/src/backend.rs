@@ -11,7 +11,7 @@ use crate::kernel::{Symbols, release};
 pub enum Backend {
     /// The raw tracepoints `csd_*`, Linux 6.5 and later.
     RawTp,
-    /// Entry and exit of the functions that send and that flush, Linux 5.17 and later, where the
+    /// Entry and exit of the functions that send and that flush, Linux 5.15 and later, where the
     /// kernel is built with ftrace. A delay is counted from when the function is entered, not from
     /// when that victim's request is queued.
     Fentry,
@@ -142,7 +142,7 @@ impl Backend {
             what: reasons.join(", and "),
             help: match asked {
                 Some(Self::Fentry) => "leave --backend out: quell takes what works".to_owned(),
-                _ => "quell's probe needs Linux 6.5 or later, or 5.17 with ftrace".to_owned(),
+                _ => "quell's probe needs Linux 6.5 or later, or 5.15 with ftrace".to_owned(),
             },
         })
     }

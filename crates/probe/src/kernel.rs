@@ -186,7 +186,7 @@ pub(crate) fn explain_attach(target: &str, err: &libbpf_rs::Error) -> Error {
     if err.kind() == ErrorKind::NotFound {
         return Error::Missing {
             what: format!("this kernel ({}) has no '{target}'", release()),
-            help: "quell's probe needs Linux 6.5 or later, or 5.17 with ftrace".to_owned(),
+            help: "quell's probe needs Linux 6.5 or later, or 5.15 with ftrace".to_owned(),
         };
     }
     Error::Missing {

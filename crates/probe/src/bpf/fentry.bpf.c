@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The same pairs from function entries and exits, for kernels before 6.5, which have no csd_*
- * tracepoints (seen on Linux 6.1 and 6.12; bpf_loop() and bpf_get_func_arg() need 5.17).
+ * tracepoints (seen on Linux 5.15, 6.1 and 6.12; bpf_task_pt_regs() needs 5.15).
  *
  *   culprit: smp_call_function_many_cond(mask, func, info, …) in kernel/smp.c: sends, runs its own
  *            part, waits, returns
@@ -17,6 +17,7 @@
  *
  * That it terminates and takes no lock: as in shootdown.bpf.c.
  */
+#define OLD_KERNELS /* before 5.17 */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -63,21 +64,25 @@ static __always_inline u32 *arrival_of(u32 cpu, u32 n)
 	return bpf_map_lookup_elem(&arrivals, &cell);
 }
 
-/* The type of a function pointer the verifier of no kernel lets through. */
-static __always_inline u64 argument(void *ctx, u32 n)
+/*
+ * The arguments lie at ctx, one after the other (arch_prepare_bpf_trampoline() in arch/x86/net/bpf_jit_comp.c).
+ * The type of a function pointer the verifier of no kernel lets through, so that this one is read as memory:
+ * bpf_get_func_arg() needs 5.17.
+ */
+static __always_inline u64 func_of(u64 *ctx)
 {
-	u64 value = 0;
+	u64 func = 0;
 
-	bpf_get_func_arg(ctx, n, &value);
-	return value;
+	bpf_probe_read_kernel(&func, sizeof(func), &ctx[1]);
+	return func;
 }
 
 /* ---- the culprit ---------------------------------------------------------------------------- */
 
 SEC("fentry/smp_call_function_many_cond")
-int many_begins(void *ctx)
+int many_begins(u64 *ctx)
 {
-	u64 func = argument(ctx, 1), mm = 0, start = 0, end = ~0ULL;
+	u64 func = func_of(ctx), mm = 0, start = 0, end = ~0ULL;
 	struct flush_tlb_info *info;
 	u32 cpu, *came;
 	struct round *r;
@@ -92,7 +97,7 @@ int many_begins(void *ctx)
 		return 0;
 	*came = 0;
 	if (is_flush(func) || func == config.fn_flush_kernel) {
-		info = (struct flush_tlb_info *)argument(ctx, 2);
+		info = (struct flush_tlb_info *)ctx[2];
 		if (is_flush(func))
 			mm = (u64)BPF_CORE_READ(info, mm);
 		start = BPF_CORE_READ(info, start);
@@ -141,10 +146,12 @@ static long link_target(u32 i, struct arrival *a)
 	return 0;
 }
 
+VISITS(link_target)
+
 SEC("fexit/smp_call_function_many_cond")
-int many_ends(void *ctx)
+int many_ends(u64 *ctx)
 {
-	u64 func = argument(ctx, 1);
+	u64 func = func_of(ctx);
 	struct arrival a = {};
 	u32 cpu, *came;
 	struct round *r;
@@ -165,7 +172,7 @@ int many_ends(void *ctx)
 	}
 	a.cpu = cpu;
 	a.which = o->current;
-	bpf_loop(*came, link_target, &a, 0);
+	each_target(*came, link_target, &a);
 	r = round_of(o, o->current);
 	name_culprit(ctx, o, r);
 	if (has_record(r))
@@ -211,9 +218,9 @@ static __always_inline int ends(void)
 }
 
 SEC("fentry/flush_tlb_func")
-int flush_begins(void *ctx)
+int flush_begins(u64 *ctx)
 {
-	struct flush_tlb_info *info = (struct flush_tlb_info *)argument(ctx, 0);
+	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
 	return begins(BPF_CORE_READ(info, initiating_cpu), (u64)BPF_CORE_READ(info, mm));
 }
@@ -225,9 +232,9 @@ int flush_ends(void *ctx)
 }
 
 SEC("fentry/do_kernel_range_flush")
-int kernel_range_begins(void *ctx)
+int kernel_range_begins(u64 *ctx)
 {
-	struct flush_tlb_info *info = (struct flush_tlb_info *)argument(ctx, 0);
+	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
 	return begins(BPF_CORE_READ(info, initiating_cpu), 0);
 }

@@ -49,7 +49,7 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
 }
 
 /* Who asked for the round, and does it count? */
-static __noinline void name_culprit(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct round *r)
+static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct culprit_key key = {};

@@ -36,7 +36,7 @@ static __always_inline bool has_record(struct round *r)
 }
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(struct bpf_raw_tracepoint_args *ctx, struct own *o,
+static __always_inline void write_send(void *ctx, struct own *o,
 				       struct round *r, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

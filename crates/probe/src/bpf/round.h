@@ -5,6 +5,8 @@
 #ifndef QUELL_ROUND_H
 #define QUELL_ROUND_H
 
+#include "each.h"
+
 static __always_inline u32 clamp(u64 ns)
 {
 	return ns > 0xffffffff ? 0xffffffff : ns;
@@ -130,6 +132,8 @@ static long see_target(u32 i, struct settling *s)
 	return 0;
 }
 
+VISITS(see_target)
+
 /* Are all targets of a round done that were queued so far? */
 __noinline int all_done(u32 cpu, u32 which)
 {
@@ -141,7 +145,7 @@ __noinline int all_done(u32 cpu, u32 which)
 		return 0;
 	r = round_of(o, which);
 	s = settling_of(o, cpu, which);
-	bpf_loop(r->targets, see_target, &s, 0);
+	each_target(r->targets, see_target, &s);
 	return s.counted == r->targets;
 }
 

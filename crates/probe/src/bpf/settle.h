@@ -100,6 +100,8 @@ static long settle_target(u32 i, struct settling *s)
 	return 0;
 }
 
+VISITS(settle_target)
+
 /* Not static: verified once, and not once for every way that leads here. */
 __noinline int settle(u32 cpu, u32 which)
 {
@@ -123,7 +125,7 @@ __noinline int settle(u32 cpu, u32 which)
 		return 0;
 	}
 	s = settling_of(o, cpu, which);
-	bpf_loop(r->targets, settle_target, &s, 0);
+	each_target(r->targets, settle_target, &s);
 	if (r->mode == MODE_IN)
 		s.counted = r->targets;
 	if (!s.counted)

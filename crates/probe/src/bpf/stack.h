@@ -158,7 +158,7 @@ __noinline int kernel_looks_like(struct kernel_memo *memo, struct scratch *s)
 }
 
 /* The number of this kernel stack. `what` tells system calls apart. */
-static __noinline s32 kernel_stack(struct bpf_raw_tracepoint_args *ctx, u64 what)
+static __noinline s32 kernel_stack(void *ctx, u64 what)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct kernel_memo *memo;
@@ -246,7 +246,7 @@ static __always_inline u64 top_of_stack(struct task_struct *t)
 	return bpf_probe_read_user(&word, sizeof(word), (void *)regs->sp) ? 0 : word;
 }
 
-static __noinline s32 user_stack(struct bpf_raw_tracepoint_args *ctx)
+static __noinline s32 user_stack(void *ctx)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);

@@ -100,7 +100,7 @@ pub(crate) struct Target {
     /// RCU, perf, wake-ups and the like.
     #[arg(long)]
     pub(crate) ipi: bool,
-    /// How to see them: raw_tp (Linux 6.5), fentry (5.17), or proc (anywhere, without rights, and
+    /// How to see them: raw_tp (Linux 6.5), fentry (5.15), or proc (anywhere, without rights, and
     /// far less); without, the first that works.
     #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]
     pub(crate) backend: Option<Way>,
