@@ -1,7 +1,9 @@
 //! Makes a known number of shootdowns by each of munmap, madvise and mprotect, for the tests.
 //!
 //! `culprit COUNT` prints one line for each: the cause, the first address, the address after the
-//! last, the pages. The main thread shoots from one CPU at a peer that spins on another one.
+//! last, and the pages of a shootdown, which are all of these but with mprotect. That goes over them from
+//! the first to the last: to make pages writable again shoots as well before Linux 5.19. The main thread
+//! shoots from one CPU at a peer that spins on another one.
 //!
 //! A peer that is not running is not interrupted, so it runs as real-time, for well under a second:
 //! the kernel ends it by RLIMIT_RTTIME, and the process by an alarm, whatever happens here. Where
@@ -142,31 +144,26 @@ fn main() {
             libc::madvise(advised.cast(), 3 * PAGE, libc::MADV_DONTNEED)
         });
     }
-    let protected = map(BASE + 128 * PAGE, 2);
-    for _ in 0..count {
-        touch(protected, 2);
+    let protected = map(BASE + 128 * PAGE, 2 * count);
+    // SAFETY: mapped above; a huge page would be split, which shoots too.
+    unsafe { libc::madvise(protected.cast(), 2 * count * PAGE, libc::MADV_NOHUGEPAGE) };
+    for i in 0..count {
+        let pair = protected.wrapping_add(2 * i * PAGE);
+        touch(pair, 2);
         wait_for_peer();
-        // SAFETY: as above; made writable again before the next touch, which needs no flush.
+        // SAFETY: mapped above, and not touched again.
         check("mprotect", unsafe {
-            libc::mprotect(protected.cast(), 2 * PAGE, libc::PROT_NONE)
-        });
-        // SAFETY: as above.
-        check("mprotect", unsafe {
-            libc::mprotect(
-                protected.cast(),
-                2 * PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
+            libc::mprotect(pair.cast(), 2 * PAGE, libc::PROT_NONE)
         });
     }
     DONE.store(true, Ordering::Release);
     thread.join().expect("the peer");
-    for (cause, at, pages) in [
-        ("munmap", 0, 4),
-        ("madvise.dontneed", 64, 3),
-        ("mprotect", 128, 2),
+    for (cause, at, pages, times) in [
+        ("munmap", 0, 4, 1),
+        ("madvise.dontneed", 64, 3, 1),
+        ("mprotect", 128, 2, count),
     ] {
         let start = BASE + at * PAGE;
-        println!("{cause} {start} {} {pages}", start + pages * PAGE);
+        println!("{cause} {start} {} {pages}", start + times * pages * PAGE);
     }
 }

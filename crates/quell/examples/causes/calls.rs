@@ -40,8 +40,16 @@ pub(crate) fn lacks(cause: &str, p: *mut u8) -> Option<&'static str> {
             has(MADV_GUARD_REMOVE);
             None
         }
+        "madvise.collapse" => lacks_collapse(),
         _ => None,
     }
+}
+
+/// Advice on no memory at all is refused only if it is not known.
+fn lacks_collapse() -> Option<&'static str> {
+    // SAFETY: the kernel looks at nothing.
+    let known = unsafe { libc::madvise(ptr::null_mut(), 0, MADV_COLLAPSE) == 0 };
+    (!known).then_some("MADV_COLLAPSE is of Linux 6.1")
 }
 
 fn fork_and_wait() {

@@ -38,12 +38,29 @@ fn nap() {
 }
 
 /// A cgroup of our own, of which memory can be reclaimed.
-fn cgroup() -> String {
-    const GROUP: &str = "/sys/fs/cgroup/causes";
+const GROUP: &str = "/sys/fs/cgroup/causes";
+
+fn enter_group() {
     ask("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
     let _ = fs::create_dir(GROUP);
     set(&format!("{GROUP}/cgroup.procs"), &process::id().to_string());
-    format!("{GROUP}/memory.reclaim")
+}
+
+/// Has 128 KiB of the group reclaimed, or less. Linux 5.19 has a file for that; before it, whoever sets a limit
+/// has what is above it reclaimed (Documentation/admin-guide/cgroup-v2.rst).
+fn reclaim_some() {
+    const BYTES: u64 = 128 << 10;
+    let file = format!("{GROUP}/memory.reclaim");
+    if Path::new(&file).exists() {
+        // EAGAIN where it was less than asked for
+        ask(&file, &BYTES.to_string());
+        return;
+    }
+    let used = fs::read_to_string(format!("{GROUP}/memory.current")).expect("memory.current");
+    let used: u64 = used.trim().parse().expect("bytes");
+    let limit = format!("{GROUP}/memory.high");
+    set(&limit, &used.saturating_sub(BYTES).to_string());
+    set(&limit, "max");
 }
 
 /// Does what is asked for, some `count` times; false if there is no way here. An `Err` says what this
@@ -82,24 +99,23 @@ fn tiers() -> usize {
 }
 
 fn reclaim(count: usize, peer: Peer) {
-    let reclaim = cgroup();
+    enter_group();
     let p = map(64 * PAGE, None);
     for _ in 0..count {
         touch(p, 64 * PAGE, 1);
         peer.wait();
-        // EAGAIN where it was less than asked for (Documentation/admin-guide/cgroup-v2.rst)
-        ask(&reclaim, "128K");
+        reclaim_some();
     }
 }
 
 /// New pages each time: those that lie in the slow tier already are swapped.
 fn demote(count: usize, peer: Peer) {
-    let reclaim = cgroup();
+    enter_group();
     for _ in 0..count {
         let p = map(64 * PAGE, None);
         touch(p, 64 * PAGE, 1);
         peer.wait();
-        ask(&reclaim, "128K");
+        reclaim_some();
         unmap(p, 64 * PAGE);
     }
 }

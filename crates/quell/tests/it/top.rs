@@ -243,6 +243,9 @@ impl Terminal {
             command.pre_exec(|| {
                 libc::setsid();
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
+                // a shell has what it starts in the background ignore these, and quell respects that
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                libc::signal(libc::SIGQUIT, libc::SIG_DFL);
                 Ok(())
             });
         }
