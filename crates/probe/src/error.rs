@@ -44,11 +44,24 @@ impl Error {
     /// ([`crate::kernel::prepare`]); what the verifier refuses is EACCES, EINVAL or E2BIG.
     pub(crate) fn judge(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
         move |source| {
-            if !is_eperm(&source) {
-                return Self::load(doing)(source);
+            let said = said();
+            if said.contains(NO_READING) {
+                return Self::Missing {
+                    what: "the kernel lets no program read its memory: it is locked down for \
+                           confidentiality (lockdown(7))"
+                        .to_owned(),
+                    help: "boot with 'lockdown=integrity', with which quell works, or without"
+                        .to_owned(),
+                };
             }
-            // libbpf advises a higher 'ulimit -l', which is of kernels before 5.11
-            drop(said());
+            if !is_eperm(&source) {
+                return Self::Load {
+                    doing,
+                    source,
+                    said,
+                };
+            }
+            // libbpf's advice of a higher 'ulimit -l' is for kernels before 5.11
             Self::Missing {
                 what: format!("the kernel does not let root {doing} (EPERM)"),
                 help: "a security module or lockdown forbids it: see /sys/kernel/security/lockdown"
@@ -57,6 +70,11 @@ impl Error {
         }
     }
 }
+
+/// What the verifier names where the kernel keeps its memory to itself (bpf_tracing_func_proto() in
+/// kernel/trace/bpf_trace.c): libbpf tries this, the older function, where it sees bpf_probe_read_kernel()
+/// refused. The programs call neither on a kernel that has the newer one.
+const NO_READING: &str = "bpf_probe_read#4";
 
 /// The kind of an error is the same for EPERM and EACCES.
 fn is_eperm(err: &libbpf_rs::Error) -> bool {
@@ -123,6 +141,22 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a lockdown for confidentiality is told by what the verifier says of it (Linux 5.15, 6.12).
+    #[test]
+    fn confidentiality_is_told() {
+        for line in [
+            "8: (85) call bpf_probe_read#4\nunknown func bpf_probe_read#4\n",
+            "2118: (85) call bpf_probe_read#4\nprogram of this type cannot use helper bpf_probe_read#4\n",
+        ] {
+            if let Ok(mut said) = SAID.lock() {
+                said.push_str(line);
+            }
+            let source = libbpf_rs::Error::from_raw_os_error(libc::EINVAL);
+            let told = Error::judge("load the eBPF programs")(source).to_string();
+            assert!(told.contains("lockdown=integrity"), "{told}");
+        }
+    }
 
     /// Check that only EPERM is told as a policy's, with what to look at, and that what the verifier refuses
     /// keeps its words.

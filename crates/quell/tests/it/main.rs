@@ -15,6 +15,7 @@ mod export;
 mod input;
 mod interrupt;
 mod ipi;
+mod lockdown;
 mod prove;
 mod run;
 mod symbols;
