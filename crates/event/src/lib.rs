@@ -15,4 +15,4 @@ pub use ipi::{CallKind, CallTally, CallVictim, Calls};
 pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
 pub use summary::Summary;
-pub use tally::{Counts, CulpritTally, Lost, Tally, VictimTally};
+pub use tally::{Counts, CulpritTally, Lost, MORE, Tally, VictimTally};

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Calls, Cause, Histogram};
 
+/// The name of all that found no room to be told apart.
+pub const MORE: &str = "(more)";
+
 /// What one culprit process did for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -53,9 +56,9 @@ impl Counts {
 /// One culprit process and one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CulpritTally {
-    /// Process, 0 for the kernel's idle task.
+    /// Process, 0 for the kernel's idle task and for [`MORE`].
     pub pid: u32,
-    /// Name of the thread that was seen last.
+    /// Its name.
     pub comm: String,
     /// Id in the cgroup v2 hierarchy.
     pub cgroup: u64,
@@ -71,9 +74,9 @@ pub struct CulpritTally {
 /// One victim process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimTally {
-    /// Process, 0 for an idle CPU.
+    /// Process, 0 for an idle CPU and for [`MORE`].
     pub pid: u32,
-    /// Name of the thread that was seen last.
+    /// Its name.
     pub comm: String,
     /// Interrupted for an address space that is not its own.
     pub bystander: bool,
@@ -81,6 +84,14 @@ pub struct VictimTally {
     pub hits: u64,
     /// Time in the handler, ns.
     pub stall_ns: u64,
+}
+
+impl VictimTally {
+    /// Those that found no room, and not one process.
+    #[must_use]
+    pub fn is_more(&self) -> bool {
+        self.pid == 0 && self.comm == MORE
+    }
 }
 
 /// What the probe could not see or keep.
@@ -180,7 +191,7 @@ impl Tally {
         let hits: HashMap<_, _> = earlier
             .victims
             .iter()
-            .map(|v| ((v.pid, v.bystander), (v.hits, v.stall_ns)))
+            .map(|v| ((v.pid, v.bystander, v.is_more()), (v.hits, v.stall_ns)))
             .collect();
         let mut culprits = self.culprits.clone();
         for c in &mut culprits {
@@ -191,7 +202,7 @@ impl Tally {
         culprits.retain(|c| c.counts != Counts::default());
         let mut victims = self.victims.clone();
         for v in &mut victims {
-            if let Some((n, stall)) = hits.get(&(v.pid, v.bystander)) {
+            if let Some((n, stall)) = hits.get(&(v.pid, v.bystander, v.is_more())) {
                 v.hits = v.hits.saturating_sub(*n);
                 v.stall_ns = v.stall_ns.saturating_sub(*stall);
             }
@@ -277,6 +288,27 @@ mod tests {
         };
         assert_eq!(tally.interrupts(), 21);
         assert_eq!(tally.totals().shootdowns, 13);
+    }
+
+    /// Check that victims without room and an idle CPU, which have no process either, are told apart.
+    #[test]
+    fn more_is_not_idle() {
+        let victim = |comm: &str, hits| VictimTally {
+            pid: 0,
+            comm: comm.to_owned(),
+            bystander: false,
+            hits,
+            stall_ns: hits,
+        };
+        let then = Tally {
+            victims: vec![victim(MORE, 10), victim("swapper/1", 3)],
+            ..Tally::default()
+        };
+        let mut now = then.clone();
+        now.victims[0].hits = 12;
+        now.victims[1].hits = 8;
+        let hits: Vec<_> = now.since(&then).victims.iter().map(|v| v.hits).collect();
+        assert_eq!(hits, [2, 5]);
     }
 
     /// Check that an interval holds only what is new, and drops who did nothing in it.

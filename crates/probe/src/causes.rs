@@ -76,7 +76,7 @@ impl Causes {
         if index == 0 {
             return Ok(Culprit {
                 pid: 0,
-                comm: "(more)".to_owned(),
+                comm: quell_event::MORE.to_owned(),
                 cgroup: 0,
                 cause: Cause::Other,
                 detail: Some("too many culprits to tell apart".to_owned()),

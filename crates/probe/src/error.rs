@@ -36,37 +36,38 @@ impl Error {
         move |source| Self::Load {
             doing,
             source,
-            said: said(),
+            said: last_lines(&heard()),
         }
     }
 
     /// The same, where the kernel judges the programs. EPERM is a policy's, for rights were looked at before
     /// ([`crate::kernel::prepare`]); what the verifier refuses is EACCES, EINVAL or E2BIG.
     pub(crate) fn judge(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| {
-            let said = said();
-            if said.contains(NO_READING) {
-                return Self::Missing {
-                    what: "the kernel lets no program read its memory: it is locked down for \
-                           confidentiality (lockdown(7))"
-                        .to_owned(),
-                    help: "boot with 'lockdown=integrity', with which quell works, or without"
-                        .to_owned(),
-                };
-            }
-            if !is_eperm(&source) {
-                return Self::Load {
-                    doing,
-                    source,
-                    said,
-                };
-            }
+        move |source| Self::judged(doing, source, &heard())
+    }
+
+    fn judged(doing: &'static str, source: libbpf_rs::Error, heard: &str) -> Self {
+        if heard.contains(NO_READING) {
+            return Self::Missing {
+                what: "the kernel lets no program read its memory: it is locked down for confidentiality \
+                       (lockdown(7))"
+                    .to_owned(),
+                help: "boot with 'lockdown=integrity', with which quell works, or without"
+                    .to_owned(),
+            };
+        }
+        if is_eperm(&source) {
             // libbpf's advice of a higher 'ulimit -l' is for kernels before 5.11
-            Self::Missing {
+            return Self::Missing {
                 what: format!("the kernel does not let root {doing} (EPERM)"),
                 help: "a security module or lockdown forbids it: see /sys/kernel/security/lockdown"
                     .to_owned(),
-            }
+            };
+        }
+        Self::Load {
+            doing,
+            source,
+            said: last_lines(heard),
         }
     }
 }
@@ -100,10 +101,15 @@ pub(crate) fn listen() {
     })));
 }
 
-fn said() -> String {
+/// What libbpf has printed since the last call.
+fn heard() -> String {
     let text = SAID.lock().map(|mut s| std::mem::take(&mut *s));
-    let text = text.unwrap_or_default();
-    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    text.unwrap_or_default()
+}
+
+/// The verifier's reason comes last.
+fn last_lines(heard: &str) -> String {
+    let lines: Vec<&str> = heard.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(6)..].join("; ")
 }
 
@@ -142,18 +148,21 @@ impl std::error::Error for Error {
 mod tests {
     use super::*;
 
-    /// Check that a lockdown for confidentiality is told by what the verifier says of it (Linux 5.15, 6.12).
+    fn judged(errno: i32, heard: &str) -> Error {
+        let source = libbpf_rs::Error::from_raw_os_error(errno);
+        Error::judged("load the eBPF programs", source, heard)
+    }
+
+    /// Check that a lockdown for confidentiality is told by what the verifier says of it (Linux 5.15, 6.12), whatever
+    /// libbpf adds.
     #[test]
     fn confidentiality_is_told() {
         for line in [
             "8: (85) call bpf_probe_read#4\nunknown func bpf_probe_read#4\n",
             "2118: (85) call bpf_probe_read#4\nprogram of this type cannot use helper bpf_probe_read#4\n",
         ] {
-            if let Ok(mut said) = SAID.lock() {
-                said.push_str(line);
-            }
-            let source = libbpf_rs::Error::from_raw_os_error(libc::EINVAL);
-            let told = Error::judge("load the eBPF programs")(source).to_string();
+            let heard = format!("{line}{}", "libbpf: more\n".repeat(8));
+            let told = judged(libc::EINVAL, &heard).to_string();
             assert!(told.contains("lockdown=integrity"), "{told}");
         }
     }
@@ -162,13 +171,11 @@ mod tests {
     /// keeps its words.
     #[test]
     fn a_policy_is_told_from_the_verifier() {
-        let told = |errno| {
-            Error::judge("load the eBPF programs")(libbpf_rs::Error::from_raw_os_error(errno))
-        };
-        let policy = told(libc::EPERM).to_string();
+        let policy = judged(libc::EPERM, "").to_string();
         assert!(policy.contains("lockdown"), "{policy}");
         for errno in [libc::EACCES, libc::EINVAL, libc::E2BIG] {
-            assert!(matches!(told(errno), Error::Load { .. }), "{errno}");
+            let told = judged(errno, "R1 is no pointer\n").to_string();
+            assert!(told.contains("R1 is no pointer"), "{told}");
         }
     }
 }

@@ -91,6 +91,8 @@ static long settle_target(u32 i, struct settling *s)
 	s->counted++;
 	delay = hit->t1 > at ? hit->t1 - at : 0;
 	victim = hit->victim;
+	if (!victim)
+		h->crowded++;
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (tally && vt)
@@ -141,8 +143,8 @@ __noinline int settle(u32 cpu, u32 which)
 }
 
 /*
- * Settles a round of one target as settle() would, in one go. Left to that: a round of more, and one
- * whose hit does not lie where it is first looked for.
+ * Settles a round of one target as settle() would, in one go. Left to that: a round of more, one whose
+ * hit does not lie where it is first looked for, and one whose victim found no room.
  */
 __noinline int settle_quickly(u32 cpu, u32 which)
 {
@@ -169,6 +171,8 @@ __noinline int settle_quickly(u32 cpu, u32 which)
 	if (!hit || !is_between(hit, r->t0, end_of(o, which)))
 		return 0;
 	victim = hit->victim;
+	if (!victim)
+		return 0;
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (!tally || !vt || !__sync_lock_test_and_set(&r->unsettled, 0))

@@ -42,12 +42,6 @@ static __always_inline bool handler_ends(struct own *me, u32 cpu)
 		me->victim = victim_of(&vkey);
 		me->vkey = vkey;
 	}
-	if (!me->victim) {
-		struct health *h = health();
-
-		if (h)
-			h->crowded++;
-	}
 	hit->stall_ns = clamp(now - me->t1);
 	hit->victim = me->victim;
 	if (config.recording) {

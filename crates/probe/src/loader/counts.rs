@@ -133,7 +133,7 @@ impl Probe {
         tally.victims.push(VictimTally {
             pid: info.tgid,
             comm: if index == 0 {
-                "(more)".to_owned()
+                quell_event::MORE.to_owned()
             } else {
                 quell_event::Comm(info.comm).text().into_owned()
             },
