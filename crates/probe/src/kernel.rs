@@ -65,8 +65,8 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
     })
 }
 
-/// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes. With too few
-/// libbpf's errors are of another kind each time.
+/// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes; five for a moment when
+/// it renews them, which it can do without. With too few libbpf's errors are of another kind each time.
 pub(crate) const FILES: u64 = 256;
 
 /// Says so if a process that may open so many files can't open enough.

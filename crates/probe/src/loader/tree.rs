@@ -19,18 +19,31 @@ impl Probe {
         Ok(())
     }
 
-    /// Takes all of another probe's processes into scope. Those that one of them forks meanwhile are found at
-    /// the latest when this is done again, for each probe follows those that it has.
+    /// Takes all of another probe's processes into scope, of which none may be yet.
     ///
     /// # Errors
     ///
     /// As for [`Self::add_process`].
     pub fn add_processes_of(&self, other: &Self) -> Result<()> {
-        let theirs = &other.maps.scope_tgids;
-        // one that ends meanwhile may end the walk of a hash table early: its neighbours are found again
-        for key in theirs.keys() {
-            if let Ok(pid) = key.try_into() {
-                self.add_process(u32::from_ne_bytes(pid))?;
+        let (ours, theirs) = (&self.maps.scope_tgids, &other.maps.scope_tgids);
+        // Twice: the second time finds those that were forked while their parents were not named here yet, and
+        // those behind one that ended, which may end the walk of a hash table early.
+        for _ in 0..2 {
+            for key in theirs.keys() {
+                if let Ok(pid) = key.try_into() {
+                    self.add_process(u32::from_ne_bytes(pid))?;
+                }
+            }
+        }
+        // who ended between the two steps of naming is not to be taken for a stranger of that number
+        for key in ours.keys() {
+            let known = theirs.lookup(&key, MapFlags::ANY);
+            if known
+                .map_err(Error::load("look for a process in scope"))?
+                .is_none()
+            {
+                // gone meanwhile: the kernel side does so as well
+                let _ = ours.delete(&key);
             }
         }
         Ok(())

@@ -147,7 +147,7 @@ impl Detail {
                 continue;
             }
             let head = format!("by {}, innermost first", stack.cause);
-            let frames = stack.frames.iter().map(|f| format!("  {f}"));
+            let frames = stack.lines().map(|f| format!("  {f}"));
             for (i, text) in std::iter::once(head).chain(frames).enumerate() {
                 let share = match i {
                     0 => self.share(stack.shootdowns),

@@ -129,6 +129,7 @@ pub(super) fn close() -> Sample {
     };
     let stack = |frames: &[&str], shootdowns, cause: &str| StackRow {
         frames: frames.iter().map(|&f| f.to_owned()).collect(),
+        cut: false,
         shootdowns,
         cause: cause.to_owned(),
     };

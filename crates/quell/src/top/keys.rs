@@ -64,7 +64,17 @@ impl Found {
         self.keys.push(KeyEvent::new(code, modifiers));
     }
 
-    /// A key that a letter ends, as xterm has them (ctlseqs, "PC-Style Function Keys").
+    /// A key that is a character.
+    fn character(&mut self, c: char) {
+        match c {
+            '\u{7f}' => self.key(KeyCode::Backspace, KeyModifiers::NONE),
+            c if c.is_uppercase() => self.key(KeyCode::Char(c), KeyModifiers::SHIFT),
+            c => self.key(KeyCode::Char(c), KeyModifiers::NONE),
+        }
+    }
+
+    /// A key that a letter ends, as xterm has them (ctlseqs, "PC-Style Function Keys"). A small letter ends none: it
+    /// is a key after Alt-[ or Alt-O.
     fn lettered(&mut self, letter: char) {
         let code = match letter {
             'A' => KeyCode::Up,
@@ -76,6 +86,7 @@ impl Found {
             'M' => KeyCode::Enter,
             'P'..='S' => KeyCode::F(letter as u8 - b'P' + 1),
             'Z' => return self.key(KeyCode::BackTab, KeyModifiers::SHIFT),
+            'a'..='z' => return self.character(letter),
             _ => return,
         };
         self.key(code, KeyModifiers::NONE);
@@ -105,14 +116,11 @@ impl Perform for Found {
         if std::mem::take(&mut self.single_shift) {
             return self.lettered(c);
         }
-        match c {
-            '\u{7f}' => self.key(KeyCode::Backspace, KeyModifiers::NONE),
-            c if c.is_uppercase() => self.key(KeyCode::Char(c), KeyModifiers::SHIFT),
-            c => self.key(KeyCode::Char(c), KeyModifiers::NONE),
-        }
+        self.character(c);
     }
 
     fn execute(&mut self, byte: u8) {
+        self.single_shift = false;
         let code = match byte {
             b'\r' => KeyCode::Enter,
             b'\t' => KeyCode::Tab,
@@ -128,6 +136,7 @@ impl Perform for Found {
     }
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, byte: u8) {
+        self.single_shift = false;
         if ignore || !intermediates.is_empty() {
             return;
         }
@@ -140,6 +149,7 @@ impl Perform for Found {
     }
 
     fn esc_dispatch(&mut self, intermediates: &[u8], ignore: bool, byte: u8) {
+        self.single_shift = false;
         if ignore || !intermediates.is_empty() {
             return;
         }
@@ -203,6 +213,15 @@ mod tests {
         assert_eq!(keys.read(b"\x1b["), []);
         let up = keys.read(b"A").into_iter().map(|k| k.code);
         assert_eq!(up.collect::<Vec<_>>(), [KeyCode::Up]);
+        // Alt-[ and Alt-O, and then other keys
+        for before in [&b"\x1b["[..], b"\x1bO"] {
+            assert_eq!(keys.read(before), []);
+            assert_eq!(keys.read(b"q")[0].code, KeyCode::Char('q'));
+            assert_eq!(keys.read(before), []);
+            assert_eq!(keys.read(b"\r")[0].code, KeyCode::Enter);
+            assert_eq!(keys.read(b"P").len(), 1);
+            keys.forget();
+        }
         // a string that does not end
         assert_eq!(keys.read(b"\x1b]0;"), []);
         assert!(!keys.read(&[b'x'; 2 * LONGEST]).is_empty());
