@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::trace::OUTER_MISSING;
 use crate::{Calls, Cause, Histogram, Tally};
 
 /// The name of the object and of its version.
@@ -103,7 +104,7 @@ pub struct ThreadRow {
 /// One victim process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VictimRow {
-    /// The process, 0 for idle CPUs.
+    /// The process, 0 for idle CPUs, and for those that found no room to be told apart.
     pub pid: u32,
     /// Its name.
     pub comm: String,
@@ -129,10 +130,21 @@ pub struct RegionRow {
 pub struct StackRow {
     /// Innermost first: a function and its file, or an address where there is no name.
     pub frames: Vec<String>,
+    /// Outer frames are missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// How many.
     pub shootdowns: u64,
     /// The cause that most of them have.
     pub cause: String,
+}
+
+impl StackRow {
+    /// The frames as lines; a last one says if outer frames are missing.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        let missing = self.cut.then_some(OUTER_MISSING);
+        self.frames.iter().map(String::as_str).chain(missing)
+    }
 }
 
 /// The object.
@@ -146,6 +158,8 @@ pub struct Summary {
     pub duration_ns: u64,
     /// Counts or records that are missing; 0 means that everything here is exact.
     pub lost: u64,
+    /// Of `lost`, what is in all counts, but under [`crate::MORE`].
+    pub crowded: u64,
     /// Whether that is known: not of a trace that has no counts.
     pub lost_known: bool,
     /// CPU time that quell itself used meanwhile, without its probe in the kernel.
@@ -207,6 +221,7 @@ impl Summary {
             backend: backend.to_owned(),
             duration_ns: tally.duration_ns,
             lost: tally.lost.total(),
+            crowded: tally.lost.crowded,
             lost_known: true,
             self_ns: tally.self_ns,
             shootdowns: totals.shootdowns,
@@ -288,7 +303,7 @@ fn victims(tally: &Tally) -> Vec<VictimRow> {
         .iter()
         .map(|v| VictimRow {
             pid: v.pid,
-            comm: if v.pid == 0 {
+            comm: if v.pid == 0 && !v.is_more() {
                 "(idle)".to_owned()
             } else {
                 v.comm.clone()
@@ -306,6 +321,19 @@ fn victims(tally: &Tally) -> Vec<VictimRow> {
 mod tests {
     use super::*;
     use crate::{Counts, CulpritTally};
+
+    /// Check that a stack without its outer frames says so, behind those that it has.
+    #[test]
+    fn cut_stacks_say_so() {
+        let mut stack = StackRow {
+            frames: vec!["f".to_owned()],
+            ..StackRow::default()
+        };
+        assert_eq!(stack.lines().collect::<Vec<_>>(), ["f"]);
+        stack.cut = true;
+        let lines: Vec<_> = stack.lines().collect();
+        assert_eq!(lines, ["f", "… outer frames missing"]);
+    }
 
     /// Check that rows are sums, sorted by count, and that `other` is split by function.
     #[test]

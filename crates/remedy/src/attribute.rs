@@ -203,9 +203,8 @@ fn owner(found: &[Found], source: &Source) -> Owner {
 /// allocator that was built in on purpose, and the C library if there is none.
 fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
     let libc = found.iter().position(|f| f.kind.is_libc());
-    let heap =
-        source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref() == Some("[heap]"));
-    if heap {
+    let is_heap = |region: &str| region.starts_with("[heap]");
+    if source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref().is_some_and(is_heap)) {
         return libc;
     }
     let built_in = found.iter().position(|f| f.replaces_malloc);

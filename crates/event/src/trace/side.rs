@@ -168,13 +168,14 @@ pub struct Stack {
     pub gone: bool,
 }
 
+/// In place of the frames that a stack lacks at its outer end.
+pub const OUTER_MISSING: &str = "… outer frames missing";
+
 impl Stack {
-    /// Its frames as text, from the innermost outwards; a last line says if outer ones are missing.
+    /// Its frames as text, from the innermost outwards.
     #[must_use]
-    pub fn lines(&self) -> Vec<String> {
-        let missing = self.cut.then(|| "… outer frames missing".to_owned());
-        let frames = self.frames.iter().map(ToString::to_string);
-        frames.chain(missing).collect()
+    pub fn texts(&self) -> Vec<String> {
+        self.frames.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -199,21 +200,6 @@ mod tests {
         assert_eq!(frame.to_string(), "libx.so+0x10 [stripped]");
         frame.symbol = Some("f".to_owned());
         assert_eq!(frame.to_string(), "f (libx.so)");
-    }
-
-    /// Check that a stack without its outer frames says so, behind those that it has.
-    #[test]
-    fn cut_stacks_say_so() {
-        let mut stack = Stack {
-            frames: vec![Frame {
-                symbol: Some("f".to_owned()),
-                ..Frame::default()
-            }],
-            ..Stack::default()
-        };
-        assert_eq!(stack.lines(), ["f"]);
-        stack.cut = true;
-        assert_eq!(stack.lines(), ["f", "… outer frames missing"]);
     }
 
     /// Check that a trace from before there were marks is read, and so is one with a later mark.

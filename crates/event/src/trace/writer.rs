@@ -115,7 +115,7 @@ impl Writer {
         self.next_id += 1;
     }
 
-    /// Adds a process, in memory; a later one replaces an earlier one of the same number.
+    /// Adds what was read of a process at a time, in memory. Of several of the same number all are kept.
     pub fn process(&mut self, process: &Process) {
         self.processes.add(process);
     }

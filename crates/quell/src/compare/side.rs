@@ -9,7 +9,8 @@ use super::{Amount, change::Amounts};
 use crate::report::code::base;
 use crate::report::places::Places;
 use crate::report::{Report, read};
-use crate::show::units::{count, plural};
+use crate::show::summary;
+use crate::show::units::plural;
 
 /// One trace.
 #[derive(Clone, Debug, Default)]
@@ -73,10 +74,8 @@ impl Side {
     /// Says what is missing.
     pub(super) fn with_losses(mut self) -> Self {
         if self.summary.lost > 0 {
-            self.notes.push(format!(
-                "lost {}: figures that need records are too low by so much.",
-                count(self.summary.lost)
-            ));
+            let lost = summary::lost(self.summary.lost, self.summary.crowded);
+            self.notes.push(format!("{lost}."));
         }
         if self.summary.lost_stacks > 0 {
             let stacks = plural(self.summary.lost_stacks, "stack");

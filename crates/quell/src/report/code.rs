@@ -81,8 +81,17 @@ impl Code {
         Ok((code, garbled + stacks.garbled))
     }
 
-    fn see(&mut self, process: Process) {
+    fn see(&mut self, mut process: Process) {
         self.mappings.add(&process);
+        // one that ended as it was read has no names any more
+        if let Some(before) = self.processes.remove(&process.pid) {
+            if process.comm.is_empty() {
+                process.comm = before.comm;
+            }
+            if process.exe.is_empty() {
+                process.exe = before.exe;
+            }
+        }
         self.processes.insert(process.pid, process);
     }
 

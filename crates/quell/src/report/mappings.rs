@@ -3,12 +3,17 @@
 //! A recording reads a process's mappings when it shoots, again and again while they change. Between two
 //! readings nobody knows when a mapping came or went, and an address may be used for one thing after
 //! another. So an address is looked up in the reading before the shootdown. What only the one after it
-//! has counts too, but not for a call that takes mappings away: that has come later.
+//! has counts too, but not for a call that takes mappings away: that has come later. What brk(2) gives back
+//! is the heap, whoever looked when.
 
 use quell_event::Cause;
 use quell_event::trace::{Module, Process, Row};
 
 use super::aggregate::Map;
+
+/// What brk(2) moves the end of.
+const HEAP: &str = "[heap] (brk)";
+const HEAP_NUMBER: u32 = 0;
 
 /// A range of addresses, and the number of its name.
 #[derive(Clone, Copy)]
@@ -34,12 +39,21 @@ impl Reading {
 }
 
 /// The mappings with a name, of every process.
-#[derive(Default)]
 pub(crate) struct Mappings {
     /// Of a process, by time.
     readings: Map<u32, Vec<Reading>>,
     numbers: Map<String, u32>,
     names: Vec<String>,
+}
+
+impl Default for Mappings {
+    fn default() -> Self {
+        Self {
+            readings: Map::default(),
+            numbers: Map::from_iter([(HEAP.to_owned(), HEAP_NUMBER)]),
+            names: vec![HEAP.to_owned()],
+        }
+    }
 }
 
 impl Mappings {
@@ -82,7 +96,7 @@ impl Mappings {
 
     fn number(&mut self, mapping: &Module) -> u32 {
         let name = match mapping.path.as_str() {
-            "[heap]" => "[heap] (brk)".to_owned(),
+            "[heap]" => HEAP.to_owned(),
             name if name.starts_with('[') => name.to_owned(),
             file => format!("file {file}"),
         };
@@ -96,13 +110,16 @@ impl Mappings {
 
     /// The number of the name of what the range of this shootdown was, if it had one.
     pub(crate) fn of(&self, row: &Row) -> Option<u32> {
+        if row.cause == Cause::Brk {
+            return Some(HEAP_NUMBER);
+        }
         let all = self.readings.get(&row.pid)?;
         let next = all.partition_point(|r| r.t_ns <= row.t_ns);
         let before = next.checked_sub(1).and_then(|i| all.get(i));
         if let Some(name) = before.and_then(|r| r.at(row.start)) {
             return Some(name);
         }
-        let goes = matches!(row.cause, Cause::Munmap | Cause::Mremap | Cause::Brk);
+        let goes = matches!(row.cause, Cause::Munmap | Cause::Mremap);
         let after = all.get(next).filter(|_| !goes);
         after.and_then(|r| r.at(row.start))
     }
@@ -186,8 +203,10 @@ mod tests {
         let mut mappings = Mappings::default();
         mappings.renew(&process(100, &[("[heap]", 0x1000, 0x3000)]));
         mappings.renew(&process(200, &[("[heap]", 0x1000, 0x2000)]));
-        assert_eq!(name(&mappings, 0, 0x1000, Cause::Brk), Some("[heap] (brk)"));
-        assert_eq!(name(&mappings, 150, 0x2000, Cause::Brk), None);
+        assert_eq!(name(&mappings, 0, 0x1000, Cause::Munmap), Some(HEAP));
+        assert_eq!(name(&mappings, 150, 0x2000, Cause::Munmap), None);
+        // the heap was larger before anybody looked
+        assert_eq!(name(&mappings, 150, 0x2000, Cause::Brk), Some(HEAP));
         assert_eq!(mappings.readings[&7].len(), 1);
     }
 

@@ -88,9 +88,11 @@ impl Report {
         let lost_known = matches!(saved, Ok(Some(_)));
         let mut rows = sum.tally();
         // rows have the names of threads
-        for culprit in &mut rows.culprits {
-            if let Some(process) = code.process(culprit.pid).filter(|p| !p.comm.is_empty()) {
-                culprit.comm.clone_from(&process.comm);
+        let culprits = rows.culprits.iter_mut().map(|c| (c.pid, &mut c.comm));
+        let victims = rows.victims.iter_mut().map(|v| (v.pid, &mut v.comm));
+        for (pid, comm) in culprits.chain(victims) {
+            if let Some(process) = code.process(pid).filter(|p| !p.comm.is_empty()) {
+                comm.clone_from(&process.comm);
             }
         }
         let tally = match saved {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_event::trace::{Row, Trace};
+use quell_event::trace::{OUTER_MISSING, Row, Trace};
 use quell_page::{About, Binner, Limits, Names};
 
 use super::Report;
@@ -120,7 +120,13 @@ impl<'a> Words<'a> {
 impl Names for Words<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
-        Some(stack.lines().into_iter().rev().collect())
+        let missing = stack.cut.then(|| OUTER_MISSING.to_owned());
+        Some(
+            missing
+                .into_iter()
+                .chain(stack.texts().into_iter().rev())
+                .collect(),
+        )
     }
 
     fn region(&self, region: u32) -> String {

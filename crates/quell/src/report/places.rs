@@ -122,20 +122,21 @@ impl<'a> Places<'a> {
             let causes = by_number.entry(place.user_stack).or_default();
             *causes.entry(place.cause).or_default() += n;
         }
-        let mut rows: Map<Vec<String>, Map<Cause, u64>> = Map::default();
+        let mut rows: Map<(Vec<String>, bool), Map<Cause, u64>> = Map::default();
         for (number, causes) in by_number {
             let Some(stack) = self.code.stack(number) else {
                 continue;
             };
-            let row = rows.entry(stack.lines()).or_default();
+            let row = rows.entry((stack.texts(), stack.cut)).or_default();
             for (cause, n) in causes {
                 *row.entry(cause).or_default() += n;
             }
         }
         let mut rows: Vec<_> = rows
             .into_iter()
-            .map(|(frames, causes)| StackRow {
+            .map(|((frames, cut), causes)| StackRow {
                 frames,
+                cut,
                 shootdowns: causes.values().sum(),
                 cause: causes
                     .iter()
@@ -143,7 +144,9 @@ impl<'a> Places<'a> {
                     .map_or_else(String::new, |(c, _)| c.name().to_owned()),
             })
             .collect();
-        rows.sort_by(|a, b| (b.shootdowns, &a.frames).cmp(&(a.shootdowns, &b.frames)));
+        rows.sort_by(|a, b| {
+            (b.shootdowns, &a.frames, a.cut).cmp(&(a.shootdowns, &b.frames, b.cut))
+        });
         rows.truncate(most);
         rows
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use quell_event::Summary;
 use quell_event::summary::Quantiles;
+use quell_event::{MORE, Summary};
 
 use super::calls;
 use super::style::{BOLD, DIM, heading};
@@ -206,25 +206,38 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
             stack.cause
         );
         // a function that calls itself is one line
-        for same in stack.frames.chunk_by(|a, b| a == b) {
+        let lines: Vec<&str> = stack.lines().collect();
+        for same in lines.chunk_by(|a, b| a == b) {
             let times = match same.len() {
                 1 => String::new(),
                 n => format!("  {n} times"),
             };
-            let _ = writeln!(out, "      {}{times}", clean(&same[0]));
+            let _ = writeln!(out, "      {}{times}", clean(same[0]));
         }
     }
     more(out, s.stacks.len(), top);
+}
+
+/// What it means that so many were lost, of which some found no room to be told apart.
+pub(crate) fn lost(all: u64, crowded: u64) -> String {
+    let told = format!("lost {}", count(all));
+    let more = format!("counted under {MORE}, for too many processes were to be told apart");
+    match all.saturating_sub(crowded) {
+        0 => format!("{told}: {more}"),
+        _ if crowded == 0 => format!("{told}: figures that need records are too low by so much"),
+        n => format!(
+            "{told}: figures that need records are too low by {}, and {} {more}",
+            count(n),
+            count(crowded)
+        ),
+    }
 }
 
 fn footer(out: &mut String, s: &Summary) {
     let mut notes = vec![match s.lost {
         0 if !s.lost_known => "lost: not known".to_owned(),
         0 => "lost 0".to_owned(),
-        n => format!(
-            "lost {}: figures that need records are too low by so much",
-            count(n)
-        ),
+        n => lost(n, s.crowded),
     }];
     if s.lost_stacks > 0 {
         notes.push(format!("{} not kept", plural(s.lost_stacks, "stack")));
@@ -253,6 +266,21 @@ mod tests {
     use super::*;
     use quell_event::summary::StackRow;
 
+    /// Check that what found no room is not said to be missing, and that the rest is.
+    #[test]
+    fn what_was_lost() {
+        assert_eq!(
+            lost(7, 0),
+            "lost 7: figures that need records are too low by so much"
+        );
+        assert!(lost(7, 7).starts_with("lost 7: counted under (more)"));
+        let both = lost(7, 3);
+        assert!(
+            both.contains("too low by 4, and 3 counted under (more)"),
+            "{both}"
+        );
+    }
+
     /// Check that a function that calls itself is one line, and that a stack's outer frames come last.
     #[test]
     fn recursion_is_one_line() {
@@ -263,6 +291,7 @@ mod tests {
                 frames: frames.map(str::to_owned).to_vec(),
                 shootdowns: 3,
                 cause: "munmap".to_owned(),
+                cut: true,
             }],
             ..Summary::default()
         };
@@ -275,6 +304,7 @@ mod tests {
             "walk  3 times",
             "main",
             "walk",
+            "… outer frames missing",
         ];
         assert!(lines.ends_with(&expected), "{out}");
     }
