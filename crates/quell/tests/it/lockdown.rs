@@ -38,7 +38,7 @@ fn integrity_hides_nothing() {
         crate::common::cause(&report, "fork", "shootdowns") > 20,
         "{report:#}"
     );
-    let text = quell(&["report", trace]).stdout;
+    let text = quell(&["report", trace, "-n", "1000"]).stdout;
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("(causes)"), "{text}");
 }
