@@ -1,6 +1,11 @@
 //! `quell doctor` on the machine that the tests run on, and on a process with known hazards.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -53,7 +58,7 @@ fn every_rule_answers() {
             "no fix: {f}"
         );
     }
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     if let Ok(setting) = setting {
         let always = setting.contains("[always]");
         let expected = if always { "hazard" } else { "ok" };
@@ -102,7 +107,7 @@ fn written_back_mappings() {
     }
     let _beside = beside_others();
     // beside the binary, for /tmp may be in memory
-    let disk = tempfile::tempdir_in(std::path::Path::new(QUELL).parent().expect("a folder"));
+    let disk = tempfile::tempdir_in(Path::new(QUELL).parent().expect("a folder"));
     let memory = tempfile::tempdir_in("/dev/shm");
     for (dir, expected) in [(disk, "hazard"), (memory, "ok")] {
         let dir = dir.expect("a folder");
@@ -124,4 +129,145 @@ fn written_back_mappings() {
         assert_eq!(finding["status"], expected, "{finding:#}");
         assert_eq!(audit["pid"], running.0.id());
     }
+}
+
+/// Every file below that can be read and written, and what it says.
+fn settings(below: &Path, all: &mut BTreeMap<PathBuf, String>) {
+    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
+        let path = entry.path();
+        // a link may lead in a circle
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => settings(&path, all),
+            Ok(kind) if kind.is_file() => {
+                let mode = entry.metadata().map_or(0, |m| m.permissions().mode());
+                if mode & 0o200 == 0 {
+                    continue;
+                }
+                if let Ok(text) = fs::read_to_string(&path) {
+                    all.insert(path, text);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the kernel's settings say, by file.
+fn all_settings() -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    for below in [
+        "/proc/sys/vm",
+        "/proc/sys/kernel",
+        "/sys/kernel/mm",
+        "/sys/devices/system/machinecheck",
+    ] {
+        settings(Path::new(below), &mut all);
+    }
+    all
+}
+
+/// Check that --apply changes settings of a real kernel, and that --undo makes every one read as before: after an apply that
+/// ended, and after ones that were killed at whatever moment.
+#[test]
+fn changes_are_undone() {
+    if std::env::var_os("QUELL_TEST_VM").is_none() {
+        eprintln!(
+            "SKIPPED changes_are_undone: changes the system, so 'make test-kernels' runs it in a virtual machine"
+        );
+        return;
+    }
+    for (file, value) in [
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "always"),
+        ("/sys/kernel/mm/transparent_hugepage/defrag", "always"),
+        ("/sys/kernel/mm/ksm/run", "1"),
+        ("/proc/sys/vm/stat_interval", "1"),
+        ("/proc/sys/vm/compaction_proactiveness", "20"),
+        ("/proc/sys/kernel/numa_balancing", "1"),
+    ] {
+        fs::write(file, value).unwrap_or_else(|err| panic!("{file}: {err}"));
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let undo = dir.path().join("undo.json");
+    let file = undo.to_str().expect("a path");
+    let apply = [
+        "doctor",
+        "--profile",
+        "low-latency",
+        "--apply",
+        "--yes",
+        "--fail-on",
+        "info",
+        "--undo-file",
+        file,
+    ];
+    // settings, and not counters
+    let before = all_settings();
+    quell(&["doctor"]);
+    let again = all_settings();
+    let steady: Vec<_> = before
+        .iter()
+        .filter(|(path, text)| again.get(*path) == Some(text))
+        .collect();
+
+    let out = quell(&apply);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    println!("{said}");
+    let saved = fs::read(&undo).expect("an undo file");
+    let saved: Value = serde_json::from_slice(&saved).expect("JSON");
+    let changes = saved["changes"].as_array().expect("changes");
+    assert!(changes.len() >= 5, "{saved:#}");
+    for change in changes {
+        let path = change["path"].as_str().expect("a path");
+        let now = fs::read_to_string(path).expect("it reads");
+        let after = change["after"].as_str().expect("a value");
+        assert!(
+            now.trim() == after || now.contains(&format!("[{after}]")),
+            "{path}: {now}"
+        );
+        assert_ne!(before.get(Path::new(path)), Some(&now), "{path}");
+    }
+    let changed: Vec<PathBuf> = changes
+        .iter()
+        .filter_map(|c| c["path"].as_str())
+        .map(PathBuf::from)
+        .collect();
+    let is_as_before = |when: &str| {
+        let now = all_settings();
+        let differ = |path: &PathBuf| now.get(path) != before.get(path);
+        let all: Vec<_> = steady
+            .iter()
+            .map(|(path, _)| *path)
+            .chain(&changed)
+            .filter(|p| differ(p))
+            .collect();
+        assert!(all.is_empty(), "{when}: {all:?}");
+    };
+    let out = quell(&["doctor", "--undo", file]);
+    assert!(out.status.success(), "{out:?}");
+    is_as_before("undone");
+    assert!(!undo.exists());
+
+    let mut halfway = 0;
+    for ms in 0..30 {
+        let mut child = Command::new(QUELL)
+            .args(apply)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_millis(ms * 20));
+        let _ = child.kill();
+        child.wait().expect("a status");
+        if undo.exists() {
+            halfway += 1;
+            let out = quell(&["doctor", "--undo", file]);
+            if !out.status.success() {
+                // it was killed as it wrote what was, before any change
+                fs::remove_file(&undo).expect("removed");
+            }
+        }
+        is_as_before("killed");
+    }
+    println!("{halfway} of 30 were killed after they had begun, or ended before");
+    assert!(halfway > 0, "none came so far");
 }
