@@ -48,7 +48,7 @@ function sums(range) {
   const total = sites.map((sum) => sum.reduce((a, b) => a + b, 0));
   return {
     range,
-    ns: range === ALL ? D.to_ns - D.from_ns : (range.to - range.from) * STEP_NS,
+    ns: range === ALL ? Math.max(D.duration_ns, D.to_ns - D.from_ns) : (range.to - range.from) * STEP_NS,
     total,
     sites,
     pairs,

@@ -13,7 +13,7 @@ pub(crate) mod regions;
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
-use quell_event::{Cause, Summary};
+use quell_event::{Cause, Summary, Tally};
 
 use crate::show::units::plural;
 use crate::subject::Subject;
@@ -67,6 +67,17 @@ pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
     Ok((sum, code, garbled))
 }
 
+/// Counts are of all shootdowns, events of those that were not lost: with fewer they are of something else.
+fn belongs(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, String> {
+    let (counted, seen) = (counts.totals().shootdowns, events.totals().shootdowns);
+    if counted >= seen || cut_short {
+        return Ok(counts);
+    }
+    Err(format!(
+        "tally.json is not of this trace: it has {counted} shootdowns, and there are events of {seen}"
+    ))
+}
+
 impl Report {
     /// Reads a trace.
     ///
@@ -84,9 +95,14 @@ impl Report {
         let meta = trace.meta();
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
-        let saved = trace.tally();
-        let lost_known = matches!(saved, Ok(Some(_)));
         let mut rows = sum.tally();
+        let saved = match trace.tally() {
+            Ok(saved) => saved
+                .ok_or_else(|| "The trace has no counts (tally.json)".to_owned())
+                .and_then(|saved| belongs(saved, &rows, cut_short)),
+            Err(why) => Err(why.to_string()),
+        };
+        let lost_known = saved.is_ok();
         // rows have the names of threads
         let culprits = rows.culprits.iter_mut().map(|c| (c.pid, &mut c.comm));
         let victims = rows.victims.iter_mut().map(|v| (v.pid, &mut v.comm));
@@ -97,21 +113,17 @@ impl Report {
         }
         let tally = match saved {
             // counts are exact also where records were lost
-            Ok(Some(tally)) if !cut_short => tally,
+            Ok(tally) if !cut_short => tally,
             saved => {
                 let mut tally = rows;
-                let missing = match &saved {
-                    Err(why) => Some(why.to_string()),
-                    Ok(None) => Some("The trace has no counts (tally.json)".to_owned()),
-                    Ok(Some(_)) => None,
-                };
-                if let Some(missing) = missing {
+                if let Err(missing) = &saved {
                     notes.push(format!(
                         "{missing}: all figures are counted from the events, without those that were lost, and how \
                          many were lost is not known."
                     ));
                 }
-                if let Ok(Some(saved)) = saved {
+                if let Ok(saved) = saved {
+                    tally.self_ns = saved.self_ns;
                     tally.lost = saved.lost;
                     tally.empty_sends = saved.empty_sends;
                     tally.calls = saved.calls;
@@ -154,5 +166,40 @@ impl Report {
             origins: places.origins(),
             modules: code.modules(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::{Counts, CulpritTally};
+
+    use super::*;
+
+    fn tally(shootdowns: u64) -> Tally {
+        Tally {
+            culprits: vec![CulpritTally {
+                pid: 1,
+                comm: "a".to_owned(),
+                cgroup: 1,
+                cause: Cause::Munmap,
+                detail: None,
+                counts: Counts {
+                    shootdowns,
+                    ..Counts::default()
+                },
+            }],
+            ..Tally::default()
+        }
+    }
+
+    /// Check that counts below the number of events are taken for those of another trace, and others not: events may
+    /// be lost, and the counts of a recording that was cut short are older than its events.
+    #[test]
+    fn foreign_counts() {
+        assert!(belongs(tally(10), &tally(10), false).is_ok());
+        assert!(belongs(tally(10), &tally(7), false).is_ok());
+        assert!(belongs(tally(10), &tally(11), true).is_ok());
+        let why = belongs(tally(10), &tally(11), false).err();
+        assert!(why.is_some_and(|w| w.contains("10 shootdowns, and there are events of 11")));
     }
 }

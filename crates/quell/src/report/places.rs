@@ -43,6 +43,10 @@ impl Place {
             Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork
         );
         let at = match row.full() {
+            // from 34 pages on the kernel flushes everything, and what was given back is the heap all the same
+            true if row.cause == Cause::Brk && row.own_mm => {
+                mappings.of(row).map_or(At::Everything, At::Mapped)
+            }
             true => At::Everything,
             // its addresses say nothing of the culprit's mappings
             false if life || !row.own_mm => At::Elsewhere,
@@ -189,5 +193,32 @@ impl<'a> Places<'a> {
             (b.shootdowns, key(a)).cmp(&(a.shootdowns, key(b)))
         });
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what brk gives back is the heap however much it was, that any other flush of everything is of everything, and
+    /// that the addresses of another process say nothing.
+    #[test]
+    fn brk_is_of_the_heap() {
+        let mappings = Mappings::default();
+        let at = |cause, end, own_mm| {
+            let row = Row {
+                cause,
+                start: 0x1000,
+                end,
+                own_mm,
+                ..Row::default()
+            };
+            Place::of(&row, &mappings).at
+        };
+        let heap = at(Cause::Brk, 0x2000, true);
+        assert!(matches!(heap, At::Mapped(_)));
+        assert!(at(Cause::Brk, u64::MAX, true) == heap);
+        assert!(at(Cause::Munmap, u64::MAX, true) == At::Everything);
+        assert!(at(Cause::Brk, 0x2000, false) == At::Elsewhere);
     }
 }

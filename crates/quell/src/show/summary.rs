@@ -255,7 +255,7 @@ fn footer(out: &mut String, s: &Summary) {
         ));
     }
     // both are of the counts
-    if s.lost_known {
+    if s.lost_known && s.self_ns > 0 {
         notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
     }
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}", notes.join("; "));
