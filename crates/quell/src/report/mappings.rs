@@ -108,10 +108,14 @@ impl Mappings {
         })
     }
 
-    /// The number of the name of what the range of this shootdown was, if it had one.
+    /// The number of the name of what the range of this shootdown was, if it had one. A flush of everything has no
+    /// range: the kernel does that from 34 pages on, also where it is the heap that is given back.
     pub(crate) fn of(&self, row: &Row) -> Option<u32> {
         if row.cause == Cause::Brk {
             return Some(HEAP_NUMBER);
+        }
+        if row.full() {
+            return None;
         }
         let all = self.readings.get(&row.pid)?;
         let next = all.partition_point(|r| r.t_ns <= row.t_ns);

@@ -42,15 +42,16 @@ impl Place {
             row.cause,
             Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork
         );
-        let at = match row.full() {
-            // from 34 pages on the kernel flushes everything, and what was given back is the heap all the same
-            true if row.cause == Cause::Brk && row.own_mm => {
-                mappings.of(row).map_or(At::Everything, At::Mapped)
-            }
-            true => At::Everything,
-            // its addresses say nothing of the culprit's mappings
-            false if life || !row.own_mm => At::Elsewhere,
-            false => mappings.of(row).map_or(At::Elsewhere, At::Mapped),
+        // the addresses of another address space say nothing of the culprit's mappings
+        let mapped = if life || !row.own_mm {
+            None
+        } else {
+            mappings.of(row)
+        };
+        let at = match mapped {
+            Some(name) => At::Mapped(name),
+            None if row.full() => At::Everything,
+            None => At::Elsewhere,
         };
         Self {
             pid: row.pid,
