@@ -58,23 +58,6 @@ impl How {
     }
 }
 
-/// Probes that take over.
-struct Next {
-    probe: Probe,
-    guard: Option<Probe>,
-    sampler: Option<Sampler>,
-}
-
-fn read(probe: &mut Probe, guard: Option<&mut Probe>, own_ns: u64) -> anyhow::Result<Reading> {
-    let mut tally = probe.tally()?;
-    tally.self_ns = own_ns;
-    Ok(Reading {
-        matrix: probe.matrix(),
-        guard: guard.map(Probe::tally).transpose()?,
-        tally,
-    })
-}
-
 /// Reads intervals.
 pub(crate) struct Source {
     pub(crate) probe: Probe,
@@ -132,8 +115,13 @@ impl Source {
     }
 
     fn read(&mut self) -> anyhow::Result<Reading> {
-        let own_ns = own_cpu_ns() - self.own_before;
-        read(&mut self.probe, self.guard.as_mut(), own_ns)
+        let mut tally = self.probe.tally()?;
+        tally.self_ns = own_cpu_ns() - self.own_before;
+        Ok(Reading {
+            matrix: self.probe.matrix(),
+            guard: self.guard.as_mut().map(Probe::tally).transpose()?,
+            tally,
+        })
     }
 
     /// Begins a new interval now; what came since the last one is shown nowhere.
@@ -160,22 +148,20 @@ impl Source {
     pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
         let mut next = None;
         if self.is_full()? {
-            next = self.attach_anew().ok();
+            next = self.successor().ok();
             // without room for more probes the old ones go on: what they can't tell apart is said
             self.since = Instant::now();
         }
         let now = self.read()?;
-        // at once, for what comes between the two is shown nowhere
-        let begin = match &mut next {
-            Some(next) => {
-                let own_ns = own_cpu_ns() - self.own_before;
-                Some(read(&mut next.probe, next.guard.as_mut(), own_ns)?)
-            }
-            None => None,
-        };
+        if let Some(next) = &mut next {
+            // at once: what comes between the two is shown nowhere, nor is what the old probes had not counted
+            // yet, up to 8 shootdowns of each CPU
+            next.restart()?;
+        }
         let sample = self.until(now)?;
-        if let (Some(next), Some(begin)) = (next, begin) {
-            self.go_on_with(next, begin)?;
+        if let Some(mut next) = next {
+            next.watcher = self.watcher.take();
+            *self = next;
         }
         Ok(sample)
     }
@@ -214,31 +200,23 @@ impl Source {
         Ok(guard == Some(true) || self.probe.is_nearly_full()?)
     }
 
-    /// Probes with empty tables and the same scope, which count already.
-    fn attach_anew(&self) -> anyhow::Result<Next> {
-        let (probe, guard) = self.how.attach(&self.guarded)?;
-        if self.how.scope == Scope::Tree {
-            probe.add_processes_of(&self.probe)?;
+    /// The same with new probes, whose tables are empty, and which count already.
+    fn successor(&self) -> anyhow::Result<Self> {
+        let How {
+            scope,
+            backend,
+            ipi,
+        } = &self.how;
+        let mut next = Self::start(scope, *backend, self.guarded.clone(), *ipi)?;
+        if *scope == Scope::Tree {
+            next.probe.add_processes_of(&self.probe)?;
         }
-        let sampler = self.how.sampler(&probe)?;
-        Ok(Next {
-            probe,
-            guard,
-            sampler,
-        })
-    }
-
-    /// Goes on with new probes, from this reading of theirs. Of what the old ones had not counted yet, up to 8
-    /// shootdowns of each CPU, nothing is shown.
-    fn go_on_with(&mut self, next: Next, begin: Reading) -> anyhow::Result<()> {
-        self.probe = next.probe;
-        self.guard = next.guard;
-        self.sampler = next.sampler;
-        self.last = begin;
-        if let Some(sampler) = &mut self.sampler {
-            sampler.restart(&self.probe)?;
+        next.own_before = self.own_before;
+        #[cfg(test)]
+        {
+            next.pretend_full = self.pretend_full;
         }
-        Ok(())
+        Ok(next)
     }
 
     /// What came since the last call until all was taken away: also what is counted late.
@@ -322,7 +300,7 @@ mod tests {
             .args(["-c", "read go; \"$0\" \"$1\""])
             .arg(target.join("examples/culprit"))
             .arg(COUNT.to_string())
-            .env("QUELL_TEST_DEADLINE", "60")
+            .env("QUELL_TEST_DEADLINE", "300")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
