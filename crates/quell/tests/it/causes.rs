@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use quell_event::Cause;
 
-use crate::common::{alone, json, quell, root_only};
+use crate::common::{alone, emulated_only, json, quell, root_only};
 
 /// A cause, how it is made, and what is found.
 struct Made {
@@ -110,13 +110,9 @@ fn causes_are_named() {
 /// Check the same of the causes that take swap, two nodes of memory or settings of the kernel, in a virtual machine.
 #[test]
 fn machine_causes_are_named() {
-    if std::env::var_os("QUELL_TEST_VM").is_none() {
-        eprintln!(
-            "SKIPPED machine_causes_are_named: changes the system, so 'make test-kernels' runs it in a virtual machine"
-        );
-        return;
+    if emulated_only("machine_causes_are_named") {
+        all_are_named(ON_A_MACHINE);
     }
-    all_are_named(ON_A_MACHINE);
 }
 
 /// Check that every cause there is has a way to be made, but for `other`, which is none of them.

@@ -18,6 +18,22 @@ pub(crate) fn root_only(test: &str) -> bool {
     root
 }
 
+/// Is this a virtual machine of `make test-kernels`, without KVM? It is a hundred times slower, and thrown away.
+pub(crate) fn emulated() -> bool {
+    std::env::var_os("QUELL_TEST_VM").is_some()
+}
+
+/// True there. Otherwise says loudly that the test was skipped.
+pub(crate) fn emulated_only(test: &str) -> bool {
+    let emulated = emulated();
+    if !emulated {
+        eprintln!(
+            "SKIPPED {test}: changes the system, so 'make test-kernels' runs it in a virtual machine"
+        );
+    }
+    emulated
+}
+
 /// Who has the CPUs.
 static CPUS: RwLock<()> = RwLock::new(());
 

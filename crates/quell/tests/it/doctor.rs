@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{QUELL, beside_others, example, json, quell, root_only};
+use crate::common::{QUELL, beside_others, emulated_only, example, json, quell, root_only};
 
 /// The finding of a rule.
 fn found<'a>(audit: &'a Value, rule: &str) -> &'a Value {
@@ -170,10 +170,7 @@ fn all_settings() -> BTreeMap<PathBuf, String> {
 /// ended, and after ones that were killed at whatever moment.
 #[test]
 fn changes_are_undone() {
-    if std::env::var_os("QUELL_TEST_VM").is_none() {
-        eprintln!(
-            "SKIPPED changes_are_undone: changes the system, so 'make test-kernels' runs it in a virtual machine"
-        );
+    if !emulated_only("changes_are_undone") {
         return;
     }
     for (file, value) in [

@@ -3,17 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::common::{alone, json, quell, root_only, tlb_interrupts, worst};
+use crate::common::{alone, emulated, json, quell, root_only, tlb_interrupts, worst};
 use quell_event::trace::Trace;
 use serde_json::Value;
 
 /// Shootdowns of each kind that the program makes.
 const COUNT: u64 = 1000;
-
-/// Is this a virtual machine without KVM? It is a hundred times slower.
-fn emulated() -> bool {
-    std::env::var_os("QUELL_TEST_VM").is_some()
-}
 
 /// What a report of the trace calls the memory.
 fn regions(trace: &str) -> Vec<String> {
