@@ -1,0 +1,103 @@
+//! What the library has done, readable from outside while the program runs.
+//!
+//! quell finds the symbol `quell_shim_counters` in the file and reads the process's memory
+//! (process_vm_readv(2)): no file, no descriptor, no thread in the program.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the program was started, or forked.
+        #[repr(C)]
+        pub struct Counters {
+            /// `QUELLSH1`, in the order of memory.
+            pub magic: AtomicU64,
+            /// How many counts follow.
+            pub count: AtomicU64,
+            $($(#[$doc])* pub $name: Count,)*
+        }
+
+        impl Counters {
+            /// All zero.
+            #[must_use]
+            #[allow(clippy::new_without_default, reason = "for a static")]
+            pub const fn new() -> Counters {
+                Counters {
+                    magic: AtomicU64::new(u64::from_ne_bytes(*b"QUELLSH1")),
+                    count: AtomicU64::new(Self::NAMES.len() as u64),
+                    $($name: Count(AtomicU64::new(0)),)*
+                }
+            }
+
+            /// The names of the counts, in order.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+        }
+    };
+}
+
+/// One of them.
+#[repr(transparent)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn add(&self, more: usize) {
+        self.0.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, now: usize) {
+        self.0.store(now as u64, Ordering::Relaxed);
+    }
+
+    /// The count now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+counters! {
+    /// Mappings that the program asked for.
+    mmap,
+    /// Of these, served from what was kept.
+    mmap_served,
+    /// Unmappings that the program asked for.
+    munmap,
+    /// Of these, kept and not done.
+    munmap_kept,
+    /// MADV_DONTNEED that the program asked for.
+    dontneed,
+    /// Of these, answered by zeroing.
+    dontneed_zeroed,
+    /// MADV_FREE that the program asked for.
+    free,
+    /// Of these, dropped.
+    free_dropped,
+    /// Changes of protection that change nothing, and were not done.
+    mprotect_folded,
+    /// Times that memory was given back, with one shootdown each at best.
+    trims,
+    /// Regions that were given back in them.
+    trimmed,
+    /// Kept regions that were unmapped after all, because the program maps something there.
+    evicted,
+    /// Bytes that are kept and in memory now, at most.
+    dirty_bytes,
+    /// Bytes of addresses that are kept, without memory, now.
+    clean_bytes,
+    /// Bytes that were zeroed or not freed and may be unused now.
+    keep_bytes,
+    /// Calls that went to the kernel because the lock was not to be had.
+    passed_busy,
+    /// Calls that went to the kernel because the mapping is not known, or not one to touch.
+    passed_unknown,
+    /// Calls that went to the kernel because the budget was used up.
+    passed_budget,
+    /// Times that memory was short, and all that was kept was given back.
+    pressure,
+    /// 1 where the library has turned itself off.
+    off,
+}

@@ -1,0 +1,97 @@
+//! What the library asks of the kernel, as a trait, so that its logic runs on a model in tests.
+
+use crate::{Part, Range};
+
+/// An error number of Linux (errno(3)), positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// No such process, or no such thing.
+    pub const EPERM: Errno = Errno(1);
+    /// No memory, or nothing mapped there.
+    pub const ENOMEM: Errno = Errno(12);
+    /// A bad address.
+    pub const EFAULT: Errno = Errno(14);
+    /// A bad argument.
+    pub const EINVAL: Errno = Errno(22);
+    /// Something is mapped there (MAP_FIXED_NOREPLACE).
+    pub const EEXIST: Errno = Errno(17);
+}
+
+/// The arguments of mmap(2), as the program gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Where, or where best.
+    pub addr: usize,
+    /// How much, in bytes.
+    pub len: usize,
+    /// `PROT_…`.
+    pub prot: i32,
+    /// `MAP_…`.
+    pub flags: i32,
+    /// Of what file.
+    pub fd: i32,
+    /// From where in it.
+    pub offset: i64,
+}
+
+/// How full the machine's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// Nobody waits for memory.
+    None,
+    /// Tasks wait for memory, or the control group is close to its limit.
+    Some,
+}
+
+/// The kernel, or a model of it.
+///
+/// # Safety
+///
+/// An implementation does what Linux promises for each call: what it returns as mapped is, and what
+/// it says is zero reads as zero.
+#[allow(clippy::missing_errors_doc, clippy::missing_safety_doc)]
+pub unsafe trait Kernel {
+    /// mmap(2).
+    unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno>;
+    /// munmap(2).
+    unsafe fn munmap(&self, addr: usize, len: usize) -> Result<(), Errno>;
+    /// mprotect(2).
+    unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno>;
+    /// madvise(2).
+    unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno>;
+    /// mremap(2).
+    unsafe fn mremap(
+        &self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new: usize,
+    ) -> Result<usize, Errno>;
+    /// process_madvise(2) of this process with MADV_DONTNEED: how many bytes were done, from the first
+    /// range on.
+    unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno>;
+    /// Which pages are in memory (mincore(2)): the lowest bit of each byte of `pages`.
+    unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
+    /// Writes zeros.
+    unsafe fn zero(&self, range: Range);
+    /// Moves bytes from one mapping to another, which do not overlap.
+    unsafe fn copy(&self, from: usize, to: usize, len: usize);
+    /// Whether any of these pages begins with something else than zeros; false where that can't be
+    /// told. Never faults: pages may be gone.
+    fn in_use(&self, pages: &[usize]) -> bool;
+    /// Whether no other process shares a page of this range, as after fork(2); false if not known.
+    fn is_own(&self, range: Range) -> bool;
+    /// A number that is this thread's alone while it lives, not 0.
+    fn thread(&self) -> usize;
+    /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
+    fn sleep(&self, word: &core::sync::atomic::AtomicU32, value: u32, ms: u32);
+    /// Wakes all that sleep on `word`.
+    fn wake(&self, word: &core::sync::atomic::AtomicU32);
+    /// Of a clock that does not go back, ns.
+    fn now(&self) -> u64;
+    /// How full memory is now. Takes some tens of microseconds.
+    fn pressure(&self) -> Pressure;
+}

@@ -1,0 +1,46 @@
+//! `libquell.so`: stops shootdowns from within the program, where no knob does.
+//!
+//! ```text
+//! the program ──mmap, munmap, madvise, mprotect, mremap──> preload ──> Shim ──> kernel
+//!                                                                       │
+//!                                                   Table: what is known and what is kept
+//! ```
+//!
+//! * [`Shim`] answers the calls: memory that is unmapped is kept for the next mapping, memory that is
+//!   not needed is zeroed, and what is kept is given back in batches.
+//! * [`Kernel`] is what it asks of the kernel; tests put a model there.
+//! * `preload` takes the place of libc's functions, in the library only.
+//!
+//! It allocates nothing, calls nothing of libc but the address of errno and functions on memory, and
+//! waits for nobody without an end: it may run in any thread, before constructors, and in signal
+//! handlers.
+
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod counters;
+mod keep;
+mod kernel;
+mod late;
+pub mod linux;
+mod lock;
+mod measure;
+mod nodes;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod os;
+#[cfg(quell_preload)]
+mod preload;
+mod range;
+mod region;
+mod settings;
+mod shelf;
+mod shim;
+mod table;
+mod trim;
+
+pub use counters::{Count, Counters};
+pub use kernel::{Errno, Kernel, Map, Pressure};
+pub use nodes::Node;
+pub use range::{PAGE, Part, Range};
+pub use settings::{Bad, Settings, Zero};
+pub use shim::Shim;

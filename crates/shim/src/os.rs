@@ -1,0 +1,436 @@
+//! The real kernel: raw system calls, since libc's functions are those that we take the place of.
+
+use core::arch::asm;
+use core::sync::atomic::AtomicU32;
+
+use crate::kernel::{Errno, Kernel, Map, Pressure};
+use crate::{PAGE, Part, Range};
+
+/// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
+mod nr {
+    pub(super) const READ: usize = 0;
+    pub(super) const CLOSE: usize = 3;
+    pub(super) const MMAP: usize = 9;
+    pub(super) const MPROTECT: usize = 10;
+    pub(super) const MUNMAP: usize = 11;
+    pub(super) const PREAD64: usize = 17;
+    pub(super) const MREMAP: usize = 25;
+    pub(super) const MINCORE: usize = 27;
+    pub(super) const MADVISE: usize = 28;
+    pub(super) const FUTEX: usize = 202;
+    pub(super) const CLOCK_GETTIME: usize = 228;
+    pub(super) const OPENAT: usize = 257;
+    pub(super) const PROCESS_VM_READV: usize = 310;
+    pub(super) const GETPID: usize = 39;
+    pub(super) const PROCESS_MADVISE: usize = 440;
+}
+
+const PIDFD_SELF_PROCESS: isize = -10001;
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const CLOCK_MONOTONIC: usize = 1;
+const AT_FDCWD: isize = -100;
+const O_CLOEXEC: usize = 0o2_000_000;
+
+/// Any system call.
+///
+/// # Safety
+///
+/// What that call does to the process is what the caller wants.
+#[inline]
+pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the kernel's own convention for x86-64: it changes rax, rcx and r11 only, and memory as
+    // the call says.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // The last page of addresses is errors.
+    if (-4095..0).contains(&result) {
+        Err(Errno(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
+}
+
+/// A file below the process's own control group, or the machine's where there is none.
+#[derive(Clone, Copy)]
+struct Path {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Path {
+    const EMPTY: Path = Path {
+        bytes: [0; 512],
+        len: 0,
+    };
+
+    /// The parts one after the other, ended by a NUL. Empty if they don't fit.
+    fn of(parts: &[&[u8]]) -> Path {
+        let mut path = Path::EMPTY;
+        for part in parts {
+            let Some(place) = path.bytes[..511].get_mut(path.len..path.len + part.len()) else {
+                return Path::EMPTY;
+            };
+            place.copy_from_slice(part);
+            path.len += part.len();
+        }
+        path
+    }
+
+    /// What is in the file, as far as it fits.
+    fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        if self.len == 0 {
+            return None;
+        }
+        let path = self.bytes.as_ptr() as usize;
+        // SAFETY: a path that ends with NUL, and a buffer of our own; the descriptor is closed again.
+        unsafe {
+            let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
+            let args = [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+            let got = syscall(nr::READ, args);
+            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
+            Some(&buffer[..got.ok()?])
+        }
+    }
+}
+
+/// Linux, by system calls.
+pub struct Linux {
+    pressure: Path,
+    current: Path,
+    limit: Path,
+}
+
+/// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
+/// of the last ten seconds.
+const SHORT: u64 = 100;
+
+impl Linux {
+    /// Finds out where this process's memory pressure is to be read.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut buffer = [0; 512];
+        let group = Path::of(&[b"/proc/self/cgroup"]).read(&mut buffer);
+        // Of the unified hierarchy: `0::/path` (cgroups(7)).
+        let group = group.and_then(|text| {
+            let line = text
+                .split(|b| *b == b'\n')
+                .find(|l| l.starts_with(b"0::/"))?;
+            Some(&line[3..])
+        });
+        let in_group = |name: &[u8]| match group {
+            Some(group) => Path::of(&[b"/sys/fs/cgroup", group, name]),
+            None => Path::EMPTY,
+        };
+        let mut linux = Linux {
+            pressure: in_group(b"/memory.pressure"),
+            current: in_group(b"/memory.current"),
+            limit: in_group(b"/memory.max"),
+        };
+        let mut buffer = [0; 256];
+        if linux.pressure.read(&mut buffer).is_none() {
+            linux.pressure = Path::of(&[b"/proc/pressure/memory"]);
+        }
+        linux
+    }
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The number at the start of a text.
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let text = core::str::from_utf8(&text[..digits]).ok()?;
+    text.parse().ok()
+}
+
+/// `some avg10=1.23 …` as hundredths.
+fn some_avg10(text: &[u8]) -> Option<u64> {
+    let rest = text.strip_prefix(b"some avg10=")?;
+    let point = rest.iter().position(|b| *b == b'.')?;
+    Some(number(rest)? * 100 + number(rest.get(point + 1..)?)?)
+}
+
+/// mmap(2), for calls that come before the library has started.
+///
+/// # Safety
+///
+/// As mmap(2).
+///
+/// # Errors
+///
+/// Those of mmap(2).
+pub unsafe fn mmap(map: &Map) -> Result<usize, Errno> {
+    let args = [
+        map.addr,
+        map.len,
+        map.prot as usize,
+        map.flags as usize,
+        map.fd as isize as usize,
+        map.offset as usize,
+    ];
+    // SAFETY: the caller's own call.
+    unsafe { syscall(nr::MMAP, args) }
+}
+
+// SAFETY: it is Linux.
+unsafe impl Kernel for Linux {
+    unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
+        // SAFETY: the caller's own call.
+        unsafe { mmap(map) }
+    }
+
+    unsafe fn munmap(&self, addr: usize, len: usize) -> Result<(), Errno> {
+        // SAFETY: the caller's own call.
+        unsafe { syscall(nr::MUNMAP, [addr, len, 0, 0, 0, 0]) }.map(drop)
+    }
+
+    unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
+        // SAFETY: the caller's own call.
+        unsafe { syscall(nr::MPROTECT, [addr, len, prot as usize, 0, 0, 0]) }.map(drop)
+    }
+
+    unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
+        // SAFETY: the caller's own call.
+        unsafe { syscall(nr::MADVISE, [addr, len, advice as usize, 0, 0, 0]) }.map(drop)
+    }
+
+    unsafe fn mremap(
+        &self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new: usize,
+    ) -> Result<usize, Errno> {
+        let args = [old, old_len, new_len, flags as usize, new, 0];
+        // SAFETY: the caller's own call.
+        unsafe { syscall(nr::MREMAP, args) }
+    }
+
+    unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
+        let advice = crate::linux::MADV_DONTNEED as usize;
+        let (at, count) = (ranges.as_ptr() as usize, ranges.len());
+        let args = [PIDFD_SELF_PROCESS as usize, at, count, advice, 0, 0];
+        // SAFETY: the caller's own call. Before Linux 6.13 (advice to oneself) and 6.15 (PIDFD_SELF) it is
+        // refused; before 6.16 each range is a shootdown (mm/madvise.c).
+        unsafe { syscall(nr::PROCESS_MADVISE, args) }
+    }
+
+    unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno> {
+        if pages.len() < range.len() / PAGE {
+            return Err(Errno::EINVAL);
+        }
+        let args = [
+            range.start,
+            range.len(),
+            pages.as_mut_ptr() as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: one byte a page fits, as just seen.
+        unsafe { syscall(nr::MINCORE, args) }.map(drop)
+    }
+
+    unsafe fn zero(&self, range: Range) {
+        // SAFETY: the caller's range, which nobody else uses now.
+        unsafe { core::ptr::write_bytes(range.start as *mut u8, 0, range.len()) }
+    }
+
+    unsafe fn copy(&self, from: usize, to: usize, len: usize) {
+        // SAFETY: the caller's ranges, which do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) }
+    }
+
+    fn in_use(&self, pages: &[usize]) -> bool {
+        const WORD: usize = 32;
+        let mut words = [0_u8; 16 * WORD];
+        let mut vector = [[0_usize; 2]; 16];
+        let count = pages.len().min(vector.len());
+        for (io, page) in vector.iter_mut().zip(pages) {
+            *io = [*page, WORD];
+        }
+        let local = [words.as_mut_ptr() as usize, words.len()];
+        // SAFETY: getpid(2); then the kernel copies into our buffer what is there, and stops, without a
+        // signal, at what is not mapped.
+        let got = unsafe {
+            let Ok(pid) = syscall(nr::GETPID, [0; 6]) else {
+                return false;
+            };
+            let args = [
+                pid,
+                (&raw const local) as usize,
+                1,
+                vector.as_ptr() as usize,
+                count,
+                0,
+            ];
+            syscall(nr::PROCESS_VM_READV, args)
+        };
+        let got = got.unwrap_or(0).min(words.len());
+        words[..got].iter().any(|b| *b != 0)
+    }
+
+    fn is_own(&self, range: Range) -> bool {
+        const PAGES: usize = 256;
+        /// Documentation/admin-guide/mm/pagemap.rst: of a page that is there, and that nobody else maps.
+        const PRESENT: u64 = 1 << 63;
+        const EXCLUSIVE: u64 = 1 << 56;
+        let mut entries = [0_u64; PAGES];
+        let pages = range.len() / PAGE;
+        if pages > PAGES {
+            return false;
+        }
+        let path = c"/proc/self/pagemap".as_ptr() as usize;
+        // SAFETY: a path that ends with NUL, and a buffer that is large enough; the file is closed again.
+        let got = unsafe {
+            let Ok(fd) = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]) else {
+                return false;
+            };
+            let offset = range.start / PAGE * 8;
+            let args = [fd, entries.as_mut_ptr() as usize, pages * 8, offset, 0, 0];
+            let got = syscall(nr::PREAD64, args);
+            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
+            got
+        };
+        let shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
+        got == Ok(pages * 8) && !entries[..pages].iter().any(shared)
+    }
+
+    fn thread(&self) -> usize {
+        let own: usize;
+        // SAFETY: the first word of a thread's control block is its own address, in glibc and in musl
+        // (the ABI for thread-local storage on x86-64, variant II).
+        unsafe { asm!("mov {}, fs:0", out(reg) own, options(nostack, readonly, preserves_flags)) };
+        own
+    }
+
+    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32) {
+        let time = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
+        let args = [
+            word.as_ptr() as usize,
+            FUTEX_WAIT_PRIVATE,
+            value as usize,
+            (&raw const time) as usize,
+            0,
+            0,
+        ];
+        // SAFETY: futex(2) on a word that lives, with a relative time.
+        let _ = unsafe { syscall(nr::FUTEX, args) };
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        let args = [
+            word.as_ptr() as usize,
+            FUTEX_WAKE_PRIVATE,
+            i32::MAX as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: futex(2) on a word that lives.
+        let _ = unsafe { syscall(nr::FUTEX, args) };
+    }
+
+    fn now(&self) -> u64 {
+        let mut time = [0_i64; 2];
+        let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
+        // SAFETY: clock_gettime(2) into our own place.
+        let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
+        time[0] as u64 * 1_000_000_000 + time[1] as u64
+    }
+
+    fn pressure(&self) -> Pressure {
+        let mut buffer = [0; 256];
+        let stalls = self.pressure.read(&mut buffer).and_then(some_avg10);
+        if stalls.is_some_and(|s| s > SHORT) {
+            return Pressure::Some;
+        }
+        let mut read = |path: &Path| path.read(&mut buffer).and_then(number);
+        match (read(&self.current), read(&self.limit)) {
+            // Within a sixteenth of the limit.
+            (Some(current), Some(limit)) if current > limit - limit / 16 => Pressure::Some,
+            _ => Pressure::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that PSI's line is read, and foreign text is none.
+    #[test]
+    fn psi() {
+        assert_eq!(
+            some_avg10(b"some avg10=1.23 avg60=0.00 avg300=0.00 total=1\nfull"),
+            Some(123)
+        );
+        assert_eq!(some_avg10(b"some avg10=100.00 "), Some(10_000));
+        for text in [
+            &b""[..],
+            b"some",
+            b"some avg10=",
+            b"some avg10=1",
+            b"full avg10=1.00",
+        ] {
+            assert_eq!(some_avg10(text), None);
+        }
+    }
+
+    /// Check that two threads have different numbers, and each the same twice.
+    #[test]
+    fn threads() {
+        let linux = Linux::new();
+        let mine = linux.thread();
+        let theirs = std::thread::spawn(|| Linux::new().thread()).join().unwrap();
+        assert!(mine != 0 && mine != theirs && mine == linux.thread());
+    }
+
+    /// Check on the real kernel what the logic rests on: what is in use is seen without a fault, and
+    /// pages that nobody shares are own.
+    #[test]
+    fn looks_at_pages() {
+        let linux = Linux::new();
+        let map = Map {
+            addr: 0,
+            len: 4 * PAGE,
+            prot: 3,
+            flags: 0x22,
+            fd: -1,
+            offset: 0,
+        };
+        // SAFETY: a mapping of our own.
+        unsafe {
+            let at = linux.mmap(&map).unwrap();
+            *((at + PAGE) as *mut u8) = 1;
+            let pages = [at + PAGE];
+            assert!(linux.in_use(&pages));
+            let range = Range::of(at, 4 * PAGE).unwrap();
+            assert!(linux.is_own(range));
+            let mut resident = [0; 4];
+            linux.mincore(range, &mut resident).unwrap();
+            assert_eq!(resident.map(|r| r & 1), [0, 1, 0, 0]);
+            *((at + PAGE) as *mut u8) = 0;
+            assert!(!linux.in_use(&pages));
+            // The page of zeros that all share, mapped by reading.
+            assert!(!linux.in_use(&[at]) && !linux.is_own(range));
+            linux.munmap(at, 4 * PAGE).unwrap();
+            assert!(!linux.in_use(&pages));
+        }
+    }
+}

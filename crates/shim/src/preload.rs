@@ -1,0 +1,315 @@
+//! The functions of libc that the library takes the place of, and how it starts.
+
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::counters::Counters;
+use crate::kernel::{Errno, Kernel, Map};
+use crate::linux::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::nodes::Node;
+use crate::os::{Linux, syscall};
+use crate::settings::Settings;
+use crate::shim::Shim;
+
+/// Room for so many regions, 1 MB of addresses; memory comes as it is used.
+const PLACES: usize = 16_384;
+
+/// What the library has done; the name by which quell finds it.
+#[unsafe(no_mangle)]
+pub static quell_shim_counters: Counters = Counters::new();
+
+struct Place(UnsafeCell<MaybeUninit<Shim<Linux>>>);
+// SAFETY: written once, before READY is set, and only read after.
+unsafe impl Sync for Place {}
+
+static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// The library, once it has started. Before, everything goes to the kernel.
+fn shim() -> Option<&'static Shim<Linux>> {
+    if !READY.load(Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: see `Place`.
+    Some(unsafe { (*PLACE.0.get()).assume_init_ref() })
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+    fn __errno_location() -> *mut c_int;
+}
+
+// Whichever of the two the C library has: glibc exports the first, musl the second.
+global_asm!(
+    ".weak __register_atfork",
+    ".weak pthread_atfork",
+    ".local quell_glibc_atfork",
+    "quell_glibc_atfork:",
+    "mov rax, [rip + __register_atfork@GOTPCREL]",
+    "ret",
+    ".local quell_musl_atfork",
+    "quell_musl_atfork:",
+    "mov rax, [rip + pthread_atfork@GOTPCREL]",
+    "ret",
+);
+unsafe extern "C" {
+    fn quell_glibc_atfork() -> usize;
+    fn quell_musl_atfork() -> usize;
+}
+
+type Handler = unsafe extern "C" fn();
+
+/// Registers what is done around fork(2). False if the C library has neither way.
+unsafe fn at_fork(before: Handler, after: Handler) -> bool {
+    // SAFETY: both only load an address; it is null or a function of that type.
+    unsafe {
+        let glibc = quell_glibc_atfork();
+        if glibc != 0 {
+            type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+            let register: Register = core::mem::transmute(glibc);
+            return register(before, after, after, core::ptr::null_mut()) == 0;
+        }
+        let musl = quell_musl_atfork();
+        if musl != 0 {
+            type Register = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
+            let register: Register = core::mem::transmute(musl);
+            return register(before, after, after) == 0;
+        }
+    }
+    false
+}
+
+unsafe extern "C" fn before_fork() {
+    if let Some(shim) = shim() {
+        shim.before_fork();
+    }
+}
+
+unsafe extern "C" fn after_fork() {
+    if let Some(shim) = shim() {
+        shim.after_fork();
+    }
+}
+
+/// The value of a variable of the environment.
+unsafe fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: an array of C strings that ends with a null (environ(7)); nobody changes it before main.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let text = core::ffi::CStr::from_ptr(*at).to_bytes();
+            if let Some(rest) = text.strip_prefix(name)
+                && let Some(value) = rest.strip_prefix(b"=")
+            {
+                return Some(value);
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+fn say(parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: write(2) to standard error of bytes that live.
+        let _ = unsafe { syscall(1, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
+    }
+}
+
+/// Starts the library. Runs once, before main, in the only thread.
+unsafe extern "C" fn start() {
+    let mut settings = Settings::default();
+    // SAFETY: before main.
+    let text = unsafe { variable(b"QUELL_SHIM") }.unwrap_or_default();
+    if let Err(bad) = settings.read(text) {
+        say(&[
+            b"libquell.so: QUELL_SHIM has '",
+            &text[bad.0..bad.1],
+            b"', which is no setting; it is left out\n",
+        ]);
+    }
+    if settings.off {
+        quell_shim_counters.off.set(1);
+        return;
+    }
+    let linux = Linux::new();
+    let map = Map {
+        addr: 0,
+        len: PLACES * size_of::<Node>(),
+        prot: PROT_READ | PROT_WRITE,
+        flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+        fd: -1,
+        offset: 0,
+    };
+    // SAFETY: a new mapping of our own, of zeros, which are empty nodes.
+    let places = unsafe {
+        match linux.mmap(&map) {
+            Ok(at) => core::slice::from_raw_parts_mut(at as *mut Node, PLACES),
+            Err(_) => return,
+        }
+    };
+    let shim = Shim::new(linux, settings, &quell_shim_counters, places);
+    // SAFETY: nobody reads it before READY is set.
+    unsafe { (*PLACE.0.get()).write(shim) };
+    // SAFETY: registering handlers that live as long as the library, which is never unloaded
+    // (DF_1_NODELETE comes with LD_PRELOAD: the loader keeps what it loaded at the start).
+    if !unsafe { at_fork(before_fork, after_fork) } {
+        say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
+        quell_shim_counters.off.set(1);
+        return;
+    }
+    READY.store(true, Ordering::Release);
+    if settings.lock {
+        const MLOCKALL: usize = 151;
+        // SAFETY: mlockall(2) of what is and what will be mapped.
+        if unsafe { syscall(MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {
+            say(&[b"libquell.so: memory could not be locked: the limit (ulimit -l) is too low\n"]);
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: unsafe extern "C" fn() = start;
+
+/// Nothing here is meant to panic. If it does, the program must not go on with half of a table.
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    say(&[b"libquell.so: a mistake in the library; please report it. The program is ended\n"]);
+    // SAFETY: getpid(2), and kill(2) of this process by SIGABRT.
+    unsafe {
+        let pid = syscall(39, [0; 6]).unwrap_or(0);
+        let _ = syscall(62, [pid, 6, 0, 0, 0, 0]);
+    }
+    loop {
+        // SAFETY: exit_group(2).
+        let _ = unsafe { syscall(231, [134, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// As libc returns it: errno is set on failure, and left alone otherwise.
+unsafe fn result(done: Result<(), Errno>) -> c_int {
+    match done {
+        Ok(()) => 0,
+        Err(Errno(number)) => {
+            // SAFETY: this thread's errno.
+            unsafe { *__errno_location() = number };
+            -1
+        }
+    }
+}
+
+unsafe fn address(done: Result<usize, Errno>) -> *mut c_void {
+    match done {
+        Ok(at) => at as *mut c_void,
+        Err(Errno(number)) => {
+            // SAFETY: this thread's errno.
+            unsafe { *__errno_location() = number };
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+/// The program's calls. Each is libc's function of that name, whose man page says what it does.
+///
+/// # Safety
+///
+/// As those.
+macro_rules! exported {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> $out {
+                // SAFETY: the caller keeps to the man page.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+unsafe fn map(map: &Map) -> *mut c_void {
+    // SAFETY: the program's own call.
+    unsafe {
+        address(match shim() {
+            Some(shim) => shim.mmap(map),
+            None => crate::os::mmap(map),
+        })
+    }
+}
+
+/// For calls that may change what a range is.
+unsafe fn other(number: usize, args: [usize; 6]) -> c_int {
+    // SAFETY: the program's own call.
+    let call = || unsafe { syscall(number, args) }.map(drop);
+    let done = match shim() {
+        Some(shim) => shim.other(args[0], args[1], call),
+        None => call(),
+    };
+    // SAFETY: this thread's errno.
+    unsafe { result(done) }
+}
+
+exported! {
+    fn mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
+        map(&Map { addr, len, prot, flags, fd, offset })
+    }
+    fn mmap64(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
+        map(&Map { addr, len, prot, flags, fd, offset })
+    }
+    fn munmap(addr: usize, len: usize) -> c_int {
+        result(match shim() {
+            Some(shim) => shim.munmap(addr, len),
+            None => syscall(11, [addr, len, 0, 0, 0, 0]).map(drop),
+        })
+    }
+    fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
+        result(match shim() {
+            Some(shim) => shim.mprotect(addr, len, prot),
+            None => syscall(10, [addr, len, prot as usize, 0, 0, 0]).map(drop),
+        })
+    }
+    fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+        result(match shim() {
+            Some(shim) => shim.madvise(addr, len, advice),
+            None => syscall(28, [addr, len, advice as usize, 0, 0, 0]).map(drop),
+        })
+    }
+    // The fifth argument is there with MREMAP_FIXED only; a caller that passes four leaves a register
+    // with anything in it, which nobody looks at then.
+    fn mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+        address(match shim() {
+            Some(shim) => shim.mremap(old, old_len, new_len, flags, new),
+            None => syscall(25, [old, old_len, new_len, flags as usize, new, 0]),
+        })
+    }
+    fn mlock(addr: usize, len: usize) -> c_int {
+        other(149, [addr, len, 0, 0, 0, 0])
+    }
+    fn mlock2(addr: usize, len: usize, flags: u32) -> c_int {
+        other(325, [addr, len, flags as usize, 0, 0, 0])
+    }
+    fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
+        // As in glibc: without a key it is mprotect.
+        if key == -1 {
+            return mprotect(addr, len, prot);
+        }
+        other(329, [addr, len, prot as usize, key as usize, 0, 0])
+    }
+    fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
+        other(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
+    }
+    fn remap_file_pages(addr: usize, len: usize, prot: c_int, page: usize, flags: c_int) -> c_int {
+        other(216, [addr, len, prot as usize, page, flags as usize, 0])
+    }
+    fn mlockall(flags: c_int) -> c_int {
+        // What is kept would be locked too, and MADV_DONTNEED of what is locked must fail.
+        if let Some(shim) = shim() {
+            shim.retire();
+        }
+        result(syscall(151, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
+    }
+}

@@ -1,0 +1,55 @@
+//! What is known of one range of addresses.
+
+use crate::Range;
+use crate::linux::{PROT_READ, PROT_WRITE};
+
+/// Where a region is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// The program has it: private, anonymous, with no attribute but those in [`Kind`].
+    Live,
+    /// The program has unmapped it. It is still mapped, with what was in it.
+    Dirty,
+    /// The same, and its memory was given back: it reads as zeros.
+    Clean,
+    /// The same, and its memory is being given back at this moment, without the lock.
+    Leaving,
+}
+
+/// What must be alike for a later mapping to be served from this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// `PROT_…`.
+    pub(crate) prot: u8,
+    /// `MAP_NORESERVE`.
+    pub(crate) noreserve: bool,
+    /// We have asked for huge pages.
+    pub(crate) huge: bool,
+}
+
+impl Kind {
+    pub(crate) fn is_read_write(self) -> bool {
+        i32::from(self.prot) == PROT_READ | PROT_WRITE
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) range: Range,
+    pub(crate) kind: Kind,
+    pub(crate) state: State,
+    /// The same for two regions only if one mapping held both: mremap(2) refuses a range that spans
+    /// two mappings of the kernel, so what is served must lie in one.
+    pub(crate) origin: u32,
+}
+
+impl Region {
+    /// Whether `next`, behind it, is more of the same.
+    pub(crate) fn goes_on_in(&self, next: &Region) -> bool {
+        self.range.end == next.range.start
+            && self.origin == next.origin
+            && self.kind == next.kind
+            && self.state == next.state
+    }
+}

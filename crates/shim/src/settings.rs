@@ -1,0 +1,199 @@
+//! What `QUELL_SHIM` says: `key=value`, with commas between.
+
+/// What the library does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Nothing: every call goes to the kernel.
+    pub off: bool,
+    /// Memory that is kept faults when it is used, at the cost of a shootdown each: for debugging.
+    pub strict: bool,
+    /// Bytes of unmapped memory that may stay, for later mappings; 0 keeps none.
+    pub cache: usize,
+    /// Up to which size, in bytes, MADV_DONTNEED is answered by zeroing.
+    pub zero: Zero,
+    /// Bytes that may stay with the program although it asked for them to be given back.
+    pub keep: usize,
+    /// MADV_FREE is dropped.
+    pub drop_free: bool,
+    /// Memory is given back by one process_madvise(2) for many ranges.
+    pub batch: bool,
+    /// Mappings up to this size are filled at once (MAP_POPULATE).
+    pub prefault: usize,
+    /// Mappings from this size on ask for huge pages; 0 is none.
+    pub huge: usize,
+    /// All memory is locked at the start (mlockall(2)).
+    pub lock: bool,
+}
+
+/// See [`Settings::zero`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zero {
+    /// Never.
+    Off,
+    /// Up to the size at which zeroing costs as much as giving back, as measured at the start.
+    Auto,
+    /// Up to so many bytes.
+    UpTo(usize),
+}
+
+const MB: usize = 1024 * 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            off: false,
+            strict: false,
+            cache: 64 * MB,
+            zero: Zero::Auto,
+            keep: 64 * MB,
+            drop_free: true,
+            batch: true,
+            prefault: 0,
+            huge: 0,
+            lock: false,
+        }
+    }
+}
+
+/// A part of the text that is no setting, by where it begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bad(pub usize, pub usize);
+
+/// Bytes, with K, M or G behind the number for powers of 1,024.
+fn size(text: &[u8]) -> Option<usize> {
+    let (digits, unit) = match text.split_last()? {
+        (b'k' | b'K', digits) => (digits, 1024),
+        (b'm' | b'M', digits) => (digits, MB),
+        (b'g' | b'G', digits) => (digits, 1024 * MB),
+        _ => (text, 1),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0_usize;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number
+            .checked_mul(10)?
+            .checked_add(usize::from(digit - b'0'))?;
+    }
+    number.checked_mul(unit)
+}
+
+impl Settings {
+    /// Reads the text over these settings.
+    ///
+    /// # Errors
+    ///
+    /// The first part that is no setting. The rest is read all the same.
+    pub fn read(&mut self, text: &[u8]) -> Result<(), Bad> {
+        let mut bad = Ok(());
+        let mut start = 0;
+        while start <= text.len() {
+            let rest = &text[start..];
+            let len = rest.iter().position(|b| *b == b',').unwrap_or(rest.len());
+            let part = rest[..len].trim_ascii();
+            if !part.is_empty() && self.set(part).is_none() && bad.is_ok() {
+                bad = Err(Bad(start, start + len));
+            }
+            start += len + 1;
+        }
+        bad
+    }
+
+    fn set(&mut self, part: &[u8]) -> Option<()> {
+        let equals = part.iter().position(|b| *b == b'=');
+        let (key, value) = match equals {
+            Some(at) => (&part[..at], Some(&part[at + 1..])),
+            None => (part, None),
+        };
+        match (key, value) {
+            (b"off", None) => self.off = true,
+            (b"on", None) => self.off = false,
+            (b"strict", None) => self.strict = true,
+            (b"lock", None) => self.lock = true,
+            (b"cache", Some(value)) => self.cache = size(value)?,
+            (b"keep", Some(value)) => self.keep = size(value)?,
+            (b"prefault", Some(value)) => self.prefault = size(value)?,
+            (b"huge", Some(value)) => self.huge = size(value)?,
+            (b"zero", Some(b"auto")) => self.zero = Zero::Auto,
+            (b"zero", Some(b"off")) => self.zero = Zero::Off,
+            (b"zero", Some(value)) => self.zero = Zero::UpTo(size(value)?),
+            (b"free", Some(b"drop")) => self.drop_free = true,
+            (b"free", Some(b"pass")) => self.drop_free = false,
+            (b"trim", Some(b"batch")) => self.batch = true,
+            (b"trim", Some(b"each")) => self.batch = false,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> (Settings, Result<(), Bad>) {
+        let mut settings = Settings::default();
+        let done = settings.read(text.as_bytes());
+        (settings, done)
+    }
+
+    /// Check that every key is read, and that what is left out stays.
+    #[test]
+    fn keys() {
+        let all = "strict,cache=1G,zero=16k,keep=5,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let (settings, done) = read(all);
+        assert_eq!(done, Ok(()));
+        let expected = Settings {
+            off: false,
+            strict: true,
+            cache: 1024 * MB,
+            zero: Zero::UpTo(16 * 1024),
+            keep: 5,
+            drop_free: false,
+            batch: false,
+            prefault: MB,
+            huge: 2 * MB,
+            lock: true,
+        };
+        assert_eq!(settings, expected);
+        assert_eq!(read("").0, Settings::default());
+        assert!(read("off").0.off);
+        assert_eq!(read(" zero=off , ,").0.zero, Zero::Off);
+    }
+
+    /// Check that what is no setting is named, and that the others count all the same.
+    #[test]
+    fn refuses() {
+        let (settings, done) = read("cache=1M,colour=red,off");
+        assert_eq!(done, Err(Bad(9, 19)));
+        assert!(settings.off && settings.cache == MB);
+        for bad in [
+            "cache",
+            "cache=",
+            "cache=M",
+            "cache=1T",
+            "cache=-1",
+            "off=1",
+            "zero=never",
+            "cache=99999999999999999999G",
+        ] {
+            assert!(read(bad).1.is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        /// Check that no bytes make the reader panic, and that a bad part lies within the text.
+        #[test]
+        fn any_bytes(text in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut settings = Settings::default();
+            if let Err(Bad(start, end)) = settings.read(&text) {
+                prop_assert!(start < end && end <= text.len());
+            }
+        }
+    }
+}

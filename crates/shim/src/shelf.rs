@@ -1,0 +1,213 @@
+//! Regions that wait for a later mapping: by size, to find one, and by age, to let the oldest go.
+
+use crate::PAGE;
+use crate::nodes::{Id, Link, NONE, Nodes};
+use crate::region::Kind;
+
+/// The lists in a node.
+const BY_SIZE: usize = 0;
+const BY_AGE: usize = 1;
+/// Four classes for each power of two, from one page up to 2^47 bytes.
+const CLASSES: usize = 4 * 36;
+/// How many of one class are looked at: enough in practice, and a bound to how long the lock is held.
+const LOOK: usize = 16;
+
+/// The class of the largest size that is not above `len` (in bytes, one page at least).
+fn class(len: usize) -> usize {
+    let pages = (len / PAGE).max(1);
+    let log = pages.ilog2() as usize;
+    let quarter = if log >= 2 {
+        (pages >> (log - 2)) & 3
+    } else {
+        // 1; 2 and 3: exact.
+        (pages << (2 - log)) & 3
+    };
+    (log * 4 + quarter).min(CLASSES - 1)
+}
+
+/// Regions in one state.
+pub(crate) struct Shelf {
+    by_size: [Id; CLASSES],
+    /// A bit for each class that has one.
+    filled: [u64; CLASSES.div_ceil(64)],
+    oldest: Id,
+    newest: Id,
+    /// The sum of their lengths.
+    pub(crate) bytes: usize,
+    /// How many.
+    pub(crate) count: usize,
+}
+
+impl Shelf {
+    pub(crate) const EMPTY: Shelf = Shelf {
+        by_size: [NONE; CLASSES],
+        filled: [0; CLASSES.div_ceil(64)],
+        oldest: NONE,
+        newest: NONE,
+        bytes: 0,
+        count: 0,
+    };
+
+    /// Adds one that is on no shelf, as the newest.
+    pub(crate) fn add(&mut self, nodes: &mut Nodes, id: Id) {
+        let len = nodes.get(id).range.len();
+        let class = class(len);
+        let after = self.by_size[class];
+        *nodes.link_mut(id, BY_SIZE) = Link {
+            before: NONE,
+            after,
+        };
+        if after != NONE {
+            nodes.link_mut(after, BY_SIZE).before = id;
+        }
+        self.by_size[class] = id;
+        self.filled[class / 64] |= 1 << (class % 64);
+        *nodes.link_mut(id, BY_AGE) = Link {
+            before: self.newest,
+            after: NONE,
+        };
+        if self.newest == NONE {
+            self.oldest = id;
+        } else {
+            nodes.link_mut(self.newest, BY_AGE).after = id;
+        }
+        self.newest = id;
+        self.bytes += len;
+        self.count += 1;
+    }
+
+    /// Takes one from this shelf.
+    pub(crate) fn remove(&mut self, nodes: &mut Nodes, id: Id) {
+        let len = nodes.get(id).range.len();
+        let class = class(len);
+        let Link { before, after } = nodes.link(id, BY_SIZE);
+        if before == NONE {
+            self.by_size[class] = after;
+            if after == NONE {
+                self.filled[class / 64] &= !(1 << (class % 64));
+            }
+        } else {
+            nodes.link_mut(before, BY_SIZE).after = after;
+        }
+        if after != NONE {
+            nodes.link_mut(after, BY_SIZE).before = before;
+        }
+        let Link { before, after } = nodes.link(id, BY_AGE);
+        if before == NONE {
+            self.oldest = after;
+        } else {
+            nodes.link_mut(before, BY_AGE).after = after;
+        }
+        if after == NONE {
+            self.newest = before;
+        } else {
+            nodes.link_mut(after, BY_AGE).before = before;
+        }
+        self.bytes -= len;
+        self.count -= 1;
+    }
+
+    /// The one that was added first.
+    pub(crate) fn oldest(&self) -> Option<Id> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// One of this kind that is long enough, and hardly longer if there is such a one.
+    pub(crate) fn find(&self, nodes: &Nodes, len: usize, kind: Kind) -> Option<Id> {
+        let mut class = class(len);
+        while let Some(here) = self.filled_from(class) {
+            let (mut id, mut best) = (self.by_size[here], NONE);
+            for _ in 0..LOOK {
+                if id == NONE {
+                    break;
+                }
+                let region = nodes.get(id);
+                let fits = region.kind == kind && region.range.len() >= len;
+                if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
+                    best = id;
+                    if region.range.len() == len {
+                        break;
+                    }
+                }
+                id = nodes.link(id, BY_SIZE).after;
+            }
+            if best != NONE {
+                return Some(best);
+            }
+            class = here + 1;
+        }
+        None
+    }
+
+    /// The first class from this one on that has a region.
+    fn filled_from(&self, class: usize) -> Option<usize> {
+        let mut word = class / 64;
+        let mut bits = self.filled.get(word)? & (u64::MAX << (class % 64));
+        loop {
+            if bits != 0 {
+                return Some(word * 64 + bits.trailing_zeros() as usize);
+            }
+            word += 1;
+            bits = *self.filled.get(word)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Range;
+    use crate::nodes::Node;
+    use crate::region::Region;
+    use proptest::prelude::*;
+
+    /// Check that classes grow with sizes, and that each has no more than a quarter between its ends.
+    #[test]
+    fn classes() {
+        let mut last = 0;
+        for pages in 1..100_000 {
+            let class = class(pages * PAGE);
+            assert!(class == last || class > last, "{pages}");
+            last = class;
+        }
+        assert_eq!(class(PAGE), 0);
+        assert_eq!(class(1), 0);
+        assert!(class(usize::MAX) < CLASSES);
+    }
+
+    proptest! {
+        /// Check for any additions and removals that the oldest is the oldest, that sums are kept, and
+        /// that what is found is long enough and there whenever one of a larger class is.
+        #[test]
+        fn keeps(steps in proptest::collection::vec((any::<bool>(), 1..300usize), 0..120)) {
+            let mut nodes = Nodes::new(Box::leak(vec![Node::EMPTY; 128].into_boxed_slice()));
+            let mut shelf = Shelf::EMPTY;
+            let mut model: Vec<(Id, usize)> = Vec::new();
+            let mut at = 0;
+            for (add, n) in steps {
+                if add {
+                    let (start, end) = (at, at + n * PAGE);
+                    at = end + PAGE;
+                    let region = Region { range: Range { start, end }, ..Node::EMPTY.region };
+                    let id = nodes.insert(region).unwrap();
+                    shelf.add(&mut nodes, id);
+                    model.push((id, n * PAGE));
+                } else if !model.is_empty() {
+                    let (id, _) = model.remove(n % model.len());
+                    shelf.remove(&mut nodes, id);
+                    nodes.remove(id);
+                }
+                prop_assert_eq!(shelf.oldest(), model.first().map(|m| m.0));
+                prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.1).sum::<usize>());
+                prop_assert_eq!(shelf.count, model.len());
+                let wanted = n * PAGE;
+                let found = shelf.find(&nodes, wanted, Node::EMPTY.region.kind);
+                if let Some(id) = found {
+                    prop_assert!(nodes.get(id).range.len() >= wanted);
+                }
+                let certain = model.iter().any(|m| class(m.1) > class(wanted));
+                prop_assert!(found.is_some() || !certain);
+            }
+        }
+    }
+}

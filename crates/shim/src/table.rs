@@ -1,0 +1,255 @@
+//! All that is known of the program's mappings, and what is kept of those that it has unmapped.
+//!
+//! Under the lock; no system call is made here.
+
+use crate::nodes::{Id, Node, Nodes};
+use crate::region::{Kind, Region, State};
+use crate::shelf::Shelf;
+use crate::{Range, keep::Keep};
+
+pub(crate) struct Table {
+    pub(crate) nodes: Nodes,
+    pub(crate) dirty: Shelf,
+    pub(crate) clean: Shelf,
+    pub(crate) keep: Keep,
+    last_origin: u32,
+}
+
+impl Table {
+    pub(crate) fn new(places: &'static mut [Node]) -> Self {
+        Table {
+            nodes: Nodes::new(places),
+            dirty: Shelf::EMPTY,
+            clean: Shelf::EMPTY,
+            keep: Keep::default(),
+            last_origin: 0,
+        }
+    }
+
+    fn shelf(&mut self, state: State) -> Option<&mut Shelf> {
+        match state {
+            State::Dirty => Some(&mut self.dirty),
+            State::Clean => Some(&mut self.clean),
+            State::Live | State::Leaving => None,
+        }
+    }
+
+    /// Takes a region from its shelf, if it is on one.
+    fn lift(&mut self, id: Id) {
+        match self.nodes.get(id).state {
+            State::Dirty => self.dirty.remove(&mut self.nodes, id),
+            State::Clean => self.clean.remove(&mut self.nodes, id),
+            State::Live | State::Leaving => {}
+        }
+    }
+
+    /// Puts it on the shelf of its state, if there is one.
+    fn lay(&mut self, id: Id) {
+        match self.nodes.get(id).state {
+            State::Dirty => self.dirty.add(&mut self.nodes, id),
+            State::Clean => self.clean.add(&mut self.nodes, id),
+            State::Live | State::Leaving => {}
+        }
+    }
+
+    /// Makes of a region what lies in `range`, off its shelf, and of the rest on either side regions of
+    /// their own. There must be room for two more; without, the rests are forgotten, and true says so.
+    fn carve(&mut self, id: Id, range: Range) -> (Id, bool) {
+        self.lift(id);
+        let whole = *self.nodes.get(id);
+        let part = whole.range.and(range).unwrap_or(whole.range);
+        let id = self.nodes.cut(id, part);
+        let mut lost = false;
+        let rests = [(whole.range.start, part.start), (part.end, whole.range.end)];
+        for (start, end) in rests {
+            if start < end {
+                let range = Range { start, end };
+                match self.nodes.insert(Region { range, ..whole }) {
+                    Some(rest) => self.lay(rest),
+                    None => lost = true,
+                }
+            }
+        }
+        (id, lost)
+    }
+
+    /// The first region in `range` that is kept for later or leaving.
+    pub(crate) fn kept_in(&self, range: Range) -> Option<Id> {
+        let mut at = self.nodes.first_in(range);
+        while let Some(id) = at {
+            let region = self.nodes.get(id);
+            if region.state != State::Live {
+                return Some(id);
+            }
+            let from = region.range.end;
+            if from >= range.end {
+                return None;
+            }
+            at = self.nodes.first_in(Range {
+                start: from,
+                end: range.end,
+            });
+        }
+        None
+    }
+
+    /// Whether all of `range` is the program's, and `wanted` of every part.
+    pub(crate) fn all_live(&self, range: Range, wanted: impl Fn(&Region) -> bool) -> bool {
+        let mut from = range.start;
+        while from < range.end {
+            let Some(id) = self.nodes.first_in(Range {
+                start: from,
+                end: range.end,
+            }) else {
+                return false;
+            };
+            let region = self.nodes.get(id);
+            if region.range.start > from || region.state != State::Live || !wanted(region) {
+                return false;
+            }
+            from = region.range.end;
+        }
+        true
+    }
+
+    /// What kind `range` is of, if all of it is one region of the program's.
+    pub(crate) fn kind_of(&self, range: Range) -> Option<Kind> {
+        let region = self.nodes.get(self.nodes.first_in(range)?);
+        let inside = region.range.and(range) == Some(range);
+        (inside && region.state == State::Live).then_some(region.kind)
+    }
+
+    /// Forgets what is known of the program's mappings in `range`. What is kept there for later stays,
+    /// unless `kept` says that it is gone too.
+    pub(crate) fn forget(&mut self, range: Range, kept: bool) {
+        let mut from = range.start;
+        while let Some(id) = self.nodes.first_in(Range {
+            start: from,
+            end: range.end,
+        }) {
+            let region = *self.nodes.get(id);
+            if region.state == State::Live || (kept && region.state != State::Leaving) {
+                let (part, _) = self.carve(id, range);
+                self.nodes.remove(part);
+            }
+            from = region.range.end;
+            if from >= range.end {
+                return;
+            }
+        }
+    }
+
+    /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.
+    pub(crate) fn note(&mut self, range: Range, kind: Kind) {
+        // The kernel has just mapped it anew: whatever was known of it is not so any more.
+        self.forget(range, true);
+        // From 1 on; two may be the same after four thousand million mappings, if both still live.
+        self.last_origin = self.last_origin.wrapping_add(1).max(1);
+        let _ = self.nodes.insert(Region {
+            range,
+            kind,
+            state: State::Live,
+            origin: self.last_origin,
+        });
+    }
+
+    /// The program's mappings in `range` have this protection now.
+    pub(crate) fn protect(&mut self, range: Range, prot: u8) {
+        let mut from = range.start;
+        while let Some(id) = self.nodes.first_in(Range {
+            start: from,
+            end: range.end,
+        }) {
+            let region = *self.nodes.get(id);
+            if region.state == State::Live && region.kind.prot != prot {
+                let (part, _) = self.carve(id, range);
+                self.nodes.get_mut(part).kind.prot = prot;
+            }
+            from = region.range.end;
+            if from >= range.end {
+                return;
+            }
+        }
+    }
+
+    /// Keeps all of `range`, which [`Table::all_live`] was true of and for which there is room.
+    pub(crate) fn keep_all(&mut self, range: Range) {
+        let mut from = range.start;
+        while from < range.end
+            && let Some(id) = self.nodes.first_in(Range {
+                start: from,
+                end: range.end,
+            })
+        {
+            from = self.nodes.get(id).range.end;
+            let (part, _) = self.carve(id, range);
+            self.nodes.get_mut(part).state = State::Dirty;
+            self.shelve(part);
+        }
+    }
+
+    /// Puts one that is on no shelf on that of its state, together with its neighbours of the same
+    /// mapping.
+    pub(crate) fn shelve(&mut self, id: Id) {
+        let mut id = id;
+        let region = *self.nodes.get(id);
+        if let Some(before) = self.nodes.before(region.range.start)
+            && self.nodes.get(before).goes_on_in(&region)
+        {
+            self.lift(before);
+            self.nodes.remove(id);
+            self.nodes.get_mut(before).range.end = region.range.end;
+            id = before;
+        }
+        let region = *self.nodes.get(id);
+        if let Some(after) = self.nodes.from(region.range.end)
+            && region.goes_on_in(self.nodes.get(after))
+        {
+            self.lift(after);
+            let end = self.nodes.get(after).range.end;
+            self.nodes.remove(after);
+            self.nodes.get_mut(id).range.end = end;
+        }
+        self.lay(id);
+    }
+
+    /// Something kept that can be `len` bytes of this kind, as the program's own from now on: where it
+    /// is, and what state it was in. With what is in memory first.
+    pub(crate) fn serve(&mut self, len: usize, kind: Kind, at: usize) -> Option<(Range, State)> {
+        if !self.nodes.has_room(2) {
+            return None;
+        }
+        let (id, start) = if at == 0 {
+            let dirty = self.dirty.find(&self.nodes, len, kind);
+            let id = dirty.or_else(|| self.clean.find(&self.nodes, len, kind))?;
+            (id, self.nodes.get(id).range.start)
+        } else {
+            (
+                self.nodes.first_in(Range {
+                    start: at,
+                    end: at + 1,
+                })?,
+                at,
+            )
+        };
+        let region = *self.nodes.get(id);
+        let range = Range {
+            start,
+            end: start + len,
+        };
+        let fits = region.kind == kind && region.range.and(range) == Some(range);
+        if !fits || self.shelf(region.state).is_none() {
+            return None;
+        }
+        let (part, _) = self.carve(id, range);
+        self.nodes.get_mut(part).state = State::Live;
+        Some((range, region.state))
+    }
+
+    /// Takes the part of a kept region that lies in `range` off its shelf: it leaves.
+    pub(crate) fn leave(&mut self, id: Id, range: Range) -> (Id, Range) {
+        let (part, _) = self.carve(id, range);
+        self.nodes.get_mut(part).state = State::Leaving;
+        (part, self.nodes.get(part).range)
+    }
+}
