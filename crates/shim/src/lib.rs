@@ -18,6 +18,7 @@
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod call;
 mod counters;
 mod keep;
 mod kernel;

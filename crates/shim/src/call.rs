@@ -1,0 +1,7 @@
+//! The program's calls, one file each.
+
+mod advise;
+mod map;
+mod protect;
+mod remap;
+mod unmap;

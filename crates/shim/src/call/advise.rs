@@ -1,0 +1,137 @@
+//! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
+
+use core::sync::atomic::Ordering;
+
+use crate::kernel::{Errno, Kernel};
+use crate::linux::*;
+use crate::shim::{Locked, Shim};
+use crate::{PAGE, Range, keep};
+
+impl<K: Kernel> Shim<K> {
+    /// madvise(2).
+    ///
+    /// # Safety
+    ///
+    /// As madvise(2): MADV_DONTNEED and others take the content away.
+    ///
+    /// # Errors
+    ///
+    /// Those of madvise(2).
+    pub unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
+        let range = match Range::of(addr, len) {
+            Some(range) if !self.is_off() => range,
+            // SAFETY: the caller's own call.
+            _ => return unsafe { self.kernel.madvise(addr, len, advice) },
+        };
+        match advice {
+            MADV_DONTNEED => {
+                self.counters.dontneed.one();
+                // SAFETY: the caller says that nobody needs it.
+                if range.len() <= self.zero_up_to() && unsafe { self.zero_in_place(range) } {
+                    self.counters.dontneed_zeroed.one();
+                    return Ok(());
+                }
+                self.evict(range)?;
+            }
+            MADV_FREE => {
+                self.counters.free.one();
+                if self.settings.drop_free && self.may_stay(range) {
+                    self.counters.free_dropped.one();
+                    return Ok(());
+                }
+                self.evict(range)?;
+            }
+            // These change no attribute of a mapping (mm/madvise.c, Linux 6.18).
+            MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_POPULATE_READ
+            | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.evict(range)?,
+            _ => {
+                self.evict(range)?;
+                self.forget(range)?;
+            }
+        }
+        // SAFETY: the caller's own call.
+        unsafe { self.kernel.madvise(addr, len, advice) }
+    }
+
+    /// Whether the range is the program's and known, and the budget allows it to stay in memory.
+    fn may_stay(&self, range: Range) -> bool {
+        self.look();
+        let budget = self.keep_budget();
+        let ask = || {
+            self.try_locked(|table| {
+                if !table.all_live(range, |region| region.kind.is_read_write()) {
+                    self.counters.passed_unknown.one();
+                    return Some(false);
+                }
+                if table.keep.admit(range, budget) {
+                    return Some(true);
+                }
+                table.keep.drop(range);
+                None
+            })
+        };
+        match ask() {
+            Locked::Done(Some(stay)) => stay,
+            Locked::Done(None) => {
+                self.counters.passed_budget.one();
+                // Others may be in use again: for the next time.
+                self.recount();
+                false
+            }
+            Locked::Mine | Locked::Busy => false,
+        }
+    }
+
+    /// Looks at some blocks that are counted as unused: those that hold something are in use, and those
+    /// without memory cost nothing.
+    fn recount(&self) {
+        const AT_ONCE: usize = 8;
+        const PAGES: usize = keep::BLOCK / PAGE;
+        for _ in 0..AT_ONCE {
+            let Locked::Done(Some(block)) = self.try_locked(|table| table.keep.next()) else {
+                return;
+            };
+            let mut there = [0; PAGES];
+            // SAFETY: it only looks. Pages that are not there are left alone: to read one would map the
+            // page of zeros, and to write it then would cost a shootdown.
+            if unsafe { self.kernel.mincore(block, &mut there) }.is_err() {
+                there = [0; PAGES];
+            }
+            let mut pages = [0; PAGES];
+            let mut count = 0;
+            for (n, _) in there.iter().enumerate().filter(|(_, t)| **t & 1 != 0) {
+                pages[count] = block.start + n * PAGE;
+                count += 1;
+            }
+            if count == 0 || self.kernel.in_use(&pages[..count]) {
+                let _ = self.try_locked(|table| table.keep.drop(block));
+            }
+        }
+    }
+
+    /// See [`Settings::zero`]. Measured when it is first needed: most programs never do.
+    fn zero_up_to(&self) -> usize {
+        let known = self.zero_up_to.load(Ordering::Relaxed);
+        if known != usize::MAX {
+            return known;
+        }
+        let found = crate::measure::zero_up_to(&self.kernel);
+        self.zero_up_to.store(found, Ordering::Relaxed);
+        found
+    }
+
+    /// Zeroes a range of the program's, if it is known and may stay.
+    unsafe fn zero_in_place(&self, range: Range) -> bool {
+        if self.settings.strict || !self.may_stay(range) {
+            return false;
+        }
+        if self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range) {
+            // Each page would be copied for it.
+            let _ = self.try_locked(|table| table.keep.drop(range));
+            return false;
+        }
+        // SAFETY: it is private, anonymous and writable, and the program says that nobody needs it.
+        unsafe { self.wipe(range) };
+        true
+    }
+}

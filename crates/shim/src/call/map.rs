@@ -1,0 +1,121 @@
+//! mmap(2): served from what is kept where that can be.
+
+use crate::kernel::{Errno, Kernel, Map};
+use crate::linux::*;
+use crate::region::{Kind, State};
+use crate::shim::{Locked, Shim};
+use crate::{PAGE, Range};
+
+impl<K: Kernel> Shim<K> {
+    /// mmap(2).
+    ///
+    /// # Safety
+    ///
+    /// As mmap(2): with MAP_FIXED, whatever is there is gone.
+    ///
+    /// # Errors
+    ///
+    /// Those of mmap(2), and ENOMEM where a fixed address could not be made free.
+    pub unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
+        self.counters.mmap.one();
+        if self.is_off() {
+            // SAFETY: the caller's own call.
+            return unsafe { self.kernel.mmap(map) };
+        }
+        let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let Some(kind) = self.kind(map) else {
+            if fixed && let Some(range) = Range::of(map.addr, map.len) {
+                self.evict(range)?;
+                self.forget(range)?;
+            }
+            // SAFETY: the caller's own call.
+            let at = unsafe { self.map_anew(map) }?;
+            self.forget_new(at, map.len);
+            return Ok(at);
+        };
+        let Some(range) = Range::of(map.addr & !(PAGE - 1), map.len) else {
+            // SAFETY: the caller's own call; the kernel refuses it.
+            return unsafe { self.kernel.mmap(map) };
+        };
+        if fixed {
+            self.evict(range)?;
+            if map.flags & MAP_FIXED_NOREPLACE == 0 {
+                self.forget(range)?;
+            }
+        } else if kind.is_read_write()
+            && let Some(at) = self.serve(range, kind)
+        {
+            return Ok(at);
+        }
+        let mut map = *map;
+        if map.len <= self.settings.prefault && kind.is_read_write() {
+            map.flags |= MAP_POPULATE;
+        }
+        // SAFETY: the caller's own call, but for MAP_POPULATE, which only fills pages.
+        let at = unsafe { self.map_anew(&map) }?;
+        let new = Range {
+            start: at,
+            end: at + range.len(),
+        };
+        // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
+        let huge =
+            kind.huge && unsafe { self.kernel.madvise(at, new.len(), MADV_HUGEPAGE) }.is_ok();
+        // Without the lock it stays unknown, and what was known of it is gone since it was unmapped.
+        let _ = self.try_locked(|table| table.note(new, Kind { huge, ..kind }));
+        Ok(at)
+    }
+
+    /// Whatever is known of addresses that the kernel has just given out is out of date: they were
+    /// unmapped by a raw system call.
+    fn forget_new(&self, at: usize, len: usize) {
+        if let Some(new) = Range::of(at, len) {
+            let _ = self.locked(|table| table.forget(new, true));
+        }
+    }
+
+    /// What a mapping is, if it is one that we may keep later.
+    fn kind(&self, map: &Map) -> Option<Kind> {
+        const KNOWN: i32 = MAP_PRIVATE
+            | MAP_ANONYMOUS
+            | MAP_NORESERVE
+            | MAP_POPULATE
+            | MAP_FIXED
+            | MAP_FIXED_NOREPLACE;
+        let plain = map.flags & !KNOWN == 0
+            && map.flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
+        let prot = map.prot & !(PROT_READ | PROT_WRITE) == 0;
+        (plain && prot).then_some(Kind {
+            prot: map.prot as u8,
+            noreserve: map.flags & MAP_NORESERVE != 0,
+            huge: self.settings.huge > 0 && map.len >= self.settings.huge,
+        })
+    }
+
+    /// A mapping of the kernel's. Where it has no room, what is kept is unmapped, and it is asked again.
+    unsafe fn map_anew(&self, map: &Map) -> Result<usize, Errno> {
+        // SAFETY: the caller's own call.
+        match unsafe { self.kernel.mmap(map) } {
+            Err(Errno::ENOMEM) if self.drain() => {
+                // SAFETY: as before.
+                unsafe { self.kernel.mmap(map) }
+            }
+            result => result,
+        }
+    }
+
+    /// Something kept, zeroed. A hint of an address is taken if just that is kept.
+    fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
+        let Locked::Done(found) =
+            self.try_locked(|table| table.serve(range.len(), kind, range.start))
+        else {
+            return None;
+        };
+        let (at, state) = found?;
+        if state == State::Dirty {
+            // SAFETY: it was taken from what is kept, so it is nobody's until we return.
+            unsafe { self.wipe(at) };
+        }
+        self.counters.mmap_served.one();
+        Some(at.start)
+    }
+}

@@ -1,0 +1,81 @@
+//! mprotect(2), folded where nothing changes, and other calls that change what a range is.
+
+use crate::kernel::{Errno, Kernel};
+use crate::linux::*;
+use crate::shim::{Locked, Shim};
+use crate::{PAGE, Range};
+
+impl<K: Kernel> Shim<K> {
+    /// mprotect(2).
+    ///
+    /// # Safety
+    ///
+    /// As mprotect(2).
+    ///
+    /// # Errors
+    ///
+    /// Those of mprotect(2).
+    pub unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
+        let range = match Range::of(addr, len) {
+            Some(range) if !self.is_off() => range,
+            // SAFETY: the caller's own call.
+            _ => return unsafe { self.kernel.mprotect(addr, len, prot) },
+        };
+        let plain = prot & !(PROT_READ | PROT_WRITE) == 0;
+        if !plain {
+            self.evict(range)?;
+            self.forget(range)?;
+            // SAFETY: the caller's own call.
+            return unsafe { self.kernel.mprotect(addr, len, prot) };
+        }
+        let folded = self.locked(|table| {
+            if table.all_live(range, |region| i32::from(region.kind.prot) == prot) {
+                return true;
+            }
+            // Four for the ends, and one for each region between them is there already.
+            if table.nodes.has_room(4) {
+                table.protect(range, prot as u8);
+            } else {
+                table.forget(range, false);
+            }
+            false
+        });
+        match folded {
+            Locked::Done(true) => {
+                self.counters.mprotect_folded.one();
+                return Ok(());
+            }
+            Locked::Done(false) => {}
+            Locked::Mine | Locked::Busy => self.forget(range)?,
+        }
+        self.evict(range)?;
+        // SAFETY: the caller's own call.
+        let done = unsafe { self.kernel.mprotect(addr, len, prot) };
+        if done.is_err() {
+            self.forget(range)?;
+        }
+        done
+    }
+
+    /// Any other call that may change what a range is: mlock(2), mbind(2), pkey_mprotect(2).
+    ///
+    /// # Errors
+    ///
+    /// Those of `call`.
+    pub fn other<T>(
+        &self,
+        addr: usize,
+        len: usize,
+        call: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        // They round the address down.
+        let low = addr & !(PAGE - 1);
+        if let Some(range) = Range::of(low, len.saturating_add(addr - low))
+            && !self.is_off()
+        {
+            self.evict(range)?;
+            self.forget(range)?;
+        }
+        call()
+    }
+}

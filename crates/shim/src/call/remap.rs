@@ -1,0 +1,102 @@
+//! mremap(2): shrunk by unmapping, otherwise the kernel's.
+
+use crate::Range;
+use crate::kernel::{Errno, Kernel, Map};
+use crate::linux::*;
+use crate::region::Kind;
+use crate::shim::{Locked, Shim};
+
+impl<K: Kernel> Shim<K> {
+    /// mremap(2).
+    ///
+    /// # Safety
+    ///
+    /// As mremap(2).
+    ///
+    /// # Errors
+    ///
+    /// Those of mremap(2).
+    pub unsafe fn mremap(
+        &self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new: usize,
+    ) -> Result<usize, Errno> {
+        // SAFETY: the caller's own call.
+        let call = || unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) };
+        if self.is_off() {
+            return call();
+        }
+        let to_fixed = flags & MREMAP_FIXED != 0;
+        if to_fixed && let Some(target) = Range::of(new, new_len) {
+            self.evict(target)?;
+            self.forget(target)?;
+        }
+        let (Some(from), Some(to)) = (Range::of(old, old_len), Range::of(old, new_len)) else {
+            return call();
+        };
+        let plain = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) == 0;
+        let kind = match self.try_locked(|table| table.kind_of(from)) {
+            Locked::Done(kind) if plain => kind,
+            _ => None,
+        };
+        if kind.is_some() && !to_fixed && to.end <= from.end {
+            if to.end < from.end {
+                // SAFETY: to shrink is to unmap the end.
+                unsafe { self.munmap(to.end, from.end - to.end) }?;
+            }
+            return Ok(old);
+        }
+        // Also what is kept behind it, so that it can grow where it is.
+        self.evict(Range {
+            start: from.start,
+            end: from.end.max(to.end),
+        })?;
+        self.forget(from)?;
+        let mut result = call();
+        if let (Err(Errno::EFAULT), Some(kind)) = (result, kind)
+            && (flags & MREMAP_MAYMOVE != 0)
+            && !to_fixed
+        {
+            // It lies in two mappings of the kernel's, which is our doing.
+            // SAFETY: the caller's own range, which is known and the program's.
+            result = unsafe { self.move_by_hand(from, to.len(), kind) };
+        }
+        if let Ok(at) = result {
+            let now = Range {
+                start: at,
+                end: at + to.len(),
+            };
+            let _ = self.locked(|table| match kind {
+                Some(kind) => table.note(now, kind),
+                None => table.forget(now, true),
+            });
+        }
+        result
+    }
+
+    /// Moves a region as mremap(2) would, by a new mapping.
+    unsafe fn move_by_hand(&self, from: Range, len: usize, kind: Kind) -> Result<usize, Errno> {
+        let noreserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
+        let map = Map {
+            addr: 0,
+            len,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE | MAP_ANONYMOUS | noreserve,
+            fd: -1,
+            offset: 0,
+        };
+        if !kind.is_read_write() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: a new mapping; the old one is the program's, readable, and it moves.
+        unsafe {
+            let at = self.kernel.mmap(&map)?;
+            self.kernel.copy(from.start, at, from.len().min(len));
+            self.kernel.munmap(from.start, from.len())?;
+            Ok(at)
+        }
+    }
+}
