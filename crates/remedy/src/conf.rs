@@ -2,13 +2,25 @@
 
 /// How the settings in a variable are written.
 enum Syntax {
-    /// `key:value,key:value` (jemalloc), `key=value:key=value` (glibc), `key=value,…` (Go).
+    /// `key:value,key:value` (jemalloc), `key=value:key=value` (glibc), `key=value,…` (Go, libquell).
     Pairs { between: char, inside: char },
     /// Words, where a later one wins (Java, Node).
     Words,
+    /// Libraries, of which the first one that has a function gives it to all: ours come before the
+    /// user's. Colons or blanks part them (ld.so(8)).
+    Libraries,
     /// One value.
     Whole,
 }
+
+/// The preload library, as a plan names it: without a folder, for who starts the program knows where it
+/// is.
+pub const SHIM_LIBRARY: &str = "libquell.so";
+/// The variable that the preload library reads.
+pub const SHIM_VARIABLE: &str = "QUELL_SHIM";
+/// What that variable may hold: a value behind `=`, or a word alone.
+const SHIM_KEYS: [&str; 7] = ["cache", "zero", "keep", "free", "trim", "prefault", "huge"];
+const SHIM_WORDS: [&str; 3] = ["lock", "off", "strict"];
 
 fn syntax(variable: &str) -> Syntax {
     match variable {
@@ -16,10 +28,11 @@ fn syntax(variable: &str) -> Syntax {
             between: ':',
             inside: '=',
         },
-        "GODEBUG" => Syntax::Pairs {
+        "GODEBUG" | SHIM_VARIABLE => Syntax::Pairs {
             between: ',',
             inside: '=',
         },
+        "LD_PRELOAD" => Syntax::Libraries,
         "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" => Syntax::Words,
         name if name.ends_with("MALLOC_CONF") => Syntax::Pairs {
             between: ',',
@@ -40,6 +53,12 @@ fn settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
             .map(|s| (s.split(inside).next().unwrap_or(s), s))
             .collect(),
         Syntax::Words => value.split_ascii_whitespace().map(|w| (w, w)).collect(),
+        // By file name: one library is one, whichever folder it is taken from.
+        Syntax::Libraries => value
+            .split([':', ' ', '\t', '\n'])
+            .filter(|w| !w.is_empty())
+            .map(|w| (w.rsplit('/').next().unwrap_or(w), w))
+            .collect(),
         Syntax::Whole => vec![(variable_key(value), value)],
     }
 }
@@ -49,8 +68,9 @@ fn variable_key(_value: &str) -> &'static str {
     "value"
 }
 
-/// The user's value with ours put behind it: later settings win in every one of these variables. A
-/// setting of the user's with the same key as one of ours is replaced; all others stay, in order.
+/// The user's value with ours put behind it, where later settings win, or in front of it, where the
+/// first one does (`LD_PRELOAD`). A setting of the user's with the same key as one of ours is replaced;
+/// all others stay, in order.
 #[must_use]
 pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let new = settings(variable, ours);
@@ -58,12 +78,16 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let kept = kept
         .into_iter()
         .filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
-    let all: Vec<&str> = kept
-        .map(|(_, s)| s)
-        .filter(|s| !s.is_empty())
-        .chain(new.iter().map(|(_, s)| *s))
-        .collect();
+    let kept: Vec<&str> = kept.map(|(_, s)| s).filter(|s| !s.is_empty()).collect();
+    let new: Vec<&str> = new.iter().map(|(_, s)| *s).collect();
+    let first = matches!(syntax(variable), Syntax::Libraries);
+    let all = if first {
+        [new, kept].concat()
+    } else {
+        [kept, new].concat()
+    };
     match syntax(variable) {
+        Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
         Syntax::Words | Syntax::Whole => all.join(" "),
     }
@@ -73,6 +97,14 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
 pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
     let Some(base) = base else { return false };
     let theirs = settings(variable, base);
+    if matches!(syntax(variable), Syntax::Libraries) {
+        let new = settings(variable, ours);
+        let key = |s: &(&str, &str)| s.0.to_owned();
+        return new
+            .iter()
+            .map(key)
+            .eq(theirs.iter().take(new.len()).map(key));
+    }
     // Of two settings with one key the later one counts.
     settings(variable, ours).iter().all(|(key, setting)| {
         theirs
@@ -91,6 +123,8 @@ pub(crate) fn replaced(variable: &str, base: Option<&str>, ours: &str) -> Vec<St
         .filter(|(key, setting)| {
             !setting.is_empty() && new.iter().any(|(k, s)| k == key && s != setting)
         })
+        // The same library from another folder is no setting that is lost.
+        .filter(|_| !matches!(syntax(variable), Syntax::Libraries))
         .map(|(_, setting)| setting.to_owned())
         .collect()
 }
@@ -110,11 +144,31 @@ pub(crate) fn complaint(variable: &str, value: &str) -> Option<String> {
             "{variable} has a blank behind a comma: jemalloc calls that malformed and ignores the rest; the plan writes it without"
         ));
     }
+    if variable == SHIM_VARIABLE {
+        return shim_complaint(value);
+    }
     let bad = value
         .split(between)
         .map(str::trim)
         .find(|s| !s.is_empty() && !s.contains(inside))?;
     Some(format!("{variable} holds '{bad}', which is no setting"))
+}
+
+/// What the preload library would refuse.
+fn shim_complaint(value: &str) -> Option<String> {
+    let known = |setting: &str| match setting.split_once('=') {
+        Some((key, value)) => SHIM_KEYS.contains(&key) && !value.is_empty(),
+        None => SHIM_WORDS.contains(&setting),
+    };
+    let bad = value
+        .split(',')
+        .map(str::trim)
+        .find(|s| !s.is_empty() && !known(s))?;
+    Some(format!(
+        "{SHIM_VARIABLE} holds '{bad}', which is no setting: write {}=… or {}",
+        SHIM_KEYS.join("=…, "),
+        SHIM_WORDS.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -138,6 +192,35 @@ mod tests {
             "-Xmx1g -ea -Xms1g"
         );
         assert_eq!(merge("GOGC", Some("100"), "400"), "400");
+    }
+
+    /// Check that the preload library comes first, once, and that the user's own stay in their order.
+    #[test]
+    fn libraries() {
+        let ld = |base, ours| merge("LD_PRELOAD", base, ours);
+        assert_eq!(ld(None, "libquell.so"), "libquell.so");
+        assert_eq!(
+            ld(Some("/a/libx.so liby.so:/z/libquell.so"), "libquell.so"),
+            "libquell.so:/a/libx.so:liby.so"
+        );
+        let at = |base| already("LD_PRELOAD", Some(base), "libquell.so");
+        assert!(at("/opt/libquell.so:libx.so") && !at("libx.so:libquell.so") && !at(""));
+        let replaced = replaced("LD_PRELOAD", Some("/opt/libquell.so"), "libquell.so");
+        assert!(replaced.is_empty());
+    }
+
+    /// Check that the settings of several remedies for the preload library become one list, and that what
+    /// it doesn't know is said.
+    #[test]
+    fn shim_settings() {
+        let both = merge("QUELL_SHIM", Some("cache=64M,lock"), "zero=auto,cache=32M");
+        assert_eq!(both, "lock,zero=auto,cache=32M");
+        assert_eq!(complaint("QUELL_SHIM", &both), None);
+        assert_eq!(complaint("QUELL_SHIM", "off"), None);
+        for bad in ["cash=1M", "cache", "off=1", "cache="] {
+            let why = complaint("QUELL_SHIM", bad).unwrap();
+            assert!(why.contains(&format!("'{bad}'")), "{why}");
+        }
     }
 
     /// Check that what is set already, or set otherwise, or set badly, is noticed.
@@ -174,7 +257,7 @@ mod tests {
         /// Check that no text makes any syntax panic.
         #[test]
         fn any_text(base in ".{0,60}", ours in ".{0,60}") {
-            for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "NODE_OPTIONS", "GOGC"] {
+            for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "NODE_OPTIONS", "GOGC", "LD_PRELOAD", "QUELL_SHIM"] {
                 let _ = (merge(name, Some(&base), &ours), already(name, Some(&base), &ours));
                 let _ = (replaced(name, Some(&base), &ours), complaint(name, &base));
             }

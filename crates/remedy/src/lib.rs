@@ -3,7 +3,8 @@
 //! * [`recognise_file`], [`recognise_modules`], [`recognise_process`] and [`recognise_command`] say
 //!   which allocators live in a program, by reading files only.
 //! * [`plan()`] chooses remedies from what was observed and what was found.
-//! * A [`Plan`] is TOML that people read and edit, and an environment to start a program with.
+//! * A [`Plan`] is TOML that people read and edit, an environment to start a program with, and what is
+//!   done to it before it starts ([`Start`]).
 //!
 //! To add a remedy, add a file under `src/remedy/` and name it in `remedy::ALL`; to recognise
 //! something new, add a file under `src/recognise/` and name it in `recognise::ALL`.
@@ -16,16 +17,18 @@ mod found;
 mod plan;
 mod recognise;
 mod remedy;
+mod start;
 mod text;
 mod version;
 mod words;
 
 pub use attribute::{Evidence, Source};
-pub use conf::merge as merge_setting;
+pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting};
 pub use found::{Found, Kind, Linking};
 pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
 pub use remedy::{Case, Remedy, Verdict, all as remedies};
+pub use start::{List, Numa, Start};
 pub use version::Version;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::attribute::{Evidence, Share, split};
 use crate::remedy::{self, Case, Verdict};
 use crate::words::{counted, percent};
-use crate::{Found, Kind, conf};
+use crate::{Found, Kind, Start, conf, start};
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
@@ -28,6 +28,8 @@ pub struct Planned {
     pub remedy: String,
     /// The environment variables that it sets.
     pub sets: BTreeMap<String, String>,
+    /// What is done to the process before it starts: keys and values of [`Start`].
+    pub starts: BTreeMap<String, String>,
     /// What speaks for it, in a sentence with figures.
     pub evidence: String,
     /// The share of all observed shootdowns that it is expected to stop, 0 to 1.
@@ -107,6 +109,7 @@ pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<
                     plan.remedies.push(Planned {
                         remedy: remedy.id().to_owned(),
                         sets,
+                        starts: BTreeMap::new(),
                         evidence: evidence_text,
                         predicted_stop: (part * stops * 1000.0).round() / 1000.0,
                         cost,
@@ -229,6 +232,14 @@ impl Plan {
             out.insert(name.clone(), conf::merge(name, before.as_deref(), value));
         }
         out
+    }
+
+    /// What is done to the process before it starts, of all remedies, one for each key. Of a plan that was
+    /// read or chosen that is all of it; of one that was put together wrongly, nothing.
+    #[must_use]
+    pub fn starts(&self) -> Vec<Start> {
+        let tables = self.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
+        start::merge(tables).unwrap_or_default()
     }
 
     /// Lines for a shell that set the plan's variables, whatever they were before.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Planned};
+use crate::{Plan, Planned, start};
 
 const SCHEMA: &str = "quell/plan/1";
 const HEAD: &str = "\
 # A plan of quell: what to set for one program, and why. Edit it freely; `quell run --plan FILE -- CMD`
-# starts a command with it. `sets` are environment variables; what you have set yourself is kept.
+# starts a command with it. `sets` are environment variables; what you have set yourself is kept. `starts`
+# is done to the process before it starts.
 ";
 
 #[derive(Serialize, Deserialize)]
@@ -33,7 +34,10 @@ struct Entry {
     predicted_stop: f64,
     #[serde(default)]
     cost: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sets: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    starts: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -46,6 +50,7 @@ impl Plan {
             predicted_stop: p.predicted_stop,
             cost: p.cost.clone(),
             sets: p.sets.clone(),
+            starts: p.starts.clone(),
         };
         let file = File {
             schema: SCHEMA.to_owned(),
@@ -86,6 +91,10 @@ impl Plan {
                 );
             }
             ensure!(
+                !(entry.sets.is_empty() && entry.starts.is_empty()),
+                "reading the plan: remedy {id}: it does nothing: write [remedies.sets] or [remedies.starts], or take it out"
+            );
+            ensure!(
                 (0.0..=1.0).contains(&entry.predicted_stop),
                 "reading the plan: remedy {id}: predicted_stop is {}, not a share from 0 to 1",
                 entry.predicted_stop
@@ -93,11 +102,14 @@ impl Plan {
             plan.remedies.push(Planned {
                 remedy: entry.remedy,
                 sets: entry.sets,
+                starts: entry.starts,
                 evidence: entry.evidence,
                 predicted_stop: entry.predicted_stop,
                 cost: entry.cost,
             });
         }
+        let tables = plan.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
+        start::merge(tables).context("reading the plan")?;
         Ok(plan)
     }
 }
@@ -112,6 +124,7 @@ mod tests {
             remedies: vec![Planned {
                 remedy: "jemalloc.decay".into(),
                 sets: BTreeMap::from([("_RJEM_MALLOC_CONF".into(), "dirty_decay_ms:-1".into())]),
+                starts: BTreeMap::new(),
                 evidence: "1600 of 1700 shootdowns (94 %)".into(),
                 predicted_stop: 0.9,
                 cost: "memory".into(),
@@ -139,6 +152,32 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
         assert_eq!(sample().to_toml(), format!("{HEAD}\n{body}"));
     }
 
+    /// Check that what is done at the start is a table of its own, and that a remedy may have only that.
+    #[test]
+    fn starts() {
+        let mut plan = sample();
+        plan.remedies[0].starts = BTreeMap::from([("cpus".into(), "0-3,5".into())]);
+        plan.remedies[0].sets.clear();
+        let text = plan.to_toml();
+        assert!(
+            text.ends_with("cost = \"memory\"\n\n[remedies.starts]\ncpus = \"0-3,5\"\n"),
+            "{text}"
+        );
+        let read = Plan::from_toml(&text).unwrap();
+        assert_eq!(read, plan);
+        assert_eq!(
+            read.starts(),
+            [crate::Start::parse("cpus", "0-3,5").unwrap()]
+        );
+        let why = |text: &str| format!("{:#}", Plan::from_toml(text).unwrap_err());
+        assert!(why(&text.replace("0-3,5", "x")).contains("cpus is 'x', not a list"));
+        assert!(why(&text.replace("cpus", "nice")).contains("there is no 'nice'"));
+        let twice = text.split_once("[[").unwrap().1.replace("0-3,5", "7");
+        assert!(why(&format!("{text}\n[[{twice}")).contains("contradicts cpus=0-3,5"));
+        let none = text.split_once("\n[remedies.starts]").unwrap().0;
+        assert!(why(none).contains("it does nothing"));
+    }
+
     /// Check that a bad plan is refused in one line that names the key and the line.
     #[test]
     fn refuses() {
@@ -150,7 +189,7 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
         };
         let unknown = why(&good.replace("cost =", "costs ="));
         assert!(
-            unknown.contains("line 11") && unknown.contains("`costs`"),
+            unknown.contains("line 12") && unknown.contains("`costs`"),
             "{unknown}"
         );
         let top = why(&format!("colour = 1\n{good}"));
@@ -169,11 +208,15 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
         #[test]
         fn round_trip(
             ids in proptest::collection::vec(("[a-z.]{1,9}", ".*", 0u32..=1000, "(?s).{0,40}"), 0..4),
-            sets in proptest::collection::btree_map("[A-Z_]{1,9}", "[^\0]{0,30}", 0..4),
+            sets in proptest::collection::btree_map("[A-Z_]{1,9}", "[^\0]{0,30}", 1..4),
+            slack in proptest::option::of(1..1_000_000u32),
             notes in proptest::collection::vec("(?s).{0,40}", 0..3),
         ) {
+            let starts: BTreeMap<String, String> =
+                slack.into_iter().map(|ns| ("timer_slack_ns".to_owned(), ns.to_string())).collect();
             let remedies = ids.into_iter().map(|(remedy, evidence, stop, cost)| Planned {
-                remedy, evidence, cost, sets: sets.clone(), predicted_stop: f64::from(stop) / 1000.0,
+                remedy, evidence, cost, sets: sets.clone(), starts: starts.clone(),
+                predicted_stop: f64::from(stop) / 1000.0,
             });
             let plan = Plan { remedies: remedies.collect(), notes };
             prop_assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);

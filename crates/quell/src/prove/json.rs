@@ -30,6 +30,7 @@ struct Document<'a> {
 pub(crate) struct Remedy<'a> {
     remedy: &'a str,
     sets: &'a BTreeMap<String, String>,
+    starts: &'a BTreeMap<String, String>,
     evidence: &'a str,
     predicted_stop: f64,
     cost: &'a str,
@@ -40,6 +41,7 @@ impl<'a> From<&'a Planned> for Remedy<'a> {
         Self {
             remedy: &p.remedy,
             sets: &p.sets,
+            starts: &p.starts,
             evidence: &p.evidence,
             predicted_stop: p.predicted_stop,
             cost: &p.cost,

@@ -106,6 +106,9 @@ pub(crate) fn remedies(plan: &Plan) -> String {
             // Never broken: it is there to be copied.
             let _ = writeln!(out, "    sets {name}={value}");
         }
+        for (key, value) in &p.starts {
+            let _ = writeln!(out, "    starts it with {key}={value}");
+        }
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
         }
@@ -218,6 +221,7 @@ mod tests {
             remedies: vec![Planned {
                 remedy: "jemalloc.decay".into(),
                 sets: BTreeMap::from([("_RJEM_MALLOC_CONF".into(), "dirty_decay_ms:-1".into())]),
+                starts: BTreeMap::from([("thp".into(), "never".into())]),
                 evidence: "1600 of 1700 shootdowns (94 %) are from jemalloc".into(),
                 predicted_stop: 0.894,
                 cost: "freed memory stays resident".into(),
@@ -228,6 +232,7 @@ mod tests {
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
           jemalloc.decay
             sets _RJEM_MALLOC_CONF=dirty_decay_ms:-1
+            starts it with thp=never
             because 1600 of 1700 shootdowns (94 %) are from jemalloc
             predicted to stop 89 % of all shootdowns
             cost: freed memory stays resident

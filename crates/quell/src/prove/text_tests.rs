@@ -31,6 +31,7 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
                     .into(),
                 predicted_stop: 0.89,
                 cost: "freed memory stays resident".into(),
+                ..Planned::default()
             }],
             notes: vec![],
         },
