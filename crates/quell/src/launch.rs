@@ -15,6 +15,7 @@ mod capture;
 mod child;
 mod ended;
 mod running;
+mod setup;
 pub(crate) mod signals;
 mod tree;
 
@@ -23,15 +24,17 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use quell_remedy::Start;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 pub(crate) use ended::{Ended, Status, Usage};
 pub(crate) use running::Running;
+pub(crate) use setup::Setup;
 
 use crate::cmd::usage;
 use capture::Capture;
-use child::{Descriptors, Prepared};
+use child::{Descriptors, Failed, Prepared};
 
 /// Where a command's output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +53,8 @@ pub(crate) enum Output {
 pub(crate) struct Spec<'a> {
     /// The program, looked for in PATH, and its arguments.
     pub(crate) argv: &'a [OsString],
-    /// Added to quell's own environment.
-    pub(crate) env: &'a [(OsString, OsString)],
+    /// What is different from quell's own environment.
+    pub(crate) setup: &'a Setup,
     /// Where its output goes.
     pub(crate) output: Output,
 }
@@ -63,6 +66,8 @@ pub(crate) struct Held {
     go: Option<OwnedFd>,
     failed: OwnedFd,
     capture: Option<Capture>,
+    /// What is done to it first, for messages.
+    starts: Vec<Start>,
 }
 
 fn pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
@@ -101,7 +106,7 @@ fn stdio(output: Output) -> anyhow::Result<(Option<Capture>, [Option<OwnedFd>; 3
 pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
     signals::install()?;
     tree::adopt_orphans()?;
-    let prepared = Prepared::new(spec.argv, spec.env)?;
+    let prepared = Prepared::new(spec.argv, spec.setup)?;
     let (go_read, go_write) = pipe()?;
     let (failed_read, failed_write) = pipe()?;
     let (capture, stdio) = stdio(spec.output)?;
@@ -130,6 +135,7 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
         go: Some(go_write),
         failed: failed_read,
         capture,
+        starts: spec.setup.starts.clone(),
     })
 }
 
@@ -171,11 +177,11 @@ impl Held {
             // A child that was killed meanwhile is reported by wait.
             let _ = rustix::io::write(&go, &[1]);
         }
-        let mut errno = [0; 4];
-        let got = rustix::io::retry_on_intr(|| rustix::io::read(&self.failed, &mut errno));
-        if matches!(got, Ok(4)) {
+        let mut failed = [0; size_of::<Failed>()];
+        let got = rustix::io::retry_on_intr(|| rustix::io::read(&self.failed, &mut failed));
+        if got == Ok(failed.len()) {
             running.wait()?;
-            return Err(cannot_start(&self.name, i32::from_ne_bytes(errno)));
+            return Err(cannot_start(&self.name, &self.starts, Failed::read(failed)));
         }
         Ok(running)
     }
@@ -201,29 +207,51 @@ impl Drop for Held {
 ///
 /// Bad usage: there is none, or it may not be executed.
 pub(crate) fn check(argv: &[OsString]) -> anyhow::Result<()> {
-    let prepared = Prepared::new(argv, &[])?;
+    let prepared = Prepared::new(argv, Setup::NONE)?;
     let name = argv.first().cloned().unwrap_or_default();
-    prepared.look().map_err(|errno| cannot_start(&name, errno))
+    prepared
+        .look()
+        .map_err(|errno| cannot_start(&name, &[], Failed::exec(errno)))
 }
 
 /// Becomes the command: the process stays, quell is gone. Returns only if that can't be, and why.
-pub(crate) fn replace(argv: &[OsString], env: &[(OsString, OsString)]) -> anyhow::Error {
+pub(crate) fn replace(argv: &[OsString], setup: &Setup) -> anyhow::Error {
     // Installed only to learn what was ignored, which the command is to inherit.
-    let prepared = match signals::install().and_then(|()| Prepared::new(argv, env)) {
+    let prepared = match signals::install().and_then(|()| Prepared::new(argv, setup)) {
         Ok(prepared) => prepared,
         Err(err) => return err,
     };
     // SAFETY: both are system calls only, which any process may make.
-    let errno = unsafe {
+    let failed = unsafe {
         prepared.reset_signals();
-        prepared.exec()
+        prepared.become_it()
     };
-    cannot_start(&argv.first().cloned().unwrap_or_default(), errno)
+    cannot_start(
+        &argv.first().cloned().unwrap_or_default(),
+        &setup.starts,
+        failed,
+    )
 }
 
 /// Why a command did not start, with what helps.
-fn cannot_start(name: &OsStr, errno: i32) -> anyhow::Error {
+fn cannot_start(name: &OsStr, starts: &[Start], failed: Failed) -> anyhow::Error {
     let shown = name.display();
+    if let Some(start) = usize::try_from(failed.start)
+        .ok()
+        .and_then(|n| starts.get(n))
+    {
+        let err = std::io::Error::from_raw_os_error(failed.errno);
+        let helps = match start {
+            Start::Cpus(_) => "; is there such a CPU, and may this process use it?",
+            Start::Numa(_) => "; is there such a node, and may this process use it?",
+            Start::Ksm { .. } => "; it takes Linux 6.4 with CONFIG_KSM",
+            Start::ThpNever | Start::TimerSlack { .. } => "",
+        };
+        return anyhow::anyhow!(
+            "can't start {shown}: the plan's {start} was refused: {err}{helps}"
+        );
+    }
+    let errno = failed.errno;
     let is_path = name.as_encoded_bytes().contains(&b'/');
     match errno {
         libc::ENOENT if is_path && Path::new(name).exists() => usage(format!(

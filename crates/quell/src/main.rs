@@ -9,6 +9,7 @@ mod compare;
 mod evidence;
 mod launch;
 mod outcome;
+mod preload;
 mod prove;
 mod recording;
 mod report;

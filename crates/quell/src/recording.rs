@@ -13,7 +13,7 @@ use quell_event::{Calls, Shootdown, Tally};
 use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
-use crate::launch::{self, Ended, Output, Spec, signals};
+use crate::launch::{self, Ended, Output, Setup, Spec, signals};
 use crate::subject::Subject;
 
 /// How often the ring is emptied where nothing is urgent.
@@ -274,11 +274,14 @@ pub(crate) struct Recorded {
 /// If it can't be started, or the trace can't be written.
 pub(crate) fn record_command(
     argv: &[OsString],
-    env: &[(OsString, OsString)],
     dir: &Path,
     output: Output,
 ) -> anyhow::Result<Recorded> {
-    let held = launch::hold(&Spec { argv, env, output })?;
+    let held = launch::hold(&Spec {
+        argv,
+        setup: Setup::NONE,
+        output,
+    })?;
     let options = Options {
         scope: Scope::Tree,
         ..Options::default()

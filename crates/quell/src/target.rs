@@ -162,7 +162,7 @@ impl Watch {
             launch::check(&target.command)?;
             let spec = Spec {
                 argv: &target.command,
-                env: &[],
+                setup: launch::Setup::NONE,
                 output,
             };
             Some(launch::hold(&spec)?)
@@ -184,7 +184,8 @@ impl Watch {
 
     /// The processes that are watched: those of `-p`, or the command.
     pub(crate) fn roots(&self) -> Vec<u32> {
-        let command = self.held.as_ref().map(Held::pid);
+        let running = self.running.as_ref().map(Running::pid);
+        let command = self.held.as_ref().map(Held::pid).or(running);
         self.pids
             .iter()
             .map(|&(pid, _)| pid)

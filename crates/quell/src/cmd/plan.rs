@@ -148,7 +148,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let temp = TempDir::new()?;
     let dir: PathBuf = temp.path().join("run.quell");
     // Standard output is for the plan.
-    let recorded = record_command(command, &[], &dir, Output::ToStderr)?;
+    let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
     observed.evidence.page_faults = Some(ended.usage.page_faults());

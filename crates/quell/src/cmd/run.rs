@@ -11,7 +11,8 @@ use quell_remedy::{Evidence, Found, Plan, Source, recognise_command};
 
 use crate::cli::RunArgs;
 use crate::launch;
-use crate::prove::plan_text::{self, exports, merged, os_pairs, own_env};
+use crate::preload;
+use crate::prove::plan_text::{self, exports, merged, own_env, setup};
 use crate::show::emit;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -22,15 +23,21 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;
     }
-    let environment = plan.environment(&own_env);
+    let mut environment = plan.environment(&own_env);
+    preload::resolve(&mut environment)?;
     for note in merged(&environment, &own_env) {
         say(&note);
     }
     if args.dry_run {
-        emit(&mut std::io::stdout(), &exports(&environment))?;
+        let starts = plan.starts();
+        let starts = starts
+            .iter()
+            .map(|s| format!("# and by 'quell run': {s}\n"));
+        let text = exports(&environment) + &starts.collect::<String>();
+        emit(&mut std::io::stdout(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    Err(launch::replace(&args.command, &os_pairs(&environment)))
+    Err(launch::replace(&args.command, &setup(&environment, &plan)))
 }
 
 fn say(text: &str) {

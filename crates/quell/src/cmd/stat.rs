@@ -13,6 +13,7 @@ use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
 use crate::coarse;
 use crate::outcome;
+use crate::preload::counters::{self, Seen};
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch, seconds};
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         Err(err) => return Err(err.into()),
     };
     let mut out = show::output(args.output.as_deref())?;
+    let mut library = Library::default();
     let printer = Printer {
         json: args.json,
         title: Subject::of(&args.target).title(),
@@ -79,17 +81,20 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
         // nothing happens here but the end: sleep long, so that nothing is disturbed
-        let timeout = next.map_or(Duration::from_millis(500), |n| {
-            n.saturating_duration_since(Instant::now())
+        let nap = library.nap();
+        let timeout = next.map_or(nap, |n| {
+            n.saturating_duration_since(Instant::now()).min(nap)
         });
         if let Some(end) = watch.step(timeout)? {
             break Some(end);
         }
+        // When a command has ended, so has its memory.
+        library.look(&watch.roots());
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
             let now = count(&mut probe)?;
-            if !printer.print(&mut *out, &now.since(&last))? {
+            if !printer.print(&mut *out, &now.since(&last), &library)? {
                 break None;
             }
             last = now;
@@ -109,11 +114,40 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         } else {
             total
         },
+        &library,
     )?;
     Ok(match end {
         End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
         End::Over => ExitCode::SUCCESS,
     })
+}
+
+/// What libquell.so says of itself in the processes that are watched, as last seen: with a command goes
+/// its memory.
+#[derive(Default)]
+struct Library {
+    seen: Vec<Seen>,
+    unread: Option<String>,
+    looks: u32,
+}
+
+impl Library {
+    /// Until it is looked at again: soon at first, for commands that are short; and not too long before
+    /// the end of one that has it.
+    fn nap(&self) -> Duration {
+        let grown = Duration::from_millis(10 << self.looks.min(6));
+        let most = if self.seen.is_empty() { 500 } else { 100 };
+        grown.min(Duration::from_millis(most))
+    }
+
+    fn look(&mut self, pids: &[u32]) {
+        self.looks += 1;
+        match counters::of(pids) {
+            Ok(seen) if seen.is_empty() => {}
+            Ok(seen) => self.seen = seen,
+            Err(error) => self.unread = Some(format!("{error:#}")),
+        }
+    }
 }
 
 struct Printer {
@@ -125,12 +159,22 @@ struct Printer {
 
 impl Printer {
     /// False if the reader has gone (`| head`).
-    fn print(&self, out: &mut dyn Write, tally: &Tally) -> anyhow::Result<bool> {
+    fn print(&self, out: &mut dyn Write, tally: &Tally, library: &Library) -> anyhow::Result<bool> {
         let summary = Summary::new(tally, self.backend, self.cpus);
         let text = if self.json {
-            serde_json::to_string(&summary)? + "\n"
+            let mut object = serde_json::to_value(&summary)?;
+            if let Some(object) = object.as_object_mut()
+                && !library.seen.is_empty()
+            {
+                object.insert("shim".into(), serde_json::to_value(&library.seen)?);
+            }
+            object.to_string() + "\n"
         } else {
             let mut text = show::summary::text(&summary, &self.title, ROWS);
+            text.push_str(&show::shim::text(&library.seen));
+            if let Some(unread) = &library.unread {
+                text.push_str(&format!("note: {unread}\n"));
+            }
             for way in flush::without_interrupts()
                 .into_iter()
                 .filter(|w| w.hides_most())

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use super::setup::{Action, Setup};
 use super::signals;
 use crate::cmd::usage;
 
@@ -27,6 +28,34 @@ pub(super) struct Prepared {
     argv: Pointers,
     envp: Pointers,
     ignore: [(i32, bool); 3],
+    actions: Vec<Action>,
+}
+
+/// Why it did not become the command, as it goes through a pipe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    pub(super) errno: i32,
+    /// Which of the plan's starts was refused; below zero, execve(2) was.
+    pub(super) start: i32,
+}
+
+impl Failed {
+    pub(super) fn exec(errno: i32) -> Self {
+        Failed { errno, start: -1 }
+    }
+
+    pub(super) fn read(bytes: [u8; 8]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Failed {
+            errno: i32::from_ne_bytes([a, b, c, d]),
+            start: i32::from_ne_bytes([e, f, g, h]),
+        }
+    }
+
+    fn bytes(self) -> [u8; 8] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.errno.to_ne_bytes(), self.start.to_ne_bytes());
+        [a, b, c, d, e, f, g, h]
+    }
 }
 
 /// C strings and the array of pointers to them that execve(2) wants, ended by a null.
@@ -51,7 +80,7 @@ impl Pointers {
 pub(super) struct Descriptors {
     /// One byte here, and it goes on; end of file, and it ends.
     pub(super) go: RawFd,
-    /// Where it writes errno if it can't become the command.
+    /// Where it writes why if it can't become the command.
     pub(super) failed: RawFd,
     /// What standard input, output and error are to be, where they are not quell's.
     pub(super) stdio: [Option<RawFd>; 3],
@@ -66,11 +95,11 @@ fn c_string(text: &OsStr) -> anyhow::Result<CString> {
 }
 
 impl Prepared {
-    pub(super) fn new(argv: &[OsString], env: &[(OsString, OsString)]) -> anyhow::Result<Self> {
+    pub(super) fn new(argv: &[OsString], setup: &Setup) -> anyhow::Result<Self> {
         let Some(program) = argv.first().filter(|p| !p.is_empty()) else {
             return Err(usage("no command: name one behind --"));
         };
-        let environment = environment(env);
+        let environment = environment(&setup.env);
         let path = environment.iter().find(|(name, _)| name == "PATH");
         let candidates = candidates(program, path.map(|(_, value)| value.as_os_str()))?;
         let args = argv
@@ -94,6 +123,7 @@ impl Prepared {
             candidates,
             argv: Pointers::new(args),
             envp: Pointers::new(variables),
+            actions: setup.starts.iter().map(Action::of).collect(),
             ignore: signals::ASKED.map(|signal| (signal, signals::was_ignored(signal))),
         })
     }
@@ -112,12 +142,28 @@ impl Prepared {
         Err(found)
     }
 
+    /// Does what the plan wants first, and becomes the command. Returns if that can't be, and why.
+    ///
+    /// # Safety
+    ///
+    /// Async-signal-safe, for a child between fork and exec.
+    pub(super) unsafe fn become_it(&self) -> Failed {
+        for (start, action) in (0..).zip(&self.actions) {
+            // SAFETY: as promised to us.
+            if let Err(errno) = unsafe { action.act() } {
+                return Failed { errno, start };
+            }
+        }
+        // SAFETY: as promised to us.
+        Failed::exec(unsafe { self.exec() })
+    }
+
     /// Becomes the command. Returns errno if that can't be.
     ///
     /// # Safety
     ///
     /// Async-signal-safe, for a child between fork and exec.
-    pub(super) unsafe fn exec(&self) -> i32 {
+    unsafe fn exec(&self) -> i32 {
         let mut found = libc::ENOENT;
         for (file, shell) in self.candidates.iter().zip(&self.shells) {
             let (argv, envp) = (self.argv.array.as_ptr(), self.envp.array.as_ptr());
@@ -196,10 +242,10 @@ impl Prepared {
             for (number, fd) in (0..).zip(fds.stdio) {
                 let Some(fd) = fd else { continue };
                 if libc::dup2(fd, number) < 0 {
-                    give_up(fds.failed, *libc::__errno_location());
+                    give_up(fds.failed, Failed::exec(*libc::__errno_location()));
                 }
             }
-            give_up(fds.failed, self.exec())
+            give_up(fds.failed, self.become_it())
         }
     }
 }
@@ -209,8 +255,8 @@ impl Prepared {
 /// # Safety
 ///
 /// For a child between fork and exec.
-unsafe fn give_up(failed: RawFd, errno: i32) -> ! {
-    let bytes = errno.to_ne_bytes();
+unsafe fn give_up(failed: RawFd, why: Failed) -> ! {
+    let bytes = why.bytes();
     // SAFETY: write(2) of a buffer on the stack, and _exit(2).
     unsafe {
         libc::write(failed, bytes.as_ptr().cast(), bytes.len());
@@ -281,8 +327,8 @@ mod tests {
     /// Check that no command, an empty one, and one with a NUL are refused.
     #[test]
     fn refuses() {
-        assert!(Prepared::new(&[], &[]).is_err());
-        assert!(Prepared::new(&["".into()], &[]).is_err());
-        assert!(Prepared::new(&["a\0b".into()], &[]).is_err());
+        assert!(Prepared::new(&[], Setup::NONE).is_err());
+        assert!(Prepared::new(&["".into()], Setup::NONE).is_err());
+        assert!(Prepared::new(&["a\0b".into()], Setup::NONE).is_err());
     }
 }

@@ -37,6 +37,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The pid of the command itself.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Of a child that is about to be released.
     pub(super) fn new(pid: u32, capture: Option<Capture>) -> anyhow::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);

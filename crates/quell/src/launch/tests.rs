@@ -13,10 +13,13 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn start(argv: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Running> {
     let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
-    let env: Vec<_> = env.iter().map(|(n, v)| (n.into(), v.into())).collect();
+    let setup = Setup {
+        env: env.iter().map(|(n, v)| (n.into(), v.into())).collect(),
+        ..Setup::default()
+    };
     let spec = Spec {
         argv: &argv,
-        env: &env,
+        setup: &setup,
         output: Output::Capture,
     };
     hold(&spec)?.release()
@@ -31,7 +34,7 @@ fn holds() {
     let argv = ["touch".into(), mark.clone().into_os_string()];
     let held = hold(&Spec {
         argv: &argv,
-        env: &[],
+        setup: Setup::NONE,
         output: Output::Capture,
     })
     .unwrap();
@@ -57,7 +60,7 @@ fn drops() {
     let argv = ["sleep".into(), "100".into()];
     let held = hold(&Spec {
         argv: &argv,
-        env: &[],
+        setup: Setup::NONE,
         output: Output::Capture,
     })
     .unwrap();
@@ -173,7 +176,7 @@ fn timeout() {
     let argv = ["sleep".into(), "96".into()];
     let spec = Spec {
         argv: &argv,
-        env: &[],
+        setup: Setup::NONE,
         output: Output::Capture,
     };
     let held = hold(&spec).unwrap();

@@ -10,15 +10,12 @@ use super::plan_text::shell_words;
 use super::progress::Progress;
 use super::watch::Watcher;
 use crate::cmd::usage;
-use crate::launch::{self, Ended, Output, Running, Spec, Usage, signals};
+use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, signals};
 
 /// How often a server that starts is asked whether it is ready.
 const KNOCK: Duration = Duration::from_millis(20);
 /// How long a server may take to end by SIGTERM: it may have data to write.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// Variables to set for a run.
-pub(crate) type Env = [(OsString, OsString)];
 
 /// A server's load, and how to know that the server is ready for it.
 pub(crate) struct Load {
@@ -73,18 +70,23 @@ impl Job<'_> {
     pub(crate) fn run(
         &self,
         watcher: &mut dyn Watcher,
-        env: &Env,
+        setup: &Setup,
         when: &str,
     ) -> anyhow::Result<Ran> {
         interrupted()?;
         match &self.load {
-            None => self.run_command(watcher, env, when),
-            Some(load) => self.run_server(load, watcher, env, when),
+            None => self.run_command(watcher, setup, when),
+            Some(load) => self.run_server(load, watcher, setup, when),
         }
     }
 
-    fn run_command(&self, watcher: &mut dyn Watcher, env: &Env, when: &str) -> anyhow::Result<Ran> {
-        let mut command = start(self.argv, env, Some(watcher))?;
+    fn run_command(
+        &self,
+        watcher: &mut dyn Watcher,
+        setup: &Setup,
+        when: &str,
+    ) -> anyhow::Result<Ran> {
+        let mut command = start(self.argv, setup, Some(watcher))?;
         let deadline = Instant::now() + self.timeout;
         let ended = self.wait(&mut command, watcher, deadline, &self.name(), when)?;
         watcher.end()?;
@@ -104,7 +106,7 @@ impl Job<'_> {
         &self,
         load: &Load,
         watcher: &mut dyn Watcher,
-        env: &Env,
+        setup: &Setup,
         when: &str,
     ) -> anyhow::Result<Ran> {
         if accepts(load.port) {
@@ -113,13 +115,13 @@ impl Job<'_> {
                 load.port
             )));
         }
-        let mut server = start(self.argv, env, Some(watcher))?;
+        let mut server = start(self.argv, setup, Some(watcher))?;
         let deadline = Instant::now() + self.timeout;
         self.wait_ready(&mut server, watcher, load.port, deadline, when)?;
         watcher.begin()?;
         let shell = ["sh".into(), "-c".into(), load.command.clone().into()];
         // Without the plan: it is for the server.
-        let mut client = start(&shell, &[], None)?;
+        let mut client = start(&shell, Setup::NONE, None)?;
         let name = format!("the load '{}'", load.command);
         let ended = self.wait(&mut client, watcher, deadline, &name, when)?;
         let died = server.try_wait()?;
@@ -261,12 +263,12 @@ impl Job<'_> {
 /// Starts a command with its output captured, and tells the watcher of it before it begins.
 fn start(
     argv: &[OsString],
-    env: &Env,
+    setup: &Setup,
     watcher: Option<&mut dyn Watcher>,
 ) -> anyhow::Result<Running> {
     let held = launch::hold(&Spec {
         argv,
-        env,
+        setup,
         output: Output::Capture,
     })?;
     if let Some(watcher) = watcher {

@@ -26,10 +26,11 @@ use quell_stats::{FEWEST_PAIRS, Order, orders};
 
 use crate::cli::ProveArgs;
 use crate::cmd::usage;
-use crate::launch;
+use crate::launch::{self, Setup};
+use crate::preload;
 use crate::target::seconds;
 
-pub(crate) use job::{Env, Job, Load};
+pub(crate) use job::{Job, Load};
 pub(crate) use json::{Remedy, json};
 use metric::Metric;
 use progress::Progress;
@@ -82,7 +83,8 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;
     }
-    let environment = plan.environment(&plan_text::own_env);
+    let mut environment = plan.environment(&plan_text::own_env);
+    preload::resolve(&mut environment)?;
     let mut proof = Proof {
         command: args
             .command
@@ -163,7 +165,7 @@ fn run_pairs(
     proof: &Proof,
     asked: usize,
 ) -> anyhow::Result<RanPairs> {
-    let env = plan_text::os_pairs(&proof.environment);
+    let setup = plan_text::setup(&proof.environment, &proof.plan);
     let mut ran = RanPairs {
         pairs: Vec::new(),
         notes: Vec::new(),
@@ -172,7 +174,7 @@ fn run_pairs(
     let mut run = || -> anyhow::Result<()> {
         // With the plan: without it, the program has run already, when it was observed.
         job.progress.line("warming up, with the plan");
-        let warm = sample::measure(job, &env, metrics, "the warm-up, with the plan")?;
+        let warm = sample::measure(job, &setup, metrics, "the warm-up, with the plan")?;
         for complaint in warm.complaints {
             let note = format!("the program refuses a setting: {complaint}");
             job.progress.say(&note);
@@ -180,22 +182,22 @@ fn run_pairs(
         }
         for (index, order) in orders(asked, proof.seed).into_iter().enumerate() {
             let number = index + 1;
-            let side = |env: &Env, which: &str| {
+            let side = |setup: &Setup, which: &str| {
                 sample::measure(
                     job,
-                    env,
+                    setup,
                     metrics,
                     &format!("pair {number} of {asked}, {which} the plan"),
                 )
             };
             let (before, after) = match order {
                 Order::BeforeFirst => {
-                    let before = side(&[], "without")?;
-                    (before, side(&env, "with")?)
+                    let before = side(Setup::NONE, "without")?;
+                    (before, side(&setup, "with")?)
                 }
                 Order::AfterFirst => {
-                    let after = side(&env, "with")?;
-                    (side(&[], "without")?, after)
+                    let after = side(&setup, "with")?;
+                    (side(Setup::NONE, "without")?, after)
                 }
             };
             job.progress.line(&format!(

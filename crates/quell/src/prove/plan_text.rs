@@ -1,7 +1,6 @@
 //! A plan as text, and its environment as lines for a shell. Shared by plan, run and prove.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use anyhow::Context as _;
 use quell_remedy::Plan;
 
 use crate::cmd::usage;
+use crate::launch::Setup;
 use crate::show::Replace;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::units::percent;
@@ -21,12 +21,15 @@ pub(crate) fn own_env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The environment as a command is started with it.
-pub(crate) fn os_pairs(environment: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
-    environment
-        .iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
+/// What is different for a command that is started with a plan and the environment that follows from it.
+pub(crate) fn setup(environment: &BTreeMap<String, String>, plan: &Plan) -> Setup {
+    let pairs = environment.iter();
+    Setup {
+        env: pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        starts: plan.starts(),
+    }
 }
 
 /// Lines for a shell.

@@ -3,11 +3,12 @@
 use quell_remedy::Found;
 
 use super::failed::Failed;
-use super::job::{Env, Job};
+use super::job::Job;
 use super::metric::Metric;
 use super::temp::TempDir;
 use super::watch::{Counting, Recorder};
 use crate::evidence;
+use crate::launch::Setup;
 
 /// The numbers of one run, in the order of the metrics.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +21,14 @@ pub(crate) struct Sample {
 /// Runs the job once, counted.
 pub(crate) fn measure(
     job: &Job<'_>,
-    env: &Env,
+    setup: &Setup,
     metrics: &[Metric],
     when: &str,
 ) -> anyhow::Result<Sample> {
     job.progress.begin(when);
     let mut counting = Counting::attach()?;
     release_memory();
-    let ran = job.run(&mut counting, env, when)?;
+    let ran = job.run(&mut counting, setup, when)?;
     let totals = counting.tally()?.totals();
     job.progress.done();
     // In the order of `metric::BUILT_IN`. Exact up to 2^53, which is 104 days in ns.
@@ -75,7 +76,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let temp = TempDir::new()?;
     let dir = temp.path().join("observed.quell");
     let mut recorder = Recorder::start(&dir, job.argv)?;
-    let ran = job.run(&mut recorder, &[], when)?;
+    let ran = job.run(&mut recorder, Setup::NONE, when)?;
     // Found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         if let Err(why) = metric.read(&ran.output) {
@@ -93,12 +94,15 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     })
 }
 
-/// Lines by which an allocator refuses its settings. jemalloc says `<jemalloc>: Invalid conf pair` and
-/// `Malformed conf string`, and goes on without.
+/// Lines by which a setting is refused. jemalloc says `<jemalloc>: Invalid conf pair` and `Malformed conf
+/// string`, and goes on without; libquell.so and the loader name themselves.
 fn complaints(output: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
-    let refused =
-        |line: &&str| line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf");
+    let refused = |line: &&str| {
+        (line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf"))
+            || line.starts_with("libquell.so: ")
+            || (line.contains("LD_PRELOAD cannot be preloaded"))
+    };
     text.lines()
         .filter(refused)
         .take(3)

@@ -2,6 +2,7 @@
 
 pub(crate) mod calls;
 mod replace;
+pub(crate) mod shim;
 pub(crate) mod style;
 pub(crate) mod summary;
 pub(crate) mod table;

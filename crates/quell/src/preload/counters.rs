@@ -1,0 +1,158 @@
+//! What libquell.so has done in a process, read from its memory while it runs.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use quell_host::elf::ElfFile;
+use quell_host::maps::{self, Mapping};
+use quell_host::proc::Proc;
+use quell_shim::Counters;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The symbol of the counters in the library.
+const SYMBOL: &[u8] = b"quell_shim_counters";
+/// The mark and the number before them.
+const HEAD: usize = 16;
+
+/// The library in one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Seen {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    /// By name, in the library's order.
+    #[serde(serialize_with = "as_map")]
+    pub(crate) counters: Vec<(&'static str, u64)>,
+}
+
+fn as_map<S: serde::Serializer>(
+    counters: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let map: Map<String, Value> = counters
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), (*count).into()))
+        .collect();
+    map.serialize(serializer)
+}
+
+impl Seen {
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        let found = self.counters.iter().find(|(n, _)| *n == name);
+        found.map_or(0, |(_, count)| *count)
+    }
+}
+
+/// The library in these processes, of those that have it.
+///
+/// # Errors
+///
+/// A process has it and its memory may not be read: with what helps. A process that has ended meanwhile
+/// is left out.
+pub(crate) fn of(pids: &[u32]) -> anyhow::Result<Vec<Seen>> {
+    let mut all = Vec::new();
+    for &pid in pids {
+        let Ok(mappings) = maps::read(Path::new("/"), pid) else {
+            continue;
+        };
+        if let Some(first) = library(&mappings)
+            && let Some(seen) = read(pid, first)?
+        {
+            all.push(seen);
+        }
+    }
+    Ok(all)
+}
+
+/// The first mapping of the library, which begins with its ELF header.
+fn library(mappings: &[Mapping]) -> Option<&Mapping> {
+    mappings.iter().find(|m| {
+        let name = m.path.as_ref().and_then(|p| p.file_name());
+        m.offset == 0 && name.is_some_and(|n| n == quell_remedy::SHIM_LIBRARY)
+    })
+}
+
+fn read(pid: u32, first: &Mapping) -> anyhow::Result<Option<Seen>> {
+    let path = first.path.as_deref().unwrap_or(Path::new(""));
+    let place = address(pid, first, path)
+        .with_context(|| format!("looking for the counters of {} in {pid}", path.display()))?;
+    let file = match File::open(format!("/proc/{pid}/mem")) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "reading the memory of {pid}; root may, and the user who traces it (ptrace(2))"
+                )
+            });
+        }
+    };
+    let mut bytes = vec![0; HEAD + 8 * Counters::NAMES.len()];
+    // It ends while it is read: there is nothing to say of it.
+    match file.read_at(&mut bytes, place) {
+        Ok(got) if got >= HEAD => bytes.truncate(got),
+        _ => return Ok(None),
+    }
+    let Some(counters) = parse(&bytes) else {
+        bail!(
+            "{} in process {pid} is of another quell: its counters can't be read",
+            path.display()
+        );
+    };
+    Ok(Some(Seen {
+        pid,
+        comm: Proc::new("/").comm(pid).unwrap_or_default(),
+        counters,
+    }))
+}
+
+/// Where the counters are in the process: by the file that it has mapped.
+fn address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u64> {
+    let ours = ElfFile::from_bytes(super::library::LIBRARY.to_vec())?;
+    let inside = quell_host::under(&Proc::new("/").file(pid, "root"), path);
+    // Its own file where that can be read, and otherwise the one that we have: builds differ seldom.
+    let elf = ElfFile::open(&inside).unwrap_or(ours);
+    let symbols = elf.symbols(|name| name == SYMBOL);
+    let symbol = symbols.first().context("it has none")?;
+    Ok(first.start + symbol.address)
+}
+
+/// The counts behind the mark; none if it is another one. A library with fewer has those.
+fn parse(bytes: &[u8]) -> Option<Vec<(&'static str, u64)>> {
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default()));
+    if words.next()?.to_ne_bytes() != *b"QUELLSH1" {
+        return None;
+    }
+    let count = usize::try_from(words.next()?).ok()?;
+    Some(
+        Counters::NAMES
+            .iter()
+            .copied()
+            .zip(words)
+            .take(count)
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that counts are read behind the mark, as many as there are, and nothing else.
+    #[test]
+    fn parses() {
+        let words = |mark: &[u8; 8], words: &[u64]| {
+            let mut bytes = mark.to_vec();
+            bytes.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
+            bytes
+        };
+        let read = parse(&words(b"QUELLSH1", &[2, 7, 5, 9])).unwrap();
+        assert_eq!(read, [("mmap", 7), ("mmap_served", 5)]);
+        assert_eq!(parse(&words(b"QUELLSH2", &[2, 7, 5])), None);
+        assert_eq!(parse(b"QUELL"), None);
+    }
+}

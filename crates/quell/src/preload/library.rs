@@ -1,0 +1,205 @@
+//! Where libquell.so is: beside quell if it was installed there, otherwise in a file that quell writes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use quell_remedy::SHIM_LIBRARY;
+
+/// The library of this very build.
+pub(super) const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquell.so"));
+
+/// Puts the file of the library where an environment names it without a folder.
+///
+/// # Errors
+///
+/// It can be written nowhere that programs may load it from.
+pub(crate) fn resolve(environment: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
+    let Some(list) = environment.get_mut("LD_PRELOAD") else {
+        return Ok(());
+    };
+    if !list.split([':', ' ']).any(|name| name == SHIM_LIBRARY) {
+        return Ok(());
+    }
+    let file = place()?;
+    let path = file
+        .to_str()
+        .filter(|p| !p.contains([':', ' ']))
+        .with_context(|| {
+            format!(
+                "{} can't stand in LD_PRELOAD, which ends a name at a blank or colon",
+                file.display()
+            )
+        })?;
+    *list = list
+        .split([':', ' '])
+        .map(|name| if name == SHIM_LIBRARY { path } else { name })
+        .collect::<Vec<_>>()
+        .join(":");
+    Ok(())
+}
+
+/// A file with the library, which is written if it is not there.
+fn place() -> anyhow::Result<PathBuf> {
+    if let Some(installed) = installed() {
+        return Ok(installed);
+    }
+    let mut why = Vec::new();
+    for folder in folders() {
+        match put(&folder) {
+            Ok(path) => return Ok(path),
+            Err(error) => why.push(format!("{}: {error:#}", folder.display())),
+        }
+    }
+    bail!(
+        "{SHIM_LIBRARY} can be put nowhere that programs may load it from ({}); set XDG_CACHE_HOME to a folder of your own on a disk that allows execution",
+        why.join("; ")
+    )
+}
+
+/// As packages put it: in lib/quell beside the folder of the program.
+fn installed() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let file = own.parent()?.parent()?.join("lib/quell").join(SHIM_LIBRARY);
+    (fs::read(&file).ok()? == LIBRARY).then_some(file)
+}
+
+/// Where it may be written, the best first. Root's is for everybody to read: a server that root starts
+/// may give up its rights and start others.
+fn folders() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return vec!["/run/quell".into(), "/var/cache/quell".into()];
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).has_root());
+    let mut all = Vec::new();
+    if let Some(cache) = set("XDG_CACHE_HOME") {
+        all.push(PathBuf::from(cache).join("quell"));
+    } else if let Some(home) = set("HOME") {
+        all.push(PathBuf::from(home).join(".cache/quell"));
+    }
+    if let Some(run) = set("XDG_RUNTIME_DIR") {
+        all.push(PathBuf::from(run).join("quell"));
+    }
+    all.push(format!("/tmp/quell-{}", user.as_raw()).into());
+    all
+}
+
+/// A short name for what is inside, so that programs that run keep the library of an older quell. FNV-1a:
+/// it tells builds apart, and what is in the file is compared besides.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+fn put(folder: &Path) -> anyhow::Result<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let mode = if user == 0 { 0o755 } else { 0o700 };
+    if !folder.is_dir() {
+        make(folder, mode)?;
+    }
+    let meta = fs::symlink_metadata(folder).context("looking at it")?;
+    if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o022 != 0 {
+        bail!("it is not yours alone to write to");
+    }
+    let path = folder
+        .join(format!("{:016x}", digest(LIBRARY)))
+        .join(SHIM_LIBRARY);
+    let there = |path: &Path| fs::read(path).is_ok_and(|bytes| bytes == LIBRARY);
+    if !there(&path) {
+        let inner = path.parent().unwrap_or(folder);
+        if !inner.is_dir() {
+            make(inner, mode)?;
+        }
+        let new = inner.join(format!("{SHIM_LIBRARY}.{}", std::process::id()));
+        let written = write(&new).and_then(|()| fs::rename(&new, &path).context("naming it"));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written?;
+    }
+    may_be_loaded(&path)?;
+    Ok(path)
+}
+
+fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).context("making it")?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).context("setting its mode")
+}
+
+fn write(path: &Path) -> anyhow::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)
+        .context("writing there")?;
+    file.write_all(LIBRARY).context("writing there")?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+        .context("setting its mode")
+}
+
+/// Whether its file system allows execution (`noexec`, mount(8)).
+fn may_be_loaded(path: &Path) -> anyhow::Result<()> {
+    let stat = rustix::fs::statvfs(path).context("looking at its file system")?;
+    if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+        bail!("it is mounted without execution (noexec)");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the library is one, for this machine, and needs no other.
+    #[test]
+    fn is_a_library() {
+        let elf = quell_host::elf::ElfFile::from_bytes(LIBRARY.to_vec()).unwrap();
+        assert!(elf.is_library());
+        assert_eq!(elf.dynamic().soname.as_deref(), Some(SHIM_LIBRARY));
+        assert!(elf.dynamic().needed.is_empty());
+        let exported = elf.symbols(|name| name == b"munmap" || name == b"quell_shim_counters");
+        assert_eq!(exported.iter().filter(|s| s.exported).count(), 2);
+    }
+
+    /// Check that it is put there once, whole, and that a folder of somebody else's is refused.
+    #[test]
+    fn is_put() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b");
+        let path = put(&folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let first = fs::metadata(&path).unwrap().ino();
+        assert_eq!(put(&folder).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), first);
+        // A file that is not whole is replaced.
+        fs::write(&path, "half").unwrap();
+        put(&folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(put(&folder).is_err());
+    }
+
+    /// Check that only the library's own name is replaced, in its place.
+    #[test]
+    fn resolves() {
+        let mut none = BTreeMap::from([("LD_PRELOAD".into(), "/a/libquell.so:b.so".into())]);
+        let before = none.clone();
+        resolve(&mut none).unwrap();
+        assert_eq!(none, before);
+        let mut environment = BTreeMap::from([("LD_PRELOAD".into(), "libquell.so:/b/c.so".into())]);
+        resolve(&mut environment).unwrap();
+        let list = &environment["LD_PRELOAD"];
+        let (ours, theirs) = list.split_once(':').unwrap();
+        assert!(
+            ours.starts_with('/') && ours.ends_with("/libquell.so"),
+            "{ours}"
+        );
+        assert_eq!(theirs, "/b/c.so");
+    }
+}

@@ -1,0 +1,6 @@
+//! libquell.so: carried inside quell, put where programs can load it, and read while they run.
+
+pub(crate) mod counters;
+mod library;
+
+pub(crate) use library::resolve;

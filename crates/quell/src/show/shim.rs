@@ -1,0 +1,88 @@
+//! What libquell.so has done, as text.
+
+use std::fmt::Write as _;
+
+use super::style::heading;
+use super::units::{bytes, count};
+use crate::preload::counters::Seen;
+
+/// A part of a summary for each process that has the library; nothing where there is none.
+pub(crate) fn text(all: &[Seen]) -> String {
+    let mut out = String::new();
+    for seen in all {
+        heading(
+            &mut out,
+            &format!(
+                "libquell.so in {} {}",
+                seen.pid,
+                seen.comm.replace(char::is_control, "?")
+            ),
+        );
+        let n = |name| count(seen.get(name));
+        let size = |name| bytes(seen.get(name));
+        // Writing to a String does not fail.
+        if seen.get("off") > 0 {
+            let _ = writeln!(out, "  it is off: all calls go to the kernel");
+        }
+        let _ = writeln!(
+            out,
+            "  {} of {} mappings served from what was kept, {} of {} unmappings kept",
+            n("mmap_served"),
+            n("mmap"),
+            n("munmap_kept"),
+            n("munmap"),
+        );
+        let _ = writeln!(
+            out,
+            "  {} of {} MADV_DONTNEED zeroed, {} of {} MADV_FREE dropped, {} changes of protection folded",
+            n("dontneed_zeroed"),
+            n("dontneed"),
+            n("free_dropped"),
+            n("free"),
+            n("mprotect_folded"),
+        );
+        let _ = writeln!(
+            out,
+            "  kept now: {} in memory, {} of addresses without; {} may be unused beside that",
+            size("dirty_bytes"),
+            size("clean_bytes"),
+            size("keep_bytes"),
+        );
+        let _ = writeln!(
+            out,
+            "  given back in {} batches of {} regions; {} times memory was short",
+            n("trims"),
+            n("trimmed"),
+            n("pressure"),
+        );
+        let _ = writeln!(
+            out,
+            "  left to the kernel: {} not known, {} over the budget, {} because it was busy",
+            n("passed_unknown"),
+            n("passed_budget"),
+            n("passed_busy"),
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check the words, and that a process without the library has none.
+    #[test]
+    fn words() {
+        assert_eq!(text(&[]), "");
+        let seen = Seen {
+            pid: 7,
+            comm: "a\u{1b}b".to_owned(),
+            counters: quell_shim::Counters::NAMES
+                .iter()
+                .copied()
+                .zip(1000..)
+                .collect(),
+        };
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&[seen])), @"");
+    }
+}
