@@ -225,8 +225,11 @@ pub(crate) struct RunArgs {
     /// Print the environment that would be set, and start nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print where libquell.so is, for LD_PRELOAD by hand, and start nothing.
+    #[arg(long, conflicts_with_all = ["plan", "save", "dry_run", "command"])]
+    pub(crate) library: bool,
     /// The command to start.
-    #[arg(last = true, value_name = "CMD", required = true)]
+    #[arg(last = true, value_name = "CMD", required_unless_present = "library")]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -16,6 +16,11 @@ use crate::prove::plan_text::{self, exports, merged, own_env, setup};
 use crate::show::emit;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    if args.library {
+        let path = preload::place()?;
+        emit(&mut std::io::stdout(), &format!("{}\n", path.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let plan = match &args.plan {
         Some(path) => plan_text::read(path)?,
         None => by_recognition(&args.command)?,

@@ -43,7 +43,11 @@ pub(crate) fn resolve(environment: &mut BTreeMap<String, String>) -> anyhow::Res
 }
 
 /// A file with the library, which is written if it is not there.
-fn place() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+///
+/// It can be written nowhere that programs may load it from.
+pub(crate) fn place() -> anyhow::Result<PathBuf> {
     if let Some(installed) = installed() {
         return Ok(installed);
     }

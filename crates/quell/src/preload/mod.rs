@@ -3,4 +3,4 @@
 pub(crate) mod counters;
 mod library;
 
-pub(crate) use library::resolve;
+pub(crate) use library::{place, resolve};
