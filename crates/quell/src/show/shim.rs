@@ -83,6 +83,15 @@ mod tests {
                 .zip(1000..)
                 .collect(),
         };
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&[seen])), @"");
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&[seen])), @r"
+
+        libquell.so in 7 a?b
+          it is off: all calls go to the kernel
+          1,001 of 1,000 mappings served from what was kept, 1,003 of 1,002 unmappings kept
+          1,005 of 1,004 MADV_DONTNEED zeroed, 1,007 of 1,006 MADV_FREE dropped, 1,008 changes of protection folded
+          kept now: 1.01 kB in memory, 1.01 kB of addresses without; 1.01 kB may be unused beside that
+          given back in 1,009 batches of 1,010 regions; 1,018 times memory was short
+          left to the kernel: 1,016 not known, 1,017 over the budget, 1,015 because it was busy
+        ");
     }
 }

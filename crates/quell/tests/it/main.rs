@@ -16,6 +16,7 @@ mod input;
 mod interrupt;
 mod ipi;
 mod lockdown;
+mod preload;
 mod prove;
 mod run;
 mod symbols;
