@@ -1,7 +1,10 @@
 //! From a trace to what a plan is chosen by.
 
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use quell_host::needed;
 use quell_remedy::{Evidence, Found, Source, recognise_modules};
 
 use crate::report::Report;
@@ -37,11 +40,52 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     Ok(Observed {
         evidence: Evidence {
             shootdowns,
-            page_faults: None,
             sources,
+            cpus: std::thread::available_parallelism()
+                .ok()
+                .and_then(|n| u32::try_from(n.get()).ok()),
+            pages: report.summary.pages,
+            full: report.summary.full,
+            ..Evidence::default()
         },
         found: recognised.found,
         notes: [report.notes, recognised.notes, recognised.skipped].concat(),
         shootdowns,
     })
+}
+
+/// Whether a command's program runs with the rights of its file, so that the loader takes no library from
+/// the environment. A program that can't be found or read is taken for none.
+pub(crate) fn is_secure(command: &[OsString]) -> bool {
+    let found = needed::command(Path::new("/"), command, &|name: &str| {
+        std::env::var_os(name)
+    });
+    found.is_ok_and(|c| has_rights(&c.program))
+}
+
+/// Whether a file gives rights to who executes it: set-user-ID, set-group-ID, or capabilities.
+pub(crate) fn has_rights(file: &Path) -> bool {
+    let mode = std::fs::metadata(file).map_or(0, |m| m.mode());
+    let capable = rustix::fs::getxattr(file, "security.capability", &mut [0u8; 64]).is_ok();
+    mode & (libc::S_ISUID | libc::S_ISGID) != 0 || capable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Check that a program with the rights of its file is known, and no other is taken for one.
+    #[test]
+    fn rights_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("program");
+        std::fs::write(&file, "").unwrap();
+        for (mode, secure) in [(0o755, false), (0o4755, true), (0o2755, true)] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(has_rights(&file), secure, "{mode:o}");
+        }
+        assert!(!has_rights(&dir.path().join("none")));
+        assert!(!is_secure(&["/nowhere/at/all".into()]));
+    }
 }

@@ -17,6 +17,34 @@ pub struct Evidence {
     /// Where they came from. Their sum may be less than the total, where stacks were sampled or lost;
     /// shares are then taken of the sum.
     pub sources: Vec<Source>,
+    /// The most memory that was resident, bytes, if it was measured.
+    pub max_rss: Option<u64>,
+    /// CPUs that the program may run on, if that is known.
+    pub cpus: Option<u32>,
+    /// Pages of 4 KiB in the ranges that were flushed, of all shootdowns whose range is known.
+    pub pages: u64,
+    /// Shootdowns whose range is not known: of more than 33 pages (`tlb_single_page_flush_ceiling`), or
+    /// of everything.
+    pub full: u64,
+    /// The program runs with the rights of its file (set-user-id and the like), so that the loader
+    /// ignores `LD_PRELOAD`.
+    pub secure: bool,
+}
+
+impl Evidence {
+    /// About how much memory is given back by one shootdown, bytes; none where nothing says.
+    ///
+    /// Memory that is given back and used again is faulted in again, so that the faults bound it from
+    /// above; the ranges that the kernel tells bound it from below.
+    #[must_use]
+    pub fn mean_block(&self) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        let given = self.shootdowns.max(1);
+        let ranges = (self.pages + 34 * self.full) * PAGE / given;
+        let faults = self.page_faults.unwrap_or(0).saturating_mul(PAGE) / given;
+        let most = self.max_rss.unwrap_or(u64::MAX);
+        Some(ranges.max(faults).min(most)).filter(|bytes| *bytes > 0)
+    }
 }
 
 /// Shootdowns of one origin.
@@ -40,14 +68,14 @@ pub struct Source {
 pub(crate) struct Split {
     /// One for each allocator found.
     pub(crate) allocators: Vec<Share>,
-    /// By the program's own calls, from files where no allocator was found: file and count.
-    pub(crate) own: BTreeMap<String, u64>,
+    /// By the program's own calls, from files where no allocator was found.
+    pub(crate) own: BTreeMap<PathBuf, Share>,
     /// By code that has no name, where no allocator was found.
     pub(crate) unknown: u64,
     /// Given back by ending threads (their stacks).
-    pub(crate) threads: u64,
+    pub(crate) threads: Share,
     /// By causes that no allocator has: fork, exit, reclaim…
-    pub(crate) others: BTreeMap<&'static str, u64>,
+    pub(crate) others: BTreeMap<Cause, u64>,
     /// The sum of the sources, or the total where there are none.
     pub(crate) total: u64,
 }
@@ -58,7 +86,7 @@ pub(crate) struct Share {
     /// In all.
     pub(crate) shootdowns: u64,
     /// By cause.
-    pub(crate) causes: BTreeMap<&'static str, u64>,
+    pub(crate) causes: BTreeMap<Cause, u64>,
     /// How many are counted to it because nobody else could have asked, not because a stack says so.
     pub(crate) guessed: u64,
 }
@@ -139,15 +167,18 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
     for source in &evidence.sources {
         if !by_allocators(source.cause) && !in_metadata(source) {
-            *out.others.entry(source.cause.name()).or_default() += source.shootdowns;
+            *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {
-            out.threads += source.shootdowns;
+            out.threads.add(source.cause, source.shootdowns, false);
         } else {
             match owner(found, source) {
                 Owner::Allocator(index, guessed) => {
                     out.allocators[index].add(source.cause, source.shootdowns, guessed);
                 }
-                Owner::Program(name) => *out.own.entry(name).or_default() += source.shootdowns,
+                Owner::Program(file) => {
+                    let share = out.own.entry(file).or_default();
+                    share.add(source.cause, source.shootdowns, false);
+                }
                 Owner::Unknown => out.unknown += source.shootdowns,
             }
         }
@@ -163,9 +194,9 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
 }
 
 impl Share {
-    fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
+    pub(crate) fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
         self.shootdowns += shootdowns;
-        *self.causes.entry(cause.name()).or_default() += shootdowns;
+        *self.causes.entry(cause).or_default() += shootdowns;
         if guessed {
             self.guessed += shootdowns;
         }
@@ -174,7 +205,7 @@ impl Share {
 
 enum Owner {
     Allocator(usize, bool),
-    Program(String),
+    Program(PathBuf),
     Unknown,
 }
 
@@ -185,11 +216,17 @@ fn owner(found: &[Found], source: &Source) -> Owner {
         if !unknown {
             // The same file may be known by different paths: /lib is a link to /usr/lib.
             let same =
-                |f: &&Found| f.module == *module || f.module.file_name() == module.file_name();
-            let own = found.iter().position(|f| same(&f));
+                |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
+            let here = |wanted: &dyn Fn(&Found) -> bool| {
+                found
+                    .iter()
+                    .position(|f| f.kind.allocates() && same(f) && wanted(f))
+            };
+            // Python brings mimalloc along, whether it uses it or not: the name tells.
+            let own = here(&|f| symbol.is_some_and(|s| names(f, s))).or_else(|| here(&|_| true));
             return match own {
                 Some(index) => Owner::Allocator(index, false),
-                None => Owner::Program(file_name(module)),
+                None => Owner::Program(module.clone()),
             };
         }
     }
@@ -208,15 +245,19 @@ fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
         return libc;
     }
     let built_in = found.iter().position(|f| f.replaces_malloc);
+    let aside = [Kind::Node, Kind::CPython];
     let other = found
         .iter()
-        .position(|f| !f.kind.is_libc() && f.kind != Kind::Node);
+        .position(|f| f.kind.allocates() && !f.kind.is_libc() && !aside.contains(&f.kind));
     built_in.or(other).or(libc)
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
+/// Whether a function of this name is that allocator's.
+fn names(found: &Found, symbol: &str) -> bool {
+    let symbol = symbol.trim_start_matches('_');
+    match found.kind {
+        Kind::Mimalloc => symbol.starts_with("mi_") || symbol.contains("unix_m"),
+        Kind::CPython => symbol.starts_with("Py") || symbol.contains("arena"),
+        _ => false,
+    }
 }

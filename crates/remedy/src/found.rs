@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::Version;
 
-/// An allocator, or a runtime with an allocator of its own.
+/// An allocator, a runtime with an allocator of its own, or a program with settings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
@@ -29,6 +29,24 @@ pub enum Kind {
     Node,
     /// The .NET runtime.
     DotNet,
+    /// CPython, whose small objects are in arenas of its own (pymalloc).
+    CPython,
+    /// Redis.
+    Redis,
+    /// Valkey.
+    Valkey,
+    /// PostgreSQL.
+    PostgreSql,
+    /// MongoDB.
+    MongoDb,
+    /// ClickHouse.
+    ClickHouse,
+    /// MySQL, and MariaDB.
+    MySql,
+    /// A program with RocksDB inside, or its library.
+    RocksDb,
+    /// Envoy.
+    Envoy,
 }
 
 impl Kind {
@@ -46,7 +64,32 @@ impl Kind {
             Kind::Jvm => "Java HotSpot",
             Kind::Node => "Node.js",
             Kind::DotNet => ".NET runtime",
+            Kind::CPython => "CPython",
+            Kind::Redis => "Redis",
+            Kind::Valkey => "Valkey",
+            Kind::PostgreSql => "PostgreSQL",
+            Kind::MongoDb => "MongoDB",
+            Kind::ClickHouse => "ClickHouse",
+            Kind::MySql => "MySQL",
+            Kind::RocksDb => "RocksDB",
+            Kind::Envoy => "Envoy",
         }
+    }
+
+    /// Whether it is an allocator or has one: the others are programs with settings of their own.
+    #[must_use]
+    pub fn allocates(self) -> bool {
+        !matches!(
+            self,
+            Kind::Redis
+                | Kind::Valkey
+                | Kind::PostgreSql
+                | Kind::MongoDb
+                | Kind::ClickHouse
+                | Kind::MySql
+                | Kind::RocksDb
+                | Kind::Envoy
+        )
     }
 
     /// Whether it is the C library, which is in nearly every process, used or not.

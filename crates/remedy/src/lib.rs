@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attribute;
+mod choose;
 mod conf;
 mod found;
 mod plan;
@@ -23,12 +24,13 @@ mod version;
 mod words;
 
 pub use attribute::{Evidence, Source};
+pub use choose::{Options, plan as plan_within};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting};
 pub use found::{Found, Kind, Linking};
 pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
-pub use remedy::{Case, Remedy, Verdict, all as remedies};
+pub use remedy::{Case, Memory, Offer, Remedy, Subject, Verdict, all as remedies};
 pub use start::{List, Numa, Start};
 pub use version::Version;

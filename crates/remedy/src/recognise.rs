@@ -4,9 +4,11 @@
 //! compiler leaves them (ended by NUL). Rust and Go do not end their constants so, and that keeps
 //! quell, which holds the same words, from recognising itself.
 
+mod cpython;
 mod jemalloc;
 mod libc;
 mod mimalloc;
+mod program;
 mod runtime;
 mod tcmalloc;
 
@@ -32,8 +34,10 @@ pub(crate) struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn new(elf: &'a ElfFile, path: &'a Path) -> Self {
         let wanted = |name: &[u8]| {
-            matches!(name, b"malloc" | b"mi_version" | b"tc_version")
-                || name.ends_with(b"mallctl")
+            matches!(
+                name,
+                b"malloc" | b"mi_version" | b"tc_version" | b"Py_Version" | b"PyObject_Malloc"
+            ) || name.ends_with(b"mallctl")
                 || name.starts_with(b"MallocExtension_Internal_")
         };
         Facts {
@@ -113,6 +117,9 @@ const ALL: &[Recogniser] = &[
     runtime::jvm,
     runtime::node,
     runtime::dotnet,
+    cpython::cpython,
+    program::server,
+    program::rocksdb,
 ];
 
 /// What was found in several files, and which of them could not be read.

@@ -1,92 +1,231 @@
 //! The remedies: one family a file, behind one trait.
 //!
 //! To add a remedy, add a file here with a type that implements [`Remedy`], and name it in [`ALL`].
-//! A remedy must rest on a measurement (docs/remedies.md says how) and say what makes it worse.
+//! A remedy must rest on a measurement (docs/remedies.md says how), or say that it was not measured; and
+//! say what makes it worse.
 
+mod clickhouse;
+mod cpython;
+mod envoy;
 mod glibc;
 mod go;
 mod gperftools;
 mod jemalloc;
 mod jvm;
+mod kernel;
 mod mimalloc;
+mod mongodb;
+mod mysql;
+mod postgresql;
+mod redis;
+mod rocksdb;
+pub(crate) mod shim;
+mod stacks;
 mod without;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use crate::attribute::Share;
+use quell_event::Cause;
+
+use crate::attribute::{Evidence, Share};
 use crate::{Found, Kind};
 
 /// From this many page faults on, huge pages are asked for, and an allocator that somebody built in is
 /// tuned even where few shootdowns were seen: on a busy machine its threads may not have run side by
 /// side. Polars' six queries make 290,000, Redis with 6,000 large values 81,000, a start of Python 2,000.
 pub(crate) const MANY_FAULTS: u64 = 50_000;
+/// The share of all shootdowns from which on a remedy may change how the whole program uses memory.
+pub(crate) const LARGE_SHARE: f64 = 0.2;
 
 /// One change that stops a class of shootdowns.
 pub trait Remedy: Sync {
     /// Its stable name, such as `jemalloc.decay`.
     fn id(&self) -> &'static str;
-    /// What it is for.
-    fn kind(&self) -> Kind;
     /// What it stops, in a sentence.
     fn stops(&self) -> &'static str;
     /// What makes it worse, or when not to use it, in a sentence.
     fn worse(&self) -> &'static str;
     /// The measurement or document that it rests on.
     fn source(&self) -> &'static str;
-    /// Whether it helps in this case, and how.
-    fn consider(&self, case: &Case<'_>) -> Verdict;
+    /// Whether it helps in this case, and how; none where it is not for such cases.
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict>;
+    /// Whether it needs the preload library. What can be tuned is tuned first.
+    fn preloads(&self) -> bool {
+        false
+    }
 }
 
-/// One allocator in one observed program: what a remedy decides on.
+/// Who asked for the shootdowns of a case.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject<'a> {
+    /// An allocator or a runtime.
+    Allocator(&'a Found),
+    /// A program with settings of its own.
+    Program(&'a Found),
+    /// Code of this file, by calls of its own.
+    Own(&'a Path),
+    /// Threads that end, for their stacks.
+    Threads,
+    /// The kernel, by itself.
+    Kernel,
+}
+
+/// One origin of shootdowns in one observed program: what a remedy decides on.
 pub struct Case<'a> {
-    /// The allocator.
-    pub found: &'a Found,
+    /// Who asked.
+    pub subject: Subject<'a>,
+    /// All that was found in the program.
+    pub found: &'a [Found],
+    /// What was observed of it.
+    pub evidence: &'a Evidence,
     /// All shootdowns that were observed.
     pub total: u64,
-    /// The page faults, if they were counted.
-    pub page_faults: Option<u64>,
     /// The share of the shootdowns that fork and copy-on-write made: the program forks as it works.
     pub copies: f64,
+    /// The share of the shootdowns that the making and splitting of huge pages made.
+    pub huge: f64,
+    /// Bytes by which memory may still grow; none where the program's memory was not measured.
+    pub room: Option<u64>,
     /// What the user's environment holds.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) share: &'a Share,
 }
 
-impl Case<'_> {
-    /// The shootdowns that this allocator asked for.
+impl<'a> Case<'a> {
+    /// The shootdowns of this origin.
     #[must_use]
     pub fn shootdowns(&self) -> u64 {
         self.share.shootdowns
     }
+
+    /// The part of this origin's shootdowns that these causes have, 0 to 1.
+    #[must_use]
+    pub fn part(&self, causes: &[Cause]) -> f64 {
+        let of = |c: &Cause| self.share.causes.get(c).copied().unwrap_or(0);
+        causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
+    }
+
+    /// The allocator or runtime that asked, if it is of this kind.
+    #[must_use]
+    pub fn allocator(&self, kind: Kind) -> Option<&'a Found> {
+        match self.subject {
+            Subject::Allocator(found) if found.kind == kind => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The program, if it is of one of these kinds.
+    #[must_use]
+    pub fn program(&self, kinds: &[Kind]) -> Option<&'a Found> {
+        match self.subject {
+            Subject::Program(found) if kinds.contains(&found.kind) => Some(found),
+            _ => None,
+        }
+    }
 }
 
 /// What a remedy says of a case.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Set these variables.
-    Set {
-        /// The variables; several settings in one are written as its reader wants them.
-        sets: BTreeMap<String, String>,
-        /// The share of this allocator's shootdowns that it is expected to stop.
-        stops: f64,
-        /// What it costs, with the figure and where that was measured.
-        cost: String,
+    /// Do one of these.
+    Offer(Vec<Offer>),
+    /// Settings that the program reads from a file of its own: said, and not made.
+    Advise {
+        /// The lines for that file, as its reader wants them.
+        settings: Vec<String>,
+        /// The file, what they do, what was measured, and the source.
+        why: String,
     },
     /// Do nothing, and say why.
     Refuse(String),
 }
 
+/// A change, and what it is expected to do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Offer {
+    /// Variables to set; several settings in one are written as its reader wants them.
+    pub sets: BTreeMap<String, String>,
+    /// What is done before the program starts: keys and values of [`crate::Start`].
+    pub starts: BTreeMap<String, String>,
+    /// The share of this origin's shootdowns that it is expected to stop, 0 to 1.
+    pub stops: f64,
+    /// How much memory it is expected to take.
+    pub memory: Memory,
+    /// What it costs, with the figure and where that was measured.
+    pub cost: String,
+    /// Its price on a machine like this one was not measured: taken only where nothing else does.
+    pub untried: bool,
+}
+
+/// By how much the most resident memory grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum Memory {
+    /// Nobody has measured it.
+    #[default]
+    Unknown,
+    /// By this share of it, as measured; less than nothing where it shrank.
+    Share(f64),
+    /// By so many bytes at most.
+    UpTo(u64),
+}
+
+impl Verdict {
+    /// One change, with variables only.
+    pub(crate) fn set(
+        sets: BTreeMap<String, String>,
+        stops: f64,
+        memory: Memory,
+        cost: impl Into<String>,
+    ) -> Self {
+        Verdict::Offer(vec![Offer {
+            sets,
+            stops,
+            memory,
+            cost: cost.into(),
+            ..Offer::default()
+        }])
+    }
+
+    pub(crate) fn refuse(why: impl Into<String>) -> Self {
+        Verdict::Refuse(why.into())
+    }
+
+    pub(crate) fn advise(settings: &[&str], why: impl Into<String>) -> Self {
+        Verdict::Advise {
+            settings: settings.iter().map(|s| (*s).to_owned()).collect(),
+            why: why.into(),
+        }
+    }
+}
+
 /// Every remedy. To add one, add it here.
 const ALL: &[&dyn Remedy] = &[
     &jemalloc::Decay,
+    &jemalloc::Batch,
     &glibc::Keep,
+    &stacks::Cache,
     &mimalloc::Purge,
     &gperftools::ReleaseRate,
     &go::Gogc,
     &jvm::FixedHeap,
+    &cpython::Malloc,
     &without::MUSL,
     &without::GOOGLE,
     &without::NODE,
     &without::DOTNET,
+    &shim::Cache,
+    &shim::Zero,
+    &kernel::THP,
+    &kernel::KSM,
+    &kernel::NUMA,
+    &redis::Redis,
+    &postgresql::PostgreSql,
+    &mongodb::MongoDb,
+    &clickhouse::ClickHouse,
+    &mysql::MySql,
+    &rocksdb::RocksDb,
+    &envoy::Envoy,
 ];
 
 /// Every remedy that quell knows, for documentation.

@@ -339,3 +339,52 @@ fn modules() {
     assert!(seen.skipped[0].contains("not an ELF file") && seen.skipped[1].contains("missing"));
     assert!(seen.found.is_empty());
 }
+
+/// Check every Python here: the version that it says of itself is the one that is found.
+#[test]
+fn pythons() {
+    let mut seen = 0;
+    for program in ["/usr/bin/python3", "python3"] {
+        let asked = Command::new(program)
+            .args(["-c", "import sys, os; print('%d.%d.%d' % sys.version_info[:3]); print(open('/proc/self/maps').read())"])
+            .output();
+        let Ok(asked) = asked else { continue };
+        let text = String::from_utf8_lossy(&asked.stdout).into_owned();
+        let Some((version, maps)) = text.split_once('\n') else {
+            continue;
+        };
+        // Some have all of it in the program, others in a library.
+        let files = maps
+            .lines()
+            .filter(|l| l.contains("r-xp"))
+            .filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..])))
+            .filter(|p| p.to_string_lossy().contains("python3"))
+            .filter(|p| !p.to_string_lossy().contains("/lib-dynload/"));
+        let found = recognise_modules(files.collect::<Vec<_>>().iter().map(PathBuf::as_path)).found;
+        let pythons: Vec<_> = found.iter().filter(|f| f.kind == Kind::CPython).collect();
+        assert_eq!(pythons.len(), 1, "{program}: {found:#?}");
+        assert_eq!(
+            pythons[0].version.unwrap().to_string(),
+            version,
+            "{program}"
+        );
+        seen += 1;
+    }
+    if seen == 0 {
+        eprintln!("SKIPPED: there is no Python here");
+    }
+}
+
+/// Check the servers of this machine: by name, whatever else is in the file, and not as allocators.
+#[test]
+fn servers() {
+    for (path, kind) in [
+        ("/usr/bin/redis-server", Kind::Redis),
+        ("/usr/lib/postgresql/15/bin/postgres", Kind::PostgreSql),
+    ] {
+        let Some(path) = first(&[path]) else { continue };
+        let found = recognise_file(&path).unwrap();
+        let server = found.iter().find(|f| !f.kind.allocates());
+        assert_eq!(server.map(|f| f.kind), Some(kind), "{found:#?}");
+    }
+}

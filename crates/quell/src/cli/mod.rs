@@ -1,5 +1,6 @@
 //! The command line: what can be said, not what is done.
 
+mod budget;
 mod doctor;
 mod export;
 
@@ -10,6 +11,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
 
+pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
 
@@ -203,6 +205,9 @@ pub(crate) struct PlanArgs {
     /// How long to watch a process, seconds.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0)]
     pub(crate) duration: f64,
+    /// By how much of its most resident memory the plan may let the program grow, as predicted.
+    #[arg(long, value_name = "P%", default_value_t)]
+    pub(crate) budget: Budget,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -241,6 +246,9 @@ pub(crate) struct ProveArgs {
     /// Prove this plan (TOML) and not the one that quell would choose.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
+    /// By how much of its most resident memory the plan may let the program grow, as predicted.
+    #[arg(long, value_name = "P%", default_value_t)]
+    pub(crate) budget: Budget,
     /// Write the plan as TOML.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

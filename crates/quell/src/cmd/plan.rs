@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::PlanArgs;
 use crate::cmd::usage;
-use crate::evidence::{Observed, of_trace};
+use crate::evidence::{Observed, has_rights, is_secure, of_trace};
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::prove::plan_text;
@@ -22,7 +22,7 @@ use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::emit;
 use crate::show::style::BOLD;
-use crate::show::units::plural;
+use crate::show::units::{percent, plural};
 use crate::target::{self, seconds};
 
 /// Where `quell record` writes if it is not told.
@@ -46,7 +46,12 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         (None, None, command) => run_once(command)?,
     };
     let theirs = |name: &str| subject.environment.get(name).cloned();
-    let plan = quell_remedy::plan(&subject.observed.found, &subject.observed.evidence, &theirs);
+    let plan = quell_remedy::plan_within(
+        &subject.observed.found,
+        &subject.observed.evidence,
+        &args.budget.options(),
+        &theirs,
+    );
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;
     }
@@ -109,12 +114,22 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
         }
     }
     let recognised = recognise_process(Path::new("/"), pid)?;
+    let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
+    let before = faults(pid);
     let end = Instant::now() + duration;
     while Instant::now() < end && signals::interrupted().is_none() && proc.exists(pid) {
         recording.step(STEP)?;
     }
+    let after = faults(pid);
+    let max_rss = std::fs::read_to_string(proc.file(pid, "status"))
+        .ok()
+        .and_then(|text| high_water(&text));
+    let secure = proc.exe(pid).is_ok_and(|exe| has_rights(&exe));
     recording.finish()?;
     let mut observed = of_trace(&dir)?;
+    let evidence = &mut observed.evidence;
+    evidence.page_faults = after.zip(before).map(|(a, b)| a.saturating_sub(b));
+    (evidence.max_rss, evidence.secure) = (max_rss, secure);
     add_found(&mut observed.found, recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
@@ -129,6 +144,13 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
             .collect(),
         status: ExitCode::SUCCESS,
     })
+}
+
+/// The most memory that was ever resident, bytes, of a status file (proc_pid_status(5)).
+fn high_water(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
@@ -152,6 +174,8 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
     observed.evidence.page_faults = Some(ended.usage.page_faults());
+    observed.evidence.max_rss = Some(ended.usage.max_rss);
+    observed.evidence.secure = is_secure(command);
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = plan_text::shell_words(&words);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
@@ -189,8 +213,16 @@ fn text(
         .collect();
     out.push_str(&plan_text::list("Found", &found));
     out.push_str(&plan_text::list("Notes", notes));
-    if !environment.is_empty() {
-        out.push_str(&plan_text::keep(environment, &subject.command, saved));
+    if !plan.remedies.is_empty() {
+        let predicted = plan.predicted_stop();
+        if plan.remedies.len() > 1 && predicted > 0.0 {
+            let _ = writeln!(
+                out,
+                "\n  together predicted to stop {} of all shootdowns",
+                percent(predicted)
+            );
+        }
+        out.push_str(&plan_text::keep(plan, environment, &subject.command, saved));
         let _ = writeln!(out, "  prove it first: quell prove -- {}", subject.command);
     }
     out
@@ -204,6 +236,9 @@ struct Document<'a> {
     page_faults: Option<u64>,
     allocators: Vec<Allocator>,
     remedies: Vec<Remedy<'a>>,
+    /// Of all remedies together.
+    predicted_stop: f64,
+    max_rss: Option<u64>,
     environment: &'a Environment,
     notes: &'a [String],
 }
@@ -234,8 +269,24 @@ fn json(
         page_faults: observed.evidence.page_faults,
         allocators: observed.found.iter().map(allocator).collect(),
         remedies: plan.remedies.iter().map(Remedy::from).collect(),
+        predicted_stop: plan.predicted_stop(),
+        max_rss: observed.evidence.max_rss,
         environment,
         notes,
     };
     Ok(serde_json::to_string(&document)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the high-water mark is read in bytes, and that a file without one has none.
+    #[test]
+    fn reads_the_high_water_mark() {
+        let text = "Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t    2048 kB\n";
+        assert_eq!(high_water(text), Some(2 << 20));
+        assert_eq!(high_water("Name:\tkthread\n"), None);
+        assert_eq!(high_water("VmHWM: x kB"), None);
+    }
 }

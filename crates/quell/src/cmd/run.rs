@@ -96,6 +96,7 @@ fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> P
         shootdowns: SUPPOSED * used.len() as u64,
         page_faults: None,
         sources: used.iter().map(supposed).collect(),
+        ..Evidence::default()
     };
     let mut plan = quell_remedy::plan(&used, &evidence, env);
     for planned in &mut plan.remedies {

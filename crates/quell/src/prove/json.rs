@@ -18,6 +18,10 @@ struct Document<'a> {
     /// Why no pairs were run, if none were.
     reason: Option<&'a str>,
     plan: Vec<Remedy<'a>>,
+    /// The share of all shootdowns that the whole plan was expected to stop.
+    predicted_stop: f64,
+    /// The share that it stopped in the pairs; null where none were run.
+    measured_stop: Option<f64>,
     environment: &'a BTreeMap<String, String>,
     metrics: Metrics<'a>,
     observed: Option<Observed>,
@@ -123,6 +127,8 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
         verdict: proof.overall.verdict.as_str(),
         reason: proof.nothing.as_deref(),
         plan: proof.plan.remedies.iter().map(Remedy::from).collect(),
+        predicted_stop: proof.plan.predicted_stop(),
+        measured_stop: proof.measured_stop(),
         environment: &proof.environment,
         metrics: Metrics(&proof.metrics),
         observed: proof.observed.as_ref().map(|e| Observed {

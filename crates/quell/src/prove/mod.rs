@@ -24,7 +24,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{FEWEST_PAIRS, Order, orders};
 
-use crate::cli::ProveArgs;
+use crate::cli::{Budget, ProveArgs};
 use crate::cmd::usage;
 use crate::launch::{self, Setup};
 use crate::preload;
@@ -78,7 +78,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             progress.set_runs(1 + 2 * args.pairs);
             (plan, None, Vec::new())
         }
-        None => choose(&job, &metrics)?,
+        None => choose(&job, &metrics, args.budget)?,
     };
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;
@@ -145,10 +145,16 @@ fn load(args: &ProveArgs) -> Option<Load> {
 fn choose(
     job: &Job<'_>,
     metrics: &[Metric],
+    budget: Budget,
 ) -> anyhow::Result<(Plan, Option<Evidence>, Vec<String>)> {
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics)?;
-    let plan = quell_remedy::plan(&seen.found, &seen.evidence, &plan_text::own_env);
+    let plan = quell_remedy::plan_within(
+        &seen.found,
+        &seen.evidence,
+        &budget.options(),
+        &plan_text::own_env,
+    );
     Ok((plan, Some(seen.evidence), seen.notes))
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn list(title: &str, notes: &[String]) -> String {
 
 /// How to keep the plan.
 pub(crate) fn keep(
+    plan: &Plan,
     environment: &BTreeMap<String, String>,
     command: &str,
     saved: Option<&Path>,
@@ -153,6 +154,12 @@ pub(crate) fn keep(
     let mut out = format!("\n{BOLD}Keep it{BOLD:#}\n");
     for line in exports(environment).lines() {
         let _ = writeln!(out, "  {line}");
+    }
+    for start in plan.starts() {
+        let _ = writeln!(
+            out,
+            "  {DIM}no variable holds{DIM:#} {start}{DIM}, which quell run does{DIM:#}"
+        );
     }
     let _ = match saved {
         Some(path) => writeln!(

@@ -36,6 +36,20 @@ pub(crate) struct Proof {
     pub(crate) notes: Vec<String>,
 }
 
+impl Proof {
+    /// The share of the shootdowns that the plan stopped, by the medians within pairs: less than nothing where
+    /// there were more. None where no pairs were run, or none has shootdowns.
+    pub(crate) fn measured_stop(&self) -> Option<f64> {
+        let judged = self
+            .metrics
+            .iter()
+            .find(|j| j.metric.name == "shootdowns")?;
+        let c = &judged.comparison;
+        (c.ratio.is_finite() && !c.before.is_empty())
+            .then(|| ((1.0 - c.ratio) * 1000.0).round() / 1000.0)
+    }
+}
+
 impl Judged {
     /// Why there is no evidence, where there is none.
     pub(crate) fn reason(&self) -> Option<String> {

@@ -86,6 +86,8 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let observed = evidence::of_trace(&dir)?;
     let mut evidence = observed.evidence;
     evidence.page_faults = Some(ran.usage.page_faults());
+    evidence.max_rss = Some(ran.usage.max_rss);
+    evidence.secure = evidence::is_secure(job.argv);
     job.progress.done();
     Ok(Seen {
         evidence,

@@ -128,6 +128,19 @@ pub(crate) fn verdict(proof: &Proof) -> String {
     text
 }
 
+/// What was predicted beside what was measured, where both are known.
+fn predicted(proof: &Proof) -> String {
+    let predicted = proof.plan.predicted_stop();
+    match proof.measured_stop() {
+        Some(measured) if predicted > 0.0 => format!(
+            "  predicted to stop {:.1} % of the shootdowns, measured {:.1} %\n",
+            predicted * 100.0,
+            measured * 100.0
+        ),
+        _ => String::new(),
+    }
+}
+
 /// The whole report.
 pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     let mut out = String::new();
@@ -155,6 +168,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             "\n{BOLD}Without and with the plan{BOLD:#} ({runs}; medians, and the change within pairs)"
         );
         out.push_str(&table(&proof.metrics));
+        out.push_str(&predicted(proof));
     }
     let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
     if proof.pairs > 0 {
@@ -163,8 +177,13 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         out.push_str(&plan_text::list("Why no evidence", &reasons));
     }
     out.push_str(&plan_text::list("Notes", &proof.notes));
-    if proof.overall.verdict == Verdict::Better && !proof.environment.is_empty() {
-        out.push_str(&plan_text::keep(&proof.environment, &command, saved));
+    if proof.overall.verdict == Verdict::Better && !proof.plan.remedies.is_empty() {
+        out.push_str(&plan_text::keep(
+            &proof.plan,
+            &proof.environment,
+            &command,
+            saved,
+        ));
     }
     out
 }

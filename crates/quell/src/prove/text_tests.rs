@@ -73,6 +73,7 @@ fn better() {
       wall time                 8.16 s   7.26 s   -11 %    -12 % to -10 %  better
       maximum memory            655 MB   700 MB  +6.8 %  +5.8 % to +7.8 %  worse
       rows (higher is better)    4,032    4,032   0.0 %  -0.9 % to +0.9 %  no evidence
+      predicted to stop 89.0 % of the shootdowns, measured 88.0 %
 
     Verdict
       better: shootdowns -88 %, victims -89 %, wait of culprits -89 %, page faults -94 %, system time
@@ -163,6 +164,8 @@ fn json() {
         "dirty_decay_ms:-1"
     );
     assert_eq!(got["plan"][0]["predicted_stop"], 0.89);
+    assert_eq!(got["predicted_stop"], 0.89);
+    assert_eq!(got["measured_stop"], 0.88);
     let m = &got["metrics"];
     for key in [
         "shootdowns",
@@ -187,7 +190,7 @@ fn json() {
         (&got["pairs"], &got["verdict"]),
         (&0.into(), &"no evidence".into())
     );
-    assert!(got["metrics"]["victims"]["ratio"].is_null());
+    assert!(got["metrics"]["victims"]["ratio"].is_null() && got["measured_stop"].is_null());
     assert_eq!(got["metrics"]["victims"]["after"], serde_json::json!([]));
 }
 

@@ -1,6 +1,6 @@
 //! gperftools' tcmalloc: never release.
 
-use super::{Case, Remedy, Verdict, one};
+use super::{Case, Memory, Remedy, Verdict, one};
 use crate::Kind;
 
 /// Turns the return of free spans to the system off.
@@ -9,10 +9,6 @@ pub(super) struct ReleaseRate;
 impl Remedy for ReleaseRate {
     fn id(&self) -> &'static str {
         "gperftools.release-rate"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Gperftools
     }
 
     fn stops(&self) -> &'static str {
@@ -27,11 +23,13 @@ impl Remedy for ReleaseRate {
         "docs/remedies.md: allocation churn, measured on 2.10, Linux 6.18"
     }
 
-    fn consider(&self, _case: &Case<'_>) -> Verdict {
-        Verdict::Set {
-            sets: one("TCMALLOC_RELEASE_RATE", "0"),
-            stops: 0.95,
-            cost: "freed memory stays resident; not measured how much".to_owned(),
-        }
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.allocator(Kind::Gperftools)?;
+        Some(Verdict::set(
+            one("TCMALLOC_RELEASE_RATE", "0"),
+            0.95,
+            Memory::Unknown,
+            "freed memory stays resident; not measured how much",
+        ))
     }
 }

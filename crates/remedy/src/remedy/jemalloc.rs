@@ -1,46 +1,59 @@
-//! jemalloc: keep freed memory instead of giving it back.
+//! jemalloc: keep freed memory instead of giving it back, or give it back in batches.
 
-use super::{Case, MANY_FAULTS, Remedy, Verdict, one};
-use crate::Kind;
+use quell_event::Cause;
+
+use super::{Case, LARGE_SHARE, MANY_FAULTS, Memory, Remedy, Verdict, one};
+use crate::{Found, Kind};
 
 /// Turns the timed return of freed pages off, and stops what is left: see the comments inside.
 pub(super) struct Decay;
+
+/// Gives freed pages back many ranges at a time (5.3.1).
+pub(super) struct Batch;
+
+/// What giving pages back looks like. `Other` is a total of which nothing else is known.
+const GIVES_BACK: [Cause; 6] = [
+    Cause::MadviseDontneed,
+    Cause::MadviseFree,
+    Cause::MadviseOther,
+    Cause::Munmap,
+    Cause::Mremap,
+    Cause::Other,
+];
 
 impl Remedy for Decay {
     fn id(&self) -> &'static str {
         "jemalloc.decay"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Jemalloc
-    }
-
     fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED and MADV_FREE) and munmap of freed pages, and with huge pages the one for a large calloc"
+        "madvise(MADV_DONTNEED and MADV_FREE) and munmap of freed pages, and with huge pages or, from 5.3.1 on, calloc_madvise_threshold the one for a large calloc"
     }
 
     fn worse(&self) -> &'static str {
-        "memory is never given back, so a program that peaks once keeps its peak; thp:always without the rest raised shootdowns to 4 times; on many cores the one arena for large blocks may be contended (seen on two only)"
+        "memory is never given back, so a program that peaks once keeps its peak; thp:always without the rest raised shootdowns to 4 times; on many cores the one arena for large blocks may be contended (seen on two only); up to 5.3.0 a large calloc makes one whatever is set, but with thp:always"
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: Polars and churn, measured on Linux 6.18"
+        "docs/remedies.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options"
     }
 
-    fn consider(&self, case: &Case<'_>) -> Verdict {
-        let found = case.found;
-        let Some(variable) = &found.conf_env else {
-            return Verdict::Refuse(
-                "the name of its environment variable was not found".to_owned(),
-            );
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        let found = case.allocator(Kind::Jemalloc)?;
+        let variable = match variable(found) {
+            Ok(variable) => variable,
+            Err(why) => return Some(Verdict::refuse(why)),
         };
         if found.below(5, 0, 0) {
-            return old(case, variable);
+            return Some(old(case, found, variable));
         }
         if !found.at_least(5, 0, 0) {
-            return Verdict::Refuse("its version is not known, and a key that it does not know is only an error message".to_owned());
+            return Some(Verdict::refuse(
+                "its version is not known, and a key that it does not know is only an error message",
+            ));
         }
         let mut keys = vec!["dirty_decay_ms:-1", "muzzy_decay_ms:-1"];
+        let mut memory = Memory::Unknown;
         let mut cost =
             "freed memory stays resident; not measured how much on this version".to_owned();
         // What keeps memory from growing for it. One arena for all blocks from 64 KB on (an option
@@ -48,41 +61,88 @@ impl Remedy for Decay {
         // blocks up to 2^16 times smaller, not 2^6, instead of mapping more beside them.
         if found.at_least(5, 2, 0) {
             keys.extend(["oversize_threshold:65536", "lg_extent_max_active_fit:16"]);
+            memory = Memory::Share(0.05);
             "freed memory stays resident: 5 to 17 % more at the peak for Polars, measured (over 40 % without oversize_threshold and lg_extent_max_active_fit)".clone_into(&mut cost);
         }
         // thp:always (a word since 5.1) takes away page faults, and the zeroing of a large calloc by
         // MADV_DONTNEED, which no decay setting stops up to 5.3.0. metadata_thp would take away what
         // is left (jemalloc's own metadata is read before it is written, and each of its pages then
         // costs a shootdown to replace the zero page): 3 % of the shootdowns for 3 % of the memory.
-        // Where the program forks as it works, a write would copy 2 MB and not 4 KB: no huge pages.
-        let faults = case.page_faults.is_none_or(|n| n >= MANY_FAULTS) && case.copies < 0.05;
-        if found.at_least(5, 1, 0) && faults {
-            keys.extend(["thp:always"]);
+        // Where the program forks as it works, a write would copy 2 MB and not 4 KB: no huge pages. Nor
+        // where their making and splitting is the trouble itself.
+        let faults = case.evidence.page_faults.is_none_or(|n| n >= MANY_FAULTS);
+        if found.at_least(5, 1, 0) && faults && case.copies < 0.05 && case.huge < LARGE_SHARE {
+            keys.push("thp:always");
+            if memory != Memory::Unknown {
+                memory = Memory::Share(0.12);
+            }
             cost.push_str(", of which huge pages are 6 to 7 %; after a fork a write copies 2 MB (take thp out for a Redis that saves)");
+        } else if found.at_least(5, 3, 1) {
+            // From 8 MB on calloc would ask the kernel for zeros; up to 4 GB it clears them itself.
+            keys.push("calloc_madvise_threshold:4294967296");
         }
-        Verdict::Set {
-            sets: one(variable.clone(), keys.join(",")),
-            stops: 0.95,
+        Some(Verdict::set(
+            one(variable, keys.join(",")),
+            0.95 * case.part(&GIVES_BACK),
+            memory,
             cost,
-        }
+        ))
     }
+}
+
+impl Remedy for Batch {
+    fn id(&self) -> &'static str {
+        "jemalloc.batch"
+    }
+
+    fn stops(&self) -> &'static str {
+        "about half of the madvise(MADV_DONTNEED) of freed pages: up to 128 ranges go in one process_madvise(2)"
+    }
+
+    fn worse(&self) -> &'static str {
+        "kernels before 6.16 take one range at a time all the same, and those before 6.13 refuse it; a build without process_madvise ignores the setting"
+    }
+
+    fn source(&self) -> &'static str {
+        "docs/remedies.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch"
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        let found = case.allocator(Kind::Jemalloc)?;
+        if !found.at_least(5, 3, 1) {
+            return None;
+        }
+        let variable = variable(found).ok()?;
+        Some(Verdict::set(
+            one(variable, "process_madvise_max_batch:128"),
+            0.5 * case.part(&[Cause::MadviseDontneed]),
+            Memory::Share(0.0),
+            "no memory: it is given back as before, in fewer calls",
+        ))
+    }
+}
+
+fn variable(found: &Found) -> Result<&str, &'static str> {
+    let name = found.conf_env.as_deref();
+    name.ok_or("the name of its environment variable was not found")
 }
 
 /// jemalloc 3 and 4 return pages when dirty ones exceed a ratio of active ones; -1 never does.
 /// From 4.1 they can decay instead, where the user (or the program) asked for it.
-fn old(case: &Case<'_>, variable: &str) -> Verdict {
+fn old(case: &Case<'_>, found: &Found, variable: &str) -> Verdict {
     let set = (case.env)(variable)
-        .or_else(|| case.found.built_in.clone())
+        .or_else(|| found.built_in.clone())
         .unwrap_or_default();
-    let decays = case.found.at_least(4, 1, 0) && set.contains("purge:decay");
+    let decays = found.at_least(4, 1, 0) && set.contains("purge:decay");
     let keys = if decays {
         "purge:decay,decay_time:-1"
     } else {
         "lg_dirty_mult:-1"
     };
-    Verdict::Set {
-        sets: one(variable, keys),
-        stops: 0.95,
-        cost: "freed memory stays resident; not measured how much (jemalloc 4.5.0: 770 shootdowns per 1,000 operations to 0)".to_owned(),
-    }
+    Verdict::set(
+        one(variable, keys),
+        0.95 * case.part(&GIVES_BACK),
+        Memory::Unknown,
+        "freed memory stays resident; not measured how much (jemalloc 4.5.0: 770 shootdowns per 1,000 operations to 0)",
+    )
 }

@@ -45,10 +45,6 @@ impl Remedy for Without {
         self.id
     }
 
-    fn kind(&self) -> Kind {
-        self.kind
-    }
-
     fn stops(&self) -> &'static str {
         "nothing"
     }
@@ -61,7 +57,8 @@ impl Remedy for Without {
         "docs/remedies.md: knobs"
     }
 
-    fn consider(&self, _case: &Case<'_>) -> Verdict {
-        Verdict::Refuse(self.why.to_owned())
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.allocator(self.kind)?;
+        Some(Verdict::refuse(self.why))
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn remedied(mut checked: Checked, found: &Found, env: &Env<'_>) -> Ch
     let evidence = Evidence {
         shootdowns: 1000,
         page_faults: Some(0),
-        sources: Vec::new(),
+        ..Evidence::default()
     };
     let env = |name: &str| env(name);
     let plan = quell_remedy::plan(std::slice::from_ref(found), &evidence, &env);

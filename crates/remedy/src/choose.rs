@@ -1,0 +1,350 @@
+//! Choosing remedies: for each origin of shootdowns what stops most of them, within a budget of memory.
+
+mod describe;
+mod pick;
+
+use pick::{CLOSE, Candidate, ENOUGH, best, sets};
+
+use crate::attribute::{Evidence, Share, Split, split};
+use crate::remedy::{self, Case, Memory, Offer, Remedy, Subject, Verdict};
+use crate::words::{counted, percent};
+use crate::{FEW, Found, Kind, Plan, Planned};
+
+/// An allocator with less than this share of the shootdowns is left alone.
+const SMALL_SHARE: f64 = 0.02;
+/// A file's own calls, and the kernel's work, with less than this share are not mentioned.
+const WORTH: u64 = 20;
+
+/// What may be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// By which share of its maximum the resident memory may grow, as predicted: 0.25 is a quarter.
+    pub budget: f64,
+    /// Whether the preload library may be chosen: not where nobody is there to say where it lies.
+    pub preload: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            budget: 0.25,
+            preload: false,
+        }
+    }
+}
+
+/// Chooses remedies for what was found, from what was observed. `env` is the environment that the
+/// program was observed in.
+pub fn plan(
+    found: &[Found],
+    evidence: &Evidence,
+    options: &Options,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let split = split(found, evidence);
+    let faults = evidence.page_faults.unwrap_or(0);
+    if evidence.shootdowns < FEW && faults < remedy::MANY_FAULTS {
+        plan.notes.push(format!(
+            "{} and {} in the whole run: nothing to gain",
+            counted(evidence.shootdowns, "shootdown"),
+            evidence.page_faults.map_or_else(
+                || "an unknown number of page faults".to_owned(),
+                |n| counted(n, "page fault")
+            ),
+        ));
+        return plan;
+    }
+    let mut choosing = Choosing {
+        found,
+        evidence,
+        split: &split,
+        options,
+        env,
+        spent: 0.0,
+        library: None,
+        plan,
+    };
+    choosing.allocators();
+    choosing.rest();
+    choosing.plan
+}
+
+struct Choosing<'a> {
+    found: &'a [Found],
+    evidence: &'a Evidence,
+    split: &'a Split,
+    options: &'a Options,
+    env: &'a dyn Fn(&str) -> Option<String>,
+    /// The share of the maximum of memory that what is chosen is expected to take.
+    spent: f64,
+    /// What the budget left when the library was first chosen, from which its sizes are; none before.
+    library: Option<Option<u64>>,
+    plan: Plan,
+}
+
+impl Choosing<'_> {
+    fn allocators(&mut self) {
+        let (found, split) = (self.found, self.split);
+        let faults = self.evidence.page_faults.unwrap_or(0);
+        // The largest first, so that the plan reads by importance.
+        let mut order: Vec<(&Found, &Share)> = found.iter().zip(&split.allocators).collect();
+        order.sort_by_key(|(_, share)| std::cmp::Reverse(share.shootdowns));
+        for (found, share) in order {
+            if !found.kind.allocates() {
+                continue;
+            }
+            let part = share.shootdowns as f64 / split.total.max(1) as f64;
+            let enough =
+                self.evidence.shootdowns >= FEW && share.shootdowns > 0 && part >= SMALL_SHARE;
+            let aside = found.kind.is_libc() || matches!(found.kind, Kind::Node | Kind::CPython);
+            if !enough && (aside || faults < remedy::MANY_FAULTS) {
+                self.note(format!(
+                    "{found}: left as it is, {} of {} shootdowns are from it",
+                    share.shootdowns, split.total
+                ));
+                continue;
+            }
+            let mut text = share.describe(found, split.total);
+            if !enough {
+                text = format!("{text}; chosen for the program's {faults} page faults");
+            }
+            self.choose(Subject::Allocator(found), share, &found.to_string(), &text);
+        }
+    }
+
+    /// What no allocator asked for.
+    fn rest(&mut self) {
+        let split = self.split;
+        let worth = |count: u64| count > 0 && count * WORTH >= split.total;
+        let part = |count: u64| {
+            let verb = if count == 1 { "is" } else { "are" };
+            let percent = percent(count, split.total);
+            format!("{} ({percent} %) {verb}", counted(count, "shootdown"))
+        };
+        for (file, share) in split.own.iter().filter(|(_, s)| worth(s.shootdowns)) {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            let name = name.to_string_lossy();
+            let text = format!(
+                "{} from {name}'s own calls{}",
+                part(share.shootdowns),
+                share.list()
+            );
+            let chosen = self.choose(Subject::Own(file), share, &name, &text);
+            if !chosen {
+                self.note(format!(
+                    "{} from {name}'s own calls, where no known allocator is: no setting stops them",
+                    part(share.shootdowns)
+                ));
+            }
+        }
+        if worth(split.unknown) {
+            self.note(format!(
+                "{} from code that could not be named: whether a setting stops them is not known",
+                part(split.unknown)
+            ));
+        }
+        if worth(split.threads.shootdowns) {
+            let text = format!(
+                "{} for the stacks of ending threads",
+                part(split.threads.shootdowns)
+            );
+            let chosen = self.choose(
+                Subject::Threads,
+                &split.threads,
+                "stacks of ending threads",
+                &text,
+            );
+            if !chosen {
+                self.note(format!(
+                    "{} the stacks of ending threads: a pool of threads that stay would stop them",
+                    part(split.threads.shootdowns)
+                ));
+            }
+        }
+        for (&cause, &count) in split.others.iter().filter(|(_, count)| worth(**count)) {
+            let mut share = Share::default();
+            share.add(cause, count, false);
+            let text = format!("{} by {cause}", part(count));
+            let chosen = self.choose(Subject::Kernel, &share, cause.name(), &text);
+            if !chosen {
+                self.note(format!(
+                    "{} by {cause}, which no allocator does: no remedy here",
+                    part(count)
+                ));
+            }
+        }
+        // Whatever the allocators do, a program that has settings of its own knows more about itself.
+        let all = self.whole();
+        let found = self.found;
+        for program in found.iter().filter(|f| !f.kind.allocates()) {
+            self.choose(Subject::Program(program), &all, &program.to_string(), "");
+        }
+    }
+
+    /// All shootdowns by cause, whoever asked.
+    fn whole(&self) -> Share {
+        let mut all = Share::default();
+        let own = self.split.own.values();
+        let shares = self.split.allocators.iter().chain(own);
+        for share in shares.chain([&self.split.threads]) {
+            for (&cause, &count) in &share.causes {
+                all.add(cause, count, false);
+            }
+        }
+        for (&cause, &count) in &self.split.others {
+            all.add(cause, count, false);
+        }
+        all
+    }
+
+    fn note(&mut self, text: String) {
+        if !self.plan.notes.contains(&text) {
+            self.plan.notes.push(text);
+        }
+    }
+
+    /// Bytes by which memory may still grow.
+    fn room(&self) -> Option<u64> {
+        if let Some(room) = self.library {
+            return room;
+        }
+        let left = (self.options.budget - self.spent).max(0.0);
+        Some((self.evidence.max_rss? as f64 * left) as u64)
+    }
+
+    /// The share of the maximum that this takes.
+    fn memory(&self, memory: Memory) -> Option<f64> {
+        match (memory, self.evidence.max_rss) {
+            (Memory::Share(share), _) => Some(share),
+            (Memory::UpTo(bytes), Some(rss)) => Some(bytes as f64 / rss.max(1) as f64),
+            (Memory::UpTo(_), None) | (Memory::Unknown, _) => None,
+        }
+    }
+
+    /// Chooses for one origin; whether anything was chosen, or said of why not.
+    fn choose(&mut self, subject: Subject<'_>, share: &Share, name: &str, text: &str) -> bool {
+        let total = self.split.total;
+        let case = Case {
+            subject,
+            found: self.found,
+            evidence: self.evidence,
+            total,
+            copies: self.split.copies(),
+            huge: self.split.huge(),
+            room: self.room(),
+            env: self.env,
+            share,
+        };
+        let (mut tunings, mut preloads) = (Vec::new(), Vec::new());
+        let mut refused = Vec::new();
+        for &remedy in remedy::all() {
+            if remedy.preloads() && !self.options.preload {
+                continue;
+            }
+            match remedy.consider(&case) {
+                None => {}
+                Some(Verdict::Refuse(why)) => refused.push((remedy, why)),
+                Some(Verdict::Advise { settings, why }) => {
+                    self.note(format!("{name}: {}: {why}", settings.join("; ")));
+                }
+                Some(Verdict::Offer(offers)) => {
+                    let list = if remedy.preloads() {
+                        &mut preloads
+                    } else {
+                        &mut tunings
+                    };
+                    list.extend(offers.into_iter().map(|offer| (remedy, offer)));
+                }
+            }
+        }
+        // What the library keeps it keeps once, for whomever.
+        let sets = sets(&tunings, &preloads, |(remedy, offer)| {
+            if remedy.preloads() && self.library.is_some() {
+                return Some(0.0);
+            }
+            self.memory(offer.memory)
+        });
+        let left = self.options.budget - self.spent;
+        // What was not measured is within no budget, and without one everything is.
+        let left = self.evidence.max_rss.map_or(f64::INFINITY, |_| left);
+        let best = best(&sets, left);
+        let stops = best.map_or(0.0, |b| b.stops);
+        // Said of the library only where it is missed.
+        let mut said: Vec<String> = Vec::new();
+        for (remedy, why) in refused {
+            if (!remedy.preloads() || stops < ENOUGH) && !said.contains(&why) {
+                self.note(match subject {
+                    Subject::Allocator(_) | Subject::Program(_) => {
+                        format!("{name}: nothing set: {why}")
+                    }
+                    _ => format!("{text}: {why}"),
+                });
+                said.push(why);
+            }
+        }
+        let over = sets.iter().filter(|s| s.stops > stops + CLOSE);
+        if let Some(over) = over.max_by(|a, b| a.stops.total_cmp(&b.stops)) {
+            let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
+            self.note(format!(
+                "{name}: {} would stop {:.0} % of them, not {:.0} %, but is expected to take {:.0} % more memory, \
+                 and the budget leaves {:.0} %",
+                ids.join(" and "),
+                over.stops * 100.0,
+                stops * 100.0,
+                over.memory.unwrap_or(0.0) * 100.0,
+                left.max(0.0) * 100.0
+            ));
+        }
+        let Some(best) = best else {
+            return !said.is_empty();
+        };
+        if self.library.is_none() && best.chosen.iter().any(|c| c.0.preloads()) {
+            self.library = Some(case.room);
+        }
+        self.spent += best.memory.unwrap_or(0.0).max(0.0);
+        let part = share.shootdowns as f64 / total.max(1) as f64;
+        let chosen: Vec<Candidate> = best.chosen.iter().map(|c| (c.0, c.1.clone())).collect();
+        let mut remaining = part;
+        for group in [false, true] {
+            let mut stopped = 0.0;
+            for (remedy, offer) in chosen.iter().filter(|c| c.0.preloads() == group) {
+                let stops = remaining * offer.stops;
+                stopped += stops;
+                self.add(name, *remedy, offer, stops, text);
+            }
+            remaining -= stopped;
+        }
+        true
+    }
+
+    /// Puts a remedy into the plan, or adds to it where it is there already for another origin.
+    fn add(&mut self, name: &str, remedy: &dyn Remedy, offer: &Offer, stops: f64, text: &str) {
+        let round = |share: f64| (share * 1000.0).round() / 1000.0;
+        let same = |p: &&mut Planned| {
+            p.remedy == remedy.id() && p.starts == offer.starts && {
+                remedy.preloads() || p.sets == offer.sets
+            }
+        };
+        if let Some(known) = self.plan.remedies.iter_mut().find(same) {
+            known.predicted_stop = round((known.predicted_stop + stops).min(1.0));
+            known.evidence = format!("{}; {text}", known.evidence);
+            return;
+        }
+        if self.plan.user_has(name, &offer.sets, &self.env) && offer.starts.is_empty() {
+            return;
+        }
+        self.plan.remedies.push(Planned {
+            remedy: remedy.id().to_owned(),
+            sets: offer.sets.clone(),
+            starts: offer.starts.clone(),
+            evidence: text.to_owned(),
+            predicted_stop: round(stops),
+            cost: offer.cost.clone(),
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "choose_tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! What shootdowns are made of, in words and shares.
+
+use quell_event::Cause;
+
+use crate::Found;
+use crate::attribute::{Share, Split};
+use crate::words::{counted, percent};
+
+impl Share {
+    /// `: munmap 3, brk 1`, most first.
+    pub(super) fn list(&self) -> String {
+        let mut causes: Vec<(&'static str, u64)> =
+            self.causes.iter().map(|(c, n)| (c.name(), *n)).collect();
+        causes.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+        let causes: Vec<String> = causes.iter().map(|(c, n)| format!("{c} {n}")).collect();
+        if causes.is_empty() {
+            return String::new();
+        }
+        format!(": {}", causes.join(", "))
+    }
+
+    pub(super) fn describe(&self, found: &Found, total: u64) -> String {
+        let mut text = format!(
+            "{} of {} ({} %) {} from {}",
+            self.shootdowns,
+            counted(total, "shootdown"),
+            percent(self.shootdowns, total),
+            if self.shootdowns == 1 { "is" } else { "are" },
+            found.kind.name()
+        );
+        if let Some(version) = found.version {
+            text.push_str(&format!(" {version}"));
+        }
+        text.push_str(&format!(" in {}{}", found.file_name(), self.list()));
+        if self.guessed > 0 {
+            text.push_str(&format!(
+                "; {} of them counted to it without a stack that says so",
+                self.guessed
+            ));
+        }
+        text
+    }
+}
+
+impl Split {
+    fn of(&self, causes: &[Cause]) -> f64 {
+        let of = |c| self.others.get(c).copied().unwrap_or(0);
+        causes.iter().map(of).sum::<u64>() as f64 / self.total.max(1) as f64
+    }
+
+    /// Copies after fork; without a fork, copy-on-write is the replacing of zero pages.
+    pub(super) fn copies(&self) -> f64 {
+        if self.of(&[Cause::Fork]) > 0.0 {
+            self.of(&[Cause::Fork, Cause::Cow])
+        } else {
+            0.0
+        }
+    }
+
+    /// By the making and splitting of huge pages.
+    pub(super) fn huge(&self) -> f64 {
+        self.of(&[Cause::ThpCollapse, Cause::ThpSplit])
+    }
+}

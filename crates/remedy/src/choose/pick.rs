@@ -1,0 +1,81 @@
+//! Of what several remedies offer for one origin, the set that is taken.
+
+use std::cmp::Ordering;
+
+use crate::remedy::{Offer, Remedy};
+
+/// What stops this share of an origin's shootdowns is enough: nothing is added to it.
+pub(super) const ENOUGH: f64 = 0.95;
+/// Predictions are no closer than this: what stops so much more is not worth another change.
+pub(super) const CLOSE: f64 = 0.02;
+
+/// A remedy that offers something, and what.
+pub(super) type Candidate = (&'static dyn Remedy, Offer);
+
+/// Some candidates together.
+pub(super) struct Set<'c> {
+    pub(super) chosen: Vec<&'c Candidate>,
+    /// The share of the origin's shootdowns that they are expected to stop together.
+    pub(super) stops: f64,
+    /// The share by which memory grows; none where it was not measured.
+    pub(super) memory: Option<f64>,
+}
+
+/// Every set that can be: one tuning or none, with and without the library. `cost` is by how much memory grows
+/// for one, as a share.
+pub(super) fn sets<'c>(
+    tunings: &'c [Candidate],
+    preloads: &'c [Candidate],
+    cost: impl Fn(&Candidate) -> Option<f64>,
+) -> Vec<Set<'c>> {
+    let mut out = Vec::new();
+    let tuned = std::iter::once(None).chain(tunings.iter().map(Some));
+    for tuning in tuned {
+        for with in [false, true] {
+            let library: &[Candidate] = if with { preloads } else { &[] };
+            let chosen: Vec<&Candidate> = tuning.into_iter().chain(library).collect();
+            if chosen.is_empty() || (with && preloads.is_empty()) {
+                continue;
+            }
+            let first = tuning.map_or(0.0, |t| t.1.stops);
+            let then: f64 = library.iter().map(|l| l.1.stops).sum();
+            let memory = chosen.iter().map(|c| cost(c)).sum();
+            out.push(Set {
+                chosen,
+                stops: 1.0 - (1.0 - first) * (1.0 - then.min(1.0)),
+                memory,
+            });
+        }
+    }
+    out
+}
+
+/// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest
+/// changes, settings before the library, and the least memory. What memory costs and nobody measured is
+/// taken, but last.
+pub(super) fn best<'s, 'c>(sets: &'s [Set<'c>], left: f64) -> Option<&'s Set<'c>> {
+    let fits = |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left.max(0.0) + 1e-9) && s.stops > 0.0;
+    let most = sets
+        .iter()
+        .filter(fits)
+        .map(|s| s.stops)
+        .fold(0.0, f64::max);
+    let goal = ENOUGH.min(most - CLOSE);
+    let price = |s: &Set<'_>| {
+        let untried = s.chosen.iter().any(|c| c.1.untried);
+        let library = s.chosen.iter().any(|c| c.0.preloads());
+        let tuned = s.chosen.iter().any(|c| !c.0.preloads());
+        (untried, library, library && tuned, s.memory.is_none())
+    };
+    let order = |a: &&Set<'_>, b: &&Set<'_>| -> Ordering {
+        let memory = |s: &Set<'_>| s.memory.unwrap_or(f64::MAX);
+        price(a)
+            .cmp(&price(b))
+            .then(memory(a).total_cmp(&memory(b)))
+            .then(b.stops.total_cmp(&a.stops))
+    };
+    sets.iter()
+        .filter(fits)
+        .filter(|s| s.stops >= goal)
+        .min_by(order)
+}

@@ -1,0 +1,364 @@
+//! Tests of choosing: the library, the budget, the kernel's own work, and what is refused.
+
+use quell_event::Cause;
+
+use super::*;
+use crate::{Linking, Source, Version};
+
+const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+const APP: &str = "/opt/app";
+const MB: u64 = 1 << 20;
+
+fn found(kind: Kind, module: &str, linking: Linking, version: Version) -> Found {
+    let mut found = Found::new(kind, module, linking, "");
+    found.version = Some(version);
+    found.conf_env = Some("MALLOC_CONF".into());
+    found
+}
+
+fn libc() -> Found {
+    let version = Version::exact(2, 36, 0);
+    found(Kind::Glibc, LIBC, Linking::SharedLibrary, version)
+}
+
+fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
+    Source {
+        cause,
+        caller_module: (!module.is_empty()).then(|| module.into()),
+        caller_symbol: Some("work".to_owned()),
+        region: None,
+        shootdowns,
+    }
+}
+
+/// A program of 400 MB that faults in a megabyte for each shootdown.
+fn seen(sources: &[Source]) -> Evidence {
+    let shootdowns = sources.iter().map(|s| s.shootdowns).sum();
+    Evidence {
+        shootdowns,
+        page_faults: Some(256 * shootdowns),
+        sources: sources.to_vec(),
+        max_rss: Some(400 * MB),
+        cpus: Some(2),
+        ..Evidence::default()
+    }
+}
+
+fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
+    let options = Options {
+        budget,
+        preload: true,
+    };
+    plan(found, evidence, &options, &|_: &str| None)
+}
+
+fn ids(plan: &Plan) -> Vec<&str> {
+    plan.remedies.iter().map(|r| r.remedy.as_str()).collect()
+}
+
+/// Check that the program's own churn gets the library, with a cache that the budget allows, and no other
+/// setting.
+#[test]
+fn own_calls() {
+    let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
+    let plan = chosen(&[libc()], &evidence, 0.25);
+    assert_eq!(ids(&plan), ["shim.cache"]);
+    let cache = &plan.remedies[0];
+    assert_eq!(cache.sets["LD_PRELOAD"], "libquell.so");
+    assert_eq!(cache.sets["QUELL_SHIM"], "cache=50M");
+    assert!(
+        cache
+            .evidence
+            .contains("1000 shootdowns (100 %) are from app's own calls: munmap 1000"),
+        "{cache:?}"
+    );
+    // 25 regions of a megabyte in each batch.
+    assert!((plan.predicted_stop() - 0.962).abs() < 0.001, "{plan:?}");
+}
+
+/// Check that both remedies of the library are one preload with all settings, and that each says what it
+/// stops.
+#[test]
+fn library_once() {
+    let evidence = seen(&[
+        source(Cause::Munmap, APP, 500),
+        source(Cause::MadviseDontneed, APP, 500),
+        source(Cause::Munmap, "/opt/other.so", 100),
+    ]);
+    let plan = chosen(&[libc()], &evidence, 0.25);
+    assert_eq!(ids(&plan), ["shim.cache", "shim.zero"]);
+    let environment = plan.environment(&|name: &str| (name == "LD_PRELOAD").then(|| "a.so".into()));
+    assert_eq!(environment["LD_PRELOAD"], "libquell.so:a.so");
+    assert_eq!(environment["QUELL_SHIM"], "cache=50M,zero=auto,keep=50M");
+    assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
+    assert!(plan.predicted_stop() > 0.95);
+}
+
+/// Check that the library is refused where it can't help, and that the plan says why.
+#[test]
+fn library_refused() {
+    let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
+    let why = |found: &[Found], evidence: &Evidence| {
+        let plan = chosen(found, evidence, 0.25);
+        assert!(
+            !plan.remedies.iter().any(|r| r.remedy.starts_with("shim")),
+            "{plan:?}"
+        );
+        plan.notes.join("\n")
+    };
+    let statically = found(
+        Kind::Glibc,
+        "/opt/static",
+        Linking::Static,
+        Version::exact(2, 36, 0),
+    );
+    assert!(why(&[statically], &evidence).contains("linked statically"));
+    assert!(why(&[], &evidence).contains("no C library"));
+    let go = Found::new(Kind::GoRuntime, APP, Linking::Static, "");
+    assert!(why(&[libc(), go], &evidence).contains("Go calls the kernel itself"));
+    let secure = Evidence {
+        secure: true,
+        ..evidence.clone()
+    };
+    assert!(why(&[libc()], &secure).contains("secure-execution"));
+    let musl = found(
+        Kind::Musl,
+        "/lib/ld-musl-x86_64.so.1",
+        Linking::SharedLibrary,
+        Version::exact(1, 2, 3),
+    );
+    let evidence = seen(&[source(Cause::Munmap, "/lib/ld-musl-x86_64.so.1", 1000)]);
+    assert!(why(&[musl], &evidence).contains("by names inside the library"));
+}
+
+/// Check that what is tuned well is not preloaded too, and what a setting leaves is.
+#[test]
+fn tuned_first() {
+    let mimalloc = |version| {
+        let mut found = found(
+            Kind::Mimalloc,
+            "/opt/libmimalloc.so",
+            Linking::SharedLibrary,
+            version,
+        );
+        found.replaces_malloc = true;
+        found
+    };
+    let of = |cause| source(cause, "/opt/libmimalloc.so", 1000);
+    let third = chosen(
+        &[libc(), mimalloc(Version::exact(3, 3, 2))],
+        &seen(&[of(Cause::MadviseDontneed)]),
+        0.25,
+    );
+    assert_eq!(ids(&third), ["mimalloc.purge"]);
+    // Blocks of 16 MB, which 2.2.7 unmaps whatever is set.
+    let mut big = seen(&[of(Cause::Munmap)]);
+    big.page_faults = Some(4096 * 1000);
+    big.max_rss = Some(8000 * MB);
+    let second = chosen(&[libc(), mimalloc(Version::exact(2, 2, 7))], &big, 0.25);
+    assert!(ids(&second).contains(&"shim.cache"), "{second:?}");
+    assert!(second.predicted_stop() > 0.9, "{second:?}");
+}
+
+/// Check that the budget decides between the variants of a remedy, and that what is over it is said.
+#[test]
+fn budget() {
+    let malloc = |cause| Source {
+        caller_symbol: Some("munmap_chunk".to_owned()),
+        ..source(cause, LIBC, 1000)
+    };
+    let mut evidence = seen(&[malloc(Cause::Munmap)]);
+    let tunables = |plan: &Plan| plan.remedies[0].sets["GLIBC_TUNABLES"].clone();
+    // On two CPUs one arena takes no more memory, and on sixteen nobody knows.
+    assert!(tunables(&chosen(&[libc()], &evidence, 0.25)).contains("arena_max=1"));
+    evidence.cpus = Some(16);
+    let wide = chosen(&[libc()], &evidence, 0.25);
+    assert!(tunables(&wide).contains("top_pad"), "{wide:?}");
+    assert!(!tunables(&wide).contains("arena_max"), "{wide:?}");
+    let tight = chosen(&[libc()], &evidence, 0.12);
+    assert!(!tunables(&tight).contains("top_pad"), "{tight:?}");
+    let none = chosen(&[libc()], &evidence, 0.05);
+    assert!(none.remedies.is_empty(), "{none:?}");
+    assert!(
+        none.notes.iter().any(
+            |n| n.contains("glibc.keep would stop 97 % of them, not 0 %")
+                && n.contains("19 % more memory, and the budget leaves 5 %")
+        ),
+        "{:?}",
+        none.notes
+    );
+}
+
+/// Check that jemalloc gives back in batches where there is no memory to keep.
+#[test]
+fn batches() {
+    let jemalloc = found(
+        Kind::Jemalloc,
+        APP,
+        Linking::Static,
+        Version::exact(5, 3, 1),
+    );
+    let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000)]);
+    let options = Options {
+        budget: 0.02,
+        preload: false,
+    };
+    let plan = plan(&[libc(), jemalloc], &evidence, &options, &|_: &str| None);
+    assert_eq!(ids(&plan), ["jemalloc.batch"]);
+    assert!((plan.predicted_stop() - 0.5).abs() < 1e-9);
+}
+
+/// Check that the kernel's own work is stopped by a setting of the process where it is much, and that huge
+/// pages are then asked for by nobody.
+#[test]
+fn kernel() {
+    let jemalloc = found(
+        Kind::Jemalloc,
+        APP,
+        Linking::Static,
+        Version::exact(5, 3, 1),
+    );
+    let evidence = seen(&[
+        source(Cause::MadviseDontneed, APP, 500),
+        source(Cause::ThpCollapse, "", 400),
+        source(Cause::MigrateNuma, "", 300),
+    ]);
+    let plan = chosen(&[libc(), jemalloc], &evidence, 0.25);
+    assert_eq!(ids(&plan), ["jemalloc.decay", "numa.local", "thp.never"]);
+    assert!(!plan.remedies[0].sets["MALLOC_CONF"].contains("thp:always"));
+    let starts: Vec<String> = plan.starts().iter().map(ToString::to_string).collect();
+    assert_eq!(starts, ["numa=local", "thp=never"]);
+    let toml = plan.to_toml();
+    assert_eq!(Plan::from_toml(&toml).unwrap(), plan, "{toml}");
+}
+
+/// Check that the stacks of threads are kept where their munmap is what shoots, by the glibc that can.
+#[test]
+fn stacks() {
+    let thread = |cause| Source {
+        caller_symbol: Some("start_thread".to_owned()),
+        ..source(cause, LIBC, 1000)
+    };
+    let plan = chosen(&[libc()], &seen(&[thread(Cause::Munmap)]), 0.25);
+    assert_eq!(ids(&plan), ["glibc.stacks"]);
+    assert_eq!(
+        plan.remedies[0].sets["GLIBC_TUNABLES"],
+        "glibc.pthread.stack_cache_size=1073741824"
+    );
+    let none = chosen(&[libc()], &seen(&[thread(Cause::MadviseDontneed)]), 0.25);
+    assert!(none.remedies.is_empty() && none.notes.join("").contains("no setting stops that"));
+}
+
+/// Check that a program with settings of its own gets them as exact lines, and is no allocator.
+#[test]
+fn advice() {
+    let redis = Found::new(Kind::Redis, APP, Linking::Static, "");
+    let evidence = seen(&[
+        source(Cause::Fork, APP, 100),
+        source(Cause::Munmap, LIBC, 900),
+    ]);
+    let plan = chosen(&[redis, libc()], &evidence, 0.25);
+    assert_eq!(ids(&plan), ["glibc.keep"]);
+    assert!(
+        plan.notes
+            .iter()
+            .any(|n| n.contains("save \"\"; appendonly no: in redis.conf")),
+        "{:?}",
+        plan.notes
+    );
+}
+
+/// Check that Python's arenas get the library, and its slower setting only where that can't be.
+#[test]
+fn python() {
+    let python = |linking| {
+        let version = Version::exact(3, 11, 2);
+        found(Kind::CPython, "/usr/bin/python3.11", linking, version)
+    };
+    let evidence = seen(&[source(Cause::Munmap, "/usr/bin/python3.11", 1000)]);
+    let with = chosen(&[libc(), python(Linking::Static)], &evidence, 0.25);
+    assert_eq!(ids(&with), ["shim.cache"]);
+    let without = plan(
+        &[libc(), python(Linking::Static)],
+        &evidence,
+        &Options::default(),
+        &|_: &str| None,
+    );
+    assert_eq!(ids(&without), ["cpython.malloc"]);
+}
+
+/// Check that Java's collectors get the words that they know.
+#[test]
+fn collectors() {
+    let jvm = Found::new(Kind::Jvm, "/opt/libjvm.so", Linking::SharedLibrary, "");
+    let evidence = seen(&[source(Cause::Munmap, "/opt/libjvm.so", 1000)]);
+    let options = |value: &'static str| {
+        move |name: &str| (name == "JAVA_TOOL_OPTIONS").then(|| value.to_owned())
+    };
+    let env = options("-Xmx420m -XX:+UseZGC");
+    let z = plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    assert_eq!(
+        z.remedies[0].sets["JAVA_TOOL_OPTIONS"],
+        "-Xms420m -XX:+AlwaysPreTouch -XX:-ZUncommit"
+    );
+    let env = options("-Xmx4g");
+    let big = plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    assert!(big.remedies.is_empty() && big.notes.join("").contains("budget leaves 25 %"));
+    let env = options("-XX:+UseShenandoahGC");
+    let unsized_heap = plan(&[jvm, libc()], &evidence, &Options::default(), &env);
+    assert!(
+        unsized_heap
+            .notes
+            .join("")
+            .contains("-XX:-ShenandoahUncommit")
+    );
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_cause() -> impl Strategy<Value = Cause> {
+        (0..Cause::ALL.len()).prop_map(|i| Cause::ALL[i])
+    }
+
+    proptest! {
+        /// Check for any evidence that shares are shares, that the plan is read back as it was, and that no
+        /// more memory is predicted than the budget allows.
+        #[test]
+        fn any_evidence(
+            causes in proptest::collection::vec((any_cause(), 0..4usize, 1..5000u64), 0..8),
+            rss in proptest::option::of(1..1u64 << 40),
+            faults in proptest::option::of(0..1u64 << 40),
+            cpus in proptest::option::of(1..256u32),
+            budget in 0.0..2.0f64,
+        ) {
+            let modules = ["", APP, LIBC, "/opt/libmimalloc.so"];
+            let sources: Vec<Source> =
+                causes.iter().map(|(c, m, n)| source(*c, modules[*m], *n)).collect();
+            let mut evidence = seen(&sources);
+            evidence.max_rss = rss;
+            evidence.page_faults = faults;
+            evidence.cpus = cpus;
+            let found = [
+                libc(),
+                found(Kind::Jemalloc, APP, Linking::Static, Version::exact(5, 3, 1)),
+                found(Kind::Mimalloc, "/opt/libmimalloc.so", Linking::Static, Version::exact(2, 2, 7)),
+            ];
+            let plan = chosen(&found, &evidence, budget);
+            prop_assert!((0.0..=1.0).contains(&plan.predicted_stop()));
+            for remedy in &plan.remedies {
+                prop_assert!((0.0..=1.0).contains(&remedy.predicted_stop));
+                prop_assert!(!remedy.evidence.is_empty() && !remedy.cost.is_empty());
+            }
+            prop_assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan.clone());
+            if let (Some(rss), Some(shim)) = (rss, plan.environment(&|_| None).get("QUELL_SHIM")) {
+                let sizes = shim.split(',').filter_map(|s| s.strip_prefix("cache=")?.strip_suffix('M'));
+                for size in sizes {
+                    let bytes = size.parse::<u64>().unwrap() << 20;
+                    prop_assert!(bytes as f64 <= rss as f64 * budget + 1.0);
+                }
+            }
+        }
+    }
+}

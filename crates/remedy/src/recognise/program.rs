@@ -1,0 +1,103 @@
+//! Programs that have settings of their own: by the file's name and what only they say.
+//!
+//! A name alone proves nothing (a wrapper may have it), and a text alone neither (a client may print it).
+
+use super::Facts;
+use crate::{Found, Kind, Linking, Version};
+
+/// A program: what its file is called, texts that are all in it, and a text that its version follows.
+struct Program {
+    kind: Kind,
+    names: &'static [&'static str],
+    texts: &'static [&'static str],
+    version: Option<&'static str>,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program {
+        kind: Kind::Valkey,
+        names: &["valkey-server", "valkey-check-rdb", "valkey-check-aof"],
+        texts: &["lazyfree-lazy-eviction"],
+        version: None,
+    },
+    // Debian's redis-server is a link to redis-check-rdb: one file is all of them.
+    Program {
+        kind: Kind::Redis,
+        names: &["redis-server", "redis-check-rdb", "redis-check-aof"],
+        texts: &["lazyfree-lazy-eviction"],
+        version: None,
+    },
+    Program {
+        kind: Kind::PostgreSql,
+        names: &["postgres"],
+        texts: &["shared_buffers", "huge_pages"],
+        version: Some("postgres (PostgreSQL) "),
+    },
+    Program {
+        kind: Kind::MongoDb,
+        names: &["mongod", "mongos"],
+        texts: &["tcmallocReleaseRate"],
+        version: None,
+    },
+    Program {
+        kind: Kind::ClickHouse,
+        names: &["clickhouse"],
+        texts: &["max_server_memory_usage_to_ram_ratio"],
+        version: None,
+    },
+    Program {
+        kind: Kind::MySql,
+        names: &["mysqld", "mariadbd"],
+        texts: &["innodb_buffer_pool_size"],
+        version: None,
+    },
+    Program {
+        kind: Kind::Envoy,
+        names: &["envoy"],
+        texts: &["envoy.overload_actions.shrink_heap"],
+        version: None,
+    },
+];
+
+/// The servers.
+pub(super) fn server(facts: &Facts<'_>) -> Option<Found> {
+    let file = facts.path.file_name()?.to_string_lossy();
+    // mysqld-debug, mongod-8.0, clickhouse-server.
+    let named = |name: &&str| {
+        file.strip_prefix(*name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.', '_']))
+    };
+    let program = PROGRAMS.iter().find(|p| p.names.iter().any(named))?;
+    if !program.texts.iter().all(|t| facts.ends_string(t)) {
+        return None;
+    }
+    let how = format!("its name, {file}, and its settings");
+    let mut found = facts.found(program.kind, Linking::Static, how);
+    found.version = program.version.and_then(|before| {
+        let text = facts.string_with(before)?;
+        Version::leading(text.split_once(before)?.1.as_bytes())
+    });
+    Some(found)
+}
+
+/// RocksDB, in whatever program: a library of its own, or what it calls its options and says of itself.
+pub(super) fn rocksdb(facts: &Facts<'_>) -> Option<Found> {
+    let texts = [
+        "allow_mmap_reads",
+        "write_buffer_size",
+        "rocksdb.block.cache.miss",
+    ];
+    if !texts.iter().all(|t| facts.ends_string(t)) {
+        return None;
+    }
+    let linking = if facts.elf.is_library() && facts.path.to_string_lossy().contains("librocksdb") {
+        Linking::SharedLibrary
+    } else {
+        Linking::Static
+    };
+    Some(facts.found(
+        Kind::RocksDb,
+        linking,
+        "the names of RocksDB's options and counters",
+    ))
+}

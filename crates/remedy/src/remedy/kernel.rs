@@ -1,0 +1,102 @@
+//! What the kernel does to a program by itself, and the setting of a process that keeps it away.
+
+use std::collections::BTreeMap;
+
+use quell_event::Cause;
+
+use super::{Case, LARGE_SHARE, Memory, Offer, Remedy, Subject, Verdict};
+
+/// One setting against one kind of the kernel's own work.
+pub(super) struct Start {
+    id: &'static str,
+    causes: &'static [Cause],
+    key: &'static str,
+    value: &'static str,
+    stops: &'static str,
+    worse: &'static str,
+    source: &'static str,
+    cost: &'static str,
+    memory: Memory,
+}
+
+/// No transparent huge pages.
+pub(super) const THP: Start = Start {
+    id: "thp.never",
+    causes: &[Cause::ThpCollapse, Cause::ThpSplit],
+    key: "thp",
+    value: "never",
+    stops: "the collapsing of pages into huge ones by khugepaged, and their splitting",
+    worse: "a program that gains from huge pages: without them more page faults and TLB misses; jemalloc's thp:always does nothing then",
+    source: "prctl(2), PR_SET_THP_DISABLE; kernel mm/khugepaged.c and include/linux/huge_mm.h (MMF_DISABLE_THP). Not measured here",
+    cost: "no huge pages: more page faults and TLB misses. By how it works; not measured here",
+    memory: Memory::Share(0.0),
+};
+
+/// No merging of same pages.
+pub(super) const KSM: Start = Start {
+    id: "ksm.never",
+    causes: &[Cause::Ksm],
+    key: "ksm",
+    value: "never",
+    stops: "the merging of same pages by ksmd, where the program inherited it",
+    worse: "memory that merging saved is used again; a program that asks for it by madvise(MADV_MERGEABLE) is merged still",
+    source: "prctl(2), PR_SET_MEMORY_MERGE (Linux 6.4); kernel Documentation/admin-guide/mm/ksm.rst. Not measured here",
+    cost: "pages that are the same are kept twice; how much that is was not measured",
+    memory: Memory::Unknown,
+};
+
+/// Memory from the node where it is touched first, by a policy of the process's own.
+pub(super) const NUMA: Start = Start {
+    id: "numa.local",
+    causes: &[Cause::MigrateNuma],
+    key: "numa",
+    value: "local",
+    stops: "the hinting faults and migrations of automatic NUMA balancing: memory with a policy of its own is not scanned",
+    worse: "threads that move to another node keep their memory on the old one: pin them too (cpus), or leave it",
+    source: "kernel mm/mempolicy.c, vma_policy_mof(); kernel/sched/fair.c, task_numa_work(). Not measured here",
+    cost: "memory does not follow its threads to another node. By how it works; not measured here",
+    memory: Memory::Share(0.0),
+};
+
+impl Remedy for Start {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn stops(&self) -> &'static str {
+        self.stops
+    }
+
+    fn worse(&self) -> &'static str {
+        self.worse
+    }
+
+    fn source(&self) -> &'static str {
+        self.source
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        let part = case.part(self.causes);
+        if !matches!(case.subject, Subject::Kernel) || part == 0.0 {
+            return None;
+        }
+        let of_all = part * case.shootdowns() as f64 / case.total.max(1) as f64;
+        if of_all < LARGE_SHARE {
+            return Some(Verdict::Refuse(format!(
+                "{}={} would stop them at a price for the whole program, and is chosen from {:.0} % of all \
+                 shootdowns on",
+                self.key,
+                self.value,
+                LARGE_SHARE * 100.0
+            )));
+        }
+        Some(Verdict::Offer(vec![Offer {
+            starts: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
+            // All, by how the kernel works; one in ten is left for what ran before the setting.
+            stops: part * 0.9,
+            memory: self.memory,
+            cost: self.cost.to_owned(),
+            ..Offer::default()
+        }]))
+    }
+}

@@ -1,0 +1,39 @@
+//! RocksDB: files that are mapped to be read.
+
+use quell_event::Cause;
+
+use super::{Case, Remedy, Verdict};
+use crate::Kind;
+
+/// Reads files, instead of mapping and unmapping them.
+pub(super) struct RocksDb;
+
+impl Remedy for RocksDb {
+    fn id(&self) -> &'static str {
+        "rocksdb.options"
+    }
+
+    fn stops(&self) -> &'static str {
+        "munmap of table files when they are closed, and the write-back of mapped ones"
+    }
+
+    fn worse(&self) -> &'static str {
+        "data that is all in memory, which mapped reads serve without a copy"
+    }
+
+    fn source(&self) -> &'static str {
+        "facebook/rocksdb include/rocksdb/options.h: allow_mmap_reads, allow_mmap_writes (both false by default). Not measured here"
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.program(&[Kind::RocksDb])?;
+        let part = case.part(&[Cause::Munmap, Cause::Writeback, Cause::Truncate]);
+        (part >= 0.2).then(|| {
+            Verdict::advise(
+                &["allow_mmap_reads=false", "allow_mmap_writes=false"],
+                "under [DBOptions] of its OPTIONS file, or by the program's own settings, if they are on (the report \
+                 shows .sst files as regions then). Not measured here",
+            )
+        })
+    }
+}
