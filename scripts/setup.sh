@@ -22,6 +22,8 @@ needs() { # PACKAGES..., once each
 
 has_header() { [ -e "/usr/include/$1" ] || echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
 
+has_library() { compgen -G "/usr/lib/*-linux-gnu/$1" >/dev/null; }
+
 look_for_build() {
 	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
 	have make || needs make
@@ -43,6 +45,12 @@ look_for_test() {
 	have xz || needs xz-utils
 	have c++ || needs g++
 	have unshare || needs util-linux
+	# Allocators to recognise, small ones. Other systems pack no archives of them: there the test says what it skips.
+	have apt-get || return 0
+	has_library libjemalloc.a || needs libjemalloc-dev
+	has_library libmimalloc.so || needs libmimalloc-dev
+	has_library libtcmalloc_minimal.a || needs libgoogle-perftools-dev
+	have musl-gcc || needs musl-tools
 }
 
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }

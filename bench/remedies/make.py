@@ -208,7 +208,7 @@ def from_suite(allocator: Allocator, into: pathlib.Path) -> dict:
         static = found(root, name, MUSL if allocator.name == "musl" else MULTIARCH)
         if static:
             shutil.copy(static, into / "lib" / name)
-    return {"root": str(root), "library": None if allocator.name in ("glibc", "musl") else source.library}
+    return {"root": str(root.relative_to(ALLOCATORS)), "library": None if allocator.name in ("glibc", "musl") else source.library}
 
 
 def found(root: pathlib.Path, name: str, under: str = MULTIARCH) -> pathlib.Path | None:

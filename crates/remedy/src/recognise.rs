@@ -32,8 +32,10 @@ pub(crate) struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn new(elf: &'a ElfFile, path: &'a Path) -> Self {
         let wanted = |name: &[u8]| {
-            matches!(name, b"malloc" | b"mi_version" | b"tc_version")
-                || name.ends_with(b"mallctl")
+            matches!(
+                name,
+                b"malloc" | b"mi_malloc" | b"mi_version" | b"tc_version"
+            ) || name.ends_with(b"mallctl")
                 || name.starts_with(b"MallocExtension_Internal_")
         };
         Facts {
