@@ -76,6 +76,8 @@ look_for_remedies() {
 	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
 	have c++ || needs g++
 	have make || needs make
+	# Debian's packages of other releases are unpacked by Debian's tools only.
+	have apt-get || return 0
 	have dpkg-deb || needs dpkg
 	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || needs debian-archive-keyring
 }

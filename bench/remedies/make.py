@@ -48,7 +48,7 @@ def make(allocator: Allocator, into: pathlib.Path) -> dict:
     sources = unpacked(allocator.source, into / "sources")
     library = BUILDS[allocator.build](allocator, sources, into)
     shutil.rmtree(into / "sources")
-    return {"root": None, "library": library}
+    return {"root": None, "library": library, "prefix": allocator.prefix}
 
 
 # Crates.
@@ -80,6 +80,7 @@ def build_jemalloc(allocator: Allocator, sources: pathlib.Path, into: pathlib.Pa
             shutil.copy(sources.parent / "configure" / extra, sources)
     stated = re.search(r"\+(5\.\d+\.\d+-\d+-g[0-9a-f]+)$", allocator.source.version)
     options = [f"--with-version={stated[1]}"] if stated else []
+    options += [f"--with-jemalloc-prefix={allocator.prefix}"] if allocator.prefix else []
     call(["sh", "configure", "--disable-cxx", "--disable-doc", *options], cwd=sources)
     call(["make", "build_lib_shared", "build_lib_static"], cwd=sources)
     for name in ("libjemalloc.so.2", "libjemalloc.a", "libjemalloc_pic.a"):

@@ -44,10 +44,13 @@ class Allocator:
     build: str | None = None
     # Settings that make another configuration of it, and that one's name.
     variants: tuple = ()
+    # What the names of its functions start with. With one, it takes the place of nothing, and is only there
+    # for quell to recognise it, as Redis and Rust programs hold it.
+    prefix: str = ""
 
     @property
     def folder(self) -> str:
-        return f"{self.name}-{self.version}"
+        return f"{self.name}-{self.version}" + (f"+{self.prefix.strip('_')}" if self.prefix else "")
 
 
 # Gives memory back at once: the worst setting there is, and people do set it to save memory.
@@ -66,8 +69,8 @@ def musl(suite: str, version: str) -> Allocator:
     return Allocator("musl", version, Suite(suite, "musl", "musl-dev", "ld-musl-x86_64.so.1"))
 
 
-def jemalloc(version: str, name: str, crate: str, sha256: str) -> Allocator:
-    return Allocator("jemalloc", version, Crate(name, crate, sha256, "jemalloc"), "jemalloc", (DECAY_0,))
+def jemalloc(version: str, crate: Crate, prefix: str = "") -> Allocator:
+    return Allocator("jemalloc", version, crate, "jemalloc", (DECAY_0,), prefix)
 
 
 def mimalloc(version: str, crate: str, sha256: str, folder: str = "c_src/mimalloc") -> Allocator:
@@ -83,6 +86,13 @@ def gperftools(suite: str, version: str, package: str) -> Allocator:
     return Allocator("gperftools", version, source)
 
 
+JEMALLOC_5_1_0 = Crate("jemalloc-sys", "0.3.2",
+                       "0d3b9f3f5c9b31aa0f5ed3260385ac205db665baa41d49bb8338008ae94ede45", "jemalloc")
+JEMALLOC_5_2_1 = Crate("tikv-jemalloc-sys", "0.4.3+5.2.1-patched.2",
+                       "a1792ccb507d955b46af42c123ea8863668fae24d03721e40cad6a41773dbb49", "jemalloc")
+JEMALLOC_5_3_1 = Crate("tikv-jemalloc-sys", "0.7.1+5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8",
+                       "1a2825c78386b4ae0314074867860ba9577875de945f05992c38815cbec327f0", "jemalloc")
+
 ALLOCATORS = (
     libc("bullseye", "2.31"),
     libc("bookworm", "2.36"),
@@ -92,14 +102,13 @@ ALLOCATORS = (
     musl("bookworm", "1.2.3"),
     musl("trixie", "1.2.5"),
     musl("sid", "1.2.6"),
-    jemalloc("5.1.0", "jemalloc-sys", "0.3.2",
-             "0d3b9f3f5c9b31aa0f5ed3260385ac205db665baa41d49bb8338008ae94ede45"),
-    jemalloc("5.2.1", "tikv-jemalloc-sys", "0.4.3+5.2.1-patched.2",
-             "a1792ccb507d955b46af42c123ea8863668fae24d03721e40cad6a41773dbb49"),
+    jemalloc("5.1.0", JEMALLOC_5_1_0),
+    jemalloc("5.2.1", JEMALLOC_5_2_1),
+    jemalloc("5.2.1", JEMALLOC_5_2_1, "je_"),
     Allocator("jemalloc", "5.3.0", Suite("bookworm", "libjemalloc2", "libjemalloc-dev", "libjemalloc.so.2"),
               variants=(DECAY_0,)),
-    jemalloc("5.3.1", "tikv-jemalloc-sys", "0.7.1+5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8",
-             "1a2825c78386b4ae0314074867860ba9577875de945f05992c38815cbec327f0"),
+    jemalloc("5.3.1", JEMALLOC_5_3_1),
+    jemalloc("5.3.1", JEMALLOC_5_3_1, "_rjem_"),
     mimalloc("1.0.0", "0.1.1", "609a6279eeb29db7da23eda3ef0317f2b423ce48c8c6f55b9d1b886e30fd0926"),
     mimalloc("1.6.0", "0.1.10", "d2da71cf75a0ed691e4a73723650f19ccf882008f0ae7c575a546d5ef3a7bcbc"),
     mimalloc("1.7.0", "0.1.20", "e58f42b6424a0ed536678c65fd97cd64b4344bcf86251e284f7c0ce9eee40e64"),

@@ -2,7 +2,7 @@
 
 from judge import Row
 
-HEAD = ("allocator", "workload", "shootdowns per 1,000", "stopped", "95 %", "predicted", "memory", "time", "verdict")
+HEAD = ("allocator", "workload", "shootdowns per 1,000", "stopped", "95 % interval", "predicted", "memory", "time", "verdict")
 
 
 def count(value: float | None) -> str:

@@ -11,6 +11,7 @@ mod forms;
 #[path = "recognition/subjects.rs"]
 mod subjects;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use quell_remedy::{Found, Kind, Linking, Version, recognise_command, recognise_file};
@@ -65,16 +66,18 @@ fn check(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let mut wrong = 0;
     let mut lines = vec![format!(
-        "{:<22} {:<28} {:<32} verdict",
+        "{:<24} {:<28} {:<44} verdict",
         "allocator", "form", "recognised as"
     )];
     let subjects = subjects::all(kind);
     for subject in &subjects {
+        let mut skipped = BTreeMap::new();
         for form in Form::of(kind) {
             let had = find(subject, form, dir.path());
             let (shown, verdict) = match &had {
                 Had::Not(why) => {
-                    println!("SKIPPED: {} as {form}: {why}", subject.label());
+                    let forms: &mut Vec<String> = skipped.entry(why.clone()).or_default();
+                    forms.push(form.to_string());
                     continue;
                 }
                 Had::Found(found) => (show(found), judge(subject, form, found)),
@@ -82,10 +85,14 @@ fn check(kind: Kind) {
             wrong += usize::from(verdict.is_err());
             let verdict = verdict.err().unwrap_or_else(|| "right".to_owned());
             lines.push(format!(
-                "{:<22} {:<28} {shown:<32} {verdict}",
+                "{:<24} {:<28} {shown:<44} {verdict}",
                 subject.label(),
                 form.to_string()
             ));
+        }
+        for (why, forms) in skipped {
+            let forms = forms.join("; ");
+            println!("SKIPPED: {}, {forms}: {why}", subject.label());
         }
     }
     for why in subjects::missing(kind, &subjects) {
@@ -140,6 +147,13 @@ fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
         }
     {
         return Err(format!("WRONG: taken for {:?}", one.linking));
+    }
+    if kind == Kind::Jemalloc {
+        let conf = format!("{}MALLOC_CONF", subject.prefix.to_uppercase());
+        if one.conf_env.as_deref() != Some(&conf) || one.prefix.as_deref() != Some(&subject.prefix)
+        {
+            return Err(format!("WRONG: said to read {:?}", one.conf_env));
+        }
     }
     match (one.version, subject.version) {
         (Some(said), Some(is)) if !holds(said, is) => Err("WRONG: the version".to_owned()),

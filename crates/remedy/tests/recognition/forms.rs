@@ -84,6 +84,12 @@ const PROGRAM: &str = "
 int main(int c, char **v) { void *volatile p = malloc(c * 9999); free(p); perror(v[0]); return 0; }
 ";
 
+// What the compiler's own library would bring, were it as old as the C library.
+const STUBS: &str = "
+void _Unwind_Resume(void) { abort(); }
+void __gcc_personality_v0(void) { abort(); }
+";
+
 // Without Python's headers, which a machine with Python need not have.
 const PYTHON: &str = "
 #include <stdlib.h>
@@ -112,7 +118,7 @@ pub(crate) fn make(subject: &Subject, form: Form, dir: &Path) -> Result<PathBuf,
     let extension = ["-shared", "-fPIC", "-s", "-Wl,--exclude-libs,ALL"];
     match form {
         Form::Library => shared(),
-        Form::Dynamic if subject.kind == Kind::Musl => musl(subject, dir, &[], &shared()?),
+        Form::Dynamic if subject.kind == Kind::Musl => bare(subject, dir, &[], &shared()?),
         // The machine's own C library needs nothing, and the others need their loader.
         Form::Dynamic if subject.kind == Kind::Glibc => cc(subject, dir, PROGRAM, &[], &[]),
         Form::Dynamic => {
@@ -122,13 +128,9 @@ pub(crate) fn make(subject: &Subject, form: Form, dir: &Path) -> Result<PathBuf,
             let args = ["-Wl,--no-as-needed", "-Wl,--disable-new-dtags", &here];
             cc(subject, dir, PROGRAM, &args, &[library])
         }
-        Form::Static if subject.kind == Kind::Musl => musl(subject, dir, &["-static"], &archive()?),
-        Form::WholeStatic if subject.kind == Kind::Musl => {
-            musl(subject, dir, &["-static", "-s"], &archive()?)
-        }
-        Form::Static if subject.kind == Kind::Glibc => cc(subject, dir, PROGRAM, &["-static"], &[]),
-        Form::WholeStatic if subject.kind == Kind::Glibc => {
-            cc(subject, dir, PROGRAM, &["-static", "-s"], &[])
+        Form::Static if subject.kind.is_libc() => bare(subject, dir, &["-static"], &archive()?),
+        Form::WholeStatic if subject.kind.is_libc() => {
+            bare(subject, dir, &["-static", "-s"], &archive()?)
         }
         Form::Static => cc(subject, dir, PROGRAM, &[], &[archive()?]),
         Form::StaticStripped => cc(subject, dir, PROGRAM, &["-s"], &[archive()?]),
@@ -154,6 +156,7 @@ fn cc(
         .args(["-O1", "-pthread", "-o"])
         .arg(&output)
         .args(args)
+        .args(["malloc", "free"].map(|name| format!("-D{name}={}{name}", subject.prefix)))
         .args(root_args(subject))
         .arg(&input)
         .args(libraries)
@@ -199,29 +202,37 @@ fn c_plus_plus(subject: &Subject, whole: bool) -> Vec<String> {
     vec![name.to_owned()]
 }
 
-/// musl wants its own headers and start files, and nothing of the compiler's C library.
-fn musl(subject: &Subject, dir: &Path, args: &[&str], libc: &Path) -> Result<PathBuf, String> {
+/// A C library's own headers and start files, and nothing of the compiler's, which may be of another age.
+fn bare(subject: &Subject, dir: &Path, args: &[&str], libc: &Path) -> Result<PathBuf, String> {
     let root = subject.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let own = root.join(&MUSL[1..]);
+    let musl = subject.kind == Kind::Musl;
+    let own = root.join(&(if musl { MUSL } else { MULTIARCH })[1..]);
     if !own.join("crt1.o").exists() {
         return Err("its start files are not here".to_owned());
     }
     let (input, output) = (dir.join("source.c"), dir.join("made"));
-    std::fs::write(&input, PROGRAM).unwrap();
+    std::fs::write(&input, [PROGRAM, STUBS].concat()).unwrap();
     let asked = Command::new("cc").arg("-print-libgcc-file-name").output();
     let asked = asked.map_err(|error| format!("cc: {error}"))?;
     let gcc = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
     let mut command = Command::new("cc");
     command
-        .args(["-O1", "-nostdinc", "-nostdlib", "-no-pie", "-fno-pie", "-o"])
+        .args(["-O1", "-nostdlib", "-no-pie", "-fno-pie", "-o"])
         .arg(&output)
-        .args(args)
-        .arg("-isystem")
-        .arg(root.join("usr/include/x86_64-linux-musl"))
+        .args(args);
+    if musl {
+        let headers = root.join("usr/include/x86_64-linux-musl");
+        command.args(["-nostdinc", "-isystem"]).arg(headers);
+    } else {
+        command.arg(format!("--sysroot={}", root.display()));
+    }
+    command
         .args([own.join("crt1.o"), own.join("crti.o"), input])
-        .arg(libc)
-        .args([gcc, own.join("crtn.o")]);
-    if args.is_empty() {
+        .arg("-Wl,--start-group")
+        .args([libc, &gcc])
+        .arg("-Wl,--end-group")
+        .arg(own.join("crtn.o"));
+    if !args.contains(&"-static") {
         command.arg(format!("-Wl,--dynamic-linker={}", libc.display()));
     }
     run(command, output)
@@ -230,7 +241,12 @@ fn musl(subject: &Subject, dir: &Path, args: &[&str], libc: &Path) -> Result<Pat
 /// Without cargo: rustc and the archive, all of it, as a `-sys` crate links it.
 fn rust(subject: &Subject, dir: &Path, archive: &Path) -> Result<PathBuf, String> {
     let (input, output) = (dir.join("source.rs"), dir.join("made"));
-    std::fs::write(&input, RUST).unwrap();
+    let prefixed = ["malloc", "free"]
+        .iter()
+        .fold(RUST.to_owned(), |text, name| {
+            text.replace(&format!("{name}("), &format!("{}{name}(", subject.prefix))
+        });
+    std::fs::write(&input, prefixed).unwrap();
     let name = archive.file_stem().unwrap().to_string_lossy();
     let mut command = Command::new("rustc");
     command
@@ -242,9 +258,16 @@ fn rust(subject: &Subject, dir: &Path, archive: &Path) -> Result<PathBuf, String
             name.trim_start_matches("lib")
         ))
         .arg(&input);
-    for arg in [root_args(subject), c_plus_plus(subject, false)].concat() {
+    // All of Debian's jemalloc wants it too, for its operator new.
+    let c_plus_plus = if subject.root.is_some() {
+        "-l:libstdc++.so.6"
+    } else {
+        "-lstdc++"
+    };
+    for arg in root_args(subject) {
         command.arg(format!("-Clink-arg={arg}"));
     }
+    command.arg(format!("-Clink-arg={c_plus_plus}"));
     run(command, output)
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Subject {
     pub(crate) archive: Option<PathBuf>,
     /// Its archive for libraries, where that is another one.
     pub(crate) archive_pic: Option<PathBuf>,
+    /// What its functions' names start with.
+    pub(crate) prefix: String,
     /// Where the C library lies that it is to be linked with, if not in /.
     pub(crate) root: Option<PathBuf>,
 }
@@ -34,7 +36,7 @@ impl Subject {
             .version
             .map_or_else(String::new, |(a, b, c)| format!(" {a}.{b}.{c}"));
         let name = self.kind.name().split(' ').next().unwrap_or_default();
-        format!("{name}{version} ({})", self.from)
+        format!("{}{name}{version} ({})", self.prefix, self.from)
     }
 }
 
@@ -138,6 +140,7 @@ fn of_machine(kind: Kind) -> Option<Subject> {
             shared: shared.find(|path| path.exists()),
             archive: archives.first().and_then(archive),
             archive_pic: archives.last().and_then(archive),
+            prefix: String::new(),
             root: None,
         })
     })
@@ -165,6 +168,7 @@ fn of_bench(kind: Kind, folder: &Path) -> Option<Subject> {
             .find(|path| path.to_string_lossy().contains(".so")),
         archive: archives.first().and_then(archive),
         archive_pic: archives.last().and_then(archive),
+        prefix: about["prefix"].as_str().unwrap_or_default().to_owned(),
         root: about["root"].as_str().map(|root| built().join(root)),
     })
 }
