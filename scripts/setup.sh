@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, kernels, dist, fuzz; all without
+#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, remedies, kernels, dist, fuzz; all without
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test exports page demo bench kernels dist fuzz}
+jobs=${*:-build test exports page demo bench remedies kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -21,6 +21,8 @@ needs() { # PACKAGES..., once each
 }
 
 has_header() { [ -e "/usr/include/$1" ] || echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
+
+has_library() { compgen -G "/usr/lib/*-linux-gnu/$1" >/dev/null; }
 
 look_for_build() {
 	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
@@ -43,6 +45,12 @@ look_for_test() {
 	have xz || needs xz-utils
 	have c++ || needs g++
 	have unshare || needs util-linux
+	# Allocators to recognise, small ones. Other systems pack no archives of them: there the test says what it skips.
+	have apt-get || return 0
+	has_library libjemalloc.a || needs libjemalloc-dev
+	has_library libmimalloc.so || needs libmimalloc-dev
+	has_library libtcmalloc_minimal.a || needs libgoogle-perftools-dev
+	have musl-gcc || needs musl-tools
 }
 
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
@@ -60,6 +68,18 @@ look_for_bench() {
 			needs linux-perf
 		fi
 	}
+}
+
+# What builds the allocators; they themselves go under target/, and are not installed.
+look_for_remedies() {
+	have python3 || needs python3
+	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	have c++ || needs g++
+	have make || needs make
+	# Debian's packages of other releases are unpacked by Debian's tools only.
+	have apt-get || return 0
+	have dpkg-deb || needs dpkg
+	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || needs debian-archive-keyring
 }
 
 look_for_kernels() {
@@ -87,8 +107,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | page | demo | bench | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, kernels, dist, fuzz" && exit 2 ;;
+		build | test | exports | page | demo | bench | remedies | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, remedies, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }

@@ -36,7 +36,12 @@ impl<'a> Facts<'a> {
         let wanted = |name: &[u8]| {
             matches!(
                 name,
-                b"malloc" | b"mi_version" | b"tc_version" | b"Py_Version" | b"PyObject_Malloc"
+                b"malloc"
+                    | b"mi_malloc"
+                    | b"mi_version"
+                    | b"tc_version"
+                    | b"Py_Version"
+                    | b"PyObject_Malloc"
             ) || name.ends_with(b"mallctl")
                 || name.starts_with(b"MallocExtension_Internal_")
         };

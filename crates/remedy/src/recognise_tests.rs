@@ -98,28 +98,45 @@ fn jemalloc_built_in() {
     assert_eq!(with("dirty_decay_ms: the time"), None);
 }
 
-/// Check mimalloc's lines by their options, where no symbol is left.
+/// Check mimalloc's lines by their options, where no symbol is left; the first releases had few.
 #[test]
 fn mimalloc_by_options() {
     let with = |options: &str| {
-        let text = format!(
-            "\0mimalloc_\0mimalloc: \0show_errors\0eager_commit_delay\0reset_delay\0{options}\0"
-        );
+        let text = format!("\0mimalloc_\0mimalloc: \0show_errors\0show_stats\0{options}\0");
         only(text.as_bytes()).version
     };
-    assert_eq!(with("x"), Some(Version::range((1, 0, 0), (2, 0, 3))));
     assert_eq!(
-        with("allow_decommit"),
-        Some(Version::range((1, 7, 2), (2, 0, 9)))
+        with("page_reset"),
+        Some(Version::range((1, 0, 0), (1, 2, 2)))
     );
     assert_eq!(
-        with("purge_delay"),
-        Some(Version::range((1, 8, 0), (2, 99, 99)))
+        with("abandoned_page_reset\0eager_commit_delay\0reset_delay"),
+        Some(Version::range((1, 3, 0), (1, 8, 1)))
+    );
+    assert_eq!(
+        with("page_reset\0reset_delay\0allow_decommit"),
+        Some(Version::range((2, 0, 0), (2, 1, 1)))
+    );
+    assert_eq!(
+        with("reset_delay\0purge_delay"),
+        Some(Version::range((1, 8, 2), (2, 99, 99)))
     );
     assert_eq!(
         with("purge_delay\0pagemap_commit"),
         Some(Version::since(3, 0, 0))
     );
+}
+
+/// Check google/tcmalloc inside a stripped program, by both of its names.
+#[test]
+fn google_stripped() {
+    let text = b"\0tcmalloc.per_cpu_caches_active\0tcmalloc.cpu_free\0";
+    let found = only(text);
+    assert_eq!(
+        (found.kind, found.linking, found.version),
+        (Kind::GoogleTcmalloc, Linking::Static, None)
+    );
+    assert!(found_in(b"\0tcmalloc.cpu_free\0tcmalloc.other\0").is_empty());
 }
 
 /// Check gperftools inside a program, and two allocators in one file.

@@ -3,24 +3,20 @@
 use super::{Dated, Facts};
 use crate::{Found, Kind, Version};
 
-/// What each option proves, newest first, seen in 1.7.1, 2.0.7, 2.0.9, 2.3.2 and 3.3.2. The lines
-/// 1.8/1.9 and 2.1 on were developed side by side with the same options.
+/// What each option proves, newest first, by the sources of all releases from 1.0.0 to 3.4.3. The lines
+/// 1.8/1.9 and 2.1 on were developed side by side with the same options; 2.1.0 and 2.1.1 still have 2.0's.
 const OPTIONS: &[Dated] = &[
     ("pagemap_commit", (3, 0, 0), None),
     ("page_full_retain", (3, 0, 0), None),
-    ("purge_delay", (1, 8, 0), Some((2, 99, 99))),
-    ("allow_decommit", (1, 7, 2), Some((2, 0, 9))),
-    ("reset_delay", (1, 0, 0), Some((2, 0, 3))),
+    ("purge_delay", (1, 8, 2), Some((2, 99, 99))),
+    ("allow_decommit", (2, 0, 0), Some((2, 1, 1))),
+    ("reset_delay", (1, 3, 0), Some((1, 8, 1))),
+    ("page_reset", (1, 0, 0), Some((1, 2, 2))),
 ];
 
 pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
     // Every version builds the names of its variables from this prefix, and has these two options.
-    let ours = [
-        "mimalloc_",
-        "mimalloc: ",
-        "show_errors",
-        "eager_commit_delay",
-    ];
+    let ours = ["mimalloc_", "mimalloc: ", "show_errors", "show_stats"];
     if !ours.iter().all(|text| facts.ends_string(text)) {
         return None;
     }
@@ -37,7 +33,7 @@ pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
     } else {
         "mimalloc's options, which give a version range"
     };
-    let mut found = facts.found(Kind::Mimalloc, facts.linking("mi_version"), how);
+    let mut found = facts.found(Kind::Mimalloc, facts.linking("mi_malloc"), how);
     found.version = stated.or(by_options);
     found.prefix = Some("mi_".to_owned());
     found.replaces_malloc = facts.exports_malloc();

@@ -30,18 +30,22 @@ pub(super) fn gperftools(facts: &Facts<'_>) -> Option<Found> {
     Some(found)
 }
 
-/// google/tcmalloc has no version and no environment; its extension functions are weak symbols that
-/// programs look for, so they are kept. A stripped static one is not seen.
+/// google/tcmalloc has no version and no environment. Its extension functions are weak symbols that programs
+/// look for, so they are kept; where all symbols are stripped, the names of its properties remain.
 pub(super) fn google(facts: &Facts<'_>) -> Option<Found> {
-    let named = facts
-        .symbols_with(|n| n.starts_with("MallocExtension_Internal_"))
-        .count()
-        >= 2;
-    if !named {
+    let extension = |n: &str| n.starts_with("MallocExtension_Internal_");
+    let named = facts.symbols_with(extension).count() >= 2;
+    // Both by CPU, which gperftools never did.
+    let properties = ["tcmalloc.per_cpu_caches_active", "tcmalloc.cpu_free"];
+    let how = if named {
+        "google/tcmalloc's MallocExtension_Internal_ functions"
+    } else if properties.iter().all(|text| facts.ends_string(text)) {
+        "the names of google/tcmalloc's properties"
+    } else {
         return None;
-    }
-    let how = "google/tcmalloc's MallocExtension_Internal_ functions";
-    let linking = if facts.elf.is_library() {
+    };
+    let exports = facts.symbols_with(extension).any(|symbol| symbol.exported);
+    let linking = if exports && facts.elf.is_library() {
         Linking::SharedLibrary
     } else {
         Linking::Static
