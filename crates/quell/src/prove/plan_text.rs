@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_remedy::Plan;
+use quell_remedy::{Plan, quote};
 
 use crate::cmd::usage;
 use crate::show::Replace;
@@ -31,9 +31,8 @@ pub(crate) fn os_pairs(environment: &BTreeMap<String, String>) -> Vec<(OsString,
 
 /// Lines for a shell.
 pub(crate) fn exports(environment: &BTreeMap<String, String>) -> String {
-    let line = |(name, value): (&String, &String)| {
-        format!("export {name}='{}'\n", value.replace('\'', r"'\''"))
-    };
+    let line =
+        |(name, value): (&String, &String)| format!("export {name}={}\n", quote::shell(value));
     environment.iter().map(line).collect()
 }
 
