@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use quell_remedy::quote;
+
 use crate::finding::{Finding, Status};
 use crate::fix::{Fix, quoted};
 
@@ -181,28 +183,11 @@ fn tmpfiles(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
 fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     let (text, held) = lines(fixes, |fix| match fix {
         Fix::Directive(directive) => Some(directive.clone()),
-        Fix::Env { name, value } => Some(environment(name, value)),
+        Fix::Env { name, value } => Some(quote::systemd(name, value)),
         _ => None,
     });
     let head = if text.is_empty() { "" } else { "[Service]\n" };
     (format!("{head}{text}"), held)
-}
-
-/// A line of a service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A line that ends
-/// in a value would begin another directive.
-#[must_use]
-pub fn environment(name: &str, value: &str) -> String {
-    let mut text = String::new();
-    for c in value.chars() {
-        match c {
-            '\\' | '"' => text.extend(['\\', c]),
-            '%' => text.push_str("%%"),
-            // `\xNN`, as systemd.syntax(7) has it
-            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => text.push(c),
-        }
-    }
-    format!("Environment=\"{name}={text}\"")
 }
 
 fn parameters(fixes: &[Of<'_>]) -> (Vec<String>, Vec<usize>) {
@@ -292,7 +277,7 @@ fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     if !variables.is_empty() {
         out.push_str("        env:\n");
         for (name, value) in variables {
-            let (name, value) = (string(name), string(value));
+            let (name, value) = (quote::yaml(name), quote::kubernetes(value));
             let _ = writeln!(out, "        - name: {name}\n          value: {value}");
         }
     }
@@ -302,11 +287,6 @@ fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
         );
     }
     (out, held)
-}
-
-/// A string of YAML: JSON's are.
-fn string(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
 }
 
 /// One line that fails keeps no other from being tried: a service that isn't there can't be stopped. Whether all

@@ -116,6 +116,9 @@ impl Choosing<'_> {
     /// What no allocator asked for.
     fn rest(&mut self) {
         let split = self.split;
+        if self.evidence.shootdowns < FEW {
+            return;
+        }
         let worth = |count: u64| count > 0 && count * WORTH >= split.total;
         let part = |count: u64| {
             let verb = if count == 1 { "is" } else { "are" };
@@ -239,7 +242,9 @@ impl Choosing<'_> {
         let (mut tunings, mut preloads) = (Vec::new(), Vec::new());
         let mut refused = Vec::new();
         for &remedy in remedy::all() {
-            if remedy.preloads() && !self.options.preload {
+            // Few shootdowns, and much else: that is for the allocator's own settings.
+            let few = self.evidence.shootdowns < FEW;
+            if remedy.preloads() && (few || !self.options.preload) {
                 continue;
             }
             match remedy.consider(&case) {
@@ -283,7 +288,9 @@ impl Choosing<'_> {
                 said.push(why);
             }
         }
-        let over = sets.iter().filter(|s| s.stops > stops + CLOSE);
+        let over = sets
+            .iter()
+            .filter(|s| s.stops > stops + CLOSE && s.memory.is_some_and(|m| m > left));
         if let Some(over) = over.max_by(|a, b| a.stops.total_cmp(&b.stops)) {
             let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
             self.note(format!(

@@ -14,8 +14,10 @@
 mod attribute;
 mod choose;
 mod conf;
+pub mod emit;
 mod found;
 mod plan;
+pub mod quote;
 mod recognise;
 mod remedy;
 mod start;

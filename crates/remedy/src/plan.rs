@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::choose::{Options, plan as plan_within};
-use crate::{Evidence, Found, Start, conf, start};
+use crate::{Evidence, Found, Start, conf, quote, start};
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
@@ -103,11 +103,10 @@ impl Plan {
     /// Lines for a shell that set the plan's variables, whatever they were before.
     #[must_use]
     pub fn exports(&self) -> String {
-        let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
         let environment = self.environment(&|_| None);
         environment
             .iter()
-            .map(|(name, value)| format!("export {name}={}\n", quote(value)))
+            .map(|(name, value)| format!("export {name}={}\n", quote::shell(value)))
             .collect()
     }
 }

@@ -211,6 +211,9 @@ pub(crate) struct PlanArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the plan for shell, systemd, docker or k8s, and what that can't hold as comments.
+    #[arg(long, value_name = "FORM", conflicts_with = "json")]
+    pub(crate) emit: Option<quell_remedy::emit::Form>,
     /// Write the plan as TOML, for `quell run --plan`.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

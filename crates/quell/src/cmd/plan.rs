@@ -62,7 +62,9 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         plan.notes.clone(),
     ]
     .concat();
-    let text = if args.json {
+    let text = if let Some(form) = args.emit {
+        quell_remedy::emit::emit(&plan, &environment, form)
+    } else if args.json {
         json(&plan, &environment, &notes, &subject.observed)?
     } else {
         text(&plan, &environment, &notes, &subject, args.save.as_deref())

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_remedy::Plan;
+use quell_remedy::{Plan, quote};
 
 use crate::cmd::usage;
 use crate::launch::Setup;
@@ -34,9 +34,8 @@ pub(crate) fn setup(environment: &BTreeMap<String, String>, plan: &Plan) -> Setu
 
 /// Lines for a shell.
 pub(crate) fn exports(environment: &BTreeMap<String, String>) -> String {
-    let line = |(name, value): (&String, &String)| {
-        format!("export {name}='{}'\n", value.replace('\'', r"'\''"))
-    };
+    let line =
+        |(name, value): (&String, &String)| format!("export {name}={}\n", quote::shell(value));
     environment.iter().map(line).collect()
 }
 

@@ -1,0 +1,191 @@
+//! A plan in the form of what starts the program elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::conf::SHIM_LIBRARY;
+use crate::{Numa, Plan, Start, quote};
+
+/// Where a plan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Lines for a POSIX shell.
+    Shell,
+    /// A drop-in for a service of systemd.
+    Systemd,
+    /// Lines of a Dockerfile.
+    Docker,
+    /// A strategic merge patch of a Kubernetes workload.
+    K8s,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Shell, Self::Systemd, Self::Docker, Self::K8s];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Systemd => "systemd",
+            Self::Docker => "docker",
+            Self::K8s => "k8s",
+        }
+    }
+
+    /// How it is used.
+    fn head(self) -> &'static str {
+        match self {
+            Self::Shell => "source it before the program is started",
+            Self::Systemd => {
+                "as /etc/systemd/system/NAME.service.d/quell.conf; then systemctl daemon-reload"
+            }
+            Self::Docker => "at the end of the Dockerfile",
+            Self::K8s => {
+                "kubectl patch deployment NAME --patch-file THIS; put your container's name in"
+            }
+        }
+    }
+}
+
+impl FromStr for Form {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|f| f.name() == name);
+        found.ok_or_else(|| "write shell, systemd, docker or k8s".to_owned())
+    }
+}
+
+/// The plan in one form, with `environment` as what it makes of the program's. What that form can't hold is said in
+/// comments, so that nobody takes it for all there is.
+#[must_use]
+pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> String {
+    let ids: Vec<&str> = plan.remedies.iter().map(|r| r.remedy.as_str()).collect();
+    let mut out = format!("# by quell plan: {}\n", form.head());
+    let what = if ids.is_empty() {
+        "nothing to set".to_owned()
+    } else {
+        ids.join(", ")
+    };
+    comment(&mut out, &what);
+    let mut left = Vec::new();
+    let mut lines = Vec::new();
+    for (name, value) in environment {
+        match variable(form, name, value) {
+            Some(line) => lines.push(line),
+            None => left.push(format!("{name}={value}")),
+        }
+    }
+    for start in plan.starts() {
+        match directive(form, &start) {
+            Ok(line) => lines.push(line),
+            Err(why) => left.push(format!("{start}: {why}")),
+        }
+    }
+    if !lines.is_empty() {
+        match form {
+            Form::Shell | Form::Docker => {}
+            Form::Systemd => out.push_str("[Service]\n"),
+            Form::K8s => out.push_str(
+                "spec:\n  template:\n    spec:\n      containers:\n      - name: CONTAINER\n        env:\n",
+            ),
+        }
+    }
+    for line in lines {
+        // writing to a String does not fail
+        let _ = writeln!(out, "{line}");
+    }
+    let bare = |value: &String| {
+        let first = value.split([':', ' ']).next();
+        first == Some(SHIM_LIBRARY)
+    };
+    if environment.get("LD_PRELOAD").is_some_and(bare) {
+        comment(
+            &mut out,
+            "libquell.so: write its whole path there, unless it lies where the loader looks",
+        );
+    }
+    if !left.is_empty() {
+        comment(&mut out, &format!("not for {}:", form.name()));
+    }
+    for text in left {
+        comment(&mut out, &format!("  {text}"));
+    }
+    out
+}
+
+/// One line, whatever is in it.
+fn comment(out: &mut String, text: &str) {
+    let text = text.replace(|c: char| c.is_control(), " ");
+    let _ = writeln!(out, "# {text}");
+}
+
+fn variable(form: Form, name: &str, value: &str) -> Option<String> {
+    if !quote::is_name(name) {
+        return None;
+    }
+    Some(match form {
+        Form::Shell => format!("export {name}={}", quote::shell(value)),
+        Form::Systemd => quote::systemd(name, value),
+        Form::Docker => format!("ENV {name}={}", quote::dockerfile(value)?),
+        Form::K8s => format!(
+            "        - name: {}\n          value: {}",
+            quote::yaml(name),
+            quote::kubernetes(value)
+        ),
+    })
+}
+
+/// What is done at the start, as a directive of that form; or what would do it.
+fn directive(form: Form, start: &Start) -> Result<String, String> {
+    if form == Form::Systemd {
+        return systemd(start);
+    }
+    Err(match (form, start) {
+        (Form::Docker, Start::Cpus(list)) => format!("docker run --cpuset-cpus {list}"),
+        (Form::Docker, Start::Numa(Numa::Bind(nodes))) => {
+            format!("docker run --cpuset-mems {nodes}")
+        }
+        (Form::Shell, Start::Cpus(list)) => format!("taskset -c {list} PROGRAM"),
+        (Form::Shell, Start::Numa(numa)) => format!("numactl {} PROGRAM", numactl(numa)),
+        (Form::K8s, Start::Cpus(_)) => {
+            "a pod of the class Guaranteed, on nodes with the static CPU manager policy, gets CPUs of its own"
+                .to_owned()
+        }
+        _ => "quell run starts it so: make it the command, with --plan FILE".to_owned(),
+    })
+}
+
+fn numactl(numa: &Numa) -> String {
+    match numa {
+        Numa::Local => "--localalloc".to_owned(),
+        Numa::Bind(nodes) => format!("--membind={nodes}"),
+        Numa::Interleave(nodes) => format!("--interleave={nodes}"),
+        Numa::Preferred(node) => format!("--preferred={node}"),
+    }
+}
+
+/// systemd.exec(5), and systemd.resource-control(5) for MemoryKSM (254).
+fn systemd(start: &Start) -> Result<String, String> {
+    Ok(match start {
+        Start::ThpNever => {
+            return Err("put quell run --plan FILE -- before the command of ExecStart".to_owned());
+        }
+        Start::Ksm { merge } => format!("MemoryKSM={}", if *merge { "yes" } else { "no" }),
+        Start::TimerSlack { ns } => format!("TimerSlackNSec={ns}"),
+        Start::Cpus(list) => format!("CPUAffinity={list}"),
+        Start::Numa(numa) => match numa {
+            Numa::Local => "NUMAPolicy=local".to_owned(),
+            Numa::Bind(nodes) => format!("NUMAPolicy=bind\nNUMAMask={nodes}"),
+            Numa::Interleave(nodes) => format!("NUMAPolicy=interleave\nNUMAMask={nodes}"),
+            Numa::Preferred(node) => format!("NUMAPolicy=preferred\nNUMAMask={node}"),
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "emit_tests.rs"]
+mod tests;

@@ -1,0 +1,161 @@
+//! Values, written so that each reader gets back what was meant.
+
+/// For a POSIX shell.
+#[must_use]
+pub fn shell(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// A line of a systemd service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A
+/// line that ends in a value would begin another directive.
+#[must_use]
+pub fn systemd(name: &str, value: &str) -> String {
+    let mut text = String::new();
+    for c in value.chars() {
+        match c {
+            '\\' | '"' => text.extend(['\\', c]),
+            '%' => text.push_str("%%"),
+            // `\xNN`, as systemd.syntax(7) has it
+            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    format!("Environment=\"{name}={text}\"")
+}
+
+/// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself, and nothing holds a line's
+/// end: none then.
+#[must_use]
+pub fn dockerfile(value: &str) -> Option<String> {
+    if value.contains(['\n', '\r']) {
+        return None;
+    }
+    let mut text = String::from("\"");
+    for c in value.chars() {
+        if matches!(c, '\\' | '"' | '$') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text.push('"');
+    Some(text)
+}
+
+/// A string of YAML: JSON's are.
+#[must_use]
+pub fn yaml(text: &str) -> String {
+    // A string is always a JSON value.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// The value of a variable in a pod, as YAML: Kubernetes takes `$(NAME)` for another variable and `$$` for `$`.
+#[must_use]
+pub fn kubernetes(value: &str) -> String {
+    yaml(&value.replace('$', "$$"))
+}
+
+/// Whether shells, Docker and systemd take it for the name of a variable.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What systemd makes of a quoted assignment (config_parse_environ() in src/core/load-fragment.c: quotes and
+    /// escapes first, then specifiers).
+    fn systemd_reads(line: &str) -> String {
+        let text = line.strip_prefix("Environment=\"").unwrap();
+        let text = text.strip_suffix('"').unwrap();
+        let mut out = String::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            assert_ne!(c, '"', "ends early: {line}");
+            if c != '\\' {
+                out.push(c);
+                continue;
+            }
+            match chars.next().unwrap() {
+                'x' => {
+                    let hex: String = chars.by_ref().take(2).collect();
+                    out.push(char::from(u8::from_str_radix(&hex, 16).unwrap()));
+                }
+                c @ ('\\' | '"') => out.push(c),
+                c => panic!("no escape of ours: {c}"),
+            }
+        }
+        out.replace("%%", "%")
+    }
+
+    /// What Docker makes of a word in double quotes (processDoubleQuote() of BuildKit's shell/lex.go).
+    fn docker_reads(word: &str) -> String {
+        let text = word.strip_prefix('"').unwrap().strip_suffix('"').unwrap();
+        let mut out = String::new();
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            assert!(c != '"' && c != '$', "not a plain word: {word}");
+            let escapes = chars.peek().is_some_and(|n| matches!(n, '"' | '$' | '\\'));
+            out.push(if c == '\\' && escapes {
+                chars.next().unwrap()
+            } else {
+                c
+            });
+        }
+        out
+    }
+
+    /// What Kubernetes makes of a value, where no variable is known (Expand() of its
+    /// third_party/forked/golang/expansion).
+    fn kubernetes_reads(yaml: &str) -> String {
+        let text: String = serde_json::from_str(yaml).unwrap();
+        let mut out = String::new();
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            out.push(c);
+            if c == '$' {
+                match chars.peek() {
+                    Some('$') => drop(chars.next()),
+                    next => assert_ne!(next, Some(&'('), "names a variable: {yaml}"),
+                }
+            }
+        }
+        out
+    }
+
+    proptest! {
+        /// Check for any value that each reader gets back what was meant.
+        #[test]
+        fn comes_back(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
+            prop_assert_eq!(systemd_reads(&systemd("A", &value)), format!("A={value}"));
+            prop_assert_eq!(kubernetes_reads(&kubernetes(&value)), value.as_str());
+            match dockerfile(&value) {
+                Some(word) => prop_assert_eq!(docker_reads(&word), value.as_str()),
+                None => prop_assert!(value.contains(['\n', '\r'])),
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Check for any value that a real shell gets back what was meant.
+        #[test]
+        fn shell_reads(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
+            let out = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", shell(&value))])
+                .output()
+                .unwrap();
+            prop_assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
+        }
+    }
+
+    /// Check that names are as every reader takes them.
+    #[test]
+    fn names() {
+        assert!(is_name("_RJEM_MALLOC_CONF") && is_name("A1"));
+        assert!(!is_name("") && !is_name("1A") && !is_name("A-B") && !is_name("A B"));
+    }
+}
