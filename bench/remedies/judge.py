@@ -1,6 +1,7 @@
 """What a proof says of one row, and whether that is what quell promises."""
 
 import dataclasses
+import re
 import statistics
 
 # Fewer in a run than this, and quell itself plans nothing.
@@ -81,7 +82,9 @@ class Row:
         """What it sets, short: the remedies and their settings."""
         parts = []
         for one in (self.proof or {}).get("plan", []):
-            values = [f"{key}={value}" for key, value in one["sets"].items()]
+            values = [f"{key}={value}" for key, value in (one.get("starts", {}) | one["sets"]).items()]
+            # Of a library only its name: where it lies differs by machine.
+            values = [re.sub(r"/[^ :]*/(lib[^ :/]*\.so)", r"\1", value) for value in values]
             parts.append(f"{one['remedy']}: {' '.join(values)}" if values else one["remedy"])
         return "; ".join(parts)
 

@@ -48,6 +48,9 @@ def make(allocator: Allocator, into: pathlib.Path) -> dict:
     sources = unpacked(allocator.source, into / "sources")
     library = BUILDS[allocator.build](allocator, sources, into)
     shutil.rmtree(into / "sources")
+    exported = call(["nm", "-D", "--defined-only", into / "lib" / library])
+    if not re.search(rf"\bT {allocator.prefix}malloc$", exported, re.MULTILINE):
+        raise Missing(f"its library does not take {allocator.prefix}malloc's place")
     return {"root": None, "library": library, "prefix": allocator.prefix}
 
 
@@ -91,7 +94,7 @@ def build_jemalloc(allocator: Allocator, sources: pathlib.Path, into: pathlib.Pa
 def build_mimalloc(_: Allocator, sources: pathlib.Path, into: pathlib.Path) -> str:
     """One file includes all others, and takes malloc's place."""
     library, one = into / "lib/libmimalloc.so", into / "lib/mimalloc.o"
-    call(["cc", "-O2", "-fPIC", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-ftls-model=initial-exec", "-fvisibility=hidden",
+    call(["cc", "-O2", "-fPIC", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-ftls-model=initial-exec",
           "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-fno-builtin-malloc", "-w",
           "-I", sources / "include", "-I", sources / "src", "-c", sources / "src/static.c", "-o", one])
     call(["cc", "-shared", "-Wl,-soname,libmimalloc.so", one, "-o", library, "-pthread"])

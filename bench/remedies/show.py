@@ -36,7 +36,12 @@ def text(rows: list) -> str:
     left = (0, 1, 8)
     table = ["  ".join(cell.ljust(width) if i in left else cell.rjust(width)
                        for i, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
-    return "\n".join(table + [""] + ["What the plans set:"] + [f"  {line}" for line in plans(rows)])
+    return "\n".join(table + what_they_set(rows, "  "))
+
+
+def what_they_set(rows: list, mark: str) -> list:
+    found = plans(rows)
+    return ["", "What the plans set:", ""] + [mark + line for line in found] if found else []
 
 
 def plans(rows: list) -> list:
@@ -55,6 +60,4 @@ def plans(rows: list) -> list:
 def markdown(rows: list) -> str:
     lines = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join(["---"] * len(HEAD)) + " |"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
-    lines += ["", "What the plans set:", ""]
-    lines += [f"- {line}" for line in plans(rows)]
-    return "\n".join(lines)
+    return "\n".join(lines + what_they_set(rows, "- "))
