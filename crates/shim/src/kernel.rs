@@ -1,5 +1,6 @@
 //! What the library asks of the kernel, as a trait, so that its logic runs on a model in tests.
 
+use crate::sync::AtomicU32;
 use crate::{Part, Range};
 
 /// An error number of Linux (errno(3)), positive.
@@ -87,9 +88,9 @@ pub unsafe trait Kernel {
     /// A number that is this thread's alone while it lives, not 0.
     fn thread(&self) -> usize;
     /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
-    fn sleep(&self, word: &core::sync::atomic::AtomicU32, value: u32, ms: u32);
+    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);
     /// Wakes all that sleep on `word`.
-    fn wake(&self, word: &core::sync::atomic::AtomicU32);
+    fn wake(&self, word: &AtomicU32);
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
     /// How full memory is now. Takes some tens of microseconds.

@@ -1,11 +1,11 @@
 //! What a signal handler changed while its own thread held the lock: told to the holder, who acts on
-//! it before it lets go.
+//! it before it lets go. What comes between that and letting go, the next holder finds, before it looks
+//! at anything else.
 //!
 //! Only handlers in the holder's thread write here, so they are over before it reads on.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::Range;
+use crate::sync::{AtomicUsize, Ordering};
 
 const PLACES: usize = 16;
 
@@ -17,7 +17,7 @@ pub(crate) struct Late {
 impl Default for Late {
     fn default() -> Self {
         Late {
-            ranges: [const { [const { AtomicUsize::new(0) }; 2] }; PLACES],
+            ranges: core::array::from_fn(|_| [AtomicUsize::new(0), AtomicUsize::new(0)]),
             count: AtomicUsize::new(0),
         }
     }
@@ -36,7 +36,7 @@ impl Late {
         true
     }
 
-    /// Hands each range to `forget`, also those that come meanwhile.
+    /// Hands each range to `forget`, also those that come meanwhile. Only with the lock.
     pub(crate) fn each(&self, mut forget: impl FnMut(Range)) {
         let mut done = 0;
         loop {
@@ -58,5 +58,39 @@ impl Late {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what a handler adds while ranges are handed out is handed out too, each once, and
+    /// that the seventeenth is refused.
+    #[test]
+    fn each_once() {
+        let late = Late::default();
+        let range = |n| Range {
+            start: n,
+            end: n + 1,
+        };
+        for n in 1..=PLACES {
+            assert!(late.add(range(n)));
+        }
+        assert!(!late.add(range(99)));
+        let mut seen = Vec::new();
+        late.each(|r| seen.push(r.start));
+        assert_eq!(seen, (1..=PLACES).collect::<Vec<_>>());
+
+        assert!(late.add(range(1)));
+        let mut seen = Vec::new();
+        late.each(|r| {
+            seen.push(r.start);
+            if r.start < 5 {
+                assert!(late.add(range(r.start + 1)));
+            }
+        });
+        assert_eq!(seen, [1, 2, 3, 4, 5]);
+        late.each(|_| panic!("nothing is left"));
     }
 }

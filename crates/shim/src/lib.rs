@@ -15,11 +15,14 @@
 //! waits for nobody without an end: it may run in any thread, before constructors, and in signal
 //! handlers.
 
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod call;
+mod check;
 mod counters;
+mod fork;
+mod going;
 mod keep;
 mod kernel;
 mod late;
@@ -27,7 +30,7 @@ pub mod linux;
 mod lock;
 mod measure;
 mod nodes;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;
 #[cfg(quell_preload)]
 mod preload;
@@ -36,9 +39,12 @@ mod region;
 mod settings;
 mod shelf;
 mod shim;
+pub mod sync;
 mod table;
 mod trim;
+mod wipe;
 
+pub use check::Held;
 pub use counters::{Count, Counters};
 pub use kernel::{Errno, Kernel, Map, Pressure};
 pub use nodes::Node;

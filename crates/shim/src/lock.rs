@@ -1,21 +1,17 @@
 //! The one lock: short, never held over a system call but fork(2), and never waited for without an end.
 //!
 //! Whoever holds it only changes tables. A signal handler may run in the holder's thread, and must not
-//! wait for it then: it is told so ([`Taken::Mine`]). A handler that leaves by siglongjmp(3) out of the
-//! holder leaves the lock taken for good; the library then turns itself off (see [`Lock::take`]).
-
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+//! wait for it then: it is told so ([`Taken::Mine`]). That is why the lock is the number of its holder,
+//! taken and given back in one step: there is no moment at which it is held and the handler can't see
+//! by whom. A handler that leaves by siglongjmp(3) out of the holder leaves the lock taken for good; the
+//! library then turns itself off (see [`Lock::take`]).
 
 use crate::Kernel;
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-/// Held, and somebody sleeps for it.
-const WAITED_FOR: u32 = 2;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
 /// held for. A real-time thread that took the CPU from the holder gets on after that.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// So long is slept for it in all: 64 times 16 ms. The holder needs well under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
@@ -33,27 +29,23 @@ pub(crate) enum Taken {
 
 #[derive(Default)]
 pub(crate) struct Lock {
-    word: AtomicU32,
-    owner: AtomicUsize,
-    /// Held over a fork(2), which takes as long as it takes.
+    /// The number of the thread that holds it; 0 is nobody.
+    holder: AtomicUsize,
+    /// How many sleep for it.
+    asleep: AtomicU32,
+    /// Changes whenever somebody who slept may try again.
+    freed: AtomicU32,
+    /// Held over a fork(2), which takes as long as it takes: so many, one within the other in handlers.
     pub(crate) forking: AtomicU32,
 }
 
 impl Lock {
     fn at_once(&self, me: usize) -> Taken {
-        let free = self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        if free.is_ok() {
-            self.owner.store(me, Ordering::Relaxed);
-            return Taken::Yes;
-        }
-        // Between taking it and saying so, a handler sees the last owner, or none: it finds the lock
-        // busy, which is as good, since it does not wait long either.
-        if self.owner.load(Ordering::Relaxed) == me {
-            Taken::Mine
-        } else {
-            Taken::Busy
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        match self.holder.compare_exchange(0, me, order.0, order.1) {
+            Ok(_) => Taken::Yes,
+            Err(holder) if holder == me => Taken::Mine,
+            Err(_) => Taken::Busy,
         }
     }
 
@@ -62,7 +54,7 @@ impl Lock {
         let me = kernel.thread();
         for _ in 0..LOOKS {
             match self.at_once(me) {
-                Taken::Busy => core::hint::spin_loop(),
+                Taken::Busy => pause(),
                 taken => return taken,
             }
         }
@@ -71,33 +63,40 @@ impl Lock {
 
     /// Takes it, and sleeps for it if need be. Busy after a second: its holder is gone.
     pub(crate) fn take(&self, kernel: &impl Kernel) -> Taken {
-        let taken = self.try_take(kernel);
+        let mut taken = self.try_take(kernel);
         if taken != Taken::Busy {
             return taken;
         }
         let me = kernel.thread();
+        self.asleep.fetch_add(1, Ordering::SeqCst);
         let mut slept = 0;
         while slept < SLEEPS {
-            if self.word.swap(WAITED_FOR, Ordering::Acquire) == FREE {
-                self.owner.store(me, Ordering::Relaxed);
-                return Taken::Yes;
+            let seen = self.freed.load(Ordering::SeqCst);
+            taken = self.at_once(me);
+            if taken != Taken::Busy {
+                break;
             }
-            if self.owner.load(Ordering::Relaxed) == me {
-                return Taken::Mine;
-            }
-            kernel.sleep(&self.word, WAITED_FOR, SLEEP_MS);
+            kernel.sleep(&self.freed, seen, SLEEP_MS);
             if self.forking.load(Ordering::Relaxed) == 0 {
                 slept += 1;
             }
         }
-        Taken::Busy
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        taken
     }
 
     /// Gives it back.
     pub(crate) fn release(&self, kernel: &impl Kernel) {
-        self.owner.store(0, Ordering::Relaxed);
-        if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
-            kernel.wake(&self.word);
+        self.holder.store(0, Ordering::SeqCst);
+        // Whoever is counted after this has seen the lock free, or sleeps until the next one, or 16 ms.
+        if self.asleep.load(Ordering::SeqCst) > 0 {
+            self.freed.fetch_add(1, Ordering::SeqCst);
+            kernel.wake(&self.freed);
         }
+    }
+
+    /// Who holds it, 0 for nobody.
+    pub(crate) fn holder(&self) -> usize {
+        self.holder.load(Ordering::Relaxed)
     }
 }

@@ -63,20 +63,20 @@ unsafe extern "C" {
 type Handler = unsafe extern "C" fn();
 
 /// Registers what is done around fork(2). False if the C library has neither way.
-unsafe fn at_fork(before: Handler, after: Handler) -> bool {
+unsafe fn at_fork(before: Handler, parent: Handler, child: Handler) -> bool {
     // SAFETY: both only load an address; it is null or a function of that type.
     unsafe {
         let glibc = quell_glibc_atfork();
         if glibc != 0 {
             type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
             let register: Register = core::mem::transmute(glibc);
-            return register(before, after, after, core::ptr::null_mut()) == 0;
+            return register(before, parent, child, core::ptr::null_mut()) == 0;
         }
         let musl = quell_musl_atfork();
         if musl != 0 {
             type Register = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
             let register: Register = core::mem::transmute(musl);
-            return register(before, after, after) == 0;
+            return register(before, parent, child) == 0;
         }
     }
     false
@@ -88,9 +88,15 @@ unsafe extern "C" fn before_fork() {
     }
 }
 
-unsafe extern "C" fn after_fork() {
+unsafe extern "C" fn in_parent() {
     if let Some(shim) = shim() {
-        shim.after_fork();
+        shim.after_fork(false);
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    if let Some(shim) = shim() {
+        shim.after_fork(true);
     }
 }
 
@@ -156,7 +162,7 @@ unsafe extern "C" fn start() {
     unsafe { (*PLACE.0.get()).write(shim) };
     // SAFETY: registering handlers that live as long as the library, which is never unloaded
     // (DF_1_NODELETE comes with LD_PRELOAD: the loader keeps what it loaded at the start).
-    if !unsafe { at_fork(before_fork, after_fork) } {
+    if !unsafe { at_fork(before_fork, in_parent, in_child) } {
         say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
         quell_shim_counters.off.set(1);
         return;

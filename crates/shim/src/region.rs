@@ -15,6 +15,8 @@ pub(crate) enum State {
     Clean,
     /// The same, and its memory is being given back at this moment, without the lock.
     Leaving,
+    /// The same, and it was unmapped meanwhile: nothing is known of it once it has left.
+    Lost,
 }
 
 /// What must be alike for a later mapping to be served from this one.

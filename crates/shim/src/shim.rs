@@ -4,8 +4,7 @@
 //! which it has unmapped may still be there. Every call that changes what a range is goes through
 //! here, or else the range is not known, and then the kernel is asked for everything.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use crate::Range;
 use crate::counters::Counters;
@@ -14,6 +13,7 @@ use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
 use crate::settings::{Settings, Zero};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::trim::Leavers;
 
@@ -29,14 +29,17 @@ pub struct Shim<K> {
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
-    late: Late,
+    pub(crate) late: Late,
     /// Only with the lock.
-    table: UnsafeCell<Table>,
+    table: Guarded<Table>,
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
+    /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
+    /// is kept from now on.
+    retired: AtomicBool,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
@@ -75,15 +78,21 @@ impl<K: Kernel> Shim<K> {
             counters,
             lock: Lock::default(),
             late: Late::default(),
-            table: UnsafeCell::new(Table::new(places)),
+            table: Guarded::new(Table::new(places)),
             leavers: Leavers::default(),
             left: AtomicU32::new(0),
             off: AtomicBool::new(settings.off),
+            retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
         }
+    }
+
+    /// What it runs over.
+    pub fn kernel(&self) -> &K {
+        &self.kernel
     }
 
     /// Turns itself off for good: what is kept stays where it is.
@@ -96,21 +105,34 @@ impl<K: Kernel> Shim<K> {
         self.off.load(Ordering::Relaxed)
     }
 
-    fn with(&self, taken: Taken, work: impl FnOnce(&mut Table)) {
-        debug_assert_eq!(taken, Taken::Yes);
-        // SAFETY: we hold the lock, and a handler in this thread that finds it held by us does not
-        // look at the table. References do not outlive the call.
-        let table = unsafe { &mut *self.table.get() };
-        work(table);
-        self.counters.dirty_bytes.set(table.dirty.bytes);
-        self.counters.clean_bytes.set(table.clean.bytes);
-        self.counters.keep_bytes.set(table.keep.bytes());
-        self.release(table);
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
-    fn release(&self, table: &mut Table) {
-        self.late.each(|range| table.forget(range, true));
+    /// Works on the tables and gives the lock back, which this thread holds.
+    pub(crate) fn finish<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        // SAFETY: we hold the lock, and a handler in this thread that finds it held by us does not
+        // look at the table. The reference does not outlive the call.
+        let done = unsafe {
+            self.table.with(|table| {
+                let told = |table: &mut Table| {
+                    self.late.each(|range| {
+                        table.forget(range, true);
+                    });
+                };
+                told(table);
+                let done = work(table);
+                told(table);
+                self.counters
+                    .dirty_bytes
+                    .set(table.dirty.bytes + table.leaving);
+                self.counters.clean_bytes.set(table.clean.bytes);
+                self.counters.keep_bytes.set(table.keep.bytes());
+                done
+            })
+        };
         self.lock.release(&self.kernel);
+        done
     }
 
     /// Work that may be left undone.
@@ -134,14 +156,7 @@ impl<K: Kernel> Shim<K> {
                 self.counters.passed_busy.one();
                 Locked::Busy
             }
-            Taken::Yes => {
-                let mut out = None;
-                self.with(taken, |table| out = Some(work(table)));
-                match out {
-                    Some(out) => Locked::Done(out),
-                    None => Locked::Busy,
-                }
-            }
+            Taken::Yes => Locked::Done(self.finish(work)),
         }
     }
 
@@ -149,7 +164,7 @@ impl<K: Kernel> Shim<K> {
     /// that is not followed. From a handler inside the lock, its holder is told.
     pub(crate) fn forget(&self, range: Range) -> Result<(), Errno> {
         match self.locked(|table| table.forget(range, false)) {
-            Locked::Done(()) | Locked::Busy => Ok(()),
+            Locked::Done(_) | Locked::Busy => Ok(()),
             Locked::Mine if self.late.add(range) => Ok(()),
             // Seventeen changes by handlers within some hundred nanoseconds.
             Locked::Mine => Err(Errno::ENOMEM),
@@ -158,7 +173,8 @@ impl<K: Kernel> Shim<K> {
 
     /// How many bytes may be kept now.
     pub(crate) fn budget(&self) -> usize {
-        if self.settings.strict || self.short.load(Ordering::Relaxed) {
+        let short = self.short.load(Ordering::Relaxed);
+        if self.settings.strict || short || self.is_retired() {
             0
         } else {
             self.settings.cache
@@ -191,36 +207,22 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         let short = self.kernel.pressure() == Pressure::Some;
-        if short && !self.short.swap(true, Ordering::Relaxed) {
+        let was = self.short.swap(short, Ordering::Relaxed);
+        if short && !was {
             self.counters.pressure.one();
+            self.trim_to(0);
         }
-        self.short.store(short, Ordering::Relaxed);
     }
 
-    /// Unmaps what is kept, and leaves everything to the kernel from now on.
+    /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is
+    /// still looked after until everything is gone.
     pub fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+        let all = Range {
+            start: 0,
+            end: usize::MAX,
+        };
+        let _ = self.locked(|table| table.forget(all, false));
         self.drain();
-        self.turn_off();
-    }
-
-    /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
-    /// again, and takes the lock, so that the child finds the table whole.
-    pub fn before_fork(&self) {
-        if self.is_off() {
-            return;
-        }
-        self.trim_to(0);
-        if self.lock.take(&self.kernel) == Taken::Yes {
-            self.lock.forking.store(1, Ordering::Relaxed);
-        }
-    }
-
-    /// After fork(2), in the parent and in the child.
-    pub fn after_fork(&self) {
-        if self.lock.forking.swap(0, Ordering::Relaxed) == 1 {
-            self.forked.store(true, Ordering::Relaxed);
-            // SAFETY: this thread took the lock in `before_fork`; the child has its own copy.
-            self.release(unsafe { &mut *self.table.get() });
-        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Under the lock; no system call is made here.
 
+use crate::going::{Going, Place};
 use crate::nodes::{Id, Node, Nodes};
 use crate::region::{Kind, Region, State};
 use crate::shelf::Shelf;
@@ -12,6 +13,9 @@ pub(crate) struct Table {
     pub(crate) dirty: Shelf,
     pub(crate) clean: Shelf,
     pub(crate) keep: Keep,
+    pub(crate) going: Going,
+    /// Bytes that leave: in memory still, as far as anybody knows.
+    pub(crate) leaving: usize,
     last_origin: u32,
 }
 
@@ -22,6 +26,8 @@ impl Table {
             dirty: Shelf::EMPTY,
             clean: Shelf::EMPTY,
             keep: Keep::default(),
+            going: Going::NONE,
+            leaving: 0,
             last_origin: 0,
         }
     }
@@ -30,7 +36,7 @@ impl Table {
         match state {
             State::Dirty => Some(&mut self.dirty),
             State::Clean => Some(&mut self.clean),
-            State::Live | State::Leaving => None,
+            State::Live | State::Leaving | State::Lost => None,
         }
     }
 
@@ -39,7 +45,7 @@ impl Table {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.remove(&mut self.nodes, id),
             State::Clean => self.clean.remove(&mut self.nodes, id),
-            State::Live | State::Leaving => {}
+            State::Live | State::Leaving | State::Lost => {}
         }
     }
 
@@ -48,7 +54,7 @@ impl Table {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.add(&mut self.nodes, id),
             State::Clean => self.clean.add(&mut self.nodes, id),
-            State::Live | State::Leaving => {}
+            State::Live | State::Leaving | State::Lost => {}
         }
     }
 
@@ -93,6 +99,22 @@ impl Table {
         None
     }
 
+    /// The last range in `range` that is not the program's, for the same reasons.
+    pub(crate) fn last_kept_in(&self, range: Range) -> Option<Range> {
+        let mut to = range.end;
+        while let Some(id) = self.nodes.before(to) {
+            let region = self.nodes.get(id);
+            if region.range.end <= range.start {
+                return None;
+            }
+            if region.state != State::Live {
+                return Some(region.range);
+            }
+            to = region.range.start;
+        }
+        None
+    }
+
     /// Whether all of `range` is the program's, and `wanted` of every part.
     pub(crate) fn all_live(&self, range: Range, wanted: impl Fn(&Region) -> bool) -> bool {
         let mut from = range.start;
@@ -120,29 +142,43 @@ impl Table {
     }
 
     /// Forgets what is known of the program's mappings in `range`. What is kept there for later stays,
-    /// unless `kept` says that it is gone too.
-    pub(crate) fn forget(&mut self, range: Range, kept: bool) {
+    /// unless `kept` says that it is gone too. True if something there is leaving.
+    pub(crate) fn forget(&mut self, range: Range, kept: bool) -> bool {
+        let mut leaving = false;
         let mut from = range.start;
         while let Some(id) = self.nodes.first_in(Range {
             start: from,
             end: range.end,
         }) {
             let region = *self.nodes.get(id);
-            if region.state == State::Live || (kept && region.state != State::Leaving) {
-                let (part, _) = self.carve(id, range);
-                self.nodes.remove(part);
+            match region.state {
+                State::Leaving | State::Lost => {
+                    leaving = true;
+                    if kept {
+                        self.nodes.get_mut(id).state = State::Lost;
+                    }
+                }
+                State::Dirty | State::Clean if !kept => {}
+                State::Live | State::Dirty | State::Clean => {
+                    let (part, _) = self.carve(id, range);
+                    self.nodes.remove(part);
+                }
             }
             from = region.range.end;
             if from >= range.end {
-                return;
+                break;
             }
         }
+        leaving
     }
 
     /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.
     pub(crate) fn note(&mut self, range: Range, kind: Kind) {
-        // The kernel has just mapped it anew: whatever was known of it is not so any more.
-        self.forget(range, true);
+        // The kernel has just mapped it anew: whatever was known of it is not so any more. What leaves is
+        // mapped until it has left, unless somebody has unmapped it past us.
+        if self.forget(range, true) {
+            return;
+        }
         // From 1 on; two may be the same after four thousand million mappings, if both still live.
         self.last_origin = self.last_origin.wrapping_add(1).max(1);
         let _ = self.nodes.insert(Region {
@@ -246,10 +282,76 @@ impl Table {
         Some((range, region.state))
     }
 
-    /// Takes the part of a kept region that lies in `range` off its shelf: it leaves.
-    pub(crate) fn leave(&mut self, id: Id, range: Range) -> (Id, Range) {
-        let (part, _) = self.carve(id, range);
-        self.nodes.get_mut(part).state = State::Leaving;
-        (part, self.nodes.get(part).range)
+    /// The region that has been in this state for longest, if there are more than so many bytes of those;
+    /// of those without memory, also if there are more than so many.
+    pub(crate) fn oldest(&self, state: State, bytes: usize, count: usize) -> Option<Id> {
+        let (shelf, crowded) = match state {
+            State::Dirty => (&self.dirty, false),
+            _ => (&self.clean, self.clean.count > count),
+        };
+        shelf.oldest().filter(|_| crowded || shelf.bytes > bytes)
+    }
+
+    /// Takes a kept region off its shelf: it leaves.
+    pub(crate) fn leave(&mut self, id: Id) -> Range {
+        self.lift(id);
+        let region = self.nodes.get_mut(id);
+        region.state = State::Leaving;
+        let range = region.range;
+        self.leaving += range.len();
+        range
+    }
+
+    /// It has left: it is kept in this state.
+    pub(crate) fn has_left(&mut self, id: Id, state: State) {
+        let region = self.nodes.get_mut(id);
+        let was = region.state;
+        region.state = state;
+        self.leaving -= region.range.len();
+        if was == State::Lost {
+            self.nodes.remove(id);
+        } else {
+            self.shelve(id);
+        }
+    }
+
+    /// Whoever let regions leave is gone (fork(2)): they are kept.
+    pub(crate) fn stay(&mut self) {
+        let mut from = 0;
+        while let Some(id) = self.nodes.from(from) {
+            let region = *self.nodes.get(id);
+            from = region.range.end;
+            if matches!(region.state, State::Leaving | State::Lost) {
+                self.has_left(id, State::Dirty);
+            }
+        }
+    }
+
+    /// Takes the part of a kept region that lies in `range` from the table, for this thread to unmap.
+    /// None if too many threads are at that.
+    pub(crate) fn go(&mut self, id: Id, range: Range, thread: usize) -> Option<(Place, Range)> {
+        let place = self.going.free()?;
+        // Without room for the rests they would be lost: all of it goes then.
+        let part = if self.nodes.has_room(2) {
+            range
+        } else {
+            self.nodes.get(id).range
+        };
+        let (part, _) = self.carve(id, part);
+        let region = *self.nodes.get(part);
+        self.nodes.remove(part);
+        self.going.put(place, region, thread);
+        Some((place, region.range))
+    }
+
+    /// It is unmapped, or it could not be: then it is kept as before.
+    pub(crate) fn gone(&mut self, place: Place, unmapped: bool) {
+        let region = self.going.take(place);
+        if let Some(region) = region
+            && !unmapped
+            && let Some(id) = self.nodes.insert(region)
+        {
+            self.shelve(id);
+        }
     }
 }

@@ -4,36 +4,30 @@
 //! on the shelf of the clean ones, or forgotten, with it again. Whoever wants to map something there
 //! meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
-
+use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::MADV_DONTNEED;
 use crate::nodes::{Id, NONE};
 use crate::region::State;
 use crate::shim::{Locked, Shim};
-use crate::{PAGE, Part, Range};
+use crate::sync::{AtomicUsize, Guarded, Ordering};
+use crate::table::Table;
+use crate::{Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
 const BATCH: usize = 1024;
 /// So many regions without memory are kept, and so much address space for each byte of the budget.
 const CLEAN: usize = 1024;
 const CLEAN_TIMES: usize = 16;
-/// Once it is above the budget, what is kept is brought down to this part of it, so that the next trim
-/// is some way off.
-const DOWN_TO: (usize, usize) = (3, 4);
 /// Whoever waits for a region that leaves looks so often, for so many ms each.
 const WAITS: u32 = 200;
 const WAIT_MS: u32 = 10;
-/// In one mincore(2).
-const PAGES: usize = 1024;
-/// With more runs of pages that are not in memory than this, one call for all is cheaper.
-const RUNS: usize = 8;
 
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
-    taken: AtomicBool,
-    batch: UnsafeCell<Batch>,
+    /// The thread that is at it; 0 is none.
+    taken: AtomicUsize,
+    batch: Guarded<Batch>,
 }
 
 struct Batch {
@@ -45,8 +39,8 @@ struct Batch {
 impl Default for Leavers {
     fn default() -> Self {
         Leavers {
-            taken: AtomicBool::new(false),
-            batch: UnsafeCell::new(Batch {
+            taken: AtomicUsize::new(0),
+            batch: Guarded::new(Batch {
                 ids: [NONE; BATCH],
                 ranges: [Part { start: 0, len: 0 }; BATCH],
                 count: 0,
@@ -55,56 +49,90 @@ impl Default for Leavers {
     }
 }
 
-impl<K: Kernel> Shim<K> {
-    /// Gives back what is above the budget.
-    pub(crate) fn trim(&self) {
-        let budget = self.budget();
-        let kept = self.counters.dirty_bytes.get() as usize;
-        if kept > budget {
-            self.trim_to(budget / DOWN_TO.1 * DOWN_TO.0);
+impl Leavers {
+    pub(crate) fn are_there(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) != 0
+    }
+
+    fn are_of(&self, thread: usize) -> bool {
+        self.taken.load(Ordering::Relaxed) == thread
+    }
+
+    /// In the child of fork(2): the thread that was at it is gone, unless it is this one. True if it was
+    /// another.
+    pub(crate) fn abandon(&self, me: usize) -> bool {
+        let other = self.are_there() && !self.are_of(me);
+        if other {
+            self.taken.store(0, Ordering::Relaxed);
         }
-        let clean = self.counters.clean_bytes.get() as usize;
-        if clean > self.settings.cache.saturating_mul(CLEAN_TIMES) {
-            self.unmap_clean(self.settings.cache.saturating_mul(CLEAN_TIMES), CLEAN);
+        other
+    }
+}
+
+/// What is in the way of a thread that wants certain addresses.
+enum InTheWay {
+    Nothing,
+    /// Somebody is at it: this thread, below the signal handler that we are in, or another.
+    Leaving(bool),
+    /// It is ours to unmap now.
+    Kept(Place, Range),
+}
+
+impl<K: Kernel> Shim<K> {
+    /// Unmaps regions without memory where there are too many.
+    pub(crate) fn trim_clean(&self) {
+        let most = self.settings.cache.saturating_mul(CLEAN_TIMES);
+        if self.counters.clean_bytes.get() as usize > most {
+            self.unmap_oldest(State::Clean, most, CLEAN);
         }
     }
 
     /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
-        if self.leavers.taken.swap(true, Ordering::Acquire) {
+        let taken = &self.leavers.taken;
+        let me = self.kernel.thread();
+        let free = taken.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
             return;
         }
-        // SAFETY: `taken` is ours, so nobody else has this reference; a handler finds it taken.
-        let batch = unsafe { &mut *self.leavers.batch.get() };
-        while self.take_oldest(batch, bytes) && batch.count > 0 {
-            let done = self.give_back(&batch.ranges[..batch.count]);
-            self.counters.trims.one();
-            self.counters.trimmed.add(batch.count);
-            let put = self.locked(|table| {
-                for (id, ok) in batch.ids[..batch.count].iter().zip(0..) {
-                    // A region that could not be given back has its memory: it stays dirty.
-                    let state = if ok < done {
-                        State::Clean
-                    } else {
-                        State::Dirty
-                    };
-                    table.nodes.get_mut(*id).state = state;
-                    table.shelve(*id);
-                }
-            });
-            self.somebody_left();
-            if !matches!(put, Locked::Done(())) || done < batch.count {
-                break;
-            }
-        }
+        // SAFETY: `taken` is ours, so nobody else is at it; a handler finds it taken.
+        let all_done = unsafe { self.leavers.batch.with(|batch| self.trim_by(batch, bytes)) };
         let crowded = matches!(
             self.try_locked(|table| table.clean.count > CLEAN),
             Locked::Done(true)
         );
-        self.leavers.taken.store(false, Ordering::Release);
-        if crowded {
-            self.unmap_clean(usize::MAX, CLEAN / 2);
+        taken.store(0, Ordering::Release);
+        if !all_done {
+            // Memory that can't be given back, as it is locked, can be unmapped.
+            self.unmap_oldest(State::Dirty, bytes, 0);
         }
+        if crowded {
+            self.unmap_oldest(State::Clean, usize::MAX, CLEAN / 2);
+        }
+    }
+
+    /// False where the kernel refused some of it.
+    fn trim_by(&self, batch: &mut Batch, bytes: usize) -> bool {
+        while self.take_oldest(batch, bytes) && batch.count > 0 {
+            let done = self.give_back(&batch.ranges[..batch.count]);
+            self.counters.trims.one();
+            self.counters.trimmed.add(done);
+            let put = self.locked(|table| {
+                for (n, id) in batch.ids[..batch.count].iter().enumerate() {
+                    // A region that could not be given back has its memory: it stays dirty.
+                    let state = if n < done { State::Clean } else { State::Dirty };
+                    table.has_left(*id, state);
+                }
+            });
+            self.somebody_left();
+            if !matches!(put, Locked::Done(())) {
+                return true;
+            }
+            if done < batch.count {
+                return false;
+            }
+        }
+        true
     }
 
     /// Fills the batch with the oldest; false if the lock was not to be had.
@@ -115,10 +143,8 @@ impl<K: Kernel> Shim<K> {
                 let Some(id) = table.dirty.oldest() else {
                     break;
                 };
-                let all = table.nodes.get(id).range;
-                let (id, range) = table.leave(id, all);
                 batch.ids[batch.count] = id;
-                batch.ranges[batch.count] = range.into();
+                batch.ranges[batch.count] = table.leave(id).into();
                 batch.count += 1;
             }
         });
@@ -149,39 +175,30 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Unmaps clean regions, the oldest first, until no more than so many bytes and regions are left.
-    fn unmap_clean(&self, bytes: usize, count: usize) {
+    /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left, and of
+    /// those without memory no more than so many regions.
+    fn unmap_oldest(&self, state: State, bytes: usize, count: usize) {
+        let me = self.kernel.thread();
         loop {
             let taken = self.try_locked(|table| {
-                if table.clean.bytes <= bytes && table.clean.count <= count {
-                    return None;
-                }
-                let id = table.clean.oldest()?;
-                let all = table.nodes.get(id).range;
-                Some(table.leave(id, all))
+                let oldest = table.oldest(state, bytes, count)?;
+                let range = table.nodes.get(oldest).range;
+                table.go(oldest, range, me)
             });
-            let Locked::Done(Some((id, range))) = taken else {
+            let Locked::Done(Some((place, range))) = taken else {
                 return;
             };
-            if self.unmap_leaver(id, range).is_err() {
+            if self.unmap_going(place, range).is_err() {
                 return;
             }
         }
     }
 
-    /// Unmaps a region that leaves, and forgets it.
-    fn unmap_leaver(&self, id: Id, range: Range) -> Result<(), Errno> {
-        // SAFETY: it is kept: the program has unmapped it, and nobody else may take it now.
+    /// Unmaps what is ours to unmap.
+    fn unmap_going(&self, place: Place, range: Range) -> Result<(), Errno> {
+        // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
         let done = unsafe { self.kernel.munmap(range.start, range.len()) };
-        let _ = self.locked(|table| {
-            if done.is_ok() {
-                table.nodes.remove(id);
-            } else {
-                // Too many mappings, say: it can be served still.
-                table.nodes.get_mut(id).state = State::Dirty;
-                table.shelve(id);
-            }
-        });
+        let _ = self.locked(|table| table.gone(place, done.is_ok()));
         self.somebody_left();
         done
     }
@@ -191,104 +208,57 @@ impl<K: Kernel> Shim<K> {
         self.kernel.wake(&self.left);
     }
 
+    fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
+        if let Some(thread) = table.going.in_range(range) {
+            return InTheWay::Leaving(thread == me);
+        }
+        let Some(id) = table.kept_in(range) else {
+            return InTheWay::Nothing;
+        };
+        if matches!(table.nodes.get(id).state, State::Leaving | State::Lost) {
+            return InTheWay::Leaving(self.leavers.are_of(me));
+        }
+        match table.go(id, range, me) {
+            Some((place, part)) => InTheWay::Kept(place, part),
+            None => InTheWay::Leaving(false),
+        }
+    }
+
     /// Unmaps what is kept in a range, so that it is to the kernel what it is to the program.
     ///
     /// # Errors
     ///
-    /// ENOMEM where something there is being given back and does not come to an end: for a second by
+    /// ENOMEM where something there is being given back and does not come to an end: for two seconds by
     /// another thread, or in the thread that this signal handler interrupted.
     pub(crate) fn evict(&self, range: Range) -> Result<(), Errno> {
-        for _ in 0..WAITS {
+        let me = self.kernel.thread();
+        let mut waits = 0;
+        loop {
             let seen = self.left.load(Ordering::Acquire);
-            let found = self.locked(|table| {
-                let id = table.kept_in(range)?;
-                if table.nodes.get(id).state == State::Leaving {
-                    return Some(None);
-                }
-                // Without room for the rests they would be lost: all of it goes then.
-                let whole = table.nodes.get(id).range;
-                let part = if table.nodes.has_room(2) {
-                    range
-                } else {
-                    whole
-                };
-                Some(Some(table.leave(id, part)))
-            });
-            match found {
+            match self.locked(|table| self.in_the_way(table, range, me)) {
                 // Nothing is kept there. (A handler inside the lock can't look: where a range is
                 // replaced, its holder forgets it.)
-                Locked::Done(None) | Locked::Mine | Locked::Busy => return Ok(()),
-                Locked::Done(Some(None)) => self.kernel.sleep(&self.left, seen, WAIT_MS),
-                Locked::Done(Some(Some((id, part)))) => {
+                Locked::Done(InTheWay::Nothing) | Locked::Mine | Locked::Busy => return Ok(()),
+                Locked::Done(InTheWay::Leaving(mine)) if mine || waits == WAITS => {
+                    return Err(Errno::ENOMEM);
+                }
+                Locked::Done(InTheWay::Leaving(_)) => {
+                    waits += 1;
+                    self.kernel.sleep(&self.left, seen, WAIT_MS);
+                }
+                Locked::Done(InTheWay::Kept(place, part)) => {
                     self.counters.evicted.one();
-                    self.unmap_leaver(id, part)?;
+                    self.unmap_going(place, part)?;
                 }
             }
         }
-        Err(Errno::ENOMEM)
     }
 
     /// Unmaps all that is kept. True if there was something.
     pub(crate) fn drain(&self) -> bool {
         let before = self.counters.dirty_bytes.get() + self.counters.clean_bytes.get();
         self.trim_to(0);
-        self.unmap_clean(0, 0);
+        self.unmap_oldest(State::Clean, 0, 0);
         before > 0
-    }
-
-    /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
-    /// filling those that are not.
-    ///
-    /// # Safety
-    ///
-    /// It is mapped, private, anonymous and writable, and nobody uses it meanwhile.
-    pub(crate) unsafe fn wipe(&self, range: Range) {
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + PAGES * PAGE);
-            // SAFETY: the caller's range.
-            unsafe { self.wipe_part(Range { start, end }) };
-            start = end;
-        }
-    }
-
-    unsafe fn wipe_part(&self, part: Range) {
-        let mut vector = [0_u8; PAGES];
-        let pages = &mut vector[..part.len() / PAGE];
-        // SAFETY: the caller's range, in whole pages.
-        if unsafe { self.kernel.mincore(part, pages) }.is_err() {
-            // SAFETY: the caller's range.
-            unsafe { self.kernel.zero(part) };
-            return;
-        }
-        let runs = 1 + pages.windows(2).filter(|w| (w[0] ^ w[1]) & 1 != 0).count();
-        let mut at = 0;
-        while at < pages.len() {
-            let here = pages[at] & 1 != 0;
-            let len = pages[at..]
-                .iter()
-                .take_while(|p| (**p & 1 != 0) == here)
-                .count();
-            let len = if runs > RUNS { pages.len() } else { len };
-            let run = Range {
-                start: part.start + at * PAGE,
-                end: part.start + (at + len) * PAGE,
-            };
-            // A page that is not in memory is a hole, which is zero, or swapped out, which is not, and
-            // mincore(2) does not say which. To give either back takes no shootdown: nothing is mapped.
-            // SAFETY: the caller's range; either call leaves it zero.
-            unsafe {
-                let fill = here && runs <= RUNS;
-                if fill
-                    || self
-                        .kernel
-                        .madvise(run.start, run.len(), MADV_DONTNEED)
-                        .is_err()
-                {
-                    self.kernel.zero(run);
-                }
-            }
-            at += len;
-        }
     }
 }

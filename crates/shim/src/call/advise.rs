@@ -1,10 +1,9 @@
 //! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
 
-use core::sync::atomic::Ordering;
-
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::shim::{Locked, Shim};
+use crate::sync::Ordering;
 use crate::{PAGE, Range, keep};
 
 impl<K: Kernel> Shim<K> {
@@ -125,13 +124,12 @@ impl<K: Kernel> Shim<K> {
         if self.settings.strict || !self.may_stay(range) {
             return false;
         }
-        if self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range) {
+        if self.is_shared(range) {
             // Each page would be copied for it.
             let _ = self.try_locked(|table| table.keep.drop(range));
             return false;
         }
         // SAFETY: it is private, anonymous and writable, and the program says that nobody needs it.
-        unsafe { self.wipe(range) };
-        true
+        unsafe { self.wipe(range) }
     }
 }

@@ -37,6 +37,8 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call; the kernel refuses it.
             return unsafe { self.kernel.mmap(map) };
         };
+        let prefault = map.len <= self.settings.prefault && kind.is_read_write();
+        let fill = prefault || map.flags & MAP_POPULATE != 0;
         if fixed {
             self.evict(range)?;
             if map.flags & MAP_FIXED_NOREPLACE == 0 {
@@ -45,10 +47,14 @@ impl<K: Kernel> Shim<K> {
         } else if kind.is_read_write()
             && let Some(at) = self.serve(range, kind)
         {
+            if fill {
+                // SAFETY: the program's new mapping. If it can't be filled now, it is when it is used.
+                let _ = unsafe { self.kernel.madvise(at, range.len(), MADV_POPULATE_WRITE) };
+            }
             return Ok(at);
         }
         let mut map = *map;
-        if map.len <= self.settings.prefault && kind.is_read_write() {
+        if fill {
             map.flags |= MAP_POPULATE;
         }
         // SAFETY: the caller's own call, but for MAP_POPULATE, which only fills pages.
@@ -60,8 +66,13 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
         let huge =
             kind.huge && unsafe { self.kernel.madvise(at, new.len(), MADV_HUGEPAGE) }.is_ok();
-        // Without the lock it stays unknown, and what was known of it is gone since it was unmapped.
-        let _ = self.try_locked(|table| table.note(new, Kind { huge, ..kind }));
+        let _ = self.locked(|table| {
+            if self.is_retired() {
+                table.forget(new, true);
+            } else {
+                table.note(new, Kind { huge, ..kind });
+            }
+        });
         Ok(at)
     }
 
@@ -84,7 +95,8 @@ impl<K: Kernel> Shim<K> {
         let plain = map.flags & !KNOWN == 0
             && map.flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
         let prot = map.prot & !(PROT_READ | PROT_WRITE) == 0;
-        (plain && prot).then_some(Kind {
+        let offset = map.offset % PAGE as i64 == 0;
+        (plain && prot && offset && !self.is_retired()).then_some(Kind {
             prot: map.prot as u8,
             noreserve: map.flags & MAP_NORESERVE != 0,
             huge: self.settings.huge > 0 && map.len >= self.settings.huge,
@@ -92,7 +104,14 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// A mapping of the kernel's. Where it has no room, what is kept is unmapped, and it is asked again.
-    unsafe fn map_anew(&self, map: &Map) -> Result<usize, Errno> {
+    pub(super) unsafe fn map_anew(&self, map: &Map) -> Result<usize, Errno> {
+        // The kernel takes a hint if nothing is there, so nothing must be.
+        if map.addr != 0
+            && map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0
+            && let Some(hint) = Range::of(map.addr & !(PAGE - 1), map.len)
+        {
+            let _ = self.evict(hint);
+        }
         // SAFETY: the caller's own call.
         match unsafe { self.kernel.mmap(map) } {
             Err(Errno::ENOMEM) if self.drain() => {
@@ -111,9 +130,11 @@ impl<K: Kernel> Shim<K> {
             return None;
         };
         let (at, state) = found?;
-        if state == State::Dirty {
-            // SAFETY: it was taken from what is kept, so it is nobody's until we return.
-            unsafe { self.wipe(at) };
+        // SAFETY: it was taken from what is kept, so it is nobody's until we return.
+        if state == State::Dirty && !unsafe { self.wipe_unshared(at) } {
+            // It is not there: a system call past us has unmapped it.
+            let _ = self.locked(|table| table.forget(at, true));
+            return None;
         }
         self.counters.mmap_served.one();
         Some(at.start)

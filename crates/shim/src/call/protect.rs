@@ -28,27 +28,24 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mprotect(addr, len, prot) };
         }
-        let folded = self.locked(|table| {
-            if table.all_live(range, |region| i32::from(region.kind.prot) == prot) {
-                return true;
-            }
-            // Four for the ends, and one for each region between them is there already.
-            if table.nodes.has_room(4) {
+        let folded = self
+            .locked(|table| table.all_live(range, |region| i32::from(region.kind.prot) == prot));
+        if matches!(folded, Locked::Done(true)) {
+            self.counters.mprotect_folded.one();
+            return Ok(());
+        }
+        self.evict(range)?;
+        let told = self.locked(|table| {
+            // Two for the ends; those between them are there already.
+            if table.nodes.has_room(2) {
                 table.protect(range, prot as u8);
             } else {
                 table.forget(range, false);
             }
-            false
         });
-        match folded {
-            Locked::Done(true) => {
-                self.counters.mprotect_folded.one();
-                return Ok(());
-            }
-            Locked::Done(false) => {}
-            Locked::Mine | Locked::Busy => self.forget(range)?,
+        if !matches!(told, Locked::Done(())) {
+            self.forget(range)?;
         }
-        self.evict(range)?;
         // SAFETY: the caller's own call.
         let done = unsafe { self.kernel.mprotect(addr, len, prot) };
         if done.is_err() {

@@ -56,13 +56,21 @@ impl<K: Kernel> Shim<K> {
         })?;
         self.forget(from)?;
         let mut result = call();
-        if let (Err(Errno::EFAULT), Some(kind)) = (result, kind)
+        if result == Err(Errno::ENOMEM) && self.drain() {
+            result = call();
+        }
+        let mut kind = kind;
+        if let (Err(Errno::EFAULT), Some(known)) = (result, kind)
             && (flags & MREMAP_MAYMOVE != 0)
             && !to_fixed
         {
             // It lies in two mappings of the kernel's, which is our doing.
             // SAFETY: the caller's own range, which is known and the program's.
-            result = unsafe { self.move_by_hand(from, to.len(), kind) };
+            result = unsafe { self.move_by_hand(from, to.len(), known) };
+            kind = Some(Kind {
+                huge: false,
+                ..known
+            });
         }
         if let Ok(at) = result {
             let now = Range {
@@ -70,8 +78,10 @@ impl<K: Kernel> Shim<K> {
                 end: at + to.len(),
             };
             let _ = self.locked(|table| match kind {
-                Some(kind) => table.note(now, kind),
-                None => table.forget(now, true),
+                Some(kind) if !self.is_retired() => table.note(now, kind),
+                _ => {
+                    table.forget(now, true);
+                }
             });
         }
         result
@@ -93,9 +103,12 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: a new mapping; the old one is the program's, readable, and it moves.
         unsafe {
-            let at = self.kernel.mmap(&map)?;
+            let at = self.map_anew(&map)?;
             self.kernel.copy(from.start, at, from.len().min(len));
-            self.kernel.munmap(from.start, from.len())?;
+            if let Err(why) = self.kernel.munmap(from.start, from.len()) {
+                let _ = self.kernel.munmap(at, len);
+                return Err(why);
+            }
             Ok(at)
         }
     }

@@ -3,6 +3,20 @@
 use crate::Range;
 use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
+use crate::table::Table;
+
+/// Above the budget, what is kept is brought down to this part of it, so that the next trim is some way
+/// off.
+const DOWN_TO: (usize, usize) = (3, 4);
+
+enum Then {
+    Kept,
+    /// It would be, if there were not so much already.
+    Full,
+    Pass,
+    /// Some of it is kept already: the rest, piece by piece.
+    Pieces,
+}
 
 impl<K: Kernel> Shim<K> {
     /// munmap(2).
@@ -23,72 +37,79 @@ impl<K: Kernel> Shim<K> {
         };
         self.look();
         let budget = self.budget();
-        enum Then {
-            Kept,
-            Pass,
-            /// Some of it is kept already: the rest, piece by piece.
-            Pieces,
+        let mut done = self.locked(|table| self.keep_or_not(table, range, budget));
+        if let Locked::Done(Then::Full) = done {
+            // With some way to go to the next time. What others give back meanwhile is not waited for.
+            self.trim_to((budget / DOWN_TO.1 * DOWN_TO.0).saturating_sub(range.len()));
+            done = self.locked(|table| self.keep_or_not(table, range, budget));
         }
-        let done = self.locked(|table| {
-            let known = table.all_live(range, |region| region.kind.is_read_write());
-            if known && range.len() <= budget && table.nodes.has_room(4) {
-                table.keep_all(range);
-                return Then::Kept;
-            }
-            if known {
-                self.counters.passed_budget.one();
-            } else {
-                self.counters.passed_unknown.one();
-            }
-            table.forget(range, false);
-            if table.kept_in(range).is_some() {
-                Then::Pieces
-            } else {
-                Then::Pass
-            }
-        });
         match done {
             Locked::Done(Then::Kept) => {
                 self.counters.munmap_kept.one();
-                self.trim();
+                self.trim_clean();
                 Ok(())
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
-            Locked::Done(Then::Pass) | Locked::Busy => {
+            Locked::Done(Then::Full) | Locked::Mine => {
+                self.forget(range)?;
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
             }
-            Locked::Mine => {
-                self.forget(range)?;
+            Locked::Done(Then::Pass) | Locked::Busy => {
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
             }
         }
     }
 
-    /// Unmaps what is not kept in the range: that was unmapped before, as far as the program knows.
-    unsafe fn unmap_the_rest(&self, range: Range) -> Result<(), Errno> {
-        let mut from = range.start;
-        while from < range.end {
-            let rest = Range {
-                start: from,
-                end: range.end,
+    fn keep_or_not(&self, table: &mut Table, range: Range, budget: usize) -> Then {
+        let known = table.all_live(range, |region| region.kind.is_read_write());
+        if known && range.len() <= budget && table.nodes.has_room(4) {
+            // A quarter more while another thread is giving back.
+            let more = if self.leavers.are_there() {
+                budget / 4
+            } else {
+                0
             };
-            let kept = match self
-                .locked(|table| table.kept_in(rest).map(|id| table.nodes.get(id).range))
-            {
+            if table.dirty.bytes + table.leaving + range.len() > budget + more {
+                return Then::Full;
+            }
+            table.keep_all(range);
+            return Then::Kept;
+        }
+        if known {
+            self.counters.passed_budget.one();
+        } else {
+            self.counters.passed_unknown.one();
+        }
+        table.forget(range, false);
+        match table.kept_in(range) {
+            Some(_) => Then::Pieces,
+            None => Then::Pass,
+        }
+    }
+
+    /// Unmaps what is not kept in the range: that was unmapped before, as far as the program knows. From
+    /// the end on: the kernel refuses a range that reaches too far before it has done anything.
+    unsafe fn unmap_the_rest(&self, range: Range) -> Result<(), Errno> {
+        let mut to = range.end;
+        while to > range.start {
+            let rest = Range {
+                start: range.start,
+                end: to,
+            };
+            let kept = match self.locked(|table| table.last_kept_in(rest)) {
                 Locked::Done(kept) => kept,
                 Locked::Mine | Locked::Busy => None,
             };
-            let (end, next) = kept.map_or((range.end, range.end), |k| {
-                (k.start.max(from), k.end.min(range.end))
-            });
-            if end > from {
+            let (start, next) =
+                kept.map_or((range.start, range.start), |k| (k.end.min(to), k.start));
+            if start < to {
                 // SAFETY: within the caller's own range, and not kept.
-                unsafe { self.kernel.munmap(from, end - from) }?;
+                unsafe { self.kernel.munmap(start, to - start) }?;
             }
-            from = next;
+            to = next;
         }
         Ok(())
     }

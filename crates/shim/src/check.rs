@@ -1,0 +1,86 @@
+//! What the tables hold, for tests: the library itself never asks.
+
+use crate::kernel::Kernel;
+use crate::region::State;
+use crate::shim::{Locked, Shim};
+use crate::table::Table;
+use crate::{PAGE, Range};
+
+/// What a range is to the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The program's, with this protection.
+    Live(i32),
+    /// Unmapped by the program, and kept with what was in it.
+    Dirty,
+    /// The same, without memory.
+    Clean,
+    /// Being given back at this moment.
+    Leaving,
+}
+
+fn check(table: &Table) -> Result<(), &'static str> {
+    let (mut end, mut dirty, mut clean, mut leaving) = (0, (0, 0), (0, 0), (0, 0));
+    let mut at = table.nodes.from(0);
+    while let Some(id) = at {
+        let region = table.nodes.get(id);
+        let Range { start, end: stop } = region.range;
+        if start < end {
+            return Err("two regions overlap");
+        }
+        if start >= stop || !start.is_multiple_of(PAGE) || !stop.is_multiple_of(PAGE) {
+            return Err("a region is empty, or not of whole pages");
+        }
+        let sum = match region.state {
+            State::Dirty => &mut dirty,
+            State::Clean => &mut clean,
+            State::Leaving | State::Lost => &mut leaving,
+            State::Live => &mut (0, 0),
+        };
+        *sum = (sum.0 + region.range.len(), sum.1 + 1);
+        end = stop;
+        at = table.nodes.from(end);
+    }
+    if (table.dirty.bytes, table.dirty.count) != dirty {
+        return Err("the shelf of what is in memory is not what the regions say");
+    }
+    if (table.clean.bytes, table.clean.count) != clean {
+        return Err("the shelf of what has no memory is not what the regions say");
+    }
+    if table.leaving != leaving.0 {
+        return Err("the sum of what leaves is not what the regions say");
+    }
+    Ok(())
+}
+
+impl<K: Kernel> Shim<K> {
+    /// Whether the tables contradict themselves.
+    ///
+    /// # Errors
+    ///
+    /// How they do.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self.try_locked(|table| check(table)) {
+            Locked::Done(done) => done,
+            Locked::Mine | Locked::Busy => Ok(()),
+        }
+    }
+
+    /// Every region that is known, in order.
+    pub fn each_region(&self, mut show: impl FnMut(Range, Held)) {
+        let _ = self.try_locked(|table| {
+            let mut at = table.nodes.from(0);
+            while let Some(id) = at {
+                let region = table.nodes.get(id);
+                let held = match region.state {
+                    State::Live => Held::Live(i32::from(region.kind.prot)),
+                    State::Dirty => Held::Dirty,
+                    State::Clean => Held::Clean,
+                    State::Leaving | State::Lost => Held::Leaving,
+                };
+                show(region.range, held);
+                at = table.nodes.from(region.range.end);
+            }
+        });
+    }
+}

@@ -1,0 +1,53 @@
+//! fork(2): the child gets the tables as they are, and none of the threads that were at them.
+
+use crate::kernel::Kernel;
+use crate::lock::Taken;
+use crate::shim::Shim;
+use crate::sync::Ordering;
+
+impl<K: Kernel> Shim<K> {
+    /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
+    /// again, and takes the lock, so that the child finds the tables whole.
+    pub fn before_fork(&self) {
+        if self.is_off() {
+            return;
+        }
+        self.trim_to(0);
+        let forking = &self.lock.forking;
+        match self.lock.take(&self.kernel) {
+            Taken::Yes => forking.store(1, Ordering::Relaxed),
+            // A handler forks within a fork, or while this thread changes the tables: the child goes on
+            // with that when its copy of the handler returns.
+            Taken::Mine if forking.load(Ordering::Relaxed) > 0 => {
+                forking.fetch_add(1, Ordering::Relaxed);
+            }
+            Taken::Mine | Taken::Busy => {}
+        }
+    }
+
+    /// After fork(2), in the parent and in the child.
+    pub fn after_fork(&self, child: bool) {
+        self.forked.store(true, Ordering::Relaxed);
+        let me = self.kernel.thread();
+        if self.lock.holder() != me {
+            if child && self.lock.holder() != 0 {
+                // Of a thread that the child does not have.
+                self.turn_off();
+            }
+            return;
+        }
+        let forking = &self.lock.forking;
+        if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        let others = child && self.leavers.abandon(me);
+        self.finish(|table| {
+            if child {
+                table.going.only(me);
+            }
+            if others {
+                table.stay();
+            }
+        });
+    }
+}

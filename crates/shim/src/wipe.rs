@@ -1,0 +1,99 @@
+//! Making memory read as zeros again.
+
+use crate::kernel::{Errno, Kernel};
+use crate::linux::MADV_DONTNEED;
+use crate::shim::Shim;
+use crate::sync::Ordering;
+use crate::{PAGE, Range};
+
+/// In one mincore(2).
+const PAGES: usize = 1024;
+/// With more runs of pages that are not in memory than this, one call for all is cheaper.
+const RUNS: usize = 8;
+
+impl<K: Kernel> Shim<K> {
+    /// Whether to write these pages would copy them, as a child of fork(2) has them too.
+    pub(crate) fn is_shared(&self, range: Range) -> bool {
+        self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range)
+    }
+
+    /// As [`Shim::wipe`]; pages that are shared with a child are given back and not copied.
+    ///
+    /// # Safety
+    ///
+    /// As for `wipe`.
+    pub(crate) unsafe fn wipe_unshared(&self, range: Range) -> bool {
+        // SAFETY: the caller's range; either leaves it zero.
+        unsafe {
+            (self.is_shared(range)
+                && self
+                    .kernel
+                    .madvise(range.start, range.len(), MADV_DONTNEED)
+                    .is_ok())
+                || self.wipe(range)
+        }
+    }
+
+    /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
+    /// filling those that are not. False if it is not mapped, which is the doing of a system call that
+    /// did not come through here; some of it may be done then.
+    ///
+    /// # Safety
+    ///
+    /// It is private, anonymous and writable, and nobody uses it meanwhile.
+    pub(crate) unsafe fn wipe(&self, range: Range) -> bool {
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + PAGES * PAGE);
+            // SAFETY: the caller's range.
+            if !unsafe { self.wipe_part(Range { start, end }) } {
+                return false;
+            }
+            start = end;
+        }
+        true
+    }
+
+    unsafe fn wipe_part(&self, part: Range) -> bool {
+        let mut vector = [0_u8; PAGES];
+        let pages = &mut vector[..part.len() / PAGE];
+        // SAFETY: it only looks.
+        match unsafe { self.kernel.mincore(part, pages) } {
+            Ok(()) => {}
+            // It is not mapped.
+            Err(Errno::ENOMEM) => return false,
+            // Which pages are in memory is not to be had: then all will be.
+            Err(_) => pages.fill(1),
+        }
+        let runs = 1 + pages.windows(2).filter(|w| (w[0] ^ w[1]) & 1 != 0).count();
+        let mut at = 0;
+        while at < pages.len() {
+            let here = pages[at] & 1 != 0;
+            let len = pages[at..]
+                .iter()
+                .take_while(|p| (**p & 1 != 0) == here)
+                .count();
+            let len = if runs > RUNS { pages.len() } else { len };
+            let run = Range {
+                start: part.start + at * PAGE,
+                end: part.start + (at + len) * PAGE,
+            };
+            // A page that is not in memory is a hole, which is zero, or swapped out, which is not, and
+            // mincore(2) does not say which. To give either back takes no shootdown: nothing is mapped.
+            // SAFETY: the caller's range; either call leaves it zero.
+            unsafe {
+                let fill = here && runs <= RUNS;
+                if fill
+                    || self
+                        .kernel
+                        .madvise(run.start, run.len(), MADV_DONTNEED)
+                        .is_err()
+                {
+                    self.kernel.zero(run);
+                }
+            }
+            at += len;
+        }
+        true
+    }
+}

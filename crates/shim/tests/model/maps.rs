@@ -1,0 +1,195 @@
+//! mmap(2), by the bytes.
+
+use quell_shim::linux::*;
+use quell_shim::{Errno, Map, PAGE, Range};
+
+use super::World;
+use super::fake::{Attr, BASE, END, lasting};
+use super::ops::PLAIN;
+
+impl World {
+    /// After mmap(2): `expected` says whether it should be there.
+    pub(super) fn mapped(
+        &self,
+        map: &Map,
+        done: Result<usize, Errno>,
+        expected: Result<(), Errno>,
+    ) {
+        match (done, expected) {
+            (Ok(at), Ok(())) => {
+                let len = map.len.next_multiple_of(PAGE);
+                let range = Range {
+                    start: at,
+                    end: at + len,
+                };
+                let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+                if fixed && at != map.addr {
+                    self.fail("it is not where it should be");
+                }
+                let free = self.promise.borrow().none_live(range);
+                if !free && map.flags & MAP_FIXED == 0 && !self.is_busy(range) {
+                    self.fail("it lies over something that the program has");
+                }
+                let attr = Attr {
+                    prot: map.prot,
+                    flags: lasting(map.flags),
+                    advice: 0,
+                    locked: false,
+                };
+                self.promise.borrow_mut().map(range, attr);
+            }
+            (Err(found), Err(wanted)) if found == wanted => {}
+            (Err(Errno::ENOMEM), Ok(())) if self.loose.get() => {}
+            // Another thread has taken the last room, or made some.
+            (Err(Errno::EEXIST), Ok(()))
+                if self.loose.get() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}
+            (Ok(_), Err(_)) if self.loose.get() => self.mapped(map, done, Ok(())),
+            (Err(_), Err(_)) if self.loose.get() => {}
+            (done, expected) => self.fail(&format!("mmap: {done:x?} instead of {expected:?}")),
+        }
+    }
+
+    pub(super) fn map_anywhere(&self) {
+        let (prot, flags) = self.prot_and_flags();
+        let pages = self.pages().max(1);
+        let map = Map {
+            addr: 0,
+            len: pages * PAGE - self.byte() % 3,
+            prot,
+            flags,
+            fd: -1,
+            offset: 0,
+        };
+        let room = self.has_gap(pages);
+        self.note(format!("mmap {pages} pages, {prot}, {flags:#x}"));
+        // SAFETY: the model's memory.
+        let done = self.call(None, false, || unsafe { self.shim.mmap(&map) });
+        self.note(format!("= {done:x?}"));
+        self.mapped(&map, done, if room { Ok(()) } else { Err(Errno::ENOMEM) });
+    }
+
+    pub(super) fn map_hint(&self) {
+        let (prot, flags) = self.prot_and_flags();
+        let range = self.any_range();
+        let addr = range.start + self.byte() % 2;
+        let map = Map {
+            addr,
+            len: range.len(),
+            prot,
+            flags,
+            fd: -1,
+            offset: 0,
+        };
+        let (room, free) = {
+            let promise = self.promise.borrow();
+            (self.has_gap(range.len() / PAGE), promise.none_live(range))
+        };
+        self.note(format!(
+            "mmap at best {addr:#x}, {} pages, {prot}, {flags:#x}",
+            range.len() / PAGE
+        ));
+        // SAFETY: the model's memory.
+        let done = self.call(None, false, || unsafe { self.shim.mmap(&map) });
+        self.note(format!("= {done:x?}"));
+        if free && !self.loose.get() && done != Ok(range.start) {
+            self.fail("the hint is free, and not taken");
+        }
+        self.mapped(&map, done, if room { Ok(()) } else { Err(Errno::ENOMEM) });
+    }
+
+    pub(super) fn map_at(&self, how: i32) {
+        let (prot, flags) = self.prot_and_flags();
+        let range = self.mixed_range();
+        if self.keeps_off(range) {
+            return;
+        }
+        let map = Map {
+            addr: range.start,
+            len: range.len(),
+            prot,
+            flags: flags | how,
+            fd: -1,
+            offset: 0,
+        };
+        let (whole, free) = {
+            let promise = self.promise.borrow();
+            (promise.all_live(range), promise.none_live(range))
+        };
+        let replace = how == MAP_FIXED;
+        self.note(format!("mmap at {range:x?}, {prot}, {:#x}", flags | how));
+        // SAFETY: the model's memory.
+        let done = self.call(
+            Some(range).filter(|_| whole || replace),
+            replace && !whole,
+            || unsafe { self.shim.mmap(&map) },
+        );
+        self.note(format!("= {done:x?}"));
+        let expected = if replace || free {
+            Ok(())
+        } else {
+            Err(Errno::EEXIST)
+        };
+        self.mapped(&map, done, expected);
+    }
+
+    /// What the kernel refuses must be refused.
+    pub(super) fn map_bad(&self) {
+        let good = Map {
+            addr: 0,
+            len: PAGE,
+            prot: 3,
+            flags: PLAIN,
+            fd: -1,
+            offset: 0,
+        };
+        let (map, expected) = match self.byte() % 7 {
+            0 => (Map { len: 0, ..good }, Errno::EINVAL),
+            1 => (Map { offset: 1, ..good }, Errno::EINVAL),
+            2 => (
+                Map {
+                    len: usize::MAX,
+                    ..good
+                },
+                Errno::ENOMEM,
+            ),
+            3 => (
+                Map {
+                    addr: BASE + 1,
+                    flags: PLAIN | MAP_FIXED,
+                    ..good
+                },
+                Errno::EINVAL,
+            ),
+            4 => (
+                Map {
+                    flags: MAP_ANONYMOUS,
+                    ..good
+                },
+                Errno::EINVAL,
+            ),
+            5 => (
+                Map {
+                    addr: END,
+                    flags: PLAIN | MAP_FIXED,
+                    ..good
+                },
+                Errno::ENOMEM,
+            ),
+            _ => (
+                Map {
+                    addr: usize::MAX - PAGE + 1,
+                    len: 2 * PAGE,
+                    flags: PLAIN | MAP_FIXED,
+                    ..good
+                },
+                Errno::ENOMEM,
+            ),
+        };
+        self.note(format!("{map:x?}"));
+        // SAFETY: the model's memory.
+        let done = self.call(None, true, || unsafe { self.shim.mmap(&map) });
+        if done != Err(expected) && !(self.loose.get() && done == Err(Errno::ENOMEM)) {
+            self.fail(&format!("mmap: {done:x?} instead of {expected:?}"));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Random calls of a program, made through the library over a model of the kernel, and compared with
+//! what Linux promises.
+//!
+//! The bytes decide everything: which calls, which of them the kernel refuses, and where another
+//! thread of the program runs in between (the kernel's model calls back into the world).
+
+mod calls;
+mod changes;
+pub mod fake;
+mod maps;
+mod ops;
+mod promise;
+mod rest;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use quell_shim::{Counters, Held, Node, PAGE, Range, Settings, Shim, Zero};
+
+use fake::{BASE, Fake, PAGES};
+use promise::{Promise, numbers};
+
+/// How the world is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Room for regions.
+    pub places: usize,
+    /// Pages that may be kept.
+    pub cache: usize,
+    /// Pages that may stay after MADV_DONTNEED, in blocks of sixteen.
+    pub keep: usize,
+    /// Calls that the kernel refuses, of 256.
+    pub refuse: u8,
+    /// Calls at which another thread runs, of 256.
+    pub threads: u8,
+    pub batch: bool,
+    pub strict: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            places: 64,
+            cache: 24,
+            keep: 64,
+            refuse: 0,
+            threads: 0,
+            batch: true,
+            strict: false,
+        }
+    }
+}
+
+/// Nested so deep at most.
+const DEPTH: usize = 3;
+
+pub struct World {
+    pub shim: Shim<Fake>,
+    setup: Setup,
+    promise: RefCell<Promise>,
+    bytes: RefCell<VecDeque<u8>>,
+    /// What calls in progress are about: other threads keep off.
+    busy: RefCell<Vec<Range>>,
+    depth: Cell<usize>,
+    /// Other threads may run in this call.
+    open: Cell<bool>,
+    /// During this call others ran, or the kernel refused something: it may fail for want of memory.
+    loose: Cell<bool>,
+    /// That has ever happened: something may be left over.
+    ever_loose: Cell<bool>,
+    /// What was done, for who reads a failure.
+    pub log: RefCell<Vec<String>>,
+}
+
+impl World {
+    pub fn new(setup: Setup, bytes: &[u8]) -> Rc<World> {
+        let settings = Settings {
+            strict: setup.strict,
+            cache: setup.cache * PAGE,
+            keep: setup.keep * PAGE,
+            zero: Zero::UpTo(32 * PAGE),
+            batch: setup.batch,
+            ..Settings::default()
+        };
+        let counters = Box::leak(Box::new(Counters::new()));
+        let places = Box::leak(vec![Node::EMPTY; setup.places].into_boxed_slice());
+        let world = Rc::new(World {
+            shim: Shim::new(Fake::default(), settings, counters, places),
+            setup,
+            promise: RefCell::new(Promise::new()),
+            bytes: RefCell::new(bytes.to_vec().into()),
+            busy: RefCell::default(),
+            depth: Cell::new(0),
+            open: Cell::new(true),
+            loose: Cell::new(false),
+            ever_loose: Cell::new(false),
+            log: RefCell::default(),
+        });
+        let weak: Weak<World> = Rc::downgrade(&world);
+        let hook = move || weak.upgrade().is_some_and(|world| world.meddle());
+        *world.shim.kernel().hook.borrow_mut() = Some(Rc::new(hook));
+        world
+    }
+
+    /// Runs until the bytes are used up; the log says what was done.
+    pub fn run(&self) {
+        while !self.bytes.borrow().is_empty() {
+            self.step();
+            self.check();
+        }
+    }
+
+    fn byte(&self) -> usize {
+        usize::from(self.bytes.borrow_mut().pop_front().unwrap_or(0))
+    }
+
+    fn loosen(&self) {
+        self.loose.set(true);
+        self.ever_loose.set(true);
+    }
+
+    /// At a call of the kernel: perhaps another thread runs; true if the call is to fail.
+    fn meddle(&self) -> bool {
+        if self.bytes.borrow().is_empty() {
+            return false;
+        }
+        if self.setup.threads > 0
+            && self.open.get()
+            && self.depth.get() < DEPTH
+            && self.byte() < usize::from(self.setup.threads)
+        {
+            self.depth.set(self.depth.get() + 1);
+            let thread = self.shim.kernel().thread.replace(self.depth.get());
+            self.step();
+            self.shim.kernel().thread.set(thread);
+            self.depth.set(self.depth.get() - 1);
+            self.open.set(true);
+            self.loosen();
+        }
+        let refused = self.setup.refuse > 0 && self.byte() < usize::from(self.setup.refuse);
+        if refused {
+            self.loosen();
+        }
+        refused
+    }
+
+    /// Another thread is at it.
+    fn is_busy(&self, range: Range) -> bool {
+        self.busy.borrow().iter().any(|b| b.and(range).is_some())
+    }
+
+    /// Everything that can be seen from outside.
+    fn check(&self) {
+        if let Err(why) = self.shim.check() {
+            self.fail(why);
+        }
+        let fake = self.shim.kernel();
+        let promise = self.promise.borrow();
+        let mut kept = [None; PAGES];
+        let mut bytes = 0;
+        self.shim.each_region(|range, held| {
+            for n in numbers(range) {
+                kept[n] = Some(held);
+            }
+            if matches!(held, Held::Dirty | Held::Leaving) {
+                bytes += range.len();
+            }
+            if held == Held::Leaving {
+                self.fail("something is leaving, and nobody is at it");
+            }
+        });
+        if bytes > self.setup.cache * PAGE && !self.ever_loose.get() {
+            self.fail("more is kept than the budget allows");
+        }
+        let pages = fake.pages.borrow();
+        for (n, kept) in kept.iter().copied().enumerate() {
+            let real = pages.get(&(BASE / PAGE + n));
+            match (promise.pages[n], real, kept) {
+                (None, None, None) => {}
+                (Some(own), Some(real), held) => {
+                    if !matches!(held, None | Some(Held::Live(_))) {
+                        self.fail(&format!("page {n} is the program's, and kept"));
+                    }
+                    if own.attr != real.attr {
+                        self.fail(&format!("page {n}: {own:?}, and really {real:?}"));
+                    }
+                    if own.value != real.value && !(own.or_zero && real.value == 0) {
+                        self.fail(&format!("page {n}: {own:?}, and really {real:?}"));
+                    }
+                    let plain = own.attr.advice == 0 && !own.attr.locked && own.attr.prot & !3 == 0;
+                    if held.is_some() && !(plain && held == Some(Held::Live(own.attr.prot))) {
+                        self.fail(&format!("page {n}: {own:?} is known as {held:?}"));
+                    }
+                }
+                (None, Some(real), Some(held)) => {
+                    let plain = real.attr.prot == 3 && real.attr.advice == 0 && !real.attr.locked;
+                    if !plain || matches!(held, Held::Live(_)) {
+                        self.fail(&format!("page {n}: {real:?} is nobody's, and {held:?}"));
+                    }
+                    if held == Held::Clean && (real.value != 0 || real.present) {
+                        self.fail(&format!("page {n}: {real:?} should have no memory"));
+                    }
+                }
+                (None, Some(_), None) if self.ever_loose.get() => {}
+                (own, real, held) => self.fail(&format!("page {n}: {own:?}, {real:?}, {held:?}")),
+            }
+        }
+    }
+
+    fn note(&self, text: String) {
+        let depth = self.depth.get();
+        self.log
+            .borrow_mut()
+            .push(format!("{}{text}", "  ".repeat(depth)));
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        let log = self.log.borrow();
+        let last = &log[log.len().saturating_sub(14)..];
+        panic!("{why}\n{}", last.join("\n"));
+    }
+}

@@ -1,0 +1,143 @@
+//! One call of the program's: chosen by the bytes, made, and compared.
+
+use quell_shim::linux::*;
+use quell_shim::{PAGE, Range};
+
+use super::World;
+use super::fake::{BASE, PAGES};
+use super::promise::numbers;
+
+pub(super) const PLAIN: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
+const MAP_LOCKED: i32 = 0x2000;
+const MAP_STACK: i32 = 0x2_0000;
+
+impl World {
+    pub(super) fn step(&self) {
+        match self.byte() % 32 {
+            0..=6 => self.map_anywhere(),
+            7 => self.map_hint(),
+            8..=9 => self.map_at(MAP_FIXED),
+            10 => self.map_at(MAP_FIXED_NOREPLACE),
+            11 => self.map_bad(),
+            12..=16 => self.unmap_own(),
+            17..=18 => self.unmap_any(),
+            19 => self.advise(MADV_DONTNEED),
+            20 => self.advise(MADV_FREE),
+            21 => {
+                let all = [
+                    MADV_NORMAL,
+                    MADV_COLD,
+                    MADV_PAGEOUT,
+                    MADV_HUGEPAGE,
+                    10,
+                    MADV_WIPEONFORK,
+                    63,
+                    -1,
+                ];
+                self.advise(all[self.byte() % all.len()]);
+            }
+            22..=23 => self.protect(),
+            24..=25 => self.remap(),
+            26 => self.lock(),
+            27 => self.fork(),
+            28 => self.disturb(),
+            _ => self.write(),
+        }
+    }
+
+    /// Makes a call that is about `range` where nothing of another thread's is; `alone` if a correct
+    /// program would let no other thread run meanwhile.
+    pub(super) fn call<T>(&self, range: Option<Range>, alone: bool, work: impl FnOnce() -> T) -> T {
+        let (open, loose) = (self.open.replace(!alone), self.loose.get());
+        // What a call that this one interrupts has done so far, nobody knows.
+        self.loose.set(self.depth.get() > 0);
+        self.busy.borrow_mut().extend(range);
+        self.shim.kernel().slept.set(false);
+        let done = work();
+        if self.shim.kernel().slept.get() {
+            self.loosen();
+        }
+        if range.is_some() {
+            self.busy.borrow_mut().pop();
+        }
+        self.open.set(open);
+        // For who called us it is enough to know that somebody ran.
+        if self.depth.get() > 0 {
+            self.loose.set(loose || self.loose.get());
+        }
+        done
+    }
+
+    /// Another thread is at it, or may be about to map something there.
+    pub(super) fn keeps_off(&self, range: Range) -> bool {
+        self.is_busy(range) || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
+    }
+
+    /// Whether a mapping of so many pages has room somewhere.
+    pub(super) fn has_gap(&self, pages: usize) -> bool {
+        let mut known = [false; PAGES];
+        self.shim
+            .each_region(|range, _| numbers(range).for_each(|n| known[n] = true));
+        let promise = self.promise.borrow();
+        let real = self.shim.kernel().pages.borrow();
+        // What nobody knows of was left over when the kernel refused something.
+        let free = |n: usize| {
+            promise.pages[n].is_none() && (known[n] || !real.contains_key(&(BASE / PAGE + n)))
+        };
+        let all: Vec<bool> = (0..PAGES).map(free).collect();
+        all.windows(pages.max(1)).any(|w| w.iter().all(|f| *f))
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.byte() % 9 + usize::from(self.byte().is_multiple_of(16)) * 20
+    }
+
+    pub(super) fn any_range(&self) -> Range {
+        let start = self.byte() % PAGES;
+        let end = (start + self.pages().max(1)).min(PAGES);
+        Range {
+            start: BASE + start * PAGE,
+            end: BASE + end * PAGE,
+        }
+    }
+
+    /// Something that the program has: all of it, or a part.
+    pub(super) fn own_range(&self) -> Option<Range> {
+        let at = self.byte() % PAGES;
+        let promise = self.promise.borrow();
+        let n = (at..PAGES)
+            .chain(0..at)
+            .find(|n| promise.pages[*n].is_some())?;
+        let mut range = promise.run_at(n)?;
+        let cut = self.byte();
+        if cut & 1 != 0 && range.len() > PAGE {
+            range.start += (cut >> 2) % (range.len() / PAGE) * PAGE;
+        }
+        if cut & 2 != 0 && range.len() > PAGE {
+            range.end -= (cut >> 5) % (range.len() / PAGE) * PAGE;
+        }
+        Some(range)
+    }
+
+    pub(super) fn mixed_range(&self) -> Range {
+        match self.own_range() {
+            Some(range) if !self.byte().is_multiple_of(4) => range,
+            _ => self.any_range(),
+        }
+    }
+
+    pub(super) fn prot_and_flags(&self) -> (i32, i32) {
+        match self.byte() % 24 {
+            0 => (0, PLAIN),
+            1 => (1, PLAIN),
+            2..=3 => (3, PLAIN | MAP_NORESERVE),
+            4 => (7, PLAIN),
+            5 => (3, PLAIN | MAP_STACK),
+            6 => (3, MAP_SHARED | MAP_ANONYMOUS),
+            7 => (3, PLAIN | MAP_LOCKED),
+            8 => (2, PLAIN),
+            9 => (3, PLAIN | MAP_POPULATE),
+            _ => (3, PLAIN),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! mremap(2), and what is no call about memory, by the bytes.
+
+use quell_shim::linux::*;
+use quell_shim::{Errno, PAGE, Range};
+
+use super::World;
+use super::fake::{BASE, END};
+use super::promise::{number, numbers};
+
+impl World {
+    pub(super) fn remap(&self) {
+        let Some(from) = self.own_range() else { return };
+        let pages = self.pages();
+        let flags = [0, 1, 1, 1, 3, 3, 5, 2, 8][self.byte() % 9];
+        let new_len = if flags == 5 { from.len() } else { pages * PAGE };
+        let new = self.any_range().start;
+        let to = Range {
+            start: new,
+            end: new + new_len,
+        };
+        let behind = Range {
+            start: from.end,
+            end: from.start + new_len,
+        };
+        let fixed = flags & MREMAP_FIXED != 0;
+        let (one, grows, room) = {
+            let promise = self.promise.borrow();
+            let grows = behind.end > END || behind.start >= behind.end || promise.none_live(behind);
+            (
+                promise.is_one(from),
+                grows && behind.end <= END,
+                self.has_gap(new_len / PAGE),
+            )
+        };
+        let both = Range {
+            start: from.start.min(to.start),
+            end: from.end.max(to.end),
+        };
+        let whole = Range {
+            start: from.start,
+            end: from.end.max(behind.end),
+        };
+        let range = if fixed { both } else { whole };
+        if !one || self.is_busy(range) || (fixed && (self.depth.get() > 0 || new_len == 0)) {
+            return;
+        }
+        let bad = new_len == 0
+            || matches!(flags, 2 | 8)
+            || (fixed && (to.end > END || to.and(from).is_some()));
+        let expected = match () {
+            () if bad => Err(Errno::EINVAL),
+            () if fixed || (flags != 5 && new_len <= from.len()) || (flags != 5 && grows) => Ok(()),
+            () if flags & 1 != 0 && room => Ok(()),
+            () => Err(Errno::ENOMEM),
+        };
+        let old = self.promise.borrow().at(from).to_vec();
+        self.note(format!(
+            "mremap {from:x?} to {new_len:#x}, {flags}, {new:#x}"
+        ));
+        // SAFETY: the model's memory.
+        let done = self.call(Some(range), fixed, || unsafe {
+            self.shim
+                .mremap(from.start, from.len(), new_len, flags, new)
+        });
+        self.note(format!("= {done:x?}"));
+        match (done, expected) {
+            (Ok(at), Ok(())) => {
+                if fixed && at != new {
+                    self.fail("it is not where it should be");
+                }
+                let range = Range {
+                    start: at,
+                    end: at + new_len,
+                };
+                self.promise
+                    .borrow_mut()
+                    .remap(from, &old, range, flags == 5);
+            }
+            (Ok(at), Err(_)) if self.loose.get() => {
+                self.promise.borrow_mut().remap(
+                    from,
+                    &old,
+                    Range {
+                        start: at,
+                        end: at + new_len,
+                    },
+                    flags == 5,
+                );
+            }
+            (Err(Errno::ENOMEM), _) if self.loose.get() => {
+                self.resync(from);
+                if fixed {
+                    self.resync(to);
+                }
+            }
+            // The moving by hand was refused.
+            (Err(Errno::EFAULT), Ok(())) if self.loose.get() => self.resync(from),
+            (Err(found), Err(wanted)) if found == wanted => {}
+            _ => self.fail(&format!("mremap: {done:x?} instead of {expected:?}")),
+        }
+    }
+
+    pub(super) fn lock(&self) {
+        let range = self.mixed_range();
+        if self.keeps_off(range) || !self.byte().is_multiple_of(4) {
+            return;
+        }
+        let whole = self.promise.borrow().all_live(range);
+        let (addr, len) = (range.start + 1, range.len() - 1);
+        self.note(format!("mlock {range:x?}"));
+        let kernel = self.shim.kernel();
+        let done = self.call(Some(range), !whole, || {
+            self.shim.other(addr, len, || kernel.mlock(addr, len))
+        });
+        if done.is_ok() != whole && !self.loose.get() {
+            self.fail(&format!("mlock: {done:?}"));
+        }
+        if done.is_err() && self.loose.get() {
+            return self.resync(range);
+        }
+        self.promise
+            .borrow_mut()
+            .change(range, |p| p.attr.locked = true);
+    }
+
+    pub(super) fn fork(&self) {
+        self.note("fork".into());
+        self.call(None, true, || self.shim.before_fork());
+        for page in self.shim.kernel().pages.borrow_mut().values_mut() {
+            page.shared = page.present;
+        }
+        self.shim.after_fork(false);
+    }
+
+    /// The machine's doing: pages are swapped out, and memory gets short.
+    pub(super) fn disturb(&self) {
+        let (what, range) = (self.byte(), self.any_range());
+        let kernel = self.shim.kernel();
+        if what.is_multiple_of(8) {
+            kernel.short.set(!kernel.short.get());
+            return;
+        }
+        for n in numbers(range) {
+            if let Some(page) = kernel.pages.borrow_mut().get_mut(&(BASE / PAGE + n)) {
+                page.present &= page.attr.locked || page.value == 0;
+            }
+        }
+    }
+
+    pub(super) fn write(&self) {
+        let Some(range) = self.own_range() else {
+            return;
+        };
+        let value = self.byte() as u8;
+        for at in (range.start..range.end).step_by(PAGE) {
+            let n = number(at);
+            let mut promise = self.promise.borrow_mut();
+            if let Some(page) = &mut promise.pages[n]
+                && page.attr.prot & PROT_WRITE != 0
+                && !self.is_busy(Range {
+                    start: at,
+                    end: at + PAGE,
+                })
+            {
+                (page.value, page.or_zero) = (value, false);
+                self.shim.kernel().write(at, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The library against a model of Linux, by random calls.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a test")]
+
+mod model;
+
+use model::{Setup, World};
+use proptest::prelude::*;
+
+/// Few under Miri, which is a thousand times slower; more if `PROPTEST_CASES` says so.
+fn config() -> ProptestConfig {
+    let most = if cfg!(miri) { 4 } else { 400 };
+    let wanted = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: wanted.and_then(|n| n.parse().ok()).unwrap_or(most),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// On one line where a test fails.
+struct Bytes(Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    let most = if cfg!(miri) { 300 } else { 1500 };
+    proptest::collection::vec(any::<u8>(), 0..most).prop_map(Bytes)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Check that any calls of one thread do what Linux promises: what they return, what is in memory,
+    /// and that nothing is left over.
+    #[test]
+    fn alone(bytes in bytes(), places in 3..80usize, cache in 0..60usize, keep in 0..64usize) {
+        World::new(Setup { places, cache, keep, ..Setup::default() }, &bytes.0).run();
+    }
+
+    /// Check the same where another thread runs at any call of the kernel's.
+    #[test]
+    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8) {
+        World::new(Setup { places, cache, threads, ..Setup::default() }, &bytes.0).run();
+    }
+
+    /// Check the same where the kernel refuses calls and does batches in part.
+    #[test]
+    fn refused(bytes in bytes(), places in 3..80usize, refuse in 1..90u8, batch: bool) {
+        World::new(Setup { places, refuse, batch, ..Setup::default() }, &bytes.0).run();
+    }
+
+    /// Check the same with all of it at once, and in the strict mode.
+    #[test]
+    fn all(bytes in bytes(), places in 3..80usize, refuse in 0..40u8, threads in 0..90u8, strict: bool) {
+        World::new(Setup { places, refuse, threads, strict, ..Setup::default() }, &bytes.0).run();
+    }
+}
