@@ -93,6 +93,10 @@ pub unsafe trait Kernel {
     fn wake(&self, word: &AtomicU32);
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
+    /// How much of the process is in memory, bytes; none if that can't be told.
+    fn resident(&self) -> Option<usize> {
+        None
+    }
     /// How full memory is now. Takes some tens of microseconds.
     fn pressure(&self) -> Pressure;
 }

@@ -39,7 +39,6 @@ impl Node {
                 huge: false,
             },
             state: State::Live,
-            origin: 0,
         },
         left: NONE,
         right: NONE,

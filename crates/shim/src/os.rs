@@ -354,6 +354,15 @@ unsafe impl Kernel for Linux {
         time[0] as u64 * 1_000_000_000 + time[1] as u64
     }
 
+    fn resident(&self) -> Option<usize> {
+        let mut buffer = [0; 64];
+        let text = Path::of(&[b"/proc/self/statm"]).read(&mut buffer)?;
+        // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
+        // thread, which it counts first by itself.
+        let second = text.iter().position(|b| *b == b' ')? + 1;
+        Some(usize::try_from(number(&text[second..])?).ok()? * PAGE)
+    }
+
     fn pressure(&self) -> Pressure {
         let mut buffer = [0; 256];
         let stalls = self.pressure.read(&mut buffer).and_then(some_avg10);

@@ -41,17 +41,12 @@ pub(crate) struct Region {
     pub(crate) range: Range,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    /// The same for two regions only if one mapping held both: mremap(2) refuses a range that spans
-    /// two mappings of the kernel, so what is served must lie in one.
-    pub(crate) origin: u32,
 }
 
 impl Region {
-    /// Whether `next`, behind it, is more of the same.
+    /// Whether `next`, behind it, is more of the same. To the kernel it may be another mapping: most are one
+    /// where they touch, and where mremap(2) finds two, the region is moved by hand.
     pub(crate) fn goes_on_in(&self, next: &Region) -> bool {
-        self.range.end == next.range.start
-            && self.origin == next.origin
-            && self.kind == next.kind
-            && self.state == next.state
+        self.range.end == next.range.start && self.kind == next.kind && self.state == next.state
     }
 }

@@ -13,6 +13,9 @@ pub struct Settings {
     pub zero: Zero,
     /// Bytes that may stay with the program although it asked for them to be given back.
     pub keep: usize,
+    /// Resident memory of the process, in bytes, above which nothing stays that was given back, and what is
+    /// kept shrinks; 0 is no bound. With it, `keep` is not looked at.
+    pub resident: usize,
     /// MADV_FREE is dropped.
     pub drop_free: bool,
     /// Memory is given back by one process_madvise(2) for many ranges.
@@ -46,6 +49,7 @@ impl Default for Settings {
             cache: 64 * MB,
             zero: Zero::Auto,
             keep: 64 * MB,
+            resident: 0,
             drop_free: true,
             batch: true,
             prefault: 0,
@@ -116,6 +120,7 @@ impl Settings {
             (b"lock", None) => self.lock = true,
             (b"cache", Some(value)) => self.cache = size(value)?,
             (b"keep", Some(value)) => self.keep = size(value)?,
+            (b"rss", Some(value)) => self.resident = size(value)?,
             (b"prefault", Some(value)) => self.prefault = size(value)?,
             (b"huge", Some(value)) => self.huge = size(value)?,
             (b"zero", Some(b"auto")) => self.zero = Zero::Auto,
@@ -145,7 +150,8 @@ mod tests {
     /// Check that every key is read, and that what is left out stays.
     #[test]
     fn keys() {
-        let all = "strict,cache=1G,zero=16k,keep=5,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let all =
+            "strict,cache=1G,zero=16k,keep=5,rss=2M,free=pass,trim=each,prefault=1M,huge=2M,lock";
         let (settings, done) = read(all);
         assert_eq!(done, Ok(()));
         let expected = Settings {
@@ -154,6 +160,7 @@ mod tests {
             cache: 1024 * MB,
             zero: Zero::UpTo(16 * 1024),
             keep: 5,
+            resident: 2 * MB,
             drop_free: false,
             batch: false,
             prefault: MB,

@@ -45,6 +45,8 @@ pub struct Shim<K> {
     short: AtomicBool,
     calls: AtomicU32,
     looked: AtomicU64,
+    /// Bytes that may still stay before resident memory is looked at again.
+    slack: AtomicUsize,
 }
 
 // SAFETY: the table is used with the lock only, and what leaves by one thread at a time (`Leavers`).
@@ -87,6 +89,7 @@ impl<K: Kernel> Shim<K> {
             short: AtomicBool::new(false),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
+            slack: AtomicUsize::new(0),
         }
     }
 
@@ -186,6 +189,44 @@ impl<K: Kernel> Shim<K> {
             0
         } else {
             self.settings.keep
+        }
+    }
+
+    /// Whether so much more may stay in memory, by how much of the process there is in memory now. None where
+    /// there is no such bound, or that can't be told.
+    ///
+    /// What the program touches by itself is not seen, so what was read is used for a quarter of the distance
+    /// to the bound only.
+    pub(crate) fn has_room_for(&self, more: usize) -> Option<bool> {
+        let bound = self.settings.resident;
+        if bound == 0 {
+            return None;
+        }
+        if self.short.load(Ordering::Relaxed) {
+            return Some(false);
+        }
+        let slack = self.slack.load(Ordering::Relaxed);
+        if slack > more {
+            // Two threads may take the same: it is an estimate.
+            self.slack.store(slack - more, Ordering::Relaxed);
+            return Some(true);
+        }
+        let left = bound.saturating_sub(self.kernel.resident()?);
+        self.slack.store(left / 4, Ordering::Relaxed);
+        Some(left > 0)
+    }
+
+    /// How many bytes may be kept if `more` are to be: half of what is there where the process is in memory with
+    /// too much. A little always may, or else each call shoots where the bound is below what the program needs
+    /// by itself.
+    pub(crate) fn budget_for(&self, more: usize) -> usize {
+        let budget = self.budget();
+        match self.has_room_for(more) {
+            Some(false) if budget > 0 => {
+                let kept = self.counters.dirty_bytes.get() as usize;
+                budget.min((kept / 2).max(self.settings.resident / 16))
+            }
+            _ => budget,
         }
     }
 

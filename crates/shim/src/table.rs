@@ -16,7 +16,6 @@ pub(crate) struct Table {
     pub(crate) going: Going,
     /// Bytes that leave: in memory still, as far as anybody knows.
     pub(crate) leaving: usize,
-    last_origin: u32,
 }
 
 impl Table {
@@ -28,7 +27,6 @@ impl Table {
             keep: Keep::default(),
             going: Going::NONE,
             leaving: 0,
-            last_origin: 0,
         }
     }
 
@@ -134,11 +132,11 @@ impl Table {
         true
     }
 
-    /// What kind `range` is of, if all of it is one region of the program's.
+    /// What kind `range` is of, if all of it is the program's and of one kind.
     pub(crate) fn kind_of(&self, range: Range) -> Option<Kind> {
-        let region = self.nodes.get(self.nodes.first_in(range)?);
-        let inside = region.range.and(range) == Some(range);
-        (inside && region.state == State::Live).then_some(region.kind)
+        let kind = self.nodes.get(self.nodes.first_in(range)?).kind;
+        self.all_live(range, |region| region.kind == kind)
+            .then_some(kind)
     }
 
     /// Forgets what is known of the program's mappings in `range`. What is kept there for later stays,
@@ -179,13 +177,10 @@ impl Table {
         if self.forget(range, true) {
             return;
         }
-        // From 1 on; two may be the same after four thousand million mappings, if both still live.
-        self.last_origin = self.last_origin.wrapping_add(1).max(1);
         let _ = self.nodes.insert(Region {
             range,
             kind,
             state: State::Live,
-            origin: self.last_origin,
         });
     }
 

@@ -55,8 +55,23 @@ impl<K: Kernel> Shim<K> {
     /// Whether the range is the program's and known, and the budget allows it to stay in memory.
     fn may_stay(&self, range: Range) -> bool {
         self.look();
+        if let Some(room) = self.has_room_for(range.len()) {
+            if !room {
+                self.counters.passed_budget.one();
+                return false;
+            }
+            let known = self.try_locked(|table| table.all_live(range, |r| r.kind.is_read_write()));
+            return match known {
+                Locked::Done(true) => true,
+                Locked::Done(false) => {
+                    self.counters.passed_unknown.one();
+                    false
+                }
+                Locked::Mine | Locked::Busy => false,
+            };
+        }
         let budget = self.keep_budget();
-        let ask = || {
+        let ask = |last: bool| {
             self.try_locked(|table| {
                 if !table.all_live(range, |region| region.kind.is_read_write()) {
                     self.counters.passed_unknown.one();
@@ -65,28 +80,34 @@ impl<K: Kernel> Shim<K> {
                 if table.keep.admit(range, budget) {
                     return Some(true);
                 }
-                table.keep.drop(range);
+                if last || range.len() > budget {
+                    // It is given back now.
+                    table.keep.drop(range);
+                    self.counters.passed_budget.one();
+                    return Some(false);
+                }
                 None
             })
         };
-        match ask() {
+        match ask(false) {
             Locked::Done(Some(stay)) => stay,
+            // Much of what is counted may be in use again.
             Locked::Done(None) => {
-                self.counters.passed_budget.one();
-                // Others may be in use again: for the next time.
-                self.recount();
-                false
+                self.recount(range.len());
+                matches!(ask(true), Locked::Done(Some(true)))
             }
             Locked::Mine | Locked::Busy => false,
         }
     }
 
-    /// Looks at some blocks that are counted as unused: those that hold something are in use, and those
-    /// without memory cost nothing.
-    fn recount(&self) {
-        const AT_ONCE: usize = 8;
+    /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
+    /// to be in memory at all.
+    fn recount(&self, wanted: usize) {
+        /// At about 1 us each, this is what faulting in some hundred pages anew would cost.
+        const LOOKS: usize = 64;
         const PAGES: usize = keep::BLOCK / PAGE;
-        for _ in 0..AT_ONCE {
+        let mut found = 0;
+        for _ in 0..LOOKS {
             let Locked::Done(Some(block)) = self.try_locked(|table| table.keep.next()) else {
                 return;
             };
@@ -104,6 +125,10 @@ impl<K: Kernel> Shim<K> {
             }
             if count == 0 || self.kernel.in_use(&pages[..count]) {
                 let _ = self.try_locked(|table| table.keep.drop(block));
+                found += keep::BLOCK;
+                if found >= wanted + keep::BLOCK {
+                    return;
+                }
             }
         }
     }

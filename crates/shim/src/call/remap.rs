@@ -38,10 +38,11 @@ impl<K: Kernel> Shim<K> {
             return call();
         };
         let plain = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) == 0;
-        let kind = match self.try_locked(|table| table.kind_of(from)) {
-            Locked::Done(kind) if plain => kind,
-            _ => None,
+        let known = match self.locked(|table| table.kind_of(from)) {
+            Locked::Done(kind) => kind,
+            Locked::Mine | Locked::Busy => None,
         };
+        let kind = known.filter(|_| plain);
         if kind.is_some() && !to_fixed && to.end <= from.end {
             if to.end < from.end {
                 // SAFETY: to shrink is to unmap the end.
@@ -60,16 +61,19 @@ impl<K: Kernel> Shim<K> {
             result = call();
         }
         let mut kind = kind;
-        if let (Err(Errno::EFAULT), Some(known)) = (result, kind)
-            && (flags & MREMAP_MAYMOVE != 0)
-            && !to_fixed
-        {
+        if let (Err(Errno::EFAULT), Some(known)) = (result, known) {
             // It lies in two mappings of the kernel's, which is our doing.
+            if flags & MREMAP_MAYMOVE == 0 {
+                // It can't grow where it is, which nobody was promised.
+                return Err(Errno::ENOMEM);
+            }
+            let target = to_fixed.then_some(new);
+            let stays = flags & MREMAP_DONTUNMAP != 0;
             // SAFETY: the caller's own range, which is known and the program's.
-            result = unsafe { self.move_by_hand(from, to.len(), known) };
-            kind = Some(Kind {
+            result = unsafe { self.move_by_hand(from, to.len(), known, target, stays) };
+            kind = kind.map(|kind| Kind {
                 huge: false,
-                ..known
+                ..kind
             });
         }
         if let Ok(at) = result {
@@ -87,25 +91,47 @@ impl<K: Kernel> Shim<K> {
         result
     }
 
-    /// Moves a region as mremap(2) would, by a new mapping.
-    unsafe fn move_by_hand(&self, from: Range, len: usize, kind: Kind) -> Result<usize, Errno> {
+    /// Moves a region as mremap(2) would, by a new mapping, at `target` if there is one. With `stays` the old
+    /// one stays, without its content.
+    unsafe fn move_by_hand(
+        &self,
+        from: Range,
+        len: usize,
+        kind: Kind,
+        target: Option<usize>,
+        stays: bool,
+    ) -> Result<usize, Errno> {
         let noreserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
+        let fixed = if target.is_some() { MAP_FIXED } else { 0 };
         let map = Map {
-            addr: 0,
+            addr: target.unwrap_or(0),
             len,
             prot: PROT_READ | PROT_WRITE,
-            flags: MAP_PRIVATE | MAP_ANONYMOUS | noreserve,
+            flags: MAP_PRIVATE | MAP_ANONYMOUS | noreserve | fixed,
             fd: -1,
             offset: 0,
         };
-        if !kind.is_read_write() {
-            return Err(Errno::EFAULT);
-        }
-        // SAFETY: a new mapping; the old one is the program's, readable, and it moves.
+        let prot = i32::from(kind.prot);
+        // SAFETY: a new mapping, and the old one, which is the program's and moves. What is not readable is
+        // made so first; nobody may use it while it moves.
         unsafe {
             let at = self.map_anew(&map)?;
-            self.kernel.copy(from.start, at, from.len().min(len));
-            if let Err(why) = self.kernel.munmap(from.start, from.len()) {
+            let moved = || {
+                if prot & PROT_READ == 0 {
+                    self.kernel.mprotect(from.start, from.len(), PROT_READ)?;
+                }
+                self.kernel.copy(from.start, at, from.len().min(len));
+                if prot != PROT_READ | PROT_WRITE {
+                    self.kernel.mprotect(at, len, prot)?;
+                }
+                if stays {
+                    self.kernel.mprotect(from.start, from.len(), prot)?;
+                    self.kernel.madvise(from.start, from.len(), MADV_DONTNEED)
+                } else {
+                    self.kernel.munmap(from.start, from.len())
+                }
+            };
+            if let Err(why) = moved() {
                 let _ = self.kernel.munmap(at, len);
                 return Err(why);
             }
