@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::{Found, Kind};
+use crate::{Found, Kind, Linking};
 
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,15 +35,17 @@ impl Evidence {
     /// About how much memory is given back by one shootdown, bytes; none where nothing says.
     ///
     /// Memory that is given back and used again is faulted in again, so that the faults bound it from
-    /// above; the ranges that the kernel tells bound it from below.
+    /// above; but where nobody runs beside the culprit there is no shootdown, and so much more is faulted in for
+    /// each. All that was ever resident bounds it too: a program is taken to hold 32 such blocks at once. The
+    /// ranges that the kernel tells bound it from below.
     #[must_use]
     pub fn mean_block(&self) -> Option<u64> {
         const PAGE: u64 = 4096;
         let given = self.shootdowns.max(1);
         let ranges = (self.pages + 34 * self.full) * PAGE / given;
         let faults = self.page_faults.unwrap_or(0).saturating_mul(PAGE) / given;
-        let most = self.max_rss.unwrap_or(u64::MAX);
-        Some(ranges.max(faults).min(most)).filter(|bytes| *bytes > 0)
+        let most = self.max_rss.map_or(u64::MAX, |rss| rss / 32);
+        Some(ranges.max(faults.min(most))).filter(|bytes| *bytes > 0)
     }
 }
 
@@ -217,10 +219,16 @@ fn owner(found: &[Found], source: &Source) -> Owner {
             // The same file may be known by different paths: /lib is a link to /usr/lib.
             let same =
                 |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
+            // A static program's own calls are in the file of its malloc.
+            let foreign = |f: &Found| {
+                f.kind.is_libc()
+                    && f.linking == Linking::Static
+                    && symbol.is_some_and(|s| !is_libc_malloc(s))
+            };
             let here = |wanted: &dyn Fn(&Found) -> bool| {
                 found
                     .iter()
-                    .position(|f| f.kind.allocates() && same(f) && wanted(f))
+                    .position(|f| f.kind.allocates() && same(f) && !foreign(f) && wanted(f))
             };
             // Python brings mimalloc along, whether it uses it or not: the name tells.
             let own = here(&|f| symbol.is_some_and(|s| names(f, s))).or_else(|| here(&|_| true));
@@ -250,6 +258,42 @@ fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
         .iter()
         .position(|f| f.kind.allocates() && !f.kind.is_libc() && !aside.contains(&f.kind));
     built_in.or(other).or(libc)
+}
+
+/// The functions of glibc's and musl's malloc that give memory back, or map it.
+fn is_libc_malloc(symbol: &str) -> bool {
+    const NAMES: [&str; 26] = [
+        "arena_get2",
+        "calloc",
+        "cfree",
+        "free",
+        "glibc_morecore",
+        "default_morecore",
+        "grow_heap",
+        "heap_trim",
+        "int_free",
+        "int_free_maybe_consolidate",
+        "int_malloc",
+        "int_realloc",
+        "libc_calloc",
+        "libc_free",
+        "libc_malloc",
+        "libc_realloc",
+        "malloc",
+        "malloc_trim",
+        "mremap_chunk",
+        "munmap_chunk",
+        "new_heap",
+        "nontrivial_free",
+        "realloc",
+        "shrink_heap",
+        "sysmalloc",
+        "systrim",
+    ];
+    // GCC's clones: munmap_chunk.part.0, sysmalloc_mmap.isra.0
+    let name = symbol.trim_start_matches('_');
+    let name = name.split(['.', '@']).next().unwrap_or(name);
+    NAMES.contains(&name) || name.starts_with("sysmalloc") || name.starts_with("libc_free_impl")
 }
 
 /// Whether a function of this name is that allocator's.

@@ -20,6 +20,8 @@ const WORTH: u64 = 20;
 pub struct Options {
     /// By which share of its maximum the resident memory may grow, as predicted: 0.25 is a quarter.
     pub budget: f64,
+    /// Bytes that are within the budget in any case: of a small program any share is next to nothing.
+    pub at_least: u64,
     /// Whether the preload library may be chosen: not where nobody is there to say where it lies.
     pub preload: bool,
 }
@@ -28,6 +30,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             budget: 0.25,
+            at_least: 16 << 20,
             preload: false,
         }
     }
@@ -207,13 +210,22 @@ impl Choosing<'_> {
         }
     }
 
+    /// The share by which memory may still grow.
+    fn left(&self) -> f64 {
+        // What was not measured is within no budget, and without one everything is.
+        let Some(rss) = self.evidence.max_rss else {
+            return f64::INFINITY;
+        };
+        let least = self.options.at_least as f64 / rss.max(1) as f64;
+        (self.options.budget.max(least) - self.spent).max(0.0)
+    }
+
     /// Bytes by which memory may still grow.
     fn room(&self) -> Option<u64> {
         if let Some(room) = self.library {
             return room;
         }
-        let left = (self.options.budget - self.spent).max(0.0);
-        Some((self.evidence.max_rss? as f64 * left) as u64)
+        Some((self.evidence.max_rss? as f64 * self.left()) as u64)
     }
 
     /// The share of the maximum that this takes.
@@ -270,9 +282,7 @@ impl Choosing<'_> {
             }
             self.memory(offer.memory)
         });
-        let left = self.options.budget - self.spent;
-        // What was not measured is within no budget, and without one everything is.
-        let left = self.evidence.max_rss.map_or(f64::INFINITY, |_| left);
+        let left = self.left();
         let best = best(&sets, left);
         let stops = best.map_or(0.0, |b| b.stops);
         // Said of the library only where it is missed.
@@ -300,7 +310,7 @@ impl Choosing<'_> {
                 over.stops * 100.0,
                 stops * 100.0,
                 over.memory.unwrap_or(0.0) * 100.0,
-                left.max(0.0) * 100.0
+                left * 100.0
             ));
         }
         let Some(best) = best else {

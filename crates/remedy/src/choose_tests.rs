@@ -47,6 +47,7 @@ fn seen(sources: &[Source]) -> Evidence {
 fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
     let options = Options {
         budget,
+        at_least: 0,
         preload: true,
     };
     plan(found, evidence, &options, &|_: &str| None)
@@ -65,15 +66,49 @@ fn own_calls() {
     assert_eq!(ids(&plan), ["shim.cache"]);
     let cache = &plan.remedies[0];
     assert_eq!(cache.sets["LD_PRELOAD"], "libquell.so");
-    assert_eq!(cache.sets["QUELL_SHIM"], "cache=50M");
+    assert_eq!(cache.sets["QUELL_SHIM"], "cache=100M");
     assert!(
         cache
             .evidence
             .contains("1000 shootdowns (100 %) are from app's own calls: munmap 1000"),
         "{cache:?}"
     );
-    // 25 regions of a megabyte in each batch.
-    assert!((plan.predicted_stop() - 0.962).abs() < 0.001, "{plan:?}");
+    // 50 regions of a megabyte in each batch.
+    assert!((plan.predicted_stop() - 0.98).abs() < 0.001, "{plan:?}");
+}
+
+/// Check that a small program gets the library too, and that a budget that was asked for is kept.
+#[test]
+fn small_programs() {
+    let mut evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
+    evidence.max_rss = Some(4 * MB);
+    let options = Options {
+        preload: true,
+        ..Options::default()
+    };
+    let plan = plan(&[libc()], &evidence, &options, &|_: &str| None);
+    assert_eq!(plan.remedies[0].sets["QUELL_SHIM"], "cache=16M");
+    let asked = chosen(&[libc()], &evidence, 0.25);
+    assert!(asked.remedies.is_empty() && asked.notes.join("").contains("the memory budget"));
+}
+
+/// Check that in a static program its own calls are not taken for its malloc's.
+#[test]
+fn own_calls_of_a_static_program() {
+    let glibc = found(Kind::Glibc, APP, Linking::Static, Version::exact(2, 36, 0));
+    let of = |symbol: &str| Source {
+        caller_symbol: Some(symbol.to_owned()),
+        ..source(Cause::Munmap, APP, 1000)
+    };
+    let own = chosen(std::slice::from_ref(&glibc), &seen(&[of("work")]), 0.25);
+    assert!(own.remedies.is_empty(), "{own:?}");
+    assert!(
+        own.notes
+            .join("")
+            .contains("app's own calls: munmap 1000: the program is linked statically")
+    );
+    let malloc = chosen(&[glibc], &seen(&[of("munmap_chunk")]), 0.25);
+    assert_eq!(ids(&malloc), ["glibc.keep"]);
 }
 
 /// Check that both remedies of the library are one preload with all settings, and that each says what it
@@ -201,6 +236,7 @@ fn batches() {
     let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000)]);
     let options = Options {
         budget: 0.02,
+        at_least: 0,
         preload: false,
     };
     let plan = plan(&[libc(), jemalloc], &evidence, &options, &|_: &str| None);

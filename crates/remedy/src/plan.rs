@@ -88,8 +88,12 @@ impl Plan {
     /// The share of all observed shootdowns that the whole plan is expected to stop, 0 to 1.
     #[must_use]
     pub fn predicted_stop(&self) -> f64 {
-        let sum: f64 = self.remedies.iter().map(|r| r.predicted_stop).sum();
-        (sum.min(1.0) * 1000.0).round() / 1000.0
+        // An empty sum of floats is -0.
+        let sum = self
+            .remedies
+            .iter()
+            .fold(0.0, |sum, r| sum + r.predicted_stop);
+        (f64::min(sum, 1.0) * 1000.0).round() / 1000.0
     }
 
     /// What is done to the process before it starts, of all remedies, one for each key. Of a plan that was

@@ -128,7 +128,7 @@ impl<'a> Case<'a> {
 /// What a remedy says of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Do one of these.
+    /// Do one of these: the first one that the budget allows.
     Offer(Vec<Offer>),
     /// Settings that the program reads from a file of its own: said, and not made.
     Advise {

@@ -205,9 +205,10 @@ pub(crate) struct PlanArgs {
     /// How long to watch a process, seconds.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0)]
     pub(crate) duration: f64,
-    /// By how much of its most resident memory the plan may let the program grow, as predicted.
-    #[arg(long, value_name = "P%", default_value_t)]
-    pub(crate) budget: Budget,
+    /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
+    /// 25%, or 16 MB where that is more.
+    #[arg(long, value_name = "P%")]
+    pub(crate) budget: Option<Budget>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -249,9 +250,10 @@ pub(crate) struct ProveArgs {
     /// Prove this plan (TOML) and not the one that quell would choose.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
-    /// By how much of its most resident memory the plan may let the program grow, as predicted.
-    #[arg(long, value_name = "P%", default_value_t)]
-    pub(crate) budget: Budget,
+    /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
+    /// 25%, or 16 MB where that is more.
+    #[arg(long, value_name = "P%")]
+    pub(crate) budget: Option<Budget>,
     /// Write the plan as TOML.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let plan = quell_remedy::plan_within(
         &subject.observed.found,
         &subject.observed.evidence,
-        &args.budget.options(),
+        &args.budget.unwrap_or_default().options(),
         &theirs,
     );
     if let Some(path) = &args.save {

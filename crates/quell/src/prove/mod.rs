@@ -78,7 +78,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             progress.set_runs(1 + 2 * args.pairs);
             (plan, None, Vec::new())
         }
-        None => choose(&job, &metrics, args.budget)?,
+        None => choose(&job, &metrics, args.budget.unwrap_or_default())?,
     };
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;

@@ -1,7 +1,5 @@
 //! Of what several remedies offer for one origin, the set that is taken.
 
-use std::cmp::Ordering;
-
 use crate::remedy::{Offer, Remedy};
 
 /// What stops this share of an origin's shootdowns is enough: nothing is added to it.
@@ -51,10 +49,10 @@ pub(super) fn sets<'c>(
 }
 
 /// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest
-/// changes, settings before the library, and the least memory. What memory costs and nobody measured is
-/// taken, but last.
+/// changes, and settings before the library; of those the one that its remedy names first. What nobody
+/// measured the memory of is taken, but last.
 pub(super) fn best<'s, 'c>(sets: &'s [Set<'c>], left: f64) -> Option<&'s Set<'c>> {
-    let fits = |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left.max(0.0) + 1e-9) && s.stops > 0.0;
+    let fits = |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left + 1e-9) && s.stops > 0.0;
     let most = sets
         .iter()
         .filter(fits)
@@ -67,15 +65,8 @@ pub(super) fn best<'s, 'c>(sets: &'s [Set<'c>], left: f64) -> Option<&'s Set<'c>
         let tuned = s.chosen.iter().any(|c| !c.0.preloads());
         (untried, library, library && tuned, s.memory.is_none())
     };
-    let order = |a: &&Set<'_>, b: &&Set<'_>| -> Ordering {
-        let memory = |s: &Set<'_>| s.memory.unwrap_or(f64::MAX);
-        price(a)
-            .cmp(&price(b))
-            .then(memory(a).total_cmp(&memory(b)))
-            .then(b.stops.total_cmp(&a.stops))
-    };
     sets.iter()
         .filter(fits)
         .filter(|s| s.stops >= goal)
-        .min_by(order)
+        .min_by_key(|s| price(s))
 }

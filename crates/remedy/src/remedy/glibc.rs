@@ -10,7 +10,7 @@ pub(super) struct Keep;
 const HUGE: &str = "4294967296";
 /// From here on blocks are large as in the second of the two loads that were measured (64 KB to 4 MB, and
 /// 1 to 64 MB, with a mean of 1 and 16 MB).
-const BIG: u64 = 4 << 20;
+const BIG: u64 = 8 << 20;
 /// One arena means one lock. On two CPUs nothing was lost by it, and above eight nobody should try.
 const CPUS_MEASURED: u32 = 2;
 const CPUS_MOST: u32 = 8;
@@ -85,7 +85,7 @@ impl Remedy for Keep {
             let mut one = offer(&keys, 0.97, grows, cpus > CPUS_MEASURED);
             one.cost
                 .push_str("; one arena is one lock for all threads, measured on two CPUs only");
-            offers.push(one);
+            offers.insert(0, one);
         }
         Some(Verdict::Offer(offers))
     }

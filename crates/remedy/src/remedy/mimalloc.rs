@@ -8,7 +8,7 @@ pub(super) struct Purge;
 
 /// From here on most blocks are over the 16 MB that versions 1 and 2 map and unmap by themselves, as in the
 /// load of 1 to 64 MB that was measured.
-const BIG: u64 = 4 << 20;
+const BIG: u64 = 8 << 20;
 
 impl Remedy for Purge {
     fn id(&self) -> &'static str {

@@ -143,9 +143,12 @@ fn offer(settings: String, stops: f64, size: u64, cost: String) -> Verdict {
     }])
 }
 
-/// How much it may keep: half of what the budget leaves, for two remedies of the library may be chosen.
+/// How much it may keep: what the budget leaves, or half of it where both remedies of the library are wanted.
 fn room(case: &Case<'_>) -> u64 {
-    let size = case.room.map_or(DEFAULT_CACHE, |room| room / 2);
+    let both = case.part(&CACHED) > 0.0 && case.part(&ZEROED) > 0.0;
+    let size = case
+        .room
+        .map_or(DEFAULT_CACHE, |room| if both { room / 2 } else { room });
     size.min(MOST) >> 20 << 20
 }
 
