@@ -300,11 +300,12 @@ impl Choosing<'_> {
         }
         let over = sets
             .iter()
-            .filter(|s| s.stops > stops + CLOSE && s.memory.is_some_and(|m| m > left));
+            .filter(|s| s.stops > stops + CLOSE && s.memory.is_some_and(|m| m > left))
+            .filter(|_| stops < ENOUGH);
         if let Some(over) = over.max_by(|a, b| a.stops.total_cmp(&b.stops)) {
             let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
             self.note(format!(
-                "{name}: {} would stop {:.0} % of them, not {:.0} %, but is expected to take {:.0} % more memory, \
+                "{name}: {} would stop {:.0} % of them, not {:.0} %, for {:.0} % more memory as predicted, \
                  and the budget leaves {:.0} %",
                 ids.join(" and "),
                 over.stops * 100.0,
