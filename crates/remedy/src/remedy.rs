@@ -21,6 +21,7 @@ mod redis;
 mod rocksdb;
 pub(crate) mod shim;
 mod stacks;
+mod unretained;
 mod without;
 
 use std::collections::BTreeMap;
@@ -216,6 +217,7 @@ const ALL: &[&dyn Remedy] = &[
     &without::DOTNET,
     &shim::Cache,
     &shim::Zero,
+    &unretained::Unretained,
     &kernel::THP,
     &kernel::KSM,
     &kernel::NUMA,

@@ -1,5 +1,6 @@
 //! Of what several remedies offer for one origin, the set that is taken.
 
+use crate::conf::SHIM_VARIABLE;
 use crate::remedy::{Offer, Remedy};
 
 /// What stops this share of an origin's shootdowns is enough: nothing is added to it.
@@ -32,7 +33,7 @@ pub(super) fn sets<'c>(
         for with in [false, true] {
             let library: &[Candidate] = if with { preloads } else { &[] };
             let chosen: Vec<&Candidate> = tuning.into_iter().chain(library).collect();
-            if chosen.is_empty() || (with && preloads.is_empty()) {
+            if chosen.is_empty() || (with && preloads.is_empty()) || contradict(&chosen) {
                 continue;
             }
             let first = tuning.map_or(0.0, |t| t.1.stops);
@@ -46,6 +47,23 @@ pub(super) fn sets<'c>(
         }
     }
     out
+}
+
+/// Whether two of them set one variable. The library's own are its remedies' together.
+fn contradict(chosen: &[&Candidate]) -> bool {
+    let set = |c: &&Candidate| {
+        let own = [SHIM_VARIABLE, "LD_PRELOAD"];
+        let names = c.1.sets.keys().map(String::as_str);
+        names
+            .filter(|n| !own.contains(n))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut all: Vec<String> = chosen.iter().flat_map(set).collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    all.len() < count
 }
 
 /// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest

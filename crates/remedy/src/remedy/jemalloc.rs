@@ -14,7 +14,7 @@ pub(super) struct Batch;
 /// From here on blocks are large as in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
 const BIG: u64 = 8 << 20;
 /// What giving pages back looks like. `Other` is a total of which nothing else is known.
-const GIVES_BACK: [Cause; 6] = [
+pub(super) const GIVES_BACK: [Cause; 6] = [
     Cause::MadviseDontneed,
     Cause::MadviseFree,
     Cause::MadviseOther,
@@ -62,12 +62,15 @@ impl Remedy for Decay {
 fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     let big = case.evidence.mean_block().is_some_and(|b| b >= BIG);
     let mut keys = vec!["dirty_decay_ms:-1", "muzzy_decay_ms:-1"];
-    // What keeps memory from growing for it. One arena for all blocks from 64 KB on (an option
-    // since 5.2), so that what one thread freed serves another; and free extents may be cut up for
+    // What keeps memory from growing for it. One arena for all blocks from 64 KB on, so that what one thread freed serves another; and free extents may be cut up for
     // blocks up to 2^16 times smaller, not 2^6, instead of mapping more beside them.
-    let bounded = found.at_least(5, 2, 0);
+    // In 5.2 that arena gives back at once, whatever decay says: with a threshold of 65536 churn's 74 became
+    // 2,863, with 0, which turns it off, 17.
+    let bounded = found.at_least(5, 3, 0);
     if bounded {
         keys.extend(["oversize_threshold:65536", "lg_extent_max_active_fit:16"]);
+    } else if found.at_least(5, 2, 0) {
+        keys.push("oversize_threshold:0");
     }
     // Then what it kept by default is not there yet: 95 and 167 MB became 152 and 241.
     let set = (case.env)(variable).or_else(|| found.built_in.clone());
