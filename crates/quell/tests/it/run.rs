@@ -145,8 +145,8 @@ fn cannot_start() {
     }
 }
 
-/// Check that a plan for a command keeps its output apart, passes its status on, and says that the
-/// program's own calls can't be reached.
+/// Check that a plan for a command keeps its output apart, passes its status on, reaches the program's own
+/// calls by the preload library, within the budget, and is written in the form that is asked for.
 #[test]
 fn plan_of_a_command() {
     if !root_only("plan_of_a_command") {
@@ -162,12 +162,27 @@ fn plan_of_a_command() {
     let worst = worst(dir.path()).display().to_string();
     let out = quell(&["plan", "--json", "--", &worst, "50000"]);
     let plan = json(&out.stdout);
-    assert_eq!(
-        (out.status.code(), &plan["remedies"]),
-        (Some(0), &serde_json::json!([]))
+    assert_eq!(out.status.code(), Some(0));
+    let remedy = &plan["remedies"][0];
+    assert_eq!(remedy["remedy"], "shim.zero", "{plan:#}");
+    assert_eq!(remedy["sets"]["LD_PRELOAD"], "libquell.so");
+    assert!(plan["predicted_stop"].as_f64() > Some(0.9) && plan["max_rss"].is_u64());
+
+    let none = quell(&["plan", "--budget", "0%", "--json", "--", &worst, "50000"]);
+    let none = json(&none.stdout);
+    assert_eq!(none["remedies"], serde_json::json!([]));
+    let notes = none["notes"].to_string();
+    assert!(
+        notes.contains("worst's own calls") && notes.contains("budget"),
+        "{notes}"
     );
-    let notes = plan["notes"].to_string();
-    assert!(notes.contains("worst's own calls"), "{notes}");
+
+    let unit = quell(&["plan", "--emit", "systemd", "--", &worst, "50000"]);
+    let unit = text(&unit.stdout);
+    assert!(
+        unit.contains("[Service]\nEnvironment=\"LD_PRELOAD=libquell.so\"\n"),
+        "{unit}"
+    );
 }
 
 /// Check that plan refuses what is not there, and says what it takes.
@@ -177,6 +192,11 @@ fn plan_usage() {
     for (args, why) in [
         (vec!["-p", "4194305"], "no such process: 4194305"),
         (vec!["-p", "1", "-d", "0"], "--duration 0"),
+        (vec!["-p", "1", "--budget", "x"], "such as 25%"),
+        (
+            vec!["-p", "1", "--emit", "x"],
+            "shell, systemd, docker or k8s",
+        ),
         (vec!["/nonexistent/trace"], "/nonexistent/trace"),
         (vec!["--", "no-such-command-of-quell"], "no such command"),
     ] {
