@@ -36,6 +36,31 @@ class Suite:
 
 
 @dataclasses.dataclass(frozen=True)
+class Package:
+    """Something that people install, with an allocator inside; only for quell to recognise it."""
+
+    client: str
+    name: str
+    version: str
+    sha256: str
+    # The file with the allocator in it.
+    member: str
+    # Which one and its version, by the project's own lock file or messages; part of a version is enough.
+    holds: tuple
+
+    @property
+    def folder(self) -> str:
+        return f"packages/{self.name.split('/')[-1]}-{self.version}"
+
+    @property
+    def source(self) -> "Package":
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.client}'s {self.name} {self.version}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Allocator:
     name: str
     version: str
@@ -135,6 +160,13 @@ ALLOCATORS = (
     Allocator("tcmalloc", "google",
               Crate("libtcmalloc-sys", "0.1.14",
                     "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317", "c_src"), "tcmalloc"),
+)
+
+PACKAGES = (
+    Package("pip", "granian", "2.8.7", "4f14537401a6ec08957912ad88ae20a1e9ede2d6ef574b9e099e6da54c4a61b6", "granian/_granian.cpython-311-x86_64-linux-gnu.so",
+            ("jemalloc", "5.3.1")),
+    Package("npm", "@rspack/binding-linux-x64-gnu", "2.3.2", "4dbf85e4c65c1c2e0efb75e2ff9a3ef3792732974befee1e5a0422a23ee915ee", "package/rspack.linux-x64-gnu.node",
+            ("mimalloc", "3")),
 )
 
 # Asked for, and not to be had from any package registry that was looked through.
