@@ -186,9 +186,14 @@ fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
     }
 }
 
-/// Whether the library can be asked: mimalloc has its function for that since 1.1.
+/// Whether the library says its version: mimalloc has a function for that since 1.1, and the crates of jemalloc
+/// before 5.1 leave the version out.
 fn states(kind: Kind, is: Triple) -> bool {
-    kind != Kind::Mimalloc || is >= (1, 1, 0)
+    match kind {
+        Kind::Mimalloc => is >= (1, 1, 0),
+        Kind::Jemalloc => is >= (5, 1, 0),
+        _ => true,
+    }
 }
 
 /// Whether a version, or a range, holds the one that it is.
