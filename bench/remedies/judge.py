@@ -122,12 +122,15 @@ class Row:
         return f"can't: {why}", {"raises": True, "stops": said}
 
     def raises(self) -> bool:
-        """More than before, beyond what chance brings where there are few."""
+        """More than before, by more than a few, and beyond what chance brings to pairs so far apart."""
         before, after = self.series("shootdowns", "before"), self.series("shootdowns", "after")
         if not after:
             return False
-        worse = self.proof["metrics"]["shootdowns"]["verdict"] == "worse"
-        return worse or statistics.median(after) > max(statistics.median(before) * 1.1, statistics.median(before) + FEW)
+        if self.proof["metrics"]["shootdowns"]["verdict"] == "worse":
+            return True
+        most = self.interval()[1]
+        least = statistics.median(before)
+        return (most is None or most < 0) and statistics.median(after) > max(least * 1.1, least + FEW)
 
     def as_predicted(self) -> bool:
         return self.reduction is not None and abs(self.reduction - self.predicted) <= APART

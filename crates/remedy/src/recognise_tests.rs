@@ -102,7 +102,9 @@ fn jemalloc_built_in() {
 #[test]
 fn mimalloc_by_options() {
     let with = |options: &str| {
-        let text = format!("\0mimalloc_\0mimalloc: \0show_errors\0show_stats\0{options}\0");
+        let text = format!(
+            "\0environment option mimalloc_%s has an invalid value.\n\0mimalloc: \0show_errors\0show_stats\0{options}\0"
+        );
         only(text.as_bytes()).version
     };
     assert_eq!(

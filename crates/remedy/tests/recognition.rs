@@ -61,6 +61,27 @@ fn google_tcmalloc() {
     check(Kind::GoogleTcmalloc);
 }
 
+/// Check that what people install is named right: a Python extension and a Node addon from their registries.
+#[test]
+fn packages() {
+    let packages = subjects::packages();
+    if packages.is_empty() {
+        println!(
+            "SKIPPED: Python and Node packages: none in target/allocators; bench/remedies/allocators gets them"
+        );
+    }
+    for (file, name, version) in packages {
+        let found = recognise_file(&file).unwrap();
+        println!("{}: {}", file.display(), show(&found));
+        let [one] = &found[..] else {
+            panic!("{}: {found:#?}", file.display());
+        };
+        assert_eq!((one.kind.name(), one.linking), (&*name, Linking::Static));
+        let said = one.version.unwrap().to_string();
+        assert!(said.starts_with(&version), "{said}, not {version}");
+    }
+}
+
 /// All forms of all versions of one kind; prints its part of the table.
 fn check(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
@@ -165,9 +186,14 @@ fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
     }
 }
 
-/// Whether the library can be asked: mimalloc has its function for that since 1.1.
+/// Whether the library says its version: mimalloc has a function for that since 1.1, and the crates of jemalloc
+/// before 5.1 leave the version out.
 fn states(kind: Kind, is: Triple) -> bool {
-    kind != Kind::Mimalloc || is >= (1, 1, 0)
+    match kind {
+        Kind::Mimalloc => is >= (1, 1, 0),
+        Kind::Jemalloc => is >= (5, 1, 0),
+        _ => true,
+    }
 }
 
 /// Whether a version, or a range, holds the one that it is.

@@ -38,7 +38,15 @@ pub(super) fn sets<'c>(
             }
             let first = tuning.map_or(0.0, |t| t.1.stops);
             let then: f64 = library.iter().map(|l| l.1.stops).sum();
-            let memory = chosen.iter().map(|c| cost(c)).sum();
+            // What the library keeps is bounded once for all that it does.
+            let kept: Option<f64> = library
+                .iter()
+                .map(&cost)
+                .try_fold(0.0, |most: f64, one| Some(most.max(one?)));
+            let memory = tuning
+                .map_or(Some(0.0), &cost)
+                .zip(kept)
+                .map(|(t, k)| t + k);
             out.push(Set {
                 chosen,
                 stops: 1.0 - (1.0 - first) * (1.0 - then.min(1.0)),

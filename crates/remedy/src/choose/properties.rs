@@ -38,10 +38,10 @@ proptest! {
         }
         prop_assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan.clone());
         if let (Some(rss), Some(shim)) = (rss, plan.environment(&|_| None).get("QUELL_SHIM")) {
-            let sizes = shim.split(',').filter_map(|s| s.strip_prefix("cache=")?.strip_suffix('M'));
+            let sizes = shim.split(',').filter_map(|s| s.strip_prefix("rss=")?.strip_suffix('M'));
             for size in sizes {
                 let bytes = size.parse::<u64>().unwrap() << 20;
-                prop_assert!(bytes as f64 <= rss as f64 * budget + 1.0);
+                prop_assert!(bytes as f64 <= rss as f64 * (1.0 + budget) + 1.0);
             }
         }
     }

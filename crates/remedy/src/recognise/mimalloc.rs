@@ -15,11 +15,13 @@ const OPTIONS: &[Dated] = &[
 ];
 
 pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
-    // Every version builds the names of its variables from this prefix, and has these two options.
-    let ours = ["mimalloc_", "mimalloc: ", "show_errors", "show_stats"];
+    // Every version has these two options, and complains about its variables in these words. The prefix of
+    // their names alone is no string where the compiler made a number of it.
+    let ours = ["mimalloc: ", "show_errors", "show_stats"];
     if !ours.iter().all(|text| facts.ends_string(text)) {
         return None;
     }
+    facts.string_with("mimalloc_%s")?;
     let stated = stated_version(facts);
     let by_options = OPTIONS
         .iter()

@@ -30,19 +30,22 @@ impl Remedy for Purge {
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let found = case.allocator(Kind::Mimalloc)?;
         let big = case.evidence.mean_block().is_some_and(|b| b >= BIG);
-        let second = found.at_least(2, 0, 0) && found.below(2, 1, 0);
+        // By the sources of every release: allow_decommit is in 2.0.0 to 2.1.1, purge_delay in 1.8.2 and later
+        // of 1, and in 2.1.2 and later.
+        let decommits = found.at_least(2, 0, 0) && found.below(2, 1, 2);
+        let purges = (found.at_least(1, 8, 2) && found.below(2, 0, 0)) || found.at_least(2, 1, 2);
         let (variable, value, stops) = if found.at_least(3, 0, 0) {
             // 134 to 0.
             ("MIMALLOC_PURGE_DELAY", "-1", 0.95)
-        } else if found.at_least(1, 8, 0) && !second {
+        } else if purges {
             // Bursty 13 to 0.8, but blocks of 1 to 64 MB only 2,650 to 2,370.
             ("MIMALLOC_PURGE_DELAY", "-1", if big { 0.1 } else { 0.94 })
-        } else if found.at_least(1, 7, 2) {
+        } else if decommits {
             // 2.0.9: bursty 8 to 1.2, large blocks 937 to 457.
             ("MIMALLOC_ALLOW_DECOMMIT", "0", if big { 0.5 } else { 0.85 })
         } else {
             return Some(Verdict::refuse(
-                "its version is older than 1.7.2 or not known: nothing was measured there",
+                "its version has neither purge_delay nor allow_decommit, or is not known: nothing was measured there",
             ));
         };
         Some(Verdict::set(

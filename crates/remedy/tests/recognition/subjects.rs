@@ -173,6 +173,21 @@ fn of_bench(kind: Kind, folder: &Path) -> Option<Subject> {
     })
 }
 
+/// Files of packages that bench/remedies/allocators has fetched, and what each holds: a name and a version.
+pub(crate) fn packages() -> Vec<(PathBuf, String, String)> {
+    let folders = std::fs::read_dir(built().join("packages"));
+    let folders = folders.into_iter().flatten().flatten().map(|e| e.path());
+    folders
+        .filter_map(|folder| {
+            let about = std::fs::read_to_string(folder.join("about.json")).ok()?;
+            let about: serde_json::Value = serde_json::from_str(&about).unwrap();
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            let file = folder.join(text(&about["file"]));
+            Some((file, text(&about["holds"][0]), text(&about["holds"][1])))
+        })
+        .collect()
+}
+
 /// A line for each thing that would be tried if it were there.
 pub(crate) fn missing(kind: Kind, found: &[Subject]) -> Vec<String> {
     let (_, name, packages, dev, _) = names(kind);
