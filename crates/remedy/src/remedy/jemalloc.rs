@@ -89,7 +89,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
         Offer {
             sets: one(variable, keys.join(",")),
             stops: 0.95 * case.part(&GIVES_BACK),
-            memory: if bounded {
+            memory: if bounded || at_once {
                 Memory::Share(grows)
             } else {
                 Memory::Unknown
@@ -111,7 +111,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     if thp {
         out.push(offer(
             Some("thp:always"),
-            if big { 0.27 } else { 0.12 },
+            if big { 0.24 } else { 0.12 },
             ", of which huge pages are 6 to 7 %; after a fork a write copies 2 MB (take thp out for a Redis that saves)",
         ));
     }
