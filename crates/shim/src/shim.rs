@@ -53,7 +53,7 @@ unsafe impl<K: Sync> Sync for Shim<K> {}
 /// What a part of the work that needs the lock came to.
 pub(crate) enum Locked<T> {
     Done(T),
-    /// We are in a signal handler inside the lock: nothing may be looked at.
+    /// We are in a signal handler inside the lock, or a fork waits for us: nothing may be looked at.
     Mine,
     /// It was not to be had.
     Busy,
@@ -116,9 +116,12 @@ impl<K: Kernel> Shim<K> {
         let done = unsafe {
             self.table.with(|table| {
                 let told = |table: &mut Table| {
-                    self.late.each(|range| {
+                    let all = self.late.each(|range| {
                         table.forget(range, true);
                     });
+                    if !all {
+                        self.turn_off();
+                    }
                 };
                 told(table);
                 let done = work(table);
@@ -165,7 +168,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn forget(&self, range: Range) {
         let done = self.locked(|table| table.forget(range, false));
         if matches!(done, Locked::Mine) && !self.late.add(range) {
-            // Seventeen changes by handlers within some hundred nanoseconds: the holder will not come back.
+            // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
             // A handler has left by siglongjmp(3), and this is what the program does after that.
             self.turn_off();
         }

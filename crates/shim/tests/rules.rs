@@ -182,6 +182,7 @@ fn rule_09_leaves_alone() {
 #[test]
 fn rule_10_fork() {
     must(&build!("forks"), "cache=2M");
+    must(&build!("waits"), "");
     let shim = over_the_model(pages(40));
     // SAFETY: the model's memory.
     unsafe {
