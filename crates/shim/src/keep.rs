@@ -8,7 +8,7 @@ use crate::Range;
 
 /// In bytes.
 pub(crate) const BLOCK: usize = 64 * 1024;
-const BLOCKS: usize = 8192;
+const BLOCKS: usize = if cfg!(loom) { 64 } else { 8192 };
 
 pub(crate) struct Keep {
     /// The number of the block whose place it is, plus one; 0 is none.

@@ -1,15 +1,19 @@
-//! What a signal handler changed while its own thread held the lock: told to the holder, who acts on
-//! it before it lets go. What comes between that and letting go, the next holder finds, before it looks
-//! at anything else.
+//! What was changed while the lock was held by somebody who does not go on until we do: told to the
+//! holder, who acts on it before he lets go. What comes between that and letting go, the next holder
+//! finds, before he looks at anything else.
 //!
-//! Only handlers in the holder's thread write here, so they are over before it reads on.
+//! That is a signal handler in the holder's own thread; and any thread while another forks, since that
+//! one may wait for a lock of the C library's which we have, in a handler that interrupted malloc(3).
 
 use crate::Range;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering, pause};
 
-const PLACES: usize = 16;
+const PLACES: usize = if cfg!(loom) { 4 } else { 64 };
+/// Who has taken a place fills it at once. So often is looked whether he has: some milliseconds.
+const LOOKS: u32 = 100_000;
 
 pub(crate) struct Late {
+    /// The first byte plus one, 0 for a place that is not filled yet; and the end.
     ranges: [[AtomicUsize; 2]; PLACES],
     count: AtomicUsize,
 }
@@ -26,47 +30,54 @@ impl Default for Late {
 impl Late {
     /// Notes that nothing is known of this range any more. False if there is no room.
     pub(crate) fn add(&self, range: Range) -> bool {
-        let place = self.count.fetch_add(1, Ordering::Relaxed);
-        let Some([start, end]) = self.ranges.get(place) else {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+        let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
+        let more = |count: usize| (count < PLACES).then_some(count + 1);
+        let Ok(place) = self.count.fetch_update(set, get, more) else {
             return false;
         };
-        start.store(range.start, Ordering::Relaxed);
+        let [start, end] = &self.ranges[place];
         end.store(range.end, Ordering::Relaxed);
+        start.store(range.start + 1, Ordering::Release);
         true
     }
 
-    /// Hands each range to `forget`, also those that come meanwhile. Only with the lock.
-    pub(crate) fn each(&self, mut forget: impl FnMut(Range)) {
+    /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if
+    /// somebody took a place and did not fill it: what he changed is not known.
+    pub(crate) fn each(&self, mut forget: impl FnMut(Range)) -> bool {
         let mut done = 0;
         loop {
-            let count = self.count.load(Ordering::Relaxed);
+            let count = self.count.load(Ordering::Acquire);
             if count == 0 {
-                return;
+                return true;
             }
-            for [start, end] in &self.ranges[done.min(PLACES)..count.min(PLACES)] {
-                forget(Range {
-                    start: start.load(Ordering::Relaxed),
-                    end: end.load(Ordering::Relaxed),
-                });
+            for [start, end] in &self.ranges[done..count] {
+                let mut looks = 0;
+                let start = loop {
+                    match start.swap(0, Ordering::Acquire) {
+                        0 if looks == LOOKS => return false,
+                        0 => pause(),
+                        start => break start - 1,
+                    }
+                    looks += 1;
+                };
+                let end = end.load(Ordering::Relaxed);
+                forget(Range { start, end });
             }
             done = count;
-            let all = self
-                .count
-                .compare_exchange(count, 0, Ordering::Relaxed, Ordering::Relaxed);
-            if all.is_ok() {
-                return;
+            let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
+            if self.count.compare_exchange(count, 0, set, get).is_ok() {
+                return true;
             }
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     /// Check that what a handler adds while ranges are handed out is handed out too, each once, and
-    /// that the seventeenth is refused.
+    /// that one too many is refused.
     #[test]
     fn each_once() {
         let late = Late::default();
@@ -77,20 +88,21 @@ mod tests {
         for n in 1..=PLACES {
             assert!(late.add(range(n)));
         }
-        assert!(!late.add(range(99)));
+        assert!(!late.add(range(999)));
         let mut seen = Vec::new();
-        late.each(|r| seen.push(r.start));
+        assert!(late.each(|r| seen.push(r.start)));
         assert_eq!(seen, (1..=PLACES).collect::<Vec<_>>());
 
         assert!(late.add(range(1)));
         let mut seen = Vec::new();
-        late.each(|r| {
+        let all = late.each(|r| {
             seen.push(r.start);
             if r.start < 5 {
                 assert!(late.add(range(r.start + 1)));
             }
         });
+        assert!(all);
         assert_eq!(seen, [1, 2, 3, 4, 5]);
-        late.each(|_| panic!("nothing is left"));
+        assert!(late.each(|_| panic!("nothing is left")));
     }
 }

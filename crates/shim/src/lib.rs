@@ -28,6 +28,8 @@ mod kernel;
 mod late;
 pub mod linux;
 mod lock;
+#[cfg(all(test, loom))]
+mod loomed;
 mod measure;
 mod nodes;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]

@@ -15,13 +15,16 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// So long is slept for it in all: 64 times 16 ms. The holder needs well under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
+/// And so long for a fork: what it copies is closed to others anyway.
+const FORK_SLEEPS: u32 = 4;
 
 /// What became of taking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It is ours.
     Yes,
-    /// This very thread holds it: we are in a signal handler.
+    /// This very thread holds it: we are in a signal handler. Or another holds it over a fork(2) that
+    /// takes long: perhaps it waits for a lock that this thread has.
     Mine,
     /// Somebody else holds it.
     Busy,
@@ -35,7 +38,7 @@ pub(crate) struct Lock {
     asleep: AtomicU32,
     /// Changes whenever somebody who slept may try again.
     freed: AtomicU32,
-    /// Held over a fork(2), which takes as long as it takes: so many, one within the other in handlers.
+    /// Held over a fork(2): so many, one within the other in handlers.
     pub(crate) forking: AtomicU32,
 }
 
@@ -77,8 +80,11 @@ impl Lock {
                 break;
             }
             kernel.sleep(&self.freed, seen, SLEEP_MS);
-            if self.forking.load(Ordering::Relaxed) == 0 {
-                slept += 1;
+            slept += 1;
+            // Its holder changes nothing then, and looks at what it is told when the fork is over.
+            if slept >= FORK_SLEEPS && self.forking.load(Ordering::Relaxed) > 0 {
+                taken = Taken::Mine;
+                break;
             }
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);

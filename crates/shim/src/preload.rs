@@ -14,6 +14,25 @@ use crate::os::{Linux, syscall};
 use crate::settings::Settings;
 use crate::shim::Shim;
 
+/// The program's calls. Each is libc's function of that name, whose man page says what it does.
+///
+/// # Safety
+///
+/// As those.
+macro_rules! exported {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> $out {
+                // SAFETY: the caller keeps to the man page.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+mod past;
+
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.
 const PLACES: usize = 16_384;
 
@@ -218,23 +237,6 @@ unsafe fn address(done: Result<usize, Errno>) -> *mut c_void {
             usize::MAX as *mut c_void
         }
     }
-}
-
-/// The program's calls. Each is libc's function of that name, whose man page says what it does.
-///
-/// # Safety
-///
-/// As those.
-macro_rules! exported {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> $out {
-                // SAFETY: the caller keeps to the man page.
-                unsafe { $body }
-            }
-        )*
-    };
 }
 
 unsafe fn map(map: &Map) -> *mut c_void {

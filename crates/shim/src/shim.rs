@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::Range;
 use crate::counters::Counters;
-use crate::kernel::{Errno, Kernel, Pressure};
+use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
@@ -55,7 +55,7 @@ unsafe impl<K: Sync> Sync for Shim<K> {}
 /// What a part of the work that needs the lock came to.
 pub(crate) enum Locked<T> {
     Done(T),
-    /// We are in a signal handler inside the lock: nothing may be looked at.
+    /// We are in a signal handler inside the lock, or a fork waits for us: nothing may be looked at.
     Mine,
     /// It was not to be had.
     Busy,
@@ -119,9 +119,12 @@ impl<K: Kernel> Shim<K> {
         let done = unsafe {
             self.table.with(|table| {
                 let told = |table: &mut Table| {
-                    self.late.each(|range| {
+                    let all = self.late.each(|range| {
                         table.forget(range, true);
                     });
+                    if !all {
+                        self.turn_off();
+                    }
                 };
                 told(table);
                 let done = work(table);
@@ -165,12 +168,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Forgets what is known of the program's mappings in a range that it is about to change in a way
     /// that is not followed. From a handler inside the lock, its holder is told.
-    pub(crate) fn forget(&self, range: Range) -> Result<(), Errno> {
-        match self.locked(|table| table.forget(range, false)) {
-            Locked::Done(_) | Locked::Busy => Ok(()),
-            Locked::Mine if self.late.add(range) => Ok(()),
-            // Seventeen changes by handlers within some hundred nanoseconds.
-            Locked::Mine => Err(Errno::ENOMEM),
+    pub(crate) fn forget(&self, range: Range) {
+        let done = self.locked(|table| table.forget(range, false));
+        if matches!(done, Locked::Mine) && !self.late.add(range) {
+            // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
+            // A handler has left by siglongjmp(3), and this is what the program does after that.
+            self.turn_off();
         }
     }
 
@@ -233,7 +236,7 @@ impl<K: Kernel> Shim<K> {
     /// Looks at memory pressure now and then, from calls that would keep something.
     pub(crate) fn look(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        if !calls.is_multiple_of(LOOK_EVERY_CALLS) {
+        if self.is_retired() || !calls.is_multiple_of(LOOK_EVERY_CALLS) {
             return;
         }
         let now = self.kernel.now();

@@ -15,7 +15,7 @@ use crate::table::Table;
 use crate::{Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
-const BATCH: usize = 1024;
+const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
 /// So many regions without memory are kept, and so much address space for each byte of the budget.
 const CLEAN: usize = 1024;
 const CLEAN_TIMES: usize = 16;

@@ -7,7 +7,7 @@ use crate::sync::Ordering;
 use crate::{PAGE, Range};
 
 /// In one mincore(2).
-const PAGES: usize = 1024;
+const PAGES: usize = if cfg!(loom) { 8 } else { 1024 };
 /// With more runs of pages that are not in memory than this, one call for all is cheaper.
 const RUNS: usize = 8;
 

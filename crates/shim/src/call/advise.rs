@@ -45,7 +45,7 @@ impl<K: Kernel> Shim<K> {
             | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.evict(range)?,
             _ => {
                 self.evict(range)?;
-                self.forget(range)?;
+                self.forget(range);
             }
         }
         // SAFETY: the caller's own call.

@@ -26,7 +26,7 @@ impl<K: Kernel> Shim<K> {
         let Some(kind) = self.kind(map) else {
             if fixed && let Some(range) = Range::of(map.addr, map.len) {
                 self.evict(range)?;
-                self.forget(range)?;
+                self.forget(range);
             }
             // SAFETY: the caller's own call.
             let at = unsafe { self.map_anew(map) }?;
@@ -42,7 +42,7 @@ impl<K: Kernel> Shim<K> {
         if fixed {
             self.evict(range)?;
             if map.flags & MAP_FIXED_NOREPLACE == 0 {
-                self.forget(range)?;
+                self.forget(range);
             }
         } else if kind.is_read_write()
             && let Some(at) = self.serve(range, kind)

@@ -24,7 +24,7 @@ impl<K: Kernel> Shim<K> {
         let plain = prot & !(PROT_READ | PROT_WRITE) == 0;
         if !plain {
             self.evict(range)?;
-            self.forget(range)?;
+            self.forget(range);
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mprotect(addr, len, prot) };
         }
@@ -44,12 +44,12 @@ impl<K: Kernel> Shim<K> {
             }
         });
         if !matches!(told, Locked::Done(())) {
-            self.forget(range)?;
+            self.forget(range);
         }
         // SAFETY: the caller's own call.
         let done = unsafe { self.kernel.mprotect(addr, len, prot) };
         if done.is_err() {
-            self.forget(range)?;
+            self.forget(range);
         }
         done
     }
@@ -71,7 +71,7 @@ impl<K: Kernel> Shim<K> {
             && !self.is_off()
         {
             self.evict(range)?;
-            self.forget(range)?;
+            self.forget(range);
         }
         call()
     }

@@ -32,7 +32,7 @@ impl<K: Kernel> Shim<K> {
         let to_fixed = flags & MREMAP_FIXED != 0;
         if to_fixed && let Some(target) = Range::of(new, new_len) {
             self.evict(target)?;
-            self.forget(target)?;
+            self.forget(target);
         }
         let (Some(from), Some(to)) = (Range::of(old, old_len), Range::of(old, new_len)) else {
             return call();
@@ -55,7 +55,7 @@ impl<K: Kernel> Shim<K> {
             start: from.start,
             end: from.end.max(to.end),
         })?;
-        self.forget(from)?;
+        self.forget(from);
         let mut result = call();
         if result == Err(Errno::ENOMEM) && self.drain() {
             result = call();

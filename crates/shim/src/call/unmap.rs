@@ -52,7 +52,7 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
             Locked::Done(Then::Full) | Locked::Mine => {
-                self.forget(range)?;
+                self.forget(range);
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
             }

@@ -71,6 +71,24 @@ pub struct World {
     ever_loose: Cell<bool>,
     /// What was done, for who reads a failure.
     pub log: RefCell<Vec<String>>,
+    /// Dropped last.
+    _lent: Lent,
+}
+
+/// What the library has for good, as it thinks.
+struct Lent {
+    counters: *mut Counters,
+    places: *mut [Node],
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: they were boxes, and nobody has them any more.
+        unsafe {
+            drop(Box::from_raw(self.counters));
+            drop(Box::from_raw(self.places));
+        }
+    }
 }
 
 impl World {
@@ -83,8 +101,12 @@ impl World {
             batch: setup.batch,
             ..Settings::default()
         };
-        let counters = Box::leak(Box::new(Counters::new()));
-        let places = Box::leak(vec![Node::EMPTY; setup.places].into_boxed_slice());
+        let lent = Lent {
+            counters: Box::into_raw(Box::new(Counters::new())),
+            places: Box::into_raw(vec![Node::EMPTY; setup.places].into_boxed_slice()),
+        };
+        // SAFETY: they live until `lent` is dropped, after the library.
+        let (counters, places) = unsafe { (&*lent.counters, &mut *lent.places) };
         let world = Rc::new(World {
             shim: Shim::new(Fake::default(), settings, counters, places),
             setup,
@@ -96,6 +118,7 @@ impl World {
             loose: Cell::new(false),
             ever_loose: Cell::new(false),
             log: RefCell::default(),
+            _lent: lent,
         });
         let weak: Weak<World> = Rc::downgrade(&world);
         let hook = move || weak.upgrade().is_some_and(|world| world.meddle());

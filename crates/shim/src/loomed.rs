@@ -1,0 +1,270 @@
+//! Every order of two threads (and what a handler does in between), by loom: the lock, what handlers
+//! leave for its holder, and what leaves while another thread wants its addresses.
+
+use core::cell::Cell;
+use std::sync::Arc;
+
+use loom::sync::Mutex;
+use loom::thread;
+
+use crate::kernel::{Errno, Kernel, Map, Pressure};
+use crate::late::Late;
+use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use crate::lock::{Lock, Taken};
+use crate::sync::{AtomicU32, Guarded};
+use crate::{Counters, Node, PAGE, Part, Range, Settings, Shim, Zero};
+
+loom::thread_local! {
+    static ME: Cell<usize> = Cell::new(1);
+}
+
+/// Orders with more than so many switches where nobody had to wait find nothing new, and take hours.
+fn explore(work: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 100_000;
+    builder.check(work);
+}
+
+/// Six pages: each mapped or not, and with what in it.
+struct Six(Mutex<[Option<u8>; 6]>);
+
+fn pages(range: Range) -> core::ops::Range<usize> {
+    range.start / PAGE - 1..range.end / PAGE - 1
+}
+
+impl Six {
+    fn set(&self, range: Range, page: Option<u8>) {
+        self.0.lock().unwrap()[pages(range)].fill(page);
+    }
+
+    /// MADV_DONTNEED: what is mapped is zero.
+    fn empty(&self, range: Range) {
+        for page in &mut self.0.lock().unwrap()[pages(range)] {
+            *page = page.map(|_| 0);
+        }
+    }
+}
+
+fn range(addr: usize, len: usize) -> Range {
+    Range::of(addr, len).unwrap()
+}
+
+// SAFETY: no memory is touched.
+unsafe impl Kernel for Six {
+    unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
+        let at = if map.addr == 0 {
+            let free =
+                |s: &usize| pages(range(*s, map.len)).all(|n| self.0.lock().unwrap()[n].is_none());
+            let last = 7 * PAGE - map.len;
+            (PAGE..=last)
+                .step_by(PAGE)
+                .find(free)
+                .ok_or(Errno::ENOMEM)?
+        } else {
+            map.addr
+        };
+        self.set(range(at, map.len), Some(0));
+        Ok(at)
+    }
+    unsafe fn munmap(&self, addr: usize, len: usize) -> Result<(), Errno> {
+        self.set(range(addr, len), None);
+        Ok(())
+    }
+    unsafe fn mprotect(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
+        Ok(())
+    }
+    unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
+        assert_eq!(advice, MADV_DONTNEED);
+        self.empty(range(addr, len));
+        Ok(())
+    }
+    unsafe fn mremap(
+        &self,
+        _: usize,
+        _: usize,
+        _: usize,
+        _: i32,
+        _: usize,
+    ) -> Result<usize, Errno> {
+        Err(Errno::ENOMEM)
+    }
+    unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
+        ranges
+            .iter()
+            .for_each(|p| self.empty(range(p.start, p.len)));
+        Ok(ranges.iter().map(|p| p.len).sum())
+    }
+    unsafe fn mincore(&self, _: Range, pages: &mut [u8]) -> Result<(), Errno> {
+        pages.fill(1);
+        Ok(())
+    }
+    unsafe fn zero(&self, range: Range) {
+        self.set(range, Some(0));
+    }
+    unsafe fn copy(&self, _: usize, _: usize, _: usize) {}
+    fn in_use(&self, _: &[usize]) -> bool {
+        false
+    }
+    fn is_own(&self, _: Range) -> bool {
+        true
+    }
+    fn thread(&self) -> usize {
+        ME.with(Cell::get)
+    }
+    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+        thread::yield_now();
+    }
+    fn wake(&self, _: &AtomicU32) {}
+    fn now(&self) -> u64 {
+        0
+    }
+    fn pressure(&self) -> Pressure {
+        Pressure::None
+    }
+}
+
+fn six() -> Six {
+    Six(Mutex::new([None; 6]))
+}
+
+/// Check that two threads never have the lock at once, and that both get it.
+#[test]
+fn lock() {
+    explore(|| {
+        let all = Arc::new((six(), Lock::default(), Guarded::new(0)));
+        let add = |all: &(Six, Lock, Guarded<i32>)| {
+            assert_eq!(all.1.take(&all.0), Taken::Yes);
+            assert_eq!(all.1.take(&all.0), Taken::Mine);
+            // SAFETY: we have the lock; loom checks it.
+            unsafe { all.2.with(|n| *n += 1) };
+            all.1.release(&all.0);
+        };
+        let other = thread::spawn({
+            let all = Arc::clone(&all);
+            move || {
+                ME.with(|me| me.set(2));
+                add(&all);
+            }
+        });
+        add(&all);
+        other.join().unwrap();
+        // SAFETY: the other thread is over.
+        assert_eq!(unsafe { all.2.with(|n| *n) }, 2);
+    });
+}
+
+/// Check that what a handler adds inside the lock, also after its holder has looked, is handed out once
+/// and not later than to the next holder.
+#[test]
+fn late() {
+    explore(|| {
+        let all = Arc::new((six(), Lock::default(), Late::default(), Guarded::new(0)));
+        let other = thread::spawn({
+            let all = Arc::clone(&all);
+            move || {
+                ME.with(|me| me.set(2));
+                assert_eq!(all.1.take(&all.0), Taken::Yes);
+                assert!(all.2.each(|r| assert_eq!(r.start, PAGE)));
+                // A handler, at the worst moment.
+                assert!(all.2.add(range(PAGE, PAGE)));
+                all.1.release(&all.0);
+            }
+        });
+        assert_eq!(all.1.take(&all.0), Taken::Yes);
+        // SAFETY: we have the lock.
+        assert!(all.2.each(|_| unsafe { all.3.with(|n| *n += 1) }));
+        all.1.release(&all.0);
+        other.join().unwrap();
+        // SAFETY: the other thread is over.
+        assert!(all.2.each(|_| unsafe { all.3.with(|n| *n += 1) }));
+        // SAFETY: as above.
+        assert_eq!(unsafe { all.3.with(|n| *n) }, 1);
+    });
+}
+
+const ONE: Map = Map {
+    addr: 0,
+    len: PAGE,
+    prot: 3,
+    flags: MAP_PRIVATE | MAP_ANONYMOUS,
+    fd: -1,
+    offset: 0,
+};
+
+fn shim(cache: usize) -> Shim<Six> {
+    let settings = Settings {
+        cache: cache * PAGE,
+        zero: Zero::Off,
+        ..Settings::default()
+    };
+    let counters = Box::leak(Box::new(Counters::new()));
+    let places = Box::leak(vec![Node::EMPTY; 16].into_boxed_slice());
+    Shim::new(six(), settings, counters, places)
+}
+
+/// Check that what one thread maps at a kept address stays what it is while the other gives kept memory
+/// back.
+#[test]
+fn leaving() {
+    explore(|| {
+        let shim = Arc::new(shim(2));
+        // SAFETY: the model's memory.
+        unsafe {
+            let all: Vec<usize> = (0..3).map(|_| shim.mmap(&ONE).unwrap()).collect();
+            shim.munmap(all[0], PAGE).unwrap();
+            shim.munmap(all[1], PAGE).unwrap();
+            let other = thread::spawn({
+                let (shim, at) = (Arc::clone(&shim), all[2]);
+                move || {
+                    ME.with(|me| me.set(2));
+                    // Above the budget: the oldest leave.
+                    shim.munmap(at, PAGE).unwrap();
+                }
+            });
+            let fixed = Map {
+                addr: all[0],
+                flags: ONE.flags | MAP_FIXED,
+                ..ONE
+            };
+            assert_eq!(shim.mmap(&fixed), Ok(all[0]));
+            shim.kernel().set(range(all[0], PAGE), Some(7));
+            other.join().unwrap();
+            assert_eq!(
+                shim.kernel().0.lock().unwrap()[pages(range(all[0], PAGE))],
+                [Some(7)]
+            );
+        }
+        shim.check().unwrap();
+    });
+}
+
+/// Check that a thread that is given the addresses which another is just unmapping keeps them.
+#[test]
+fn going() {
+    explore(|| {
+        let shim = Arc::new(shim(4));
+        // SAFETY: the model's memory.
+        unsafe {
+            let at = shim.mmap(&ONE).unwrap();
+            shim.munmap(at, PAGE).unwrap();
+            let other = thread::spawn({
+                let shim = Arc::clone(&shim);
+                move || {
+                    ME.with(|me| me.set(2));
+                    // Unmaps what is kept, to see that it is a hole.
+                    let _ = shim.other(at, PAGE, || Ok(()));
+                }
+            });
+            let mine = shim.mmap(&ONE).unwrap();
+            shim.kernel().set(range(mine, PAGE), Some(7));
+            other.join().unwrap();
+            assert_eq!(
+                shim.kernel().0.lock().unwrap()[pages(range(mine, PAGE))],
+                [Some(7)]
+            );
+            shim.munmap(mine, PAGE).unwrap();
+        }
+        shim.check().unwrap();
+    });
+}

@@ -1,0 +1,200 @@
+//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2) and posix_madvise(3).
+//!
+//! Programs call them for what libc had no function for when they were written, and what they do to a
+//! range would be unknown: it would be served later with an attribute that nobody asked for.
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_long, c_void};
+
+use super::{madvise, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
+use crate::kernel::Errno;
+use crate::os::syscall as raw;
+
+/// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
+mod nr {
+    pub(super) const MMAP: usize = 9;
+    pub(super) const MPROTECT: usize = 10;
+    pub(super) const MUNMAP: usize = 11;
+    pub(super) const MREMAP: usize = 25;
+    pub(super) const MADVISE: usize = 28;
+    pub(super) const SHMAT: usize = 30;
+    pub(super) const SHMCTL: usize = 31;
+    pub(super) const MLOCK: usize = 149;
+    pub(super) const MLOCKALL: usize = 151;
+    pub(super) const PRCTL: usize = 157;
+    pub(super) const REMAP_FILE_PAGES: usize = 216;
+    pub(super) const MBIND: usize = 237;
+    pub(super) const SECCOMP: usize = 317;
+    pub(super) const USERFAULTFD: usize = 323;
+    pub(super) const MLOCK2: usize = 325;
+    pub(super) const PKEY_MPROTECT: usize = 329;
+    pub(super) const SET_MEMPOLICY_HOME_NODE: usize = 450;
+    pub(super) const MSEAL: usize = 462;
+}
+
+/// Those of syscall(2) that are looked at, a bit each.
+static LOOKED_AT: [u64; 8] = {
+    use nr::*;
+    let all = [
+        MMAP,
+        MPROTECT,
+        MUNMAP,
+        MREMAP,
+        MADVISE,
+        SHMAT,
+        MLOCK,
+        MLOCKALL,
+        PRCTL,
+        REMAP_FILE_PAGES,
+        MBIND,
+        SECCOMP,
+        USERFAULTFD,
+        MLOCK2,
+        PKEY_MPROTECT,
+        SET_MEMPOLICY_HOME_NODE,
+        MSEAL,
+    ];
+    let mut bits = [0; 8];
+    let mut n = 0;
+    while n < all.len() {
+        bits[all[n] / 64] |= 1 << (all[n] % 64);
+        n += 1;
+    }
+    bits
+};
+
+/// syscall(2). In the C library it has no frame of its own, and some calls need that it has none:
+/// vfork(2) returns twice to the caller. So all others are made here as there.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "endbr64",
+        "cmp rdi, 511",
+        "ja 2f",
+        "lea rax, [rip + {looked_at}]",
+        "bt qword ptr [rax], rdi",
+        "jc {ours}",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 3f",
+        "ret",
+        "3:",
+        "neg eax",
+        "push rax",
+        "call {errno}@PLT",
+        "pop rcx",
+        "mov dword ptr [rax], ecx",
+        "mov rax, -1",
+        "ret",
+        looked_at = sym LOOKED_AT,
+        ours = sym ours,
+        errno = sym super::__errno_location,
+    )
+}
+
+/// Nothing is kept any more, and nothing is asked of the kernel that the program does not ask for.
+fn step_back() {
+    if let Some(shim) = shim() {
+        shim.retire();
+    }
+}
+
+/// A call that is looked at, with the arguments of syscall(2).
+unsafe extern "C" fn ours(
+    number: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let args = [a, b, c, d, e, f];
+    let int = |n: usize| n as c_int;
+    // SAFETY: the program's own call.
+    unsafe {
+        match number {
+            nr::MMAP => mmap(a, b, int(c), int(d), int(e), f as i64) as c_long,
+            nr::MPROTECT => c_long::from(mprotect(a, b, int(c))),
+            nr::MUNMAP => c_long::from(munmap(a, b)),
+            nr::MREMAP => mremap(a, b, c, int(d), e) as c_long,
+            nr::MADVISE => c_long::from(madvise(a, b, int(c))),
+            nr::SHMAT => shmat(int(a), b, int(c)) as c_long,
+            nr::PKEY_MPROTECT => c_long::from(pkey_mprotect(a, b, int(c), int(d))),
+            nr::PRCTL => c_long::from(prctl(int(a), b, c, d, e)),
+            nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
+                step_back();
+                number_or_error(raw(number, args))
+            }
+            _ => c_long::from(other(number, args)),
+        }
+    }
+}
+
+unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
+    match done {
+        Ok(number) => number as c_long,
+        // SAFETY: this thread's errno.
+        Err(why) => c_long::from(unsafe { result(Err(why)) }),
+    }
+}
+
+exported! {
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        const SET_SECCOMP: c_int = 22;
+        const SET_VMA: c_int = 0x5356_4d41;
+        let args = [option as usize, a, b, c, d, 0];
+        match option {
+            // What we ask of the kernel may be forbidden from now on, on pain of death.
+            SET_SECCOMP => step_back(),
+            // A name for a range.
+            SET_VMA => {
+                let done = match shim() {
+                    Some(shim) => shim.other(b, c, || raw(nr::PRCTL, args)),
+                    None => raw(nr::PRCTL, args),
+                };
+                return number_or_error(done) as c_int;
+            }
+            _ => {}
+        }
+        number_or_error(raw(nr::PRCTL, args)) as c_int
+    }
+    fn shmat(id: c_int, addr: usize, flags: c_int) -> *mut c_void {
+        const IPC_STAT: usize = 2;
+        /// `shm_segsz` of `struct shmid_ds`, in words.
+        const SIZE: usize = 6;
+        let args = [id as usize, addr, flags as usize, 0, 0, 0];
+        let call = || raw(nr::SHMAT, args);
+        let mut about = [0_usize; 32];
+        let known = raw(nr::SHMCTL, [id as usize, IPC_STAT, (&raw mut about) as usize, 0, 0, 0]);
+        super::address(match shim() {
+            Some(shim) if addr != 0 && known.is_ok() => shim.other(addr, about[SIZE], call),
+            _ => call(),
+        })
+    }
+    fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+        /// Which libc answers by itself: POSIX does not mean it to destroy anything.
+        const POSIX_MADV_DONTNEED: c_int = 4;
+        if advice == POSIX_MADV_DONTNEED {
+            return 0;
+        }
+        let call = || raw(nr::MADVISE, [addr, len, advice as usize, 0, 0, 0]).map(drop);
+        let done = match shim() {
+            Some(shim) => shim.other(addr, len, call),
+            None => call(),
+        };
+        match done {
+            Ok(()) => 0,
+            Err(Errno(number)) => number,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A test for each rule of the advice for preload libraries (docs/shim.md), by its number.
+#![cfg(not(any(miri, loom)))]
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "a test"
+)]
+
+mod model;
+mod preload;
+
+use std::process::Command;
+use std::time::Duration;
+
+use model::fake::Fake;
+use preload::{must, program, run};
+use quell_shim::linux::*;
+use quell_shim::{Counters, Kernel, Map, Node, PAGE, Pressure, Settings, Shim, Zero};
+
+/// Builds one of the programs beside this file.
+macro_rules! build {
+    ($name:literal) => {{
+        let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/rules");
+        let source = include_str!(concat!("rules/", $name, ".c"));
+        program($name, source, &[header])
+    }};
+}
+
+const ANON: Map = Map {
+    addr: 0,
+    len: PAGE,
+    prot: 3,
+    flags: MAP_PRIVATE | MAP_ANONYMOUS,
+    fd: -1,
+    offset: 0,
+};
+
+fn over_the_model(settings: Settings) -> Shim<Fake> {
+    let counters = Box::leak(Box::new(Counters::new()));
+    let places = Box::leak(vec![Node::EMPTY; 64].into_boxed_slice());
+    Shim::new(Fake::default(), settings, counters, places)
+}
+
+fn pages(cache: usize) -> Settings {
+    Settings {
+        cache: cache * PAGE,
+        keep: 1024 * 1024,
+        zero: Zero::UpTo(16 * PAGE),
+        ..Settings::default()
+    }
+}
+
+/// Maps so many pages, writes them, and unmaps them, each as the program does.
+fn churn(shim: &Shim<Fake>, count: usize) {
+    let map = Map {
+        len: count * PAGE,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe {
+        let at = shim.mmap(&map).unwrap();
+        (0..count).for_each(|n| shim.kernel().write(at + n * PAGE, 1));
+        shim.munmap(at, map.len).unwrap();
+    }
+}
+
+/// Check rule 1: what the library does instead of the kernel is never more shootdowns, whatever the
+/// sizes and the budget.
+#[test]
+fn rule_01_never_more() {
+    for cache in [0, 1, 8, 30, 60] {
+        let shim = over_the_model(pages(cache));
+        for n in 0..200 {
+            churn(&shim, 1 + n * 7 % 20);
+        }
+        let (with, without) = (shim.kernel().shootdowns.get(), 200);
+        assert!(with <= without, "{with} with a cache of {cache} pages");
+        assert!(
+            cache < 30 || with < without / 4,
+            "{with} with a cache of {cache} pages"
+        );
+    }
+}
+
+/// Check rule 2: what other ways have mapped or unmapped is never taken for ours, and a static program
+/// runs as without.
+#[test]
+fn rule_02_what_is_not_seen() {
+    must(&build!("unknown"), "");
+    let fixed = program("static", "int main(void) { return 0; }", &["-static"]);
+    must(&fixed, "");
+}
+
+/// Check rule 3: MADV_DONTNEED reads as zero at once, fills nothing, and is the kernel's where memory is
+/// anything but plain.
+#[test]
+fn rule_03_dontneed_is_zero_at_once() {
+    for settings in ["", "zero=1G,keep=1G"] {
+        must(&build!("dontneed"), settings);
+    }
+}
+
+/// Check rule 4: no MADV_FREE comes late.
+#[test]
+fn rule_04_free_is_never_late() {
+    must(&build!("free"), "cache=1M,keep=64M");
+    must(&build!("free"), "cache=1M,keep=0");
+}
+
+/// Check rule 5: what is unmapped goes by one shootdown for many, and short returns lose nothing.
+#[test]
+fn rule_05_munmap_in_batches() {
+    let shim = over_the_model(pages(40));
+    let map = Map {
+        len: 2 * PAGE,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe {
+        // Apart, so that each is a region of its own.
+        let all: Vec<usize> = (0..20).map(|_| shim.mmap(&map).unwrap()).collect();
+        for at in all {
+            shim.kernel().write(at, 1);
+            shim.munmap(at, 2 * PAGE).unwrap();
+        }
+        assert_eq!(shim.kernel().shootdowns.get(), 0);
+        churn(&shim, 30);
+        assert!(
+            shim.kernel().shootdowns.get() <= 1,
+            "one for all that had to go"
+        );
+    }
+    shim.check().unwrap();
+}
+
+/// Check rule 6: memory is zeroed where it is when it is served, without a shootdown, and it is zero.
+#[test]
+fn rule_06_zeroed_when_served() {
+    let shim = over_the_model(pages(40));
+    for _ in 0..50 {
+        churn(&shim, 8);
+    }
+    assert_eq!(shim.kernel().shootdowns.get(), 0);
+    // SAFETY: the model's memory.
+    let at = unsafe {
+        shim.mmap(&Map {
+            len: 8 * PAGE,
+            ..ANON
+        })
+    }
+    .unwrap();
+    let all = shim.kernel().pages.borrow();
+    assert!((0..8).all(|n| all[&(at / PAGE + n)].value == 0));
+}
+
+/// Check rule 7: whatever asks for an address finds it free of what is kept.
+#[test]
+fn rule_07_fixed_addresses() {
+    must(&build!("fixed"), "");
+}
+
+/// Check rule 8: use after munmap is not seen, and faults in the strict mode.
+#[test]
+fn rule_08_use_after_unmap() {
+    let exe = build!("after");
+    must(&exe, "");
+    let output = run(&mut Command::new(&exe), "strict", Duration::from_secs(20));
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+}
+
+/// Check rule 9: nothing special is kept, and nothing special is passed on.
+#[test]
+fn rule_09_leaves_alone() {
+    must(&build!("attributes"), "");
+}
+
+/// Check rule 10: children of fork find the tables whole, from threads and handlers, and pages that are
+/// shared with them are given back and not copied.
+#[test]
+fn rule_10_fork() {
+    must(&build!("forks"), "cache=2M");
+    must(&build!("waits"), "");
+    let shim = over_the_model(pages(40));
+    // SAFETY: the model's memory.
+    unsafe {
+        let map = Map {
+            len: 4 * PAGE,
+            ..ANON
+        };
+        let at = shim.mmap(&map).unwrap();
+        (0..4).for_each(|n| shim.kernel().write(at + n * PAGE, 1));
+        shim.before_fork();
+        shim.kernel()
+            .pages
+            .borrow_mut()
+            .values_mut()
+            .for_each(|p| p.shared = p.present);
+        shim.after_fork(false);
+        shim.munmap(at, map.len).unwrap();
+        assert_eq!(shim.mmap(&map), Ok(at));
+        let all = shim.kernel().pages.borrow();
+        assert!((0..4).all(|n| !all[&(at / PAGE + n)].present && all[&(at / PAGE + n)].value == 0));
+    }
+}
+
+/// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, and the
+/// one to register for fork.
+#[test]
+fn rule_11_no_malloc() {
+    let output = Command::new("nm")
+        .args(["-D", "--undefined-only"])
+        .arg(preload::library())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.split_whitespace().last())
+        .collect();
+    const ALLOWED: &[&str] = &[
+        "__errno_location",
+        "__register_atfork",
+        "pthread_atfork",
+        "environ",
+        "memcpy",
+        "memmove",
+        "memset",
+        "memcmp",
+        "bcmp",
+        "strlen",
+    ];
+    assert!(names.contains(&"__errno_location"), "{text}");
+    assert!(names.iter().all(|n| ALLOWED.contains(n)), "{text}");
+}
+
+/// Check rule 12: it works before constructors and in signal handlers, also such as never return.
+#[test]
+fn rule_12_handlers() {
+    must(&build!("early"), "cache=256K");
+}
+
+/// Check rule 13: the budgets hold, and nothing is kept while memory is short.
+#[test]
+fn rule_13_budget() {
+    must(&build!("budget"), "cache=1M,keep=1M,zero=1M");
+    let shim = over_the_model(pages(40));
+    churn(&shim, 20);
+    let kept = |shim: &Shim<Fake>| {
+        shim.kernel()
+            .pages
+            .borrow()
+            .values()
+            .filter(|p| p.present)
+            .count()
+    };
+    assert_eq!(kept(&shim), 20);
+    shim.kernel().short.set(true);
+    assert_eq!(shim.kernel().pressure(), Pressure::Some);
+    for _ in 0..70 {
+        churn(&shim, 1);
+    }
+    assert_eq!(kept(&shim), 0);
+    shim.kernel().short.set(false);
+    for _ in 0..70 {
+        churn(&shim, 2);
+    }
+    assert_eq!(kept(&shim), 2);
+}
+
+/// Check rule 14: mmap64 is mmap, and errno is as the kernel leaves it.
+#[test]
+fn rule_14_names_and_errno() {
+    must(&build!("names"), "");
+}

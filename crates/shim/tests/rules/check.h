@@ -1,0 +1,70 @@
+// What the programs share.
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096UL
+#define RW (PROT_READ | PROT_WRITE)
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
+#define MUST(what)                                                                       \
+	do {                                                                             \
+		if (!(what)) {                                                           \
+			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+			exit(1);                                                         \
+		}                                                                        \
+	} while (0)
+
+static inline char *map(size_t len) {
+	char *p = mmap(0, len, RW, ANON, -1, 0);
+	MUST(p != MAP_FAILED);
+	return p;
+}
+
+// Maps so much and fills it.
+static inline char *filled(size_t len) {
+	char *p = map(len);
+	memset(p, 7, len);
+	return p;
+}
+
+// Whether all of it is zero.
+static inline int zero(const char *p, size_t len) {
+	for (size_t i = 0; i < len; i++)
+		if (p[i])
+			return 0;
+	return 1;
+}
+
+// How many pages are in memory; -1 if not all of it is mapped.
+static inline long resident(void *p, size_t len) {
+	unsigned char v[4096];
+	long count = 0;
+	if (mincore(p, len, v))
+		return -1;
+	for (size_t i = 0; i < len / PAGE; i++)
+		count += v[i] & 1;
+	return count;
+}
+
+// Resident memory of the process, in KB.
+static inline long rss(void) {
+	long all, own;
+	FILE *f = fopen("/proc/self/statm", "r");
+	MUST(f && fscanf(f, "%ld %ld", &all, &own) == 2);
+	fclose(f);
+	return own * 4;
+}

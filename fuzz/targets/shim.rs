@@ -1,0 +1,28 @@
+//! Calls of a program, by the bytes, through the preload library over a model of Linux: whatever they
+//! are, the program must see what Linux promises.
+#![no_main]
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+#[path = "../../crates/shim/tests/model/mod.rs"]
+mod model;
+
+use libfuzzer_sys::fuzz_target;
+use model::{Setup, World};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[places, cache, keep, refuse, threads, flags], bytes)) = data.split_first_chunk() else {
+        return;
+    };
+    // Longer ones show nothing that a shorter one does not.
+    let bytes = &bytes[..bytes.len().min(4096)];
+    let setup = Setup {
+        places: 3 + usize::from(places % 80),
+        cache: usize::from(cache % 64),
+        keep: usize::from(keep % 64),
+        refuse: if flags & 1 != 0 { refuse % 64 } else { 0 },
+        threads: if flags & 2 != 0 { threads % 96 } else { 0 },
+        batch: flags & 4 == 0,
+        strict: flags & 56 == 56,
+    };
+    World::new(setup, bytes).run();
+});
