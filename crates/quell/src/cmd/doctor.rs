@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use quell_doctor::emit::Wanted;
 use quell_doctor::{Evidence, Finding, Look, Rule, Severity, Status, audit, emit, rules, sarif};
 use serde::Serialize;
 
@@ -47,7 +48,13 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     }
     let mut out = show::output(args.output.as_deref())?;
     if let Some(form) = args.emit {
-        print(&mut *out, &emit::emit(&findings, form))?;
+        let tuned = look.file("/etc/tuned/active_profile");
+        let wanted = Wanted {
+            form,
+            least: args.fail_on,
+            tuned: tuned.text().map(str::to_owned),
+        };
+        print(&mut *out, &emit::emit(&findings, &wanted))?;
         return Ok(ExitCode::SUCCESS);
     }
     let said = if args.json {
