@@ -29,7 +29,13 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     }
     check(args)?;
     let evidence = match (&args.trace, args.duration) {
-        (Some(trace), _) => evidence::of_trace(trace)?,
+        (Some(trace), _) => {
+            let (evidence, notes) = evidence::of_trace(trace, args.pid)?;
+            for note in notes {
+                anstream::eprintln!("quell: {note}");
+            }
+            evidence
+        }
         (None, Some(duration)) => {
             let (evidence, refused) = evidence::live(args.pid, duration)?;
             if let Some(why) = refused {
