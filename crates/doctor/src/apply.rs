@@ -243,6 +243,23 @@ fn read(file: &Path) -> Result<String> {
 ///
 /// It is no undo file, or not all could be restored: then it stays.
 pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
+    let undo = load(file)?;
+    let restored = restore(root, &undo.changes)?;
+    fs::remove_file(file)
+        .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
+    Ok(restored)
+}
+
+/// Whether [`undo`] would take this file.
+///
+/// # Errors
+///
+/// It is no undo file, or not the user's own.
+pub fn is_undo(file: &Path) -> Result<()> {
+    load(file).map(|_| ())
+}
+
+fn load(file: &Path) -> Result<Undo> {
     let text = read(file)?;
     let undo: Undo = serde_json::from_str(&text)
         .with_context(|| format!("{} is no undo file of quell's", file.display()))?;
@@ -262,10 +279,7 @@ pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
             foreign.path
         );
     }
-    let restored = restore(root, &undo.changes)?;
-    fs::remove_file(file)
-        .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
-    Ok(restored)
+    Ok(undo)
 }
 
 #[cfg(test)]
