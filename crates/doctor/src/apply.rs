@@ -117,6 +117,23 @@ pub fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether an undo file can be written there.
+///
+/// # Errors
+///
+/// One is there already: it has what was before an earlier change.
+pub fn is_free(undo: &Path) -> Result<()> {
+    ensure!(fs::symlink_metadata(undo).is_err(), taken(undo));
+    Ok(())
+}
+
+fn taken(undo: &Path) -> String {
+    format!(
+        "{} has what was before an earlier change: undo that first ('quell doctor --undo {0}'), or name another file",
+        undo.display()
+    )
+}
+
 /// The undo file, whole and on the disk.
 fn save(changes: &[Change], undo: &Path) -> Result<()> {
     let text = serde_json::to_string_pretty(&Undo {
@@ -128,11 +145,7 @@ fn save(changes: &[Change], undo: &Path) -> Result<()> {
     options.write(true).create_new(true).mode(0o600);
     let mut file = match options.open(undo) {
         Ok(file) => file,
-        Err(err) if err.kind() == ErrorKind::AlreadyExists => bail!(
-            "{} has what was before an earlier change: undo that first ('quell doctor --undo {0}'), or name \
-             another file",
-            undo.display()
-        ),
+        Err(err) if err.kind() == ErrorKind::AlreadyExists => bail!(taken(undo)),
         Err(err) => return Err(err).with_context(|| format!("can't write {}", undo.display())),
     };
     let written = file
@@ -196,7 +209,19 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
 /// An undo file, if it is the user's own: whoever could write it could have any setting changed.
 fn read(file: &Path) -> Result<String> {
     let cannot = || format!("can't read {}", file.display());
-    let mut open = File::open(file).with_context(cannot)?;
+    // not through a link, which others may turn, and without waiting for a pipe that nobody writes to
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).context("flags of open(2)")?;
+    let open = File::options().read(true).custom_flags(flags).open(file);
+    let mut open = match open {
+        Err(err) if err.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            bail!(
+                "{} is a symbolic link: name the file itself",
+                file.display()
+            );
+        }
+        open => open.with_context(cannot)?,
+    };
     let meta = open.metadata().with_context(cannot)?;
     ensure!(meta.is_file(), "{} is no file", file.display());
     let own = rustix::process::geteuid().as_raw();
@@ -218,6 +243,23 @@ fn read(file: &Path) -> Result<String> {
 ///
 /// It is no undo file, or not all could be restored: then it stays.
 pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
+    let undo = load(file)?;
+    let restored = restore(root, &undo.changes)?;
+    fs::remove_file(file)
+        .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
+    Ok(restored)
+}
+
+/// Whether [`undo`] would take this file.
+///
+/// # Errors
+///
+/// It is no undo file, or not the user's own.
+pub fn is_undo(file: &Path) -> Result<()> {
+    load(file).map(|_| ())
+}
+
+fn load(file: &Path) -> Result<Undo> {
     let text = read(file)?;
     let undo: Undo = serde_json::from_str(&text)
         .with_context(|| format!("{} is no undo file of quell's", file.display()))?;
@@ -237,136 +279,9 @@ pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
             foreign.path
         );
     }
-    let restored = restore(root, &undo.changes)?;
-    fs::remove_file(file)
-        .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
-    Ok(restored)
+    Ok(undo)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-    const STAT: &str = "/proc/sys/vm/stat_interval";
-
-    fn machine() -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in [(THP, "[always] madvise never\n"), (STAT, "1\n")] {
-            let path = under(dir.path(), Path::new(path));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
-
-    fn change(path: &str, before: &str, after: &str) -> Change {
-        Change {
-            rule: "X".to_owned(),
-            path: path.to_owned(),
-            before: before.to_owned(),
-            after: after.to_owned(),
-        }
-    }
-
-    fn says(root: &Path, path: &str) -> String {
-        fs::read_to_string(under(root, Path::new(path))).unwrap()
-    }
-
-    /// Check that after a change and its undo files say what they said, and that a second change needs the first undone.
-    #[test]
-    fn undo_restores() {
-        let dir = machine();
-        let undo_file = dir.path().join("undo.json");
-        let changes = [change(THP, "always", "madvise"), change(STAT, "1", "120")];
-        apply(dir.path(), &changes, &undo_file).unwrap();
-        assert_eq!(says(dir.path(), STAT), "120\n");
-        assert_eq!(says(dir.path(), THP), "madvise\n");
-        let again = apply(dir.path(), &changes, &undo_file).unwrap_err();
-        assert!(
-            format!("{again:#}").contains("undo that first"),
-            "{again:#}"
-        );
-        undo(dir.path(), &undo_file).unwrap();
-        assert_eq!(says(dir.path(), STAT), "1\n");
-        assert_eq!(says(dir.path(), THP), "always\n");
-        assert!(!undo_file.exists());
-    }
-
-    /// Check that a change that is refused takes back those before it, and leaves no undo file.
-    #[test]
-    fn a_refusal_takes_all_back() {
-        let dir = machine();
-        let undo_file = dir.path().join("undo.json");
-        let changes = [change(STAT, "1", "120"), change("/sys/missing", "a", "b")];
-        let err = apply(dir.path(), &changes, &undo_file).unwrap_err();
-        assert!(format!("{err:#}").contains("/sys/missing"), "{err:#}");
-        assert_eq!(says(dir.path(), STAT), "1\n");
-        assert!(!undo_file.exists());
-    }
-
-    /// Check that a file that went away after it was changed keeps the others from nothing.
-    #[test]
-    fn what_is_gone_is_told() {
-        let dir = machine();
-        let undo_file = dir.path().join("undo.json");
-        let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
-        apply(dir.path(), &changes, &undo_file).unwrap();
-        fs::remove_file(under(dir.path(), Path::new(THP))).unwrap();
-        let restored = undo(dir.path(), &undo_file).unwrap();
-        let [stat, thp] = changes;
-        assert_eq!(restored, [Restored::Is(stat), Restored::Gone(thp)]);
-        assert_eq!(says(dir.path(), STAT), "1\n");
-        assert!(!undo_file.exists());
-    }
-
-    /// Check that an undo file that others could have written is refused, and that ours is for us alone.
-    #[test]
-    fn undo_files_of_others() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let dir = machine();
-        let file = dir.path().join("undo.json");
-        save(&[change(STAT, "9", "1")], &file).unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        for mode in [0o620, 0o602] {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            let err = undo(dir.path(), &file).unwrap_err();
-            assert!(format!("{err:#}").contains("not yours alone"), "{err:#}");
-        }
-        assert_eq!(says(dir.path(), STAT), "1\n");
-    }
-
-    /// Check that an undo file that names anything but settings is refused as a whole.
-    #[test]
-    fn only_settings_are_restored() {
-        let dir = machine();
-        let file = dir.path().join("undo.json");
-        for path in ["/etc/passwd", "/sys/../etc/passwd"] {
-            let _ = fs::remove_file(&file);
-            save(&[change(STAT, "9", "1"), change(path, "x", "y")], &file).unwrap();
-            let err = undo(dir.path(), &file).unwrap_err();
-            assert!(format!("{err:#}").contains("no setting"), "{err:#}");
-            assert_eq!(says(dir.path(), STAT), "1\n");
-        }
-        fs::write(&file, "{}").unwrap();
-        assert!(undo(dir.path(), &file).is_err());
-    }
-
-    proptest! {
-        /// Check that wherever quell dies between the first change and the last, the undo file restores all.
-        #[test]
-        fn a_crash_loses_nothing(done in 0usize..3) {
-            let dir = machine();
-            let undo_file = dir.path().join("undo.json");
-            let changes = [change(THP, "always", "never"), change(STAT, "1", "120")];
-            save(&changes, &undo_file).unwrap();
-            for change in &changes[..done.min(2)] {
-                prop_assert!(write(dir.path(), &change.path, &change.after).is_ok());
-            }
-            undo(dir.path(), &undo_file).unwrap();
-            prop_assert_eq!(says(dir.path(), STAT), "1\n");
-            prop_assert_eq!(setting(dir.path(), THP).unwrap(), "always");
-        }
-    }
-}
+#[path = "apply_tests.rs"]
+mod tests;

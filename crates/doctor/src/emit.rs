@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use quell_remedy::quote;
 
-use crate::finding::{Finding, Status};
+use crate::finding::{Finding, Severity, Status};
 use crate::fix::{Fix, quoted};
 
 /// Where fixes go.
@@ -57,6 +57,11 @@ impl Form {
             Self::Shell => "shell",
         }
     }
+
+    /// A command is for now only, so that it is for the shell alone.
+    fn may_hold(self, fix: &Fix) -> bool {
+        fix.lasting().is_some() || self == Self::Shell
+    }
 }
 
 impl FromStr for Form {
@@ -73,14 +78,28 @@ impl FromStr for Form {
 /// A fix of a hazard, and its rule.
 type Of<'a> = (&'static str, &'a Fix);
 
-/// The lasting fixes of all hazards in one form. What that form can't hold is named in a comment, so that
-/// nobody takes it for all there is.
+/// What is written, and how.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Where it goes.
+    pub form: Form,
+    /// Hazards of this severity and above.
+    pub least: Severity,
+    /// The profile of tuned that is in use, which a new one builds on.
+    pub tuned: Option<String>,
+}
+
+/// The lasting fixes of the hazards that are wanted, in one form. What that form can't hold, what is of a lower
+/// severity and what could not be told is named in comments, so that nobody takes it for all there is.
 #[must_use]
-pub fn emit(findings: &[Finding], form: Form) -> String {
+pub fn emit(findings: &[Finding], wanted: &Wanted) -> String {
+    let form = wanted.form;
     let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    let (hazards, lesser): (Vec<_>, Vec<_>) = hazards.partition(|f| f.severity >= wanted.least);
     let fixes: Vec<(&'static str, Fix)> = hazards
+        .into_iter()
         .flat_map(|f| f.fixes.iter().map(move |fix| (f.rule, fix.clone())))
-        .filter(|(_, fix)| fix.lasting().is_some())
+        .filter(|(_, fix)| form.may_hold(fix))
         .collect();
     let fixes = merged(fixes);
     let fixes: Vec<Of<'_>> = fixes.iter().map(|(rule, fix)| (*rule, fix)).collect();
@@ -89,7 +108,7 @@ pub fn emit(findings: &[Finding], form: Form) -> String {
         Form::Tmpfiles => tmpfiles(&fixes),
         Form::Systemd => systemd(&fixes),
         Form::Cmdline => cmdline(&fixes),
-        Form::Tuned => tuned(&fixes),
+        Form::Tuned => tuned(&fixes, wanted.tuned.as_deref()),
         Form::Docker => docker(&fixes),
         Form::K8s => k8s(&fixes),
         Form::Shell => shell(&fixes),
@@ -109,11 +128,28 @@ pub fn emit(findings: &[Finding], form: Form) -> String {
     if !left.is_empty() {
         let _ = writeln!(out, "# not for {}:", form.name());
         for (rule, fix) in left {
-            let lasting = fix.lasting().unwrap_or_default();
+            let lasting = fix.lasting().or_else(|| fix.now()).unwrap_or_default();
             let _ = writeln!(out, "#   {rule}: {}", one_line(&lasting));
         }
     }
+    let lesser = lesser.into_iter().filter(|f| !f.fixes.is_empty());
+    let lesser = lesser.map(|f| format!("{}: {}", f.rule, f.severity));
+    let title = format!("left out, below {} (--fail-on)", wanted.least);
+    comment(&mut out, &title, lesser);
+    let unknown = findings.iter().filter(|f| f.status == Status::Unknown);
+    let unknown = unknown.map(|f| format!("{}: {}", f.rule, f.said));
+    comment(&mut out, "could not be told", unknown);
     out
+}
+
+/// Lines that no tool reads, where there are any.
+fn comment(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    for (i, line) in lines.enumerate() {
+        if i == 0 {
+            let _ = writeln!(out, "# {title}:");
+        }
+        let _ = writeln!(out, "#   {}", one_line(&line));
+    }
 }
 
 /// One value for each variable: several rules may add to `JAVA_TOOL_OPTIONS`, and the last one would win.
@@ -213,7 +249,7 @@ fn cmdline(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     (line, held)
 }
 
-fn tuned(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+fn tuned(fixes: &[Of<'_>], active: Option<&str>) -> (String, Vec<usize>) {
     let (sysctl, mut held) = sysctl(fixes);
     let (sysfs, more) = lines(fixes, |fix| match fix {
         Fix::Write { path, value } => Some(format!("{path} = {value}")),
@@ -223,6 +259,10 @@ fn tuned(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     let (words, more) = parameters(fixes);
     held.extend(more);
     let mut out = "[main]\nsummary = what quell doctor found\n".to_owned();
+    // what the profile in use sets would be lost without
+    if let Some(active) = active.map(one_line).filter(|a| !a.trim().is_empty()) {
+        let _ = writeln!(out, "include = {}", active.trim());
+    }
     for (section, text) in [("sysctl", sysctl), ("sysfs", sysfs)] {
         if !text.is_empty() {
             let _ = write!(out, "\n[{section}]\n{text}");
@@ -241,11 +281,10 @@ fn container(fix: &Fix) -> Option<String> {
         Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
             Some("--ulimit memlock=-1:-1 --cap-add IPC_LOCK".to_owned())
         }
+        // none for CPUAffinity=: from a cpuset of the rest threads that pin themselves can't get out
         Fix::Directive(text) => {
-            let cpus = text.strip_prefix("CPUAffinity=");
-            let nodes = text.strip_prefix("NUMAMask=");
-            cpus.map(|list| format!("--cpuset-cpus {}", quoted(list)))
-                .or_else(|| nodes.map(|list| format!("--cpuset-mems {}", quoted(list))))
+            let nodes = text.strip_prefix("NUMAMask=")?;
+            Some(format!("--cpuset-mems {}", quoted(nodes)))
         }
         _ => None,
     }
@@ -283,10 +322,21 @@ fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     }
     if lock {
         out.push_str(
-            "        securityContext:\n          capabilities:\n            add: [\"IPC_LOCK\"]\n",
+            "        # for a container that runs as root: another user's program has to hold it too (setcap)\n        \
+             securityContext:\n          capabilities:\n            add: [\"IPC_LOCK\"]\n",
         );
     }
     (out, held)
+}
+
+/// What a command does that is not taken back as a setting is.
+fn warning(fix: &Fix) -> &'static str {
+    match fix {
+        Fix::Command(text) if text == "swapoff -a" => {
+            "# it reads back all that is swapped: only where that much memory is free"
+        }
+        _ => "# 'quell doctor --undo' does not take this back",
+    }
 }
 
 /// One line that fails keeps no other from being tried: a service that isn't there can't be stopped. Whether all
@@ -298,7 +348,21 @@ fn shell(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
             Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
                 "ulimit -l unlimited".to_owned()
             }
-            Fix::Sysctl { .. } | Fix::Write { .. } | Fix::Mask(_) => fix.now()?,
+            // not every distribution has it
+            Fix::Mask(unit) => {
+                return Some(format!(
+                    "if systemctl cat {unit} >/dev/null 2>&1; then {} || failed=1; fi",
+                    fix.now()?
+                ));
+            }
+            Fix::Command(_) => {
+                return Some(format!(
+                    "{}\n{} || failed=1",
+                    warning(fix),
+                    one_line(&fix.now()?)
+                ));
+            }
+            Fix::Sysctl { .. } | Fix::Write { .. } => fix.now()?,
             _ => return None,
         };
         Some(format!("{line} || failed=1"))

@@ -1,6 +1,6 @@
 //! The forms that fixes are written in.
 
-use crate::emit::{Form, emit};
+use crate::emit::{Form, Wanted};
 use crate::finding::{Finding, Severity, Status};
 use crate::fix::Fix;
 
@@ -19,6 +19,15 @@ fn finding(rule: &'static str, fixes: &[Fix]) -> Finding {
         source: "",
         notes: Vec::new(),
     }
+}
+
+fn emit(findings: &[Finding], form: Form) -> String {
+    let wanted = Wanted {
+        form,
+        least: Severity::Medium,
+        tuned: Some("throughput-performance\n".to_owned()),
+    };
+    crate::emit::emit(findings, &wanted)
 }
 
 fn findings() -> Vec<Finding> {
@@ -58,6 +67,10 @@ fn forms_hold_what_they_can() {
         "{tuned}"
     );
     assert!(tuned.contains("cmdline_quell = a=0"), "{tuned}");
+    assert!(
+        tuned.contains("\ninclude = throughput-performance\n"),
+        "{tuned}"
+    );
     assert!(text(Form::Docker).contains("--ulimit memlock=-1:-1"));
     let pod = text(Form::K8s);
     assert!(pod.contains(r#"value: "x:1,\"y\" 5%""#), "{pod}");
@@ -106,7 +119,8 @@ fn values_stay_values() {
     let dir = tempfile::tempdir().unwrap();
     // the first command fails, the second says that it was run
     let path = dir.path().display();
-    let commands = format!("systemctl() {{ false; }}; sysctl() {{ touch '{path}/run'; }}\n");
+    let commands =
+        format!("systemctl() {{ [ \"$1\" = cat ]; }}; sysctl() {{ touch '{path}/run'; }}\n");
     let text = commands + &emit(&found, Form::Shell) + "echo \"$? $D\"";
     let out = std::process::Command::new("sh")
         .args(["-c", &text])
@@ -117,6 +131,62 @@ fn values_stay_values() {
         "1 a:1\nExecStartPre=/x\u{1}\n"
     );
     assert!(dir.path().join("run").exists());
+}
+
+/// Check that commands are for the shell, with a warning, and that a unit that isn't there is not masked.
+#[test]
+fn commands_are_for_the_shell() {
+    let fixes = [
+        Fix::Command("swapoff -a".to_owned()),
+        Fix::Mask("swap.target"),
+    ];
+    let found = [finding("SYS-SWAP", &fixes)];
+    let shell = emit(&found, Form::Shell);
+    assert!(
+        shell.contains(
+            "# it reads back all that is swapped: only where that much memory is free\nswapoff -a || failed=1\n"
+        ),
+        "{shell}"
+    );
+    assert!(
+        shell.contains(
+            "if systemctl cat swap.target >/dev/null 2>&1; then systemctl mask --now swap.target || failed=1; fi"
+        ),
+        "{shell}"
+    );
+    assert!(!emit(&found, Form::Sysctl).contains("swapoff"));
+}
+
+/// Check that what is below the severity that was asked for is left out, and that it and what could not be told
+/// are named.
+#[test]
+fn what_is_left_out_is_named() {
+    let info = Finding {
+        severity: Severity::Info,
+        ..finding("SYS-I", &[Fix::sysctl("vm.i", "1")])
+    };
+    let unknown = Finding {
+        status: Status::Unknown,
+        said: "can't be read\n".to_owned(),
+        ..finding("SYS-U", &[])
+    };
+    assert_eq!(
+        emit(&[info, unknown], Form::Sysctl),
+        "# by quell doctor: 0 of 0 rules\n# left out, below medium (--fail-on):\n#   SYS-I: info\n\
+         # could not be told:\n#   SYS-U: can't be read \n"
+    );
+}
+
+/// Check that CPUs of a service are no cpuset of a container, which threads that pin themselves can't leave.
+#[test]
+fn affinity_is_no_cpuset() {
+    let found = [finding(
+        "PROC-BLAST",
+        &[Fix::Directive("CPUAffinity=0-5".to_owned())],
+    )];
+    let text = emit(&found, Form::Docker);
+    assert!(!text.contains("--cpuset-cpus"), "{text}");
+    assert!(text.contains("# not for docker:\n#   PROC-BLAST"), "{text}");
 }
 
 /// Check that without hazards nothing but a comment is written.

@@ -6,8 +6,11 @@ use std::path::Path;
 use quell_event::Cause;
 use quell_host::proc::Proc;
 use quell_host::vmstat;
+use quell_remedy::Source;
 
 use crate::finding::Harm;
+use crate::harm::{Callers, words};
+use crate::rules;
 
 /// Counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +28,9 @@ impl Counters {
             by_name.insert("process.minor_faults".to_owned(), stat.minor_faults);
             by_name.insert("process.major_faults".to_owned(), stat.major_faults);
         }
+        if let Some(reached) = pid.and_then(|pid| rules::memory_limit(root, pid)) {
+            by_name.insert(rules::MEMORY_LIMIT.to_owned(), reached);
+        }
         for (name, path) in [
             (
                 "khugepaged.pages_collapsed",
@@ -37,8 +43,9 @@ impl Counters {
                 by_name.insert(name.to_owned(), n);
             }
         }
-        if let Some(steal) = steal(root) {
+        if let Some((steal, total)) = steal(root) {
             by_name.insert("cpu.steal".to_owned(), steal);
+            by_name.insert("cpu.total".to_owned(), total);
         }
         Self { by_name }
     }
@@ -50,11 +57,14 @@ impl Counters {
     }
 }
 
-/// Time that this machine's CPUs were kept from running, clock ticks (proc_stat(5), 8th field).
-fn steal(root: &Path) -> Option<u64> {
+/// Time that this machine's CPUs were kept from running, clock ticks (proc_stat(5), 8th field), and all of their time:
+/// guests' time, behind it, is counted before it too.
+fn steal(root: &Path) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(root.join("proc/stat")).ok()?;
     let line = text.lines().find(|l| l.starts_with("cpu "))?;
-    line.split_ascii_whitespace().nth(8)?.parse().ok()
+    let fields = line.split_ascii_whitespace().skip(1).take(8);
+    let ticks: Vec<u64> = fields.map_while(|f| f.parse().ok()).collect();
+    Some((*ticks.get(7)?, ticks.iter().sum()))
 }
 
 /// What was seen to happen.
@@ -66,6 +76,10 @@ pub struct Evidence {
     pub grown: Option<BTreeMap<String, u64>>,
     /// Shootdowns by cause; `None` where nobody counted.
     pub causes: Option<HashMap<Cause, u64>>,
+    /// The same of the process alone, where `causes` are of more than that.
+    pub process: Option<HashMap<Cause, u64>>,
+    /// Who called for those of the process; `None` where nobody knows.
+    pub callers: Option<Vec<Source>>,
 }
 
 impl Evidence {
@@ -79,7 +93,7 @@ impl Evidence {
         Self {
             seen,
             grown: Some(grown.collect()),
-            causes: None,
+            ..Self::default()
         }
     }
 
@@ -96,18 +110,57 @@ impl Evidence {
         Some(causes.iter().filter_map(|c| counted.get(c)).sum())
     }
 
-    /// The harm of these causes, or of counters that grew; none where there was none to be seen.
-    pub(crate) fn harm(&self, causes: &[Cause], counters: &[&'static str]) -> Option<Harm> {
-        let shootdowns = self.shootdowns(causes).filter(|&n| n > 0);
+    /// The same of the process that is looked at, if somebody counted.
+    #[must_use]
+    pub fn of_process(&self, causes: &[Cause]) -> Option<u64> {
+        let counted = self.process.as_ref().or(self.causes.as_ref())?;
+        Some(causes.iter().filter_map(|c| counted.get(c)).sum())
+    }
+
+    /// How many were seen, of the process or in all.
+    pub(crate) fn count(&self, of_process: bool, causes: &[Cause]) -> u64 {
+        let n = if of_process {
+            self.of_process(causes)
+        } else {
+            self.shootdowns(causes)
+        };
+        n.unwrap_or(0)
+    }
+
+    /// How many shootdowns of a cause these allocators called for, and of how many nobody knows who did.
+    pub(crate) fn called(&self, cause: Cause, callers: &Callers) -> (u64, u64) {
+        let Some(sources) = &self.callers else {
+            return (0, self.count(true, &[cause]));
+        };
+        let (mut theirs, mut nobodys) = (0, 0);
+        for source in sources.iter().filter(|s| s.cause == cause) {
+            match quell_remedy::called(&callers.all, source) {
+                Ok(Some(i)) if callers.kinds.contains(&callers.all[i].kind) => {
+                    theirs += source.shootdowns;
+                }
+                Ok(_) => {}
+                Err(_) => nobodys += source.shootdowns,
+            }
+        }
+        (theirs, nobodys)
+    }
+
+    /// The harm of shootdowns by these causes, and of counters that grew; none where there was none to be seen.
+    pub(crate) fn harm(
+        &self,
+        shootdowns: &[(Cause, u64)],
+        counters: &[&'static str],
+    ) -> Option<Harm> {
+        let seen = shootdowns.iter().filter(|(_, n)| *n > 0);
+        let (causes, counts): (Vec<Cause>, Vec<u64>) = seen.copied().unzip();
+        let shootdowns: u64 = counts.iter().sum();
         let grown: Vec<(&str, u64)> = counters
             .iter()
             .filter_map(|name| Some((*name, self.grown(name).filter(|&n| n > 0)?)))
             .collect();
         let mut parts = Vec::new();
-        if let Some(n) = shootdowns {
-            let names: Vec<_> = causes.iter().map(|c| c.name()).collect();
-            let s = if n == 1 { "" } else { "s" };
-            parts.push(format!("{n} shootdown{s} by {}", names.join(", ")));
+        if shootdowns > 0 {
+            parts.push(words(shootdowns, &causes));
         }
         parts.extend(grown.iter().map(|(name, n)| format!("{name} +{n}")));
         if parts.is_empty() {
@@ -115,7 +168,7 @@ impl Evidence {
         }
         Some(Harm {
             what: format!("{} {}", parts.join(", "), self.seen),
-            count: shootdowns.unwrap_or(0) + grown.iter().map(|g| g.1).sum::<u64>(),
+            count: shootdowns + grown.iter().map(|g| g.1).sum::<u64>(),
         })
     }
 }
@@ -138,15 +191,18 @@ mod tests {
         let mut evidence = Evidence::between(&before, &after, "in 1.00 s".to_owned());
         assert_eq!(evidence.grown("pgmajfault"), Some(3));
         assert_eq!(evidence.grown("new"), None);
-        let harm = |e: &Evidence| e.harm(&[Cause::Ksm], &["pgmajfault", "allocstall_normal"]);
+        let harm = |e: &Evidence| {
+            let ksm = e.count(false, &[Cause::Ksm]);
+            e.harm(&[(Cause::Ksm, ksm)], &["pgmajfault", "allocstall_normal"])
+        };
         assert_eq!(harm(&evidence).unwrap().what, "pgmajfault +3 in 1.00 s");
         evidence.causes = Some([(Cause::Ksm, 1)].into());
         let both = harm(&evidence).unwrap();
         assert_eq!(both.what, "1 shootdown by ksm, pgmajfault +3 in 1.00 s");
         assert_eq!(both.count, 4);
-        assert_eq!(
-            Evidence::default().harm(&[Cause::Ksm], &["pgmajfault"]),
-            None
-        );
+        assert_eq!(harm(&Evidence::default()), None);
+        // a trace of others is no evidence of the process
+        evidence.process = Some(HashMap::new());
+        assert_eq!(evidence.of_process(&[Cause::Ksm]), Some(0));
     }
 }

@@ -15,6 +15,7 @@ mod emit_tests;
 mod evidence;
 mod finding;
 mod fix;
+mod harm;
 mod look;
 mod process;
 mod profile;
@@ -41,7 +42,8 @@ pub fn rules() -> Vec<&'static Rule> {
 #[must_use]
 pub fn audit(look: &Look<'_>, wanted: impl Fn(&Rule) -> bool) -> Vec<Finding> {
     let rules = rules::all().filter(|rule| wanted(rule));
-    let mut findings: Vec<Finding> = rules.filter_map(|rule| rule.ask(look)).collect();
+    let asked = rules.filter_map(|rule| rule.ask(look)).collect();
+    let mut findings = harm::told(asked, look.evidence());
     findings.sort_by(|a, b| b.rank().cmp(&a.rank()).then(a.rule.cmp(b.rule)));
     findings
 }

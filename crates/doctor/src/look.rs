@@ -12,9 +12,12 @@ use crate::finding::Read;
 use crate::fix::Fix;
 use crate::process::Process;
 use crate::profile::Profile;
+use crate::rules::last_set;
 
 /// No setting is longer; what is, such as /proc/vmstat, is cut for the report only.
 const SHOWN: usize = 200;
+
+const KTHREADD: &str = "/proc/2/comm";
 
 /// What a file said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,17 +211,36 @@ impl<'a> Look<'a> {
         Some(flags.split_ascii_whitespace().any(|f| f == flag))
     }
 
-    /// CPUs that the program runs on and that nobody is to disturb: those that are set apart, or those of
-    /// the process where it is pinned to fewer than all.
+    /// CPUs that the program runs on and that nobody is to disturb: those that threads of the process are pinned
+    /// to, or those that are set apart.
     #[must_use]
     pub fn hot_cpus(&self) -> Vec<u32> {
-        let apart = cpus::Isolation::read(&self.root).all();
-        if !apart.is_empty() {
-            return apart;
+        let own = self.process().map(Process::pinned_cpus).unwrap_or_default();
+        if own.is_empty() {
+            return cpus::Isolation::read(&self.root).all();
         }
-        let all = cpus::online(&self.root).unwrap_or_default();
-        let own = self.process().and_then(Process::allowed_cpus);
-        own.filter(|own| own.len() < all.len()).unwrap_or_default()
+        own
+    }
+
+    /// Whether the processes of all can be seen: the kernel's thread of this name has this number on every machine,
+    /// and is not seen from within a container, or where /proc hides the processes of others.
+    #[must_use]
+    pub fn sees_all(&self) -> bool {
+        self.file(KTHREADD).text() == Some("kthreadd")
+    }
+
+    /// The file that sets a sysctl otherwise at each start.
+    fn set_again(&self, fix: &Fix) -> Option<String> {
+        let Fix::Sysctl { name, value } = fix else {
+            return None;
+        };
+        let (file, other) = last_set(self, name)?;
+        (other != *value).then(|| {
+            format!(
+                "{file} sets {name} to {other} at each start: set it there, or in a file that is read after it \
+                 (/etc/sysctl.d/99-zz-quell.conf)"
+            )
+        })
     }
 
     /// Who would take these fixes back.
@@ -229,6 +251,7 @@ impl<'a> Look<'a> {
         if settings.is_empty() {
             return notes;
         }
+        notes.extend(fixes.iter().filter_map(|fix| self.set_again(fix)));
         let tuned = self.file("/etc/tuned/active_profile");
         if let Some(profile) = tuned.text().filter(|p| !p.is_empty() && self.runs("tuned")) {
             notes.push(format!(
@@ -273,5 +296,32 @@ mod tests {
         assert_eq!(value.chosen(), Some("madvise"));
         assert_eq!(value.number(), None);
         assert_eq!(Value::Text("-1".to_owned()).number(), Some(-1));
+    }
+
+    /// Check that hot CPUs are those of all threads that are pinned, before those that the kernel sets apart.
+    #[test]
+    fn hot_cpus_of_all_threads() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let stat = "(a) S 1 1 1 0 -1 0 10 0 2 0 5 6 0 0 20 0 3 0 100 0 0\n";
+        write("sys/devices/system/cpu/online", "0-7\n");
+        write("sys/devices/system/cpu/isolated", "7\n");
+        for (tid, list) in [(9, "0-7"), (10, "2"), (11, "3")] {
+            write(&format!("proc/9/task/{tid}/stat"), &format!("{tid} {stat}"));
+            write(
+                &format!("proc/9/task/{tid}/status"),
+                &format!("Cpus_allowed_list:\t{list}\n"),
+            );
+        }
+        write("proc/9/stat", &format!("9 {stat}"));
+        write("proc/9/status", "Cpus_allowed_list:\t0-7\n");
+        let evidence = Evidence::default();
+        let look = |pid| Look::new(dir.path(), pid, Profile::default(), &evidence);
+        assert_eq!(look(Some(9)).hot_cpus(), [2, 3]);
+        assert_eq!(look(None).hot_cpus(), [7]);
     }
 }

@@ -37,6 +37,13 @@ pub struct ForeignMap {
     pub written_back: Option<bool>,
 }
 
+impl ForeignMap {
+    /// Whether it has the counters of a Java virtual machine: /tmp/hsperfdata_USER/PID (perfMemory_posix.cpp).
+    pub(crate) fn is_of_java(&self) -> bool {
+        self.path.to_string_lossy().contains("/hsperfdata_")
+    }
+}
+
 /// One process.
 pub struct Process {
     root: PathBuf,
@@ -71,6 +78,12 @@ impl Process {
     #[must_use]
     pub fn comm(&self) -> String {
         self.proc.comm(self.pid).unwrap_or_default()
+    }
+
+    /// Whether it is gone.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        !self.proc.exists(self.pid)
     }
 
     /// The path of one of its files, for the report.
@@ -189,10 +202,36 @@ impl Process {
         )
     }
 
-    /// CPUs that its first thread may run on.
+    /// CPUs of those of its threads that may not run on all: often not of the first one. None where they are all.
     #[must_use]
-    pub fn allowed_cpus(&self) -> Option<Vec<u32>> {
-        cpus::list(&self.status("Cpus_allowed_list").0?)
+    pub fn pinned_cpus(&self) -> Vec<u32> {
+        let online = cpus::online(&self.root).unwrap_or_default();
+        let threads = self.proc.threads(self.pid).unwrap_or_default();
+        let mut files: Vec<String> = threads
+            .iter()
+            .map(|(tid, _)| format!("task/{tid}/status"))
+            .collect();
+        files.push("status".to_owned());
+        let mut pinned: Vec<u32> = files
+            .iter()
+            .filter_map(|file| cpus::list(&self.line(file, "Cpus_allowed_list")?))
+            .filter(|list| list.len() < online.len())
+            .flatten()
+            .collect();
+        pinned.sort_unstable();
+        pinned.dedup();
+        if pinned.len() < online.len() {
+            pinned
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// A line of one of its status files, without the name.
+    fn line(&self, file: &str, field: &str) -> Option<String> {
+        let file = self.file(file);
+        let mut lines = file.text()?.lines();
+        lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
     }
 
     /// The file system root that it is looked at under.

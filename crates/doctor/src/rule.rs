@@ -4,6 +4,7 @@ use quell_event::Cause;
 
 use crate::finding::{Finding, Read, Severity, Status};
 use crate::fix::Fix;
+use crate::harm::{Asked, Callers};
 use crate::look::Look;
 use crate::process::Process;
 
@@ -47,6 +48,8 @@ pub struct Checked {
     pub(crate) notes: Vec<String>,
     /// Counters whose growth is its harm.
     pub(crate) counters: Vec<&'static str>,
+    /// Where it is an allocator's rule: what others called for is not its harm.
+    pub(crate) callers: Option<Callers>,
 }
 
 impl Checked {
@@ -105,11 +108,18 @@ impl Checked {
 }
 
 impl Rule {
-    /// Asks the rule, if there is what it looks at.
-    pub(crate) fn ask(&self, look: &Look<'_>) -> Option<Finding> {
+    /// Asks the rule, if there is what it looks at. The harm is for [`crate::harm::told`] to tell.
+    pub(crate) fn ask(&self, look: &Look<'_>) -> Option<Asked<'_>> {
         let checked = match self.check {
             Check::System(check) => check(look),
-            Check::Process(check) => check(look, look.process()?),
+            Check::Process(check) => {
+                let process = look.process()?;
+                if process.ended() {
+                    Checked::unknown("the process ended")
+                } else {
+                    check(look, process)
+                }
+            }
         };
         let status = checked.status.unwrap_or(Status::Unknown);
         let severity = checked.severity.unwrap_or(self.severity);
@@ -117,7 +127,7 @@ impl Rule {
         if status == Status::Hazard {
             notes.extend(look.managers(&checked.fixes));
         }
-        Some(Finding {
+        let finding = Finding {
             rule: self.id,
             title: self.title,
             status,
@@ -125,7 +135,7 @@ impl Rule {
             read: checked.read,
             said: checked.said,
             why: self.why,
-            harm: look.evidence().harm(self.causes, &checked.counters),
+            harm: None,
             fixes: if status == Status::Hazard {
                 checked.fixes
             } else {
@@ -134,6 +144,12 @@ impl Rule {
             risk: self.risk,
             source: self.source,
             notes,
+        };
+        Some(Asked {
+            rule: self,
+            finding,
+            counters: checked.counters,
+            callers: checked.callers,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use quell_host::needed;
 use quell_remedy::{Evidence, Found, Source, recognise_modules};
 
-use crate::report::Report;
+use crate::report::{Origin, Report};
 
 /// What was observed of a program.
 pub(crate) struct Observed {
@@ -25,17 +25,7 @@ pub(crate) struct Observed {
 pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     let report = Report::open(dir)?;
     let recognised = recognise_modules(report.modules.iter().map(AsRef::as_ref));
-    let sources = report
-        .origins
-        .into_iter()
-        .map(|o| Source {
-            cause: o.cause,
-            caller_module: o.module,
-            caller_symbol: o.symbol,
-            region: Some(o.region),
-            shootdowns: o.shootdowns,
-        })
-        .collect();
+    let sources = report.origins.into_iter().map(source).collect();
     let shootdowns = report.summary.shootdowns;
     Ok(Observed {
         evidence: Evidence {
@@ -52,6 +42,17 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         notes: [report.notes, recognised.notes, recognised.skipped].concat(),
         shootdowns,
     })
+}
+
+/// In the words of a plan.
+pub(crate) fn source(origin: Origin) -> Source {
+    Source {
+        cause: origin.cause,
+        caller_module: origin.module,
+        caller_symbol: origin.symbol,
+        region: Some(origin.region),
+        shootdowns: origin.shootdowns,
+    }
 }
 
 /// Whether a command's program runs with the rights of its file, so that the loader takes no library from

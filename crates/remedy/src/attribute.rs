@@ -244,6 +244,25 @@ fn owner(found: &[Found], source: &Source) -> Owner {
     }
 }
 
+/// Which of these allocators called for the shootdowns of a source, by its index: only where a stack says who did.
+/// `Err` where none does.
+///
+/// # Errors
+///
+/// Nobody knows who called.
+pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattributed> {
+    match owner(found, source) {
+        _ if is_thread_end(source) => Ok(None),
+        Owner::Allocator(index, false) => Ok(Some(index)),
+        Owner::Program(_) => Ok(None),
+        Owner::Allocator(_, true) | Owner::Unknown => Err(Unattributed),
+    }
+}
+
+/// No stack says who called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unattributed;
+
 /// Who most likely asked when no stack says so: for `[heap]` and brk the C library, otherwise the
 /// allocator that was built in on purpose, and the C library if there is none.
 fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {

@@ -25,7 +25,7 @@ mod text;
 mod version;
 mod words;
 
-pub use attribute::{Evidence, Source};
+pub use attribute::{Evidence, Source, Unattributed, called};
 pub use choose::{Options, plan as plan_within};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting};
 pub use found::{Found, Kind, Linking};

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::evidence::Evidence;
 use crate::finding::{Finding, Status};
+use crate::harm;
 use crate::look::Look;
 use crate::profile::Profile;
 use crate::rule::{Check, Rule};
@@ -23,6 +24,7 @@ pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence)
     let always = [
         ("/proc/sys/kernel/osrelease", "6.12.0"),
         ("/proc/self/comm", "quell"),
+        ("/proc/2/comm", "kthreadd"),
         ("/sys/kernel/mm/x", ""),
         ("/sys/devices/system/cpu/online", "0-7"),
         ("/proc/4711/comm", "program"),
@@ -39,7 +41,8 @@ pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence)
     }
     let pid = matches!(rule.check, Check::Process(_)).then_some(PID);
     let look = Look::new(dir.path(), pid, Profile::LowLatency, evidence);
-    rule.ask(&look).expect("what it looks at")
+    let asked = rule.ask(&look).expect("what it looks at");
+    harm::told(vec![asked], evidence).remove(0)
 }
 
 /// Evidence that a counter has grown by so much.
@@ -47,7 +50,7 @@ pub(crate) fn grown(counter: &str, n: u64) -> Evidence {
     Evidence {
         seen: "in 1.00 s".to_owned(),
         grown: Some([(counter.to_owned(), n)].into()),
-        causes: None,
+        ..Evidence::default()
     }
 }
 

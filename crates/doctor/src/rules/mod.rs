@@ -6,13 +6,21 @@ mod machine;
 mod memory;
 mod process;
 
+use crate::look::Look;
 use crate::rule::Rule;
 
 /// Huge pages for all, for those who ask, or for nobody.
 const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Said where a counter must grow to tell, and nobody looked twice.
-const UNSEEN: &str = "nobody looked twice: use --duration";
+fn unseen(look: &Look<'_>) -> &'static str {
+    match look.evidence().causes {
+        Some(_) => "a trace has no counters, and nobody looked twice",
+        None => "nobody looked twice: use --duration",
+    }
+}
+
+pub(crate) use machine::{MEMORY_LIMIT, last_set, memory_limit};
 
 /// Every rule, in the order of the documentation.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {

@@ -24,6 +24,11 @@ pub(crate) fn make(
     undo: &Path,
 ) -> anyhow::Result<()> {
     let root = Path::new("/");
+    let unknown = findings.iter().filter(|f| f.status == Status::Unknown);
+    let unknown: Vec<&str> = unknown.map(|f| f.rule).collect();
+    if !unknown.is_empty() {
+        anstream::eprintln!("quell: could not be told: {}", unknown.join(", "));
+    }
     let wanted: Vec<Finding> = findings
         .iter()
         .filter(|f| f.status == Status::Hazard && f.severity >= least)
@@ -36,6 +41,7 @@ pub(crate) fn make(
         );
         return Ok(());
     }
+    apply::is_free(undo).map_err(|err| usage(format!("{err:#}")))?;
     anstream::eprint!("{}", shown(&changes));
     if !yes && !asked(changes.len())? {
         anstream::eprintln!("quell: nothing was changed");
@@ -85,6 +91,7 @@ fn asked(n: usize) -> anyhow::Result<bool> {
 ///
 /// It is none, or not all could be restored.
 pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
+    apply::is_undo(file).map_err(|err| usage(format!("{err:#}")))?;
     for restored in apply::undo(Path::new("/"), file)? {
         match restored {
             Restored::Is(c) => {

@@ -2,28 +2,99 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Instant;
 
 use quell_doctor::{Counters, Evidence};
-use quell_event::{Cause, Summary};
+use quell_event::trace::{Meta, Trace};
+use quell_event::{Cause, Summary, Tally};
 use quell_probe::{Options, Probe, Scope, Stacks};
 
+use super::text::clean;
+use crate::evidence::source;
 use crate::launch::signals;
-use crate::report::Report;
+use crate::report::places::Places;
+use crate::report::{self, Report};
 use crate::show::units::time;
 use crate::target::seconds;
 
-/// Shootdowns by cause, of a trace.
+/// Shootdowns by cause, of a trace, and of a process in it; and what the user should know: that it is of another
+/// machine, or that the process is not in it.
 ///
 /// # Errors
 ///
 /// If it can't be read.
-pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Evidence> {
-    let report = Report::open(dir)?;
-    Ok(Evidence {
+pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence, Vec<String>)> {
+    let trace = Trace::open(dir)?;
+    let (sum, code, garbled) = report::read(&trace)?;
+    let report = Report::new(&trace, &sum, &code, garbled);
+    let uname = rustix::system::uname();
+    let mut notes = elsewhere(
+        trace.meta(),
+        &uname.nodename().to_string_lossy(),
+        &uname.release().to_string_lossy(),
+    );
+    let mut evidence = Evidence {
         seen: format!("in {}", dir.display()),
-        grown: None,
         causes: Some(by_cause(&report.summary)),
-    })
+        ..Evidence::default()
+    };
+    let Some(pid) = pid else {
+        return Ok((evidence, notes));
+    };
+    let rows = sum.tally();
+    let process = code.process(pid);
+    let culprit = rows.culprits.iter().any(|c| c.pid == pid);
+    let victim = rows.victims.iter().any(|v| v.pid == pid);
+    let now = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let other = process.is_some_and(|p| is_other(&p.exe, &now.to_string_lossy()));
+    if other || !(culprit || victim || process.is_some()) {
+        let exe = process.map_or("", |p| p.exe.as_str());
+        notes.push(if other {
+            format!("PID {pid} is not in this trace: there it was {exe}")
+        } else {
+            format!("PID {pid} is not in this trace")
+        });
+        evidence.process = Some(HashMap::new());
+        evidence.callers = Some(Vec::new());
+        return Ok((evidence, notes));
+    }
+    evidence.process = Some(causes_of(&rows, pid));
+    let origins = Places::new(&sum, &code).origins(Some(pid));
+    evidence.callers = Some(origins.into_iter().map(source).collect());
+    Ok((evidence, notes))
+}
+
+/// The shootdowns of one process.
+fn causes_of(tally: &Tally, pid: u32) -> HashMap<Cause, u64> {
+    let mut causes = HashMap::new();
+    for culprit in tally.culprits.iter().filter(|c| c.pid == pid) {
+        *causes.entry(culprit.cause).or_default() += culprit.counts.shootdowns;
+    }
+    causes
+}
+
+/// Whether a number was given to another program since. Where one of them is not known nobody can tell.
+fn is_other(then: &str, now: &str) -> bool {
+    let plain = |path: &str| path.trim_end_matches(" (deleted)").to_owned();
+    !then.is_empty() && !now.is_empty() && plain(then) != plain(now)
+}
+
+/// Where a trace was recorded, if not here.
+fn elsewhere(meta: &Meta, host: &str, kernel: &str) -> Vec<String> {
+    let differs = [
+        ("the machine", &meta.host, host),
+        ("Linux", &meta.kernel, kernel),
+    ];
+    differs
+        .into_iter()
+        .filter(|(_, then, now)| !then.is_empty() && then.as_str() != *now)
+        .map(|(what, then, now)| {
+            format!(
+                "the trace is of {what} {}, and this is {now}: settings are read here",
+                clean(then)
+            )
+        })
+        .collect()
 }
 
 /// Counters and, with rights, shootdowns of so many seconds: of a process, or of everything. Says what
@@ -53,9 +124,11 @@ pub(crate) fn live(pid: Option<u32>, duration: f64) -> anyhow::Result<(Evidence,
         probe.add_process(pid)?;
     }
     let before = Counters::read(root, pid);
+    let began = Instant::now();
     signals::sleep(duration)?;
     let after = Counters::read(root, pid);
-    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    // less than was asked for where it was interrupted
+    let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut evidence = Evidence::between(&before, &after, format!("in {}", time(ns)));
     if let Some(probe) = &mut probe {
         probe.detach()?;
@@ -73,4 +146,51 @@ fn by_cause(summary: &Summary) -> HashMap<Cause, u64> {
         }
     }
     causes
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::{Counts, CulpritTally};
+
+    use super::*;
+
+    /// Check that only the shootdowns of the process count, and that one that is not there has none.
+    #[test]
+    fn rows_of_one_process() {
+        let row = |pid, cause, shootdowns| CulpritTally {
+            pid,
+            comm: "a".to_owned(),
+            cgroup: 1,
+            cause,
+            detail: None,
+            counts: Counts {
+                shootdowns,
+                ..Counts::default()
+            },
+        };
+        let tally = Tally {
+            culprits: vec![row(1, Cause::Munmap, 5), row(2, Cause::Munmap, 7)],
+            ..Tally::default()
+        };
+        assert_eq!(causes_of(&tally, 2), [(Cause::Munmap, 7)].into());
+        assert_eq!(causes_of(&tally, 3), HashMap::new());
+    }
+
+    /// Check that a trace of another machine or kernel is told, and that a number may be another program's by now.
+    #[test]
+    fn traces_of_elsewhere() {
+        let meta = Meta {
+            host: "a".to_owned(),
+            kernel: "6.1".to_owned(),
+            ..Meta::default()
+        };
+        assert_eq!(elsewhere(&meta, "a", "6.1"), Vec::<String>::new());
+        assert_eq!(
+            elsewhere(&meta, "b", "6.1"),
+            ["the trace is of the machine a, and this is b: settings are read here"]
+        );
+        assert!(is_other("/bin/a", "/bin/b"));
+        assert!(!is_other("/bin/a (deleted)", "/bin/a"));
+        assert!(!is_other("", "/bin/a"));
+    }
 }

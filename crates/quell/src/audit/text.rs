@@ -12,7 +12,8 @@ use crate::show::units::plural;
 /// Where the texts of a finding stand.
 const INDENT: usize = 10;
 
-/// All hazards, whole; a line each for what is unknown, and with `all` for what is fine.
+/// All hazards, whole; a line each for what is unknown, and for what is fine with `all`, or where there is
+/// something to know about it.
 pub(crate) fn text(findings: &[Finding], profile: Profile, all: bool) -> String {
     let of = |status| findings.iter().filter(move |f| f.status == status);
     let mut out = summary(findings, profile);
@@ -21,9 +22,8 @@ pub(crate) fn text(findings: &[Finding], profile: Profile, all: bool) -> String 
     }
     let unknown = of(Status::Unknown);
     brief(&mut out, "Unknown: could not be told", unknown);
-    if all {
-        brief(&mut out, "Fine", of(Status::Ok));
-    }
+    let fine = of(Status::Ok).filter(|f| all || !f.notes.is_empty());
+    brief(&mut out, "Fine", fine);
     out
 }
 
@@ -112,6 +112,9 @@ fn brief<'a>(out: &mut String, title: &str, findings: impl Iterator<Item = &'a F
             let _ = writeln!(out, "\n{BOLD}{title}{BOLD:#}");
         }
         let _ = writeln!(out, "  {:<18}{}: {}", f.rule, f.title, clean(&f.said));
+        for note in &f.notes {
+            line(out, "note", note);
+        }
     }
 }
 

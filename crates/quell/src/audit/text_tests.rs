@@ -43,10 +43,12 @@ fn hazards_are_told_whole() {
     };
     let unknown = Finding {
         said: "the setting can't be read\u{1b}[2J".to_owned(),
+        notes: Vec::new(),
         ..finding("SYS-X", Status::Unknown)
     };
     let fine = Finding {
         said: "ksmd does not merge".to_owned(),
+        notes: Vec::new(),
         ..finding("SYS-FINE", Status::Ok)
     };
     insta::assert_snapshot!(shown(&[harmful, unknown.clone(), fine.clone()], true), @r#"
@@ -75,4 +77,17 @@ fn hazards_are_told_whole() {
     let brief = shown(&[unknown, fine], false);
     assert!(brief.starts_with("0 hazards; 1 unknown, 1 fine"), "{brief}");
     assert!(!brief.contains("SYS-FINE"), "{brief}");
+}
+
+/// Check that what is fine is told all the same where there is something to know about it.
+#[test]
+fn notes_of_what_is_fine() {
+    let fine = Finding {
+        said: "set to never".to_owned(),
+        notes: vec!["mongod 8 wants 'always'".to_owned()],
+        ..finding("SYS-THP", Status::Ok)
+    };
+    let said = shown(&[fine], false);
+    assert!(said.contains("SYS-THP"), "{said}");
+    assert!(said.contains("mongod 8 wants 'always'"), "{said}");
 }

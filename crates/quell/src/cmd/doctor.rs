@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use quell_doctor::{Evidence, Finding, Look, Rule, Severity, Status, audit, emit, rules, sarif};
+use quell_doctor::emit::Wanted;
+use quell_doctor::{
+    Check, Evidence, Finding, Fix, Look, Process, Rule, Severity, Status, audit, emit, rules, sarif,
+};
 use serde::Serialize;
 
 use crate::audit::{change, evidence, text};
@@ -26,9 +29,15 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         change::undo(file)?;
         return Ok(ExitCode::SUCCESS);
     }
-    check(args)?;
+    let asked = check(args)?;
     let evidence = match (&args.trace, args.duration) {
-        (Some(trace), _) => evidence::of_trace(trace)?,
+        (Some(trace), _) => {
+            let (evidence, notes) = evidence::of_trace(trace, args.pid)?;
+            for note in notes {
+                anstream::eprintln!("quell: {note}");
+            }
+            evidence
+        }
         (None, Some(duration)) => {
             let (evidence, refused) = evidence::live(args.pid, duration)?;
             if let Some(why) = refused {
@@ -39,15 +48,27 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         (None, None) => Evidence::default(),
     };
     let look = Look::new(Path::new("/"), args.pid, args.profile, &evidence);
-    let asked = |rule: &Rule| args.rule.is_empty() || args.rule.iter().any(|id| id == rule.id);
-    let findings = audit(&look, asked);
+    if let Some(pid) = args
+        .pid
+        .filter(|_| look.process().is_some_and(Process::ended))
+    {
+        anstream::eprintln!("quell: process {pid} ended: its rules can't tell");
+    }
+    let wanted = |rule: &Rule| asked.is_empty() || asked.contains(&rule.id);
+    let findings = audit(&look, wanted);
     if args.apply {
         change::make(&findings, args.fail_on, args.yes, &args.undo_file)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = show::output(args.output.as_deref())?;
     if let Some(form) = args.emit {
-        print(&mut *out, &emit::emit(&findings, form))?;
+        let tuned = look.file("/etc/tuned/active_profile");
+        let wanted = Wanted {
+            form,
+            least: args.fail_on,
+            tuned: tuned.text().map(str::to_owned),
+        };
+        print(&mut *out, &emit::emit(&findings, &wanted))?;
         return Ok(ExitCode::SUCCESS);
     }
     let said = if args.json {
@@ -59,7 +80,10 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         };
         serde_json::to_string(&document)? + "\n"
     } else if args.sarif {
-        let log = sarif::log(&findings, &rules(), env!("CARGO_PKG_VERSION"));
+        let of_pid = |rule: &Rule| matches!(rule.check, Check::Process(_));
+        let mut run = rules();
+        run.retain(|rule| wanted(rule) && (args.pid.is_some() || !of_pid(rule)));
+        let log = sarif::log(&findings, &run, env!("CARGO_PKG_VERSION"));
         serde_json::to_string(&log)? + "\n"
     } else {
         text::text(&findings, args.profile, args.all)
@@ -68,35 +92,119 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status(&findings, args.fail_on)))
 }
 
-/// Bad usage: a process or a rule that isn't there.
-fn check(args: &DoctorArgs) -> anyhow::Result<()> {
+/// The rules that are asked for; none where it is all. Bad usage: a process or a rule that isn't there, or a rule about
+/// a process without one.
+fn check(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
     if let Some(pid) = args.pid {
         target::process("-p", pid)?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if is_kernel_thread(&stat) {
+            return Err(usage(format!(
+                "{pid} is a thread of the kernel: it has no memory of its own to look at"
+            )));
+        }
     }
+    named(&args.rule, args.pid.is_some())
+}
+
+fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> {
     let known = rules();
-    let unknown = args
-        .rule
-        .iter()
-        .find(|id| known.iter().all(|r| r.id != *id));
-    if let Some(id) = unknown {
-        let ids: Vec<_> = known.iter().map(|r| r.id).collect();
-        return Err(usage(format!(
-            "no rule '{id}': there are {}",
-            ids.join(", ")
-        )));
+    let mut asked = Vec::new();
+    for name in names {
+        let id = name.trim().to_ascii_uppercase();
+        let Some(rule) = known.iter().find(|r| r.id == id) else {
+            let ids: Vec<_> = known.iter().map(|r| r.id).collect();
+            return Err(usage(format!(
+                "no rule '{}': there are {}",
+                name.trim(),
+                ids.join(", ")
+            )));
+        };
+        if !with_pid && matches!(rule.check, Check::Process(_)) {
+            return Err(usage(format!("{} needs -p PID", rule.id)));
+        }
+        asked.push(rule.id);
     }
-    Ok(())
+    Ok(asked)
+}
+
+/// By PF_KTHREAD, of field 9 of proc_pid_stat(5), counted from the end of the name, which may hold anything.
+fn is_kernel_thread(stat: &str) -> bool {
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let flags = rest.split_ascii_whitespace().nth(9 - 3);
+    flags
+        .and_then(|f| f.parse::<u32>().ok())
+        .is_some_and(|f| f & 0x0020_0000 != 0)
+}
+
+/// Worth knowing, and nothing there to change.
+fn is_remark(f: &Finding) -> bool {
+    f.severity == Severity::Info && f.fixes.iter().all(|fix| matches!(fix, Fix::Advice(_)))
 }
 
 /// 0 clean, 1 a hazard from this severity on, 3 none but what could not be told might be one.
 fn status(findings: &[Finding], least: Severity) -> u8 {
-    let any = |status| {
-        let mut all = findings.iter();
-        all.any(|f| f.status == status && f.severity >= least)
-    };
-    match (any(Status::Hazard), any(Status::Unknown)) {
+    let hazard = findings
+        .iter()
+        .any(|f| f.status == Status::Hazard && f.severity >= least && !is_remark(f));
+    let unknown = findings
+        .iter()
+        .any(|f| f.status == Status::Unknown && f.severity >= least);
+    match (hazard, unknown) {
         (true, _) => 1,
         (false, true) => 3,
         (false, false) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|&n| n.to_owned()).collect()
+    }
+
+    /// Check that rules are named in any case and with blanks, and that those about a process need one.
+    #[test]
+    fn rules_are_named() {
+        let two = names(&["sys-thp", " PROC-MLOCK"]);
+        assert_eq!(named(&two, true).unwrap(), ["SYS-THP", "PROC-MLOCK"]);
+        let err = named(&two, false).unwrap_err();
+        assert_eq!(err.to_string(), "PROC-MLOCK needs -p PID");
+        assert!(named(&names(&["CG-MEM"]), false).is_err());
+        let err = named(&names(&[" x"]), true).unwrap_err();
+        assert!(err.to_string().starts_with("no rule 'x'"), "{err}");
+    }
+
+    /// Check that a thread of the kernel is known by its flags, whatever its name.
+    #[test]
+    fn kernel_threads() {
+        assert!(is_kernel_thread("2 (k) d) S 0 0 0 0 -1 2129984 0"));
+        assert!(!is_kernel_thread("2 (a) S 0 0 0 0 -1 4194304 0"));
+        assert!(!is_kernel_thread(""));
+    }
+
+    /// Check that what is worth knowing fails nobody where there is nothing to change.
+    #[test]
+    fn remarks_fail_nobody() {
+        let one = |severity, fixes: &[Fix]| Finding {
+            rule: "CPU-X",
+            title: "",
+            status: Status::Hazard,
+            severity,
+            read: Vec::new(),
+            said: String::new(),
+            why: "",
+            harm: None,
+            fixes: fixes.to_vec(),
+            risk: "",
+            source: "",
+            notes: Vec::new(),
+        };
+        let set = Fix::Cmdline("x=0".to_owned());
+        assert_eq!(status(&[one(Severity::Info, &[])], Severity::Info), 0);
+        assert_eq!(status(&[one(Severity::Info, &[set])], Severity::Info), 1);
+        assert_eq!(status(&[one(Severity::Low, &[])], Severity::Info), 1);
     }
 }

@@ -163,7 +163,7 @@ impl Report {
             title: subject.title(),
             summary,
             notes,
-            origins: places.origins(),
+            origins: places.origins(None),
             modules: code.modules(),
         }
     }

@@ -156,13 +156,14 @@ impl<'a> Places<'a> {
         rows
     }
 
-    /// Where shootdowns came from, for a plan.
-    pub(crate) fn origins(&self) -> Vec<Origin> {
+    /// Where shootdowns came from, for a plan: those of all processes, or of one.
+    pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<Origin> {
         let mut callers: Map<i32, Option<&Frame>> = Map::default();
         // cause, module, symbol, region
         type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
         let mut rows: Map<From<'_>, u64> = Map::default();
-        for (place, n, region) in &self.all {
+        let wanted = |place: &Place| pid.is_none_or(|pid| place.pid == pid);
+        for (place, n, region) in self.all.iter().filter(|(place, ..)| wanted(place)) {
             let caller = *callers
                 .entry(place.user_stack)
                 .or_insert_with_key(|stack| self.code.caller(*stack));

@@ -35,12 +35,23 @@ fn check(look: &Look<'_>) -> Checked {
         (Some(n), _) if n < DEFAULT => changed(n).grows(&["nr_tlb_local_flush_all"]),
         (Some(n), _) => changed(n).grows(&["nr_tlb_local_flush_one"]),
         (None, Value::Absent) => Checked::ok("this kernel has no such limit"),
+        // read as root, it would be seen
+        (None, Value::Refused(_)) if mounted(look) == Some(false) => {
+            Checked::unknown("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug")
+        }
         (None, Value::Refused(why)) => Checked::unknown(format!(
             "debugfs can't be read: {why} (root, and no lockdown)"
         )),
         (None, Value::Text(_)) => Checked::unknown("the limit is no number"),
     };
     checked.read([read])
+}
+
+/// Whether debugfs is; `None` if that can't be read.
+fn mounted(look: &Look<'_>) -> Option<bool> {
+    let mounts = look.file("/proc/self/mounts");
+    let mut lines = mounts.text()?.lines();
+    Some(lines.any(|l| l.split_ascii_whitespace().nth(1) == Some("/sys/kernel/debug")))
 }
 
 #[cfg(test)]
@@ -65,6 +76,10 @@ mod tests {
             Status::Unknown,
             "debugfs is not mounted"
         );
+        let bare = ask(&RULE, &[("/proc/self/mounts", "proc /proc proc rw 0 0")]);
+        assert!(bare.said.contains("mount -t debugfs"), "{}", bare.said);
+        let refused = [("/proc/self/mounts", "none /sys/kernel/debug debugfs rw 0 0")];
+        assert!(ask(&RULE, &refused).said.contains("root"));
         let mounted = [("/sys/kernel/debug/sched/features", "")];
         assert_eq!(status(&RULE, &mounted), Status::Ok);
     }

@@ -31,7 +31,7 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
     let (allowed, second) = process.status("Mems_allowed_list");
     let nodes = cpu_list(&online).map(|list| list.len().max(1));
     let cgroup = Cgroup::of(process, "cpuset").filter(|c| c.is_visible(look));
-    let moved = look.evidence().shootdowns(RULE.causes);
+    let moved = look.evidence().of_process(RULE.causes);
     let migrate = match &cgroup {
         Some(cgroup) if !cgroup.v2 => {
             Some(look.read(&format!("{}/cpuset.memory_migrate", cgroup.folder)))
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(status(&RULE, &files), Status::Unknown);
         let seen = |n| Evidence {
             seen: "in t.quell".to_owned(),
-            grown: None,
             causes: Some([(Cause::MigrateMove, n)].into()),
+            ..Evidence::default()
         };
         let found = ask_with(&RULE, &files, &seen(3));
         assert_hazard(&found, "", "systemd service: AllowedMemoryNodes=1");

@@ -26,8 +26,13 @@ pub(super) const RULE: Rule = Rule {
     check: Check::Process(check),
 };
 
+/// How often they were reached, all together.
+pub(crate) const COUNTER: &str = "process.memory_limit_reached";
+
 /// A limit that is set, and how often it was reached.
 struct Limit {
+    /// Of the cgroup that it is of.
+    folder: String,
     path: String,
     bytes: u64,
     reached: u64,
@@ -40,6 +45,57 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
         return Checked::unknown("its cgroup can't be seen from here")
             .read([Read::new(path, "(not readable)")]);
     };
+    let (limits, unread) = limits(look, &cgroup);
+    let mut reads = vec![Read::new(path, cgroup.folder.clone())];
+    let shown = |l: &Limit| {
+        Read::new(
+            &*l.path,
+            format!("{} bytes, reached {} times", l.bytes, l.reached),
+        )
+    };
+    reads.extend(limits.iter().map(shown));
+    // how long its tasks waited for memory
+    if let (Value::Text(_), read) = look.read(&format!("{}/memory.pressure", cgroup.folder)) {
+        reads.push(read);
+    }
+    let reached: Vec<&Limit> = limits.iter().filter(|l| l.reached > 0).collect();
+    let most = reached.iter().max_by_key(|l| l.reached);
+    let checked = if let Some(most) = most {
+        let said = format!(
+            "{} was reached {} times since it was made",
+            most.path, most.reached
+        );
+        match look.evidence().grown(COUNTER) {
+            Some(0) => Checked::ok(format!("{said}, and not while it was watched")),
+            Some(_) => fixes(look, Checked::hazard(said), &cgroup, &reached),
+            // it may have been once, long ago
+            None => fixes(
+                look,
+                Checked::hazard(format!("{said}; when is not known (--duration tells)"))
+                    .severity(Severity::Medium),
+                &cgroup,
+                &reached,
+            ),
+        }
+    } else if unread {
+        Checked::unknown("the limits of its cgroup can't be read")
+    } else if limits.is_empty() {
+        Checked::ok("its memory is not limited")
+    } else {
+        Checked::ok("its limits were not reached so far")
+    };
+    checked.read(reads).grows(&[COUNTER])
+}
+
+/// How often the limits of a process's memory were reached; `None` if that can't be read.
+pub(super) fn reached(look: &Look<'_>, process: &Process) -> Option<u64> {
+    let cgroup = Cgroup::of(process, "memory").filter(|c| c.is_visible(look))?;
+    let (limits, unread) = limits(look, &cgroup);
+    (!unread).then(|| limits.iter().map(|l| l.reached).sum())
+}
+
+/// The limits of a cgroup and of those above, and whether one could not be read.
+fn limits(look: &Look<'_>, cgroup: &Cgroup) -> (Vec<Limit>, bool) {
     let (mut limits, mut unread) = (Vec::new(), false);
     for folder in cgroup.levels() {
         let names: &[&str] = if cgroup.v2 {
@@ -54,33 +110,7 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
             }
         }
     }
-    let mut reads = vec![Read::new(path, cgroup.folder.clone())];
-    let shown = |l: &Limit| {
-        Read::new(
-            &*l.path,
-            format!("{} bytes, reached {} times", l.bytes, l.reached),
-        )
-    };
-    reads.extend(limits.iter().map(shown));
-    // how long its tasks waited for memory
-    if let (Value::Text(_), read) = look.read(&format!("{}/memory.pressure", cgroup.folder)) {
-        reads.push(read);
-    }
-    let reached: Vec<&Limit> = limits.iter().filter(|l| l.reached > 0).collect();
-    let checked = if let Some(most) = reached.iter().max_by_key(|l| l.reached) {
-        let said = format!(
-            "{} was reached {} times since it was made",
-            most.path, most.reached
-        );
-        fixes(look, Checked::hazard(said), &cgroup, &reached)
-    } else if unread {
-        Checked::unknown("the limits of its cgroup can't be read")
-    } else if limits.is_empty() {
-        Checked::ok("its memory is not limited")
-    } else {
-        Checked::ok("its limits were not reached so far")
-    };
-    checked.read(reads)
+    (limits, unread)
 }
 
 /// `Ok(None)` where none is set: the root has no such files.
@@ -103,6 +133,7 @@ fn limit(look: &Look<'_>, folder: &str, name: &str) -> Result<Option<Limit>, ()>
     };
     let reached = reached.ok_or(())?;
     Ok(Some(Limit {
+        folder: folder.to_owned(),
         path,
         bytes,
         reached,
@@ -133,7 +164,7 @@ fn fixes(look: &Look<'_>, checked: Checked, cgroup: &Cgroup, reached: &[&Limit])
         checked = if limit.path.ends_with("/memory.high") {
             checked
                 .fix(Fix::Command(format!("echo max > {}", quoted(&limit.path))))
-                .fix(Fix::Directive("MemoryHigh=infinity".to_owned()))
+                .fix(lifted(cgroup, &limit.folder))
         } else {
             let directive = if cgroup.v2 {
                 "MemoryMax="
@@ -154,11 +185,23 @@ fn fixes(look: &Look<'_>, checked: Checked, cgroup: &Cgroup, reached: &[&Limit])
     checked
 }
 
+/// A service lifts its own limit, and not that of a slice above it.
+fn lifted(cgroup: &Cgroup, folder: &str) -> Fix {
+    let unit = folder.rsplit('/').next().unwrap_or_default();
+    if folder == cgroup.folder || unit.ends_with(".service") {
+        return Fix::Directive("MemoryHigh=infinity".to_owned());
+    }
+    Fix::Advice(format!(
+        "systemctl set-property {} MemoryHigh=infinity",
+        quoted(unit)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
 
     const V2: (&str, &str) = ("PID/cgroup", "0::/a.slice/b.service");
     const PROCS: (&str, &str) = ("/sys/fs/cgroup/a.slice/b.service/cgroup.procs", "4711");
@@ -166,6 +209,7 @@ mod tests {
     const SWAP: &str = "/sys/fs/cgroup/a.slice/b.service/memory.swap.max";
     const EVENTS: &str = "/sys/fs/cgroup/a.slice/b.service/memory.events.local";
     const ABOVE: &str = "/sys/fs/cgroup/a.slice/memory.max";
+    const HIGH_ABOVE: &str = "/sys/fs/cgroup/a.slice/memory.high";
     const EVENTS_ABOVE: &str = "/sys/fs/cgroup/a.slice/memory.events";
 
     /// Check that limits that were reached are hazards, also above the program's own cgroup.
@@ -190,6 +234,34 @@ mod tests {
              systemd service: MemorySwapMax=0",
         );
         assert!(found.said.contains("12 times"), "{}", found.said);
+    }
+
+    /// Check that a limit of a slice is lifted there, and not by the service.
+    #[test]
+    fn limits_of_a_slice() {
+        let files = [
+            V2,
+            PROCS,
+            (HIGH_ABOVE, "1048576"),
+            (EVENTS_ABOVE, "high 3\nmax 0"),
+        ];
+        assert_hazard(
+            &ask(&RULE, &files),
+            "echo max > /sys/fs/cgroup/a.slice/memory.high",
+            "systemctl set-property a.slice MemoryHigh=infinity",
+        );
+    }
+
+    /// Check that a limit that was reached before somebody watched is none that does harm.
+    #[test]
+    fn long_ago() {
+        let files = [V2, PROCS, (HIGH, "1048576"), (EVENTS, "high 1\nmax 0")];
+        assert_eq!(ask(&RULE, &files).severity, Severity::Medium);
+        let quiet = ask_with(&RULE, &files, &grown(COUNTER, 0));
+        assert_eq!(quiet.status, Status::Ok);
+        let now = ask_with(&RULE, &files, &grown(COUNTER, 2));
+        assert_eq!(now.severity, Severity::High);
+        assert_eq!(now.harm.unwrap().count, 2);
     }
 
     /// Check that limits that were not reached, or are none, are fine, and what can't be seen is unknown.

@@ -16,6 +16,8 @@ const FOLDERS: &[&str] = &[
     "/usr/lib/sysctl.d",
     "/lib/sysctl.d",
 ];
+/// Read last (sysctl(8)), by systemd as a link of the name 99-sysctl.conf.
+const FILE: &str = "/etc/sysctl.conf";
 /// Settings that rules have fixes for.
 const OURS: &[&str] = &[
     "kernel.numa_balancing",
@@ -93,6 +95,8 @@ fn check(look: &Look<'_>) -> Checked {
     if said.is_empty() {
         let checked = if unread {
             Checked::unknown("files of sysctl.d can't be read")
+        } else if !look.sees_all() {
+            Checked::unknown("not all processes of the machine can be seen from here")
         } else {
             Checked::ok("nobody else is seen to set what the rules set")
         };
@@ -115,6 +119,25 @@ struct Setting {
 
 /// What the files set of ours, in the order in which they are read, and whether one could not be.
 fn settings(look: &Look<'_>) -> (BTreeMap<&'static str, Vec<Setting>>, bool) {
+    let (all, unread) = assignments(look);
+    let mut found = BTreeMap::<_, Vec<Setting>>::new();
+    for (name, setting) in all {
+        if let Some(ours) = OURS.iter().find(|o| **o == name) {
+            found.entry(*ours).or_default().push(setting);
+        }
+    }
+    (found, unread)
+}
+
+/// The last file that sets this, and to what.
+pub(crate) fn last_set(look: &Look<'_>, name: &str) -> Option<(String, String)> {
+    let (all, _) = assignments(look);
+    let last = all.into_iter().rfind(|(set, _)| set == name);
+    last.map(|(_, setting)| (setting.file, setting.value))
+}
+
+/// What the files set, in the order in which they are read, and whether one could not be.
+fn assignments(look: &Look<'_>) -> (Vec<(String, Setting)>, bool) {
     let mut files = BTreeMap::new();
     for folder in FOLDERS {
         for path in look.list(folder, |name| name.ends_with(".conf")) {
@@ -122,8 +145,8 @@ fn settings(look: &Look<'_>) -> (BTreeMap<&'static str, Vec<Setting>>, bool) {
             files.entry(name).or_insert(path);
         }
     }
-    let (mut found, mut unread) = (BTreeMap::<_, Vec<Setting>>::new(), false);
-    for file in files.into_values() {
+    let (mut found, mut unread) = (Vec::new(), false);
+    for file in files.into_values().chain([FILE.to_owned()]) {
         let text = look.file(&file);
         unread |= matches!(text, Value::Refused(_));
         for (name, value) in text
@@ -132,13 +155,8 @@ fn settings(look: &Look<'_>) -> (BTreeMap<&'static str, Vec<Setting>>, bool) {
             .lines()
             .filter_map(assignment)
         {
-            if let Some(ours) = OURS.iter().find(|o| **o == name) {
-                let set = found.entry(*ours).or_default();
-                set.push(Setting {
-                    file: file.clone(),
-                    value,
-                });
-            }
+            let file = file.clone();
+            found.push((name, Setting { file, value }));
         }
     }
     (found, unread)
@@ -232,6 +250,14 @@ mod tests {
              whose name sorts after it",
         );
         assert_eq!(status(&RULE, &[own, (NOW, "0")]), Status::Ok);
+        let whole = ("/etc/sysctl.conf", "vm.compaction_proactiveness = 20");
+        assert_eq!(
+            status(&RULE, &[own, whole, (NOW, "0")]),
+            Status::Hazard,
+            "read after all others"
+        );
+        let unseen = ("/proc/2/comm", "bash");
+        assert_eq!(status(&RULE, &[own, unseen, (NOW, "0")]), Status::Unknown);
         let hidden = (
             "/usr/lib/sysctl.d/10-own.conf",
             "vm.compaction_proactiveness = 20",

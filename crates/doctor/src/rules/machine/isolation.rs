@@ -74,7 +74,7 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
                 .fix(Fix::Cmdline(format!("isolcpus={list}")));
         }
         if !ticked.is_empty() {
-            checked = checked.fix(without_ticks(&full, &list));
+            checked = without_ticks(checked, &full, hot);
             // ticks of all CPUs at once meet at the same locks
             if parameter(&words, "skew_tick").is_none() {
                 checked = checked.fix(Fix::Cmdline("skew_tick=1".to_owned()));
@@ -88,12 +88,22 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     checked.read([first, second, third, fourth])
 }
 
-fn without_ticks(full: &Value, list: &str) -> Fix {
+fn without_ticks(checked: Checked, full: &Value, hot: &[u32]) -> Checked {
+    // the kernel takes the CPU that it starts on from the list (kernel/time/tick-sched.c, tick_nohz_init)
+    let list = cpus::text(&without(hot, &[0]));
+    let checked = if hot.contains(&0) {
+        checked.fix(Fix::Advice(
+            "program: run it on another CPU than 0, which keeps the time and can't be without ticks".to_owned(),
+        ))
+    } else {
+        checked
+    };
     match full {
-        Value::Absent => Fix::Advice(format!(
+        _ if list.is_empty() => checked,
+        Value::Absent => checked.fix(Fix::Advice(format!(
             "kernel: one with CONFIG_NO_HZ_FULL, which this one lacks, and nohz_full={list}"
-        )),
-        _ => Fix::Cmdline(format!("nohz_full={list}")),
+        ))),
+        _ => checked.fix(Fix::Cmdline(format!("nohz_full={list}"))),
     }
 }
 
@@ -141,6 +151,25 @@ mod tests {
             tickless.said
         );
         assert!(tickless.fix_lasting().ends_with("isolcpus=2-3"));
+    }
+
+    /// Check that CPU 0, which keeps the time, is not asked to be without ticks.
+    #[test]
+    fn the_first_cpu_ticks() {
+        let files = |isolated| {
+            [
+                (ISOLATED, isolated),
+                (NOHZ_FULL, ""),
+                (CMDLINE, "rcu_nocbs=all skew_tick=1"),
+            ]
+        };
+        let other = "program: run it on another CPU than 0, which keeps the time and can't be without ticks";
+        assert_hazard(&ask(&RULE, &files("0")), "", other);
+        assert_hazard(
+            &ask(&RULE, &files("0,2")),
+            "",
+            &format!("{other}\nkernel command line: nohz_full=2"),
+        );
     }
 
     /// Check that CPUs that are set apart in full are fine, and so is a machine without any.

@@ -23,7 +23,15 @@ mod vmstat_worker;
 mod watchdog;
 mod workqueue;
 
+use std::path::Path;
+
+use crate::evidence::Evidence;
+use crate::look::Look;
+use crate::profile::Profile;
 use crate::rule::Rule;
+
+pub(crate) use cgroup_memory::COUNTER as MEMORY_LIMIT;
+pub(crate) use conflict::last_set;
 
 /// In the order of the documentation.
 pub(super) const ALL: &[Rule] = &[
@@ -49,3 +57,10 @@ pub(super) const ALL: &[Rule] = &[
     cgroup_cpuset::RULE,
     conflict::RULE,
 ];
+
+/// How often the limits of the memory of a process were reached; `None` if that can't be read.
+pub(crate) fn memory_limit(root: &Path, pid: u32) -> Option<u64> {
+    let evidence = Evidence::default();
+    let look = Look::new(root, Some(pid), Profile::default(), &evidence);
+    cgroup_memory::reached(&look, look.process()?)
+}

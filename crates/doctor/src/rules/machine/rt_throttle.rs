@@ -61,6 +61,9 @@ fn check(look: &Look<'_>) -> Checked {
             Checked::ok("real-time threads are never paused")
         }
         None => Checked::unknown("the policies of threads can't be read"),
+        Some(0) if look.process().is_none() && !look.sees_all() => {
+            Checked::unknown("not all processes of the machine can be seen from here")
+        }
         Some(0) => Checked::ok("no thread runs by SCHED_FIFO or SCHED_RR"),
         Some(n) if throttles == Some(true) => Checked::hazard(format!(
             "{n} threads run by SCHED_FIFO or SCHED_RR, for no more than {us} µs of each period"
@@ -210,6 +213,9 @@ mod tests {
         assert_eq!(found(&machine("950000", &kernel)), Status::Ok);
         assert_eq!(found(&machine("950000", "garbage")), Status::Unknown);
         assert_eq!(found(&machine("x", FIFO)), Status::Unknown);
+        let mut hidden = machine("950000", &ordinary);
+        hidden.push(("/proc/2/comm", "bash".to_owned()));
+        assert_eq!(found(&hidden), Status::Unknown);
         assert_eq!(status(&RULE, &[]), Status::Ok);
     }
 

@@ -31,6 +31,7 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
         return Checked::ok("each core runs one thread").read([read]);
     }
     let (mut foreign, mut reads, mut unread, mut shared) = (Vec::new(), vec![read], false, false);
+    let mut firsts = Vec::new();
     for cpu in hot {
         // lists threads that are online, also where the kernel has no smt/active (before 4.19)
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -42,14 +43,17 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
         let others = without(&threads, hot);
         shared |= threads.len() > 1;
         if !others.is_empty() {
+            firsts.extend(threads.iter().min().copied());
             foreign.extend(others);
             reads.push(read);
         }
     }
     foreign.sort_unstable();
     foreign.dedup();
+    firsts.sort_unstable();
+    firsts.dedup();
     let checked = if !foreign.is_empty() {
-        hazard(look, &foreign)
+        hazard(look, hot, &foreign, &firsts)
     } else if unread || matches!(active, Value::Refused(_)) {
         Checked::unknown("which CPUs share a core can't be read")
     } else if shared {
@@ -61,9 +65,30 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     checked.read(reads)
 }
 
-fn hazard(look: &Look<'_>, foreign: &[u32]) -> Checked {
+/// `firsts` are the first threads of the cores that are shared.
+fn hazard(look: &Look<'_>, hot: &[u32], foreign: &[u32], firsts: &[u32]) -> Checked {
     let list = cpus::text(foreign);
     let mut checked = Checked::hazard(format!("CPUs {list} are threads of the hot CPUs' cores"));
+    // without SMT the kernel keeps the first thread of each core, and takes the others (kernel/cpu.c)
+    if !without(firsts, hot).is_empty() {
+        for cpu in foreign {
+            // CPU 0 can't be taken offline
+            if *cpu > 0 {
+                checked = checked.fix(Fix::Command(format!(
+                    "echo 0 > /sys/devices/system/cpu/cpu{cpu}/online"
+                )));
+            }
+        }
+        return checked
+            .fix(Fix::Advice(format!(
+                "make CPUs {} the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
+                cpus::text(firsts)
+            )))
+            .note(format!(
+                "not 'nosmt' as it is: it keeps the first thread of each core, and takes hot CPUs of {} away",
+                cpus::text(hot)
+            ));
+    }
     if look.file(CONTROL).text() == Some("on") {
         // shown, and never made by --apply: threads that are pinned to these CPUs lose that, cpusets of cgroup v1
         // lose the CPUs, and neither comes back with them (kernel/cpu.c; kernel/cgroup/cpuset.c)
@@ -104,6 +129,23 @@ mod tests {
         assert_eq!(status(&RULE, &files[1..]), Status::Ok, "no hot CPU");
         // one that can't be read does not hide the other
         assert_eq!(status(&RULE, &files[..4]), Status::Hazard);
+    }
+
+    /// Check that where hot CPUs are not the first threads of their cores, nothing is offered that takes them away.
+    #[test]
+    fn second_threads_are_kept() {
+        let files = [
+            ISOLATED,
+            (ACTIVE, "1"),
+            (CONTROL, "on"),
+            (TWO, "0,2"),
+            (THREE, "1,3"),
+        ];
+        assert_hazard(
+            &ask(&RULE, &files),
+            "echo 0 > /sys/devices/system/cpu/cpu1/online",
+            "make CPUs 0-1 the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
+        );
     }
 
     /// Check that hot CPUs that share only with one another, or with nobody, are fine.

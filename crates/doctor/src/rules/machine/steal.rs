@@ -4,9 +4,13 @@ use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
 use crate::rule::{Check, Checked, Rule};
-use crate::rules::UNSEEN;
+use crate::rules::unseen;
 
 const COUNTER: &str = "cpu.steal";
+/// Time of all CPUs, whatever they did.
+const TOTAL: &str = "cpu.total";
+/// As bad as the rule says from this share on.
+const MUCH: f64 = 1.0 / 100.0;
 
 pub(super) const RULE: Rule = Rule {
     id: "VM-STEAL",
@@ -34,17 +38,37 @@ fn check(look: &Look<'_>) -> Checked {
     let bare = look.cpu_flag("hypervisor") == Some(false);
     let checked = match look.evidence().grown(COUNTER) {
         Some(0) => Checked::ok("the host took no time away"),
-        Some(n) => Checked::hazard(format!("the host took {n} ticks away")).fix(Fix::Advice(
-            "host: pin this machine's vCPUs to CPUs of their own, and don't give those to others"
-                .to_owned(),
-        )),
+        Some(n) => hazard(n, look.evidence().grown(TOTAL)),
         None if bare => Checked::ok("no host: this is no virtual machine"),
         None if looked_twice || total.is_none() => Checked::unknown("/proc/stat can't be read"),
-        None => Checked::unknown(UNSEEN),
+        None => Checked::unknown(unseen(look)),
     };
     checked
         .read([Read::new("/proc/stat cpu, steal", shown)])
         .grows(&[COUNTER])
+}
+
+/// How much of the time of all CPUs that is. A tick is 10 ms on most machines, and single ones are rounding.
+fn hazard(stolen: u64, total: Option<u64>) -> Checked {
+    let share = total
+        .filter(|&t| t > 0)
+        .map(|t| stolen as f64 / t.max(stolen) as f64);
+    let (said, much) = match share {
+        Some(share) => (
+            format!("the host took {:.2} % of the time away", 100.0 * share),
+            share >= MUCH,
+        ),
+        None => ("the host took time away".to_owned(), stolen > 1),
+    };
+    let checked = Checked::hazard(said).fix(Fix::Advice(
+        "host: pin this machine's vCPUs to CPUs of their own, and don't give those to others"
+            .to_owned(),
+    ));
+    if much {
+        checked
+    } else {
+        checked.severity(Severity::Low)
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +92,16 @@ mod tests {
             "host: pin this machine's vCPUs to CPUs of their own, and don't give those to others",
         );
         assert_eq!(found.harm.unwrap().what, "cpu.steal +12 in 1.00 s");
+        let of = |steal, total| {
+            let mut evidence = grown(COUNTER, steal);
+            let more = evidence.grown.as_mut().unwrap();
+            more.insert(TOTAL.to_owned(), total);
+            ask_with(&RULE, &[STAT], &evidence)
+        };
+        let much = of(12, 800);
+        assert_eq!(much.said, "the host took 1.50 % of the time away");
+        assert_eq!(much.severity, Severity::High);
+        assert_eq!(of(1, 800).severity, Severity::Low, "one tick");
         assert_eq!(found.read[0].value, "800 ticks since the start");
         assert_eq!(
             ask_with(&RULE, &[STAT], &grown(COUNTER, 0)).status,

@@ -41,7 +41,7 @@ fn check(look: &Look<'_>) -> Checked {
         _ if !readable => Checked::unknown("/proc/vmstat can't be read"),
         _ if !counts => Checked::ok("this kernel has no balloon"),
         Some(_) => Checked::ok("the host took no pages"),
-        None => Checked::unknown(crate::rules::UNSEEN),
+        None => Checked::unknown(crate::rules::unseen(look)),
     };
     checked.read([first, second]).grows(&TAKEN)
 }

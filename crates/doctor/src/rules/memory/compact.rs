@@ -55,6 +55,22 @@ mod tests {
         assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
     }
 
+    /// Check that a file that sets it otherwise at each start is told with the fix.
+    #[test]
+    fn a_file_that_sets_it_again() {
+        let file = (
+            "/usr/lib/sysctl.d/99-other.conf",
+            "vm.compaction_proactiveness = 20",
+        );
+        let found = ask(&RULE, &[(FILE, "20"), file]);
+        assert!(
+            found.notes[0].starts_with("/usr/lib/sysctl.d/99-other.conf sets"),
+            "{:?}",
+            found.notes
+        );
+        assert!(ask(&RULE, &[(FILE, "20")]).notes.is_empty());
+    }
+
     /// Check that pages that kcompactd moved are its harm, and what others moved is none.
     #[test]
     fn moves_are_harm() {

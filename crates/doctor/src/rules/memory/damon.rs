@@ -79,13 +79,20 @@ fn kdamond(look: &Look<'_>, folder: &str, found: &mut Found) {
     match state.text().map(str::trim) {
         Some("on") => {
             let contexts = look.numbered(&format!("{folder}/contexts")).into_iter();
-            let mut schemes =
-                contexts.flat_map(|context| look.numbered(&format!("{context}/schemes")));
-            let acts =
-                |scheme: String| look.file(&format!("{scheme}/action")).text() != Some("stat");
-            found.acts |= schemes.any(acts);
-            found.on.push(path.clone());
-            found.fixes.push(Fix::write(path, "off"));
+            let schemes = contexts.flat_map(|context| look.numbered(&format!("{context}/schemes")));
+            for scheme in schemes {
+                let (action, read) = look.read(&format!("{scheme}/action"));
+                found.acts |= action.text() != Some("stat");
+                found.reads.push(read);
+            }
+            found.fixes.push(Fix::Command(format!("echo off > {path}")));
+            // its folder is made by whoever sets it up, long after tmpfiles.d is read
+            let lasting =
+                Fix::Advice("whoever sets it up (damo, a service) must not: stop that".to_owned());
+            if !found.fixes.contains(&lasting) {
+                found.fixes.push(lasting);
+            }
+            found.on.push(path);
         }
         Some("off") => {}
         _ => found.unread = true,
@@ -130,7 +137,11 @@ mod tests {
         assert_hazard(
             &found,
             "echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state",
-            "tmpfiles.d: w /sys/kernel/mm/damon/admin/kdamonds/0/state - - - - off",
+            "whoever sets it up (damo, a service) must not: stop that",
+        );
+        assert!(
+            found.read.contains(&Read::new(ACTION, "pageout")),
+            "{found:#?}"
         );
         assert_eq!(found.severity, Severity::Medium);
         let watches = ask(&RULE, &[COUNT, (STATE, "on"), (ACTION, "stat")]);

@@ -99,7 +99,7 @@ mod tests {
         Evidence {
             seen: "in 1.00 s".to_owned(),
             grown: Some([(TAKEN[0].to_owned(), n)].into()),
-            causes: None,
+            ..Evidence::default()
         }
     }
 

@@ -42,7 +42,7 @@ fn check(look: &Look<'_>) -> Checked {
         }
         _ if collapsed.number().is_none() => Checked::unknown("what khugepaged did can't be read"),
         (Some(_), _) => Checked::ok("khugepaged collapsed nothing"),
-        (None, _) => Checked::unknown(crate::rules::UNSEEN),
+        (None, _) => Checked::unknown(crate::rules::unseen(look)),
     };
     checked.read([read, defrag_read]).grows(&[COUNTER])
 }
@@ -96,8 +96,8 @@ mod tests {
     fn a_trace_tells() {
         let mut traced = Evidence {
             seen: "in t.quell".to_owned(),
-            grown: None,
             causes: Some([(Cause::ThpCollapse, 2)].into()),
+            ..Evidence::default()
         };
         assert_eq!(ask_with(&RULE, &FILES, &traced).status, Status::Hazard);
         traced.causes = Some([(Cause::ThpCollapse, 0)].into());

@@ -30,12 +30,17 @@ fn check(look: &Look<'_>) -> Checked {
     let (want, suffer) = (running(look, WANT), running(look, SUFFER));
     let checked = match (value.chosen(), &value) {
         (Some("always"), _) => {
-            let checked = Checked::hazard("huge pages are given to every program")
-                .fix(Fix::write(THP_ENABLED, "madvise"))
-                .fix(Fix::Cmdline("transparent_hugepage=madvise".to_owned()));
+            let checked = Checked::hazard("huge pages are given to every program");
+            // a fix for all would take them from who wants them
             match (want, suffer) {
                 (Some(_), None) => checked.severity(Severity::Info),
-                _ => checked,
+                (Some(_), Some(suffer)) => checked.fix(Fix::Advice(format!(
+                    "by process: start {suffer} with PR_SET_THP_DISABLE (systemd: MemoryTHP=), and leave the \
+                     setting for all as it is"
+                ))),
+                (None, _) => checked
+                    .fix(Fix::write(THP_ENABLED, "madvise"))
+                    .fix(Fix::Cmdline("transparent_hugepage=madvise".to_owned())),
             }
         }
         (Some(other), _) => Checked::ok(format!("set to {other}")),
@@ -50,6 +55,9 @@ fn check(look: &Look<'_>) -> Checked {
         (Some(want), None) => checked.note(format!(
             "{want} runs here: version 8 and later wants 'always', version 7 and earlier 'never'"
         )),
+        (None, _) if value.chosen().is_some() && !look.sees_all() => checked.note(
+            "which programs run can't be seen from here: mongod 8 and later wants 'always', redis-server doesn't",
+        ),
         _ => checked,
     };
     checked.read([read]).grows(&[
@@ -102,5 +110,19 @@ mod tests {
         let both = files(&["mongod", "redis-server"]);
         assert_eq!(both.severity, Severity::High);
         assert!(both.notes[0].contains("redis-server"), "{:?}", both.notes);
+        // nothing that takes them from who wants them
+        assert_eq!(mongo.fixes, []);
+        let hidden = [
+            (THP_ENABLED, "[always] madvise never"),
+            ("/proc/2/comm", "bash"),
+        ];
+        let unseen = ask(&RULE, &hidden);
+        assert!(unseen.notes[0].contains("can't be seen"), "{unseen:?}");
+        assert_hazard(
+            &both,
+            "",
+            "by process: start redis-server with PR_SET_THP_DISABLE (systemd: MemoryTHP=), and leave the setting \
+             for all as it is",
+        );
     }
 }

@@ -50,6 +50,7 @@ fn check(look: &Look<'_>) -> Checked {
         Value::Text(_) | Value::Refused(_) => boost.number(),
     };
     let stalls = common::grown(look, &STALLS);
+    // of 10,000 of the high watermark
     let boosted = |checked: Checked| match factor {
         Some(n) if n > 0 => checked.fix(Fix::sysctl(BOOST, "0")),
         _ => checked,
@@ -70,12 +71,15 @@ fn check(look: &Look<'_>) -> Checked {
                     .to_owned(),
             ))
         }
-        (_, Some(n)) if n > 0 => boosted(Checked::hazard(format!("kswapd is boosted, by {n}"))),
+        (_, Some(n)) if n > 0 => boosted(Checked::hazard(format!(
+            "kswapd is boosted, by up to {} % of the high watermark",
+            n / 100
+        ))),
         (_, None) => Checked::unknown("the boost can't be read"),
         (Some(_), _) => Checked::ok("no boost, and no program waited for memory"),
         (None, _) => Checked::unknown(format!(
             "no boost; whether programs wait for memory is not known: {}",
-            crate::rules::UNSEEN
+            crate::rules::unseen(look)
         )),
     };
     checked.read([first, second, third]).grows(&STALLS)
@@ -97,6 +101,10 @@ mod tests {
             "sysctl.d: vm.watermark_boost_factor = 0",
         );
         assert_eq!(found.severity, Severity::Medium);
+        assert_eq!(
+            found.said,
+            "kswapd is boosted, by up to 150 % of the high watermark"
+        );
         assert_eq!(status(&RULE, &[(BOOST_FILE, "0")]), Status::Unknown);
         let quiet = ask_with(&RULE, &[(BOOST_FILE, "0")], &grown("allocstall_normal", 0));
         assert_eq!(quiet.status, Status::Ok);

@@ -126,8 +126,8 @@ mod tests {
     fn written() -> Evidence {
         Evidence {
             seen: "in t.quell".to_owned(),
-            grown: None,
             causes: Some([(Cause::Writeback, 5)].into()),
+            ..Evidence::default()
         }
     }
 

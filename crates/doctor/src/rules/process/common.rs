@@ -7,10 +7,11 @@ use quell_remedy::{Evidence, Found, Kind, Recognised};
 
 use crate::finding::{Read, Severity, Status};
 use crate::fix::Fix;
+use crate::harm::Callers;
 use crate::look::{Look, Value};
 use crate::process::Process;
 use crate::rule::Checked;
-use crate::rules::UNSEEN;
+use crate::rules;
 
 /// Said where smaps, maps or numa_maps can't be read.
 pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
@@ -19,7 +20,7 @@ pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE 
 pub(super) fn unseen(look: &Look<'_>) -> &'static str {
     match look.evidence().grown {
         Some(_) => "it ended while it was watched",
-        None => UNSEEN,
+        None => rules::unseen(look),
     }
 }
 
@@ -67,7 +68,12 @@ pub(super) fn each(
         root: under(process.root(), Path::new(&process.path("root"))),
     };
     let answers = found.iter().map(|found| judge(found, &seen)).collect();
-    alone(process, worst(answers, read.collect()))
+    let mut checked = alone(process, worst(answers, read.collect()));
+    checked.callers = Some(Callers {
+        all: all.found.clone(),
+        kinds: kinds.to_vec(),
+    });
+    checked
 }
 
 /// Why an environment can't be told, if so.

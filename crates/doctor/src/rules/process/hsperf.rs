@@ -33,9 +33,7 @@ fn check(_: &Look<'_>, process: &Process) -> Checked {
 }
 
 fn judge(path: &str, maps: &[ForeignMap], env: &common::Env<'_>) -> Checked {
-    // /tmp/hsperfdata_USER/PID (perfMemory_posix.cpp)
-    let is_counters = |m: &&ForeignMap| m.path.to_string_lossy().contains("/hsperfdata_");
-    let Some(map) = maps.iter().find(is_counters) else {
+    let Some(map) = maps.iter().find(|m| m.is_of_java()) else {
         return Checked::ok("no counters of a Java virtual machine are mapped")
             .read([Read::new(path, "no hsperfdata_")]);
     };

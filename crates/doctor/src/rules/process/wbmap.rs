@@ -5,7 +5,7 @@ use quell_event::Cause;
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
 use crate::look::Look;
-use crate::process::Process;
+use crate::process::{ForeignMap, Process};
 use crate::rule::{Check, Checked, Rule};
 
 use super::common::UNREADABLE;
@@ -27,9 +27,15 @@ const NAMED: usize = 5;
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
     let path = process.path("maps");
-    let Some(maps) = process.foreign_maps() else {
-        return Checked::unknown(UNREADABLE).read([Read::new(path, "(not readable)")]);
-    };
+    match process.foreign_maps() {
+        Some(maps) => judge(path, maps),
+        None => Checked::unknown(UNREADABLE).read([Read::new(path, "(not readable)")]),
+    }
+}
+
+fn judge(path: String, mut maps: Vec<ForeignMap>) -> Checked {
+    // PROC-HSPERF's
+    maps.retain(|m| !m.is_of_java());
     let on_disk: Vec<String> = maps
         .iter()
         .filter(|m| m.written_back == Some(true))
@@ -70,6 +76,21 @@ mod tests {
     use crate::rules::fixture::ask;
 
     const WRITABLE: &str = "7f0000000000-7f0000001000 rw-s 00000000 08:01 12 /var/lib/ring";
+
+    /// Check that a file on a disk is a hazard, and the counters of a Java virtual machine are left to their rule.
+    #[test]
+    fn files_on_a_disk() {
+        let map = |path: &str| ForeignMap {
+            path: path.into(),
+            written_back: Some(true),
+        };
+        let of = |maps| judge("/proc/1/maps".to_owned(), maps);
+        let java = || map("/tmp/hsperfdata_a/1");
+        assert_eq!(of(vec![java()]).status, Some(Status::Ok));
+        let both = of(vec![java(), map("/var/lib/ring")]);
+        assert_eq!(both.status, Some(Status::Hazard));
+        assert!(both.said.starts_with("1 writable"), "{}", both.said);
+    }
 
     /// Check that a mapping whose file system can't be asked is unknown, and private ones don't matter.
     #[test]

@@ -1,0 +1,233 @@
+//! Whose harm it is: a shootdown is counted once, under the rule that is its cause.
+
+use std::collections::HashMap;
+
+use quell_event::Cause;
+use quell_remedy::{Found, Kind};
+
+use crate::evidence::Evidence;
+use crate::finding::{Finding, Status};
+use crate::rule::{Check, Rule};
+
+/// Allocators of some kinds, among all in a process: only what they called for is their harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Callers {
+    pub(crate) all: Vec<Found>,
+    pub(crate) kinds: Vec<Kind>,
+}
+
+/// A finding whose harm is not told yet.
+pub(crate) struct Asked<'r> {
+    pub(crate) rule: &'r Rule,
+    pub(crate) finding: Finding,
+    /// Counters whose growth is its harm.
+    pub(crate) counters: Vec<&'static str>,
+    pub(crate) callers: Option<Callers>,
+}
+
+impl Asked<'_> {
+    fn is_hazard(&self) -> bool {
+        self.finding.status == Status::Hazard
+    }
+
+    fn of_process(&self) -> bool {
+        matches!(self.rule.check, Check::Process(_))
+    }
+}
+
+/// The findings with their harm: of hazards only, and what several rules might be the cause of under one. That is
+/// the one whose own counters grew, then the worst, then the first.
+pub(crate) fn told(asked: Vec<Asked<'_>>, evidence: &Evidence) -> Vec<Finding> {
+    let mut kept: HashMap<Cause, usize> = HashMap::new();
+    let weight = |i: usize| {
+        let one = &asked[i];
+        let grew = |name: &&str| evidence.grown(name).is_some_and(|n| n > 0);
+        (one.counters.iter().any(grew), one.finding.severity)
+    };
+    for (i, one) in asked.iter().enumerate() {
+        if !one.is_hazard() || one.callers.is_some() {
+            continue;
+        }
+        for &cause in one.rule.causes {
+            if evidence.count(one.of_process(), &[cause]) == 0 {
+                continue;
+            }
+            let best = kept.entry(cause).or_insert(i);
+            if weight(i) > weight(*best) {
+                *best = i;
+            }
+        }
+    }
+    let ids: Vec<&'static str> = asked.iter().map(|a| a.rule.id).collect();
+    let one = |(i, mut one): (usize, Asked<'_>)| {
+        if one.is_hazard() {
+            match one.callers.take() {
+                Some(callers) => by_callers(&mut one, &callers, evidence),
+                None => by_cause(&mut one, evidence, |cause| {
+                    kept.get(&cause)
+                        .filter(|&&keeper| keeper != i)
+                        .map(|&keeper| ids[keeper])
+                }),
+            }
+        }
+        one.finding
+    };
+    asked.into_iter().enumerate().map(one).collect()
+}
+
+fn by_cause(
+    one: &mut Asked<'_>,
+    evidence: &Evidence,
+    keeper: impl Fn(Cause) -> Option<&'static str>,
+) {
+    let mut counted = Vec::new();
+    for &cause in one.rule.causes {
+        let n = evidence.count(one.of_process(), &[cause]);
+        match keeper(cause) {
+            Some(rule) => one.finding.notes.push(format!(
+                "{} {}: counted under {rule}",
+                words(n, &[cause]),
+                evidence.seen
+            )),
+            None => counted.push((cause, n)),
+        }
+    }
+    one.finding.harm = evidence.harm(&counted, &one.counters);
+}
+
+fn by_callers(one: &mut Asked<'_>, callers: &Callers, evidence: &Evidence) {
+    let (mut counted, mut unknown, mut unknown_by) = (Vec::new(), 0, Vec::new());
+    for &cause in one.rule.causes {
+        let (theirs, nobodys) = evidence.called(cause, callers);
+        counted.push((cause, theirs));
+        if nobodys > 0 {
+            unknown += nobodys;
+            unknown_by.push(cause);
+        }
+    }
+    if unknown > 0 {
+        one.finding.notes.push(format!(
+            "{} {}: by whom is not known (a trace with stacks tells: quell record)",
+            words(unknown, &unknown_by),
+            evidence.seen
+        ));
+    }
+    one.finding.harm = evidence.harm(&counted, &one.counters);
+}
+
+/// `3 shootdowns by munmap, brk`.
+pub(crate) fn words(n: u64, causes: &[Cause]) -> String {
+    let names: Vec<_> = causes.iter().map(|c| c.name()).collect();
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} shootdown{s} by {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+    use crate::rules;
+    use quell_remedy::{Linking, Source};
+
+    fn asked(id: &str, counters: &[&'static str], callers: Option<Callers>) -> Asked<'static> {
+        let rule = rules::all().find(|r| r.id == id).unwrap();
+        Asked {
+            rule,
+            finding: Finding {
+                rule: rule.id,
+                title: rule.title,
+                status: Status::Hazard,
+                severity: Severity::High,
+                read: Vec::new(),
+                said: String::new(),
+                why: rule.why,
+                harm: None,
+                fixes: Vec::new(),
+                risk: rule.risk,
+                source: rule.source,
+                notes: Vec::new(),
+            },
+            counters: counters.to_vec(),
+            callers,
+        }
+    }
+
+    fn seen(cause: Cause, n: u64) -> Evidence {
+        Evidence {
+            seen: "in t.quell".to_owned(),
+            causes: Some([(cause, n)].into()),
+            ..Evidence::default()
+        }
+    }
+
+    /// Check that a shootdown that several rules might be the cause of did harm under one of them: the first, or the
+    /// one whose counter grew; and that what is no hazard did none.
+    #[test]
+    fn a_shootdown_is_counted_once() {
+        let all = || {
+            vec![
+                asked("SYS-THP-DEFRAG", &["compact_stall"], None),
+                asked("SYS-COMPACT", &["compact_daemon_migrate_scanned"], None),
+                asked("SYS-COMPACT-MLOCK", &[], None),
+            ]
+        };
+        let harmful = |findings: &[Finding]| -> Vec<&'static str> {
+            let harmful = findings.iter().filter(|f| f.harm.is_some());
+            harmful.map(|f| f.rule).collect()
+        };
+        let mut evidence = seen(Cause::Compaction, 1);
+        let told_all = told(all(), &evidence);
+        assert_eq!(harmful(&told_all), ["SYS-THP-DEFRAG"]);
+        assert_eq!(
+            told_all[2].notes,
+            ["1 shootdown by compaction in t.quell: counted under SYS-THP-DEFRAG"]
+        );
+        let grown = [("compact_daemon_migrate_scanned".to_owned(), 9)];
+        evidence.grown = Some(grown.into());
+        assert_eq!(harmful(&told(all(), &evidence)), ["SYS-COMPACT"]);
+        let mut fine = all();
+        for one in &mut fine {
+            one.finding.status = Status::Ok;
+        }
+        assert_eq!(harmful(&told(fine, &evidence)), Vec::<&str>::new());
+    }
+
+    /// Check that an allocator is blamed for what it called for, and not where nobody knows who called.
+    #[test]
+    fn callers_are_told_apart() {
+        let file = "/lib/libc.so.6";
+        let callers = || Callers {
+            all: vec![Found::new(Kind::Glibc, file, Linking::SharedLibrary, "")],
+            kinds: vec![Kind::Glibc],
+        };
+        let one = |evidence: &Evidence| {
+            let asked = vec![asked("ALLOC-GLIBC", &[], Some(callers()))];
+            told(asked, evidence).remove(0)
+        };
+        let mut evidence = seen(Cause::Munmap, 7);
+        let nobody = one(&evidence);
+        assert_eq!(nobody.harm, None);
+        assert!(
+            nobody.notes[0].starts_with("7 shootdowns by munmap in t.quell: by whom is not known"),
+            "{:?}",
+            nobody.notes
+        );
+        let source = |module: &str, symbol: &str, shootdowns| Source {
+            cause: Cause::Munmap,
+            caller_module: Some(module.into()),
+            caller_symbol: Some(symbol.to_owned()),
+            region: None,
+            shootdowns,
+        };
+        evidence.callers = Some(vec![
+            source(file, "free", 4),
+            source("/usr/bin/app", "unmap_all", 3),
+        ]);
+        let found = one(&evidence);
+        assert_eq!(
+            found.harm.unwrap().what,
+            "4 shootdowns by munmap in t.quell"
+        );
+        assert!(found.notes.is_empty(), "{:?}", found.notes);
+    }
+}
