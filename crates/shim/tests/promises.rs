@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 /// Few under Miri, which is a thousand times slower; more if `PROPTEST_CASES` says so.
 fn config() -> ProptestConfig {
-    let most = if cfg!(miri) { 4 } else { 400 };
+    let most = if cfg!(miri) { 2 } else { 400 };
     let wanted = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
         cases: wanted.and_then(|n| n.parse().ok()).unwrap_or(most),
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Bytes {
 }
 
 fn bytes() -> impl Strategy<Value = Bytes> {
-    let most = if cfg!(miri) { 300 } else { 1500 };
+    let most = if cfg!(miri) { 100 } else { 1500 };
     proptest::collection::vec(any::<u8>(), 0..most).prop_map(Bytes)
 }
 

@@ -1,4 +1,4 @@
-//! A test for each rule of the advice for preload libraries (docs/shim.md), by its number.
+//! A test for each rule of the advice for preload libraries, by its number.
 #![cfg(not(any(miri, loom)))]
 #![allow(
     clippy::unwrap_used,
