@@ -33,7 +33,7 @@ impl Remedy for Purge {
         // By the sources of every release: allow_decommit is in 2.0.0 to 2.1.1, purge_delay in 1.8.2 and later
         // of 1, and in 2.1.2 and later.
         let decommits = found.at_least(2, 0, 0) && found.below(2, 1, 2);
-        let purges = (found.at_least(1, 8, 2) && found.below(2, 0, 0)) || found.at_least(2, 1, 2);
+        let purges = found.at_least(1, 8, 2) && !decommits;
         let (variable, value, stops) = if found.at_least(3, 0, 0) {
             // 134 to 0.
             ("MIMALLOC_PURGE_DELAY", "-1", 0.95)
