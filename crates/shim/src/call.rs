@@ -2,6 +2,7 @@
 
 mod advise;
 mod map;
+mod pieces;
 mod protect;
 mod remap;
 mod unmap;

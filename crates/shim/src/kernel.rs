@@ -78,8 +78,6 @@ pub unsafe trait Kernel {
     unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
     /// Writes zeros.
     unsafe fn zero(&self, range: Range);
-    /// Moves bytes from one mapping to another, which do not overlap.
-    unsafe fn copy(&self, from: usize, to: usize, len: usize);
     /// Whether any of these pages begins with something else than zeros; false where that can't be
     /// told. Never faults: pages may be gone.
     fn in_use(&self, pages: &[usize]) -> bool;

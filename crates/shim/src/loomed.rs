@@ -102,7 +102,6 @@ unsafe impl Kernel for Six {
     unsafe fn zero(&self, range: Range) {
         self.set(range, Some(0));
     }
-    unsafe fn copy(&self, _: usize, _: usize, _: usize) {}
     fn in_use(&self, _: &[usize]) -> bool {
         false
     }

@@ -251,11 +251,6 @@ unsafe impl Kernel for Linux {
         unsafe { core::ptr::write_bytes(range.start as *mut u8, 0, range.len()) }
     }
 
-    unsafe fn copy(&self, from: usize, to: usize, len: usize) {
-        // SAFETY: the caller's ranges, which do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) }
-    }
-
     fn in_use(&self, pages: &[usize]) -> bool {
         const WORD: usize = 32;
         let mut words = [0_u8; 16 * WORD];

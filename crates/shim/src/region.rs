@@ -45,7 +45,7 @@ pub(crate) struct Region {
 
 impl Region {
     /// Whether `next`, behind it, is more of the same. To the kernel it may be another mapping: most are one
-    /// where they touch, and where mremap(2) finds two, the region is moved by hand.
+    /// where they touch, and where mremap(2) finds two, they are moved one by one.
     pub(crate) fn goes_on_in(&self, next: &Region) -> bool {
         self.range.end == next.range.start && self.kind == next.kind && self.state == next.state
     }

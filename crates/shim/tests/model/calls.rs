@@ -111,13 +111,6 @@ unsafe impl Kernel for Fake {
         }
         self.meddle();
     }
-    unsafe fn copy(&self, from: usize, to: usize, len: usize) {
-        for offset in (0..len).step_by(PAGE) {
-            let value = self.pages.borrow()[&((from + offset) / PAGE)].value;
-            self.write(to + offset, value);
-        }
-        self.meddle();
-    }
     fn in_use(&self, pages: &[usize]) -> bool {
         let all = self.pages.borrow();
         pages

@@ -93,8 +93,6 @@ impl World {
                     self.resync(to);
                 }
             }
-            // The moving by hand was refused.
-            (Err(Errno::EFAULT), Ok(())) if self.loose.get() => self.resync(from),
             (Err(found), Err(wanted)) if found == wanted => {}
             _ => self.fail(&format!("mremap: {done:x?} instead of {expected:?}")),
         }

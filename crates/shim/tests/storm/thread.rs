@@ -214,9 +214,9 @@ impl Thread {
         // SAFETY: this thread's own.
         let at = unsafe { mremap(mapping.at as *mut _, old, pages * PAGE, flags) };
         if at == MAP_FAILED {
-            // What was mapped by two calls is two mappings; and where it is, it may not grow.
+            // Where it is, it may not grow. Also what was mapped by two calls is moved, piece by piece.
             let why = std::io::Error::last_os_error().raw_os_error();
-            if why != Some(EFAULT) && !(why == Some(ENOMEM) && flags == 0) {
+            if why != Some(ENOMEM) || flags != 0 {
                 die("mremap", mapping.at);
             }
             return;

@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_default_is_a_hazard() {
         let constants =
-            "\0mimalloc_\0mimalloc: \0show_errors\0show_stats\0eager_commit_delay\0purge_delay\0";
+            "\0mimalloc_%s\0mimalloc: \0show_errors\0show_stats\0eager_commit_delay\0purge_delay\0";
         let found = asked(&RULE, "app", constants, "A=b\0", "app\0");
         assert_hazard(&found, "", "environment: MIMALLOC_PURGE_DELAY=-1");
         assert!(found.said.contains("after 10 ms"), "{}", found.said);
