@@ -158,7 +158,7 @@ impl<K: Kernel> Shim<K> {
                 match done {
                     Ok(_) => break,
                     Err(Errno::EFAULT) if piece > PAGE => {
-                        piece = (piece / 2).next_multiple_of(PAGE)
+                        piece = (piece / 2).next_multiple_of(PAGE);
                     }
                     Err(why) => return Err((moved, why)),
                 }
