@@ -283,7 +283,9 @@ impl Choosing<'_> {
             self.memory(offer.memory)
         });
         let left = self.left();
-        let best = best(&sets, left);
+        // What is chosen for page faults may have no shootdown of its own to stop.
+        let for_faults = self.evidence.shootdowns < FEW;
+        let best = best(&sets, left, for_faults);
         let stops = best.map_or(0.0, |b| b.stops);
         // Said of the library only where it is missed.
         let mut said: Vec<String> = Vec::new();

@@ -225,6 +225,23 @@ fn budget() {
     );
 }
 
+/// Check that an allocator is tuned for many page faults also in a run in which none of the few shootdowns was
+/// its own.
+#[test]
+fn faults_alone() {
+    let jemalloc = found(
+        Kind::Jemalloc,
+        APP,
+        Linking::Static,
+        Version::exact(5, 3, 1),
+    );
+    let mut evidence = seen(&[source(Cause::Munmap, LIBC, 17)]);
+    evidence.page_faults = Some(60_000);
+    let plan = chosen(&[libc(), jemalloc], &evidence, 0.25);
+    assert_eq!(ids(&plan), ["jemalloc.decay"]);
+    assert!(plan.predicted_stop() < 1e-9, "{plan:?}");
+}
+
 /// Check that jemalloc gives back in batches where there is no memory to keep.
 #[test]
 fn batches() {

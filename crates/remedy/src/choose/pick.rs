@@ -76,9 +76,14 @@ fn contradict(chosen: &[&Candidate]) -> bool {
 
 /// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest
 /// changes, and settings before the library; of those the one that its remedy names first. What nobody
-/// measured the memory of is taken, but last.
-pub(super) fn best<'s, 'c>(sets: &'s [Set<'c>], left: f64) -> Option<&'s Set<'c>> {
-    let fits = |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left + 1e-9) && s.stops > 0.0;
+/// measured the memory of is taken, but last. What is chosen for page faults may stop no shootdown.
+pub(super) fn best<'s, 'c>(
+    sets: &'s [Set<'c>],
+    left: f64,
+    for_faults: bool,
+) -> Option<&'s Set<'c>> {
+    let fits =
+        |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left + 1e-9) && (s.stops > 0.0 || for_faults);
     let most = sets
         .iter()
         .filter(fits)
