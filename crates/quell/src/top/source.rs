@@ -315,17 +315,21 @@ mod tests {
             seen += culprits.map(|c| c.counts.shootdowns).sum::<u64>();
             empty += sample.tally.empty_sends;
         };
-        while child.try_wait().expect("a status").is_none() {
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a status") {
+                break status;
+            }
             thread::sleep(Duration::from_millis(100));
             add(&source.sample().expect("an interval"));
             renewals += 1;
-        }
+        };
+        assert!(status.success(), "the culprit: {status}");
         add(&source.last().expect("an interval"));
         println!(
             "{seen} of {}, {empty} empty sends, {renewals} renewals",
             3 * COUNT
         );
-        assert!(renewals > 1, "it was over at once");
+        assert!(renewals > 0, "it was over at once");
         assert!(seen <= 3 * COUNT + 10 * renewals, "{seen}");
         // between two readings; and its peer may be off its CPU
         let missing = (3 * COUNT).saturating_sub(seen + empty);
