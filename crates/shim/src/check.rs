@@ -9,8 +9,8 @@ use crate::{PAGE, Range};
 /// What a range is to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The program's, with this protection.
-    Live(i32),
+    /// The program's, with this protection; whether it may be kept once it is unmapped, as to what was advised.
+    Live(i32, bool),
     /// Unmapped by the program, and kept with what was in it.
     Dirty,
     /// The same, without memory.
@@ -73,7 +73,7 @@ impl<K: Kernel> Shim<K> {
             while let Some(id) = at {
                 let region = table.nodes.get(id);
                 let held = match region.state {
-                    State::Live => Held::Live(i32::from(region.kind.prot)),
+                    State::Live => Held::Live(i32::from(region.kind.prot), !region.kind.advised),
                     State::Dirty => Held::Dirty,
                     State::Clean => Held::Clean,
                     State::Leaving | State::Lost => Held::Leaving,

@@ -37,6 +37,7 @@ impl Node {
                 prot: linux::PROT_NONE as u8,
                 noreserve: false,
                 huge: false,
+                advised: false,
             },
             state: State::Live,
         },

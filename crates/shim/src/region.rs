@@ -28,11 +28,19 @@ pub(crate) struct Kind {
     pub(crate) noreserve: bool,
     /// We have asked for huge pages.
     pub(crate) huge: bool,
+    /// The program has asked for huge pages, for none, or for no core dump of it. That changes nothing of what is
+    /// read or written; but it would stay with the memory, so this is never kept for another mapping.
+    pub(crate) advised: bool,
 }
 
 impl Kind {
     pub(crate) fn is_read_write(self) -> bool {
         i32::from(self.prot) == PROT_READ | PROT_WRITE
+    }
+
+    /// Whether it may serve a later mapping, once it is unmapped.
+    pub(crate) fn may_be_kept(self) -> bool {
+        self.is_read_write() && !self.advised
     }
 }
 

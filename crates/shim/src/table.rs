@@ -184,17 +184,19 @@ impl Table {
         });
     }
 
-    /// The program's mappings in `range` have this protection now.
-    pub(crate) fn protect(&mut self, range: Range, prot: u8) {
+    /// The program's mappings in `range` are of another kind now.
+    pub(crate) fn change(&mut self, range: Range, how: impl Fn(&mut Kind)) {
         let mut from = range.start;
         while let Some(id) = self.nodes.first_in(Range {
             start: from,
             end: range.end,
         }) {
             let region = *self.nodes.get(id);
-            if region.state == State::Live && region.kind.prot != prot {
+            let mut kind = region.kind;
+            how(&mut kind);
+            if region.state == State::Live && region.kind != kind {
                 let (part, _) = self.carve(id, range);
-                self.nodes.get_mut(part).kind.prot = prot;
+                self.nodes.get_mut(part).kind = kind;
             }
             from = region.range.end;
             if from >= range.end {

@@ -43,6 +43,13 @@ impl<K: Kernel> Shim<K> {
             // These change no attribute of a mapping (mm/madvise.c, Linux 6.18).
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_POPULATE_READ
             | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.evict(range)?,
+            // For shared mappings, which are none that is known; of others it is refused. Google's tcmalloc tries
+            // it before MADV_DONTNEED.
+            MADV_REMOVE => self.evict(range)?,
+            MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_DONTDUMP | MADV_DODUMP => {
+                self.evict(range)?;
+                self.note_advice(range);
+            }
             _ => {
                 self.evict(range)?;
                 self.forget(range);
@@ -50,6 +57,22 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: the caller's own call.
         unsafe { self.kernel.madvise(addr, len, advice) }
+    }
+
+    /// Notes an advice that stays with the memory, and before the kernel is told, so that another thread does not
+    /// keep it meanwhile.
+    fn note_advice(&self, range: Range) {
+        let told = self.locked(|table| {
+            // Two for the ends; those between them are there already.
+            if table.nodes.has_room(2) {
+                table.change(range, |kind| kind.advised = true);
+            } else {
+                table.forget(range, false);
+            }
+        });
+        if !matches!(told, Locked::Done(())) {
+            self.forget(range);
+        }
     }
 
     /// Whether the range is the program's and known, and the budget allows it to stay in memory.

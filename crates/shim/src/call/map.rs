@@ -100,6 +100,7 @@ impl<K: Kernel> Shim<K> {
             prot: map.prot as u8,
             noreserve: map.flags & MAP_NORESERVE != 0,
             huge: self.settings.huge > 0 && map.len >= self.settings.huge,
+            advised: false,
         })
     }
 

@@ -38,7 +38,7 @@ impl<K: Kernel> Shim<K> {
         let told = self.locked(|table| {
             // Two for the ends; those between them are there already.
             if table.nodes.has_room(2) {
-                table.protect(range, prot as u8);
+                table.change(range, |kind| kind.prot = prot as u8);
             } else {
                 table.forget(range, false);
             }

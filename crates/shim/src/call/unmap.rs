@@ -64,7 +64,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn keep_or_not(&self, table: &mut Table, range: Range, budget: usize) -> Then {
-        let known = table.all_live(range, |region| region.kind.is_read_write());
+        let known = table.all_live(range, |region| region.kind.may_be_kept());
         if known && range.len() <= budget && table.nodes.has_room(4) {
             // A quarter more while another thread is giving back.
             let more = if self.leavers.are_there() {

@@ -326,6 +326,8 @@ impl Fake {
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_POPULATE_READ | MADV_POPULATE_WRITE
             | MADV_COLLAPSE => {}
             MADV_PAGEOUT => self.change(range, |p| p.present = false),
+            // Of private memory.
+            MADV_REMOVE => return Err(Errno::EINVAL),
             _ => self.change(range, |p| p.attr.advice |= 1 << advice),
         }
         if self.all(range, |_| true) {

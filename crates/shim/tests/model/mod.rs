@@ -16,6 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
+use quell_shim::linux::{MADV_DONTDUMP, MADV_HUGEPAGE, MADV_NOHUGEPAGE};
 use quell_shim::{Counters, Held, Node, PAGE, Range, Settings, Shim, Zero};
 
 use fake::{BASE, Fake, PAGES};
@@ -202,7 +203,7 @@ impl World {
             match (promise.pages[n], real, kept) {
                 (None, None, None) => {}
                 (Some(own), Some(real), held) => {
-                    if !matches!(held, None | Some(Held::Live(_))) {
+                    if !matches!(held, None | Some(Held::Live(..))) {
                         self.fail(&format!("page {n} is the program's, and kept"));
                     }
                     if own.attr != real.attr {
@@ -211,14 +212,26 @@ impl World {
                     if own.value != real.value && !(own.or_zero && real.value == 0) {
                         self.fail(&format!("page {n}: {own:?}, and really {real:?}"));
                     }
-                    let plain = own.attr.advice == 0 && !own.attr.locked && own.attr.prot & !3 == 0;
-                    if held.is_some() && !(plain && held == Some(Held::Live(own.attr.prot))) {
+                    const HARMLESS: u64 =
+                        1 << MADV_HUGEPAGE | 1 << MADV_NOHUGEPAGE | 1 << MADV_DONTDUMP;
+                    let advice = own.attr.advice;
+                    let plain =
+                        advice & !HARMLESS == 0 && !own.attr.locked && own.attr.prot & !3 == 0;
+                    let right = match held {
+                        None => true,
+                        // It may be taken for advised where it is not.
+                        Some(Held::Live(prot, keeps)) => {
+                            plain && prot == own.attr.prot && (advice == 0 || !keeps)
+                        }
+                        Some(_) => false,
+                    };
+                    if !right {
                         self.fail(&format!("page {n}: {own:?} is known as {held:?}"));
                     }
                 }
                 (None, Some(real), Some(held)) => {
                     let plain = real.attr.prot == 3 && real.attr.advice == 0 && !real.attr.locked;
-                    if !plain || matches!(held, Held::Live(_)) {
+                    if !plain || matches!(held, Held::Live(..)) {
                         self.fail(&format!("page {n}: {real:?} is nobody's, and {held:?}"));
                     }
                     if held == Held::Clean && (real.value != 0 || real.present) {

@@ -29,6 +29,7 @@ impl World {
                     MADV_COLD,
                     MADV_PAGEOUT,
                     MADV_HUGEPAGE,
+                    MADV_REMOVE,
                     10,
                     MADV_WIPEONFORK,
                     63,

@@ -130,7 +130,7 @@ impl Promise {
 pub fn lasting_advice(advice: i32) -> Option<u64> {
     match advice {
         MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT => Some(0),
-        10 | MADV_HUGEPAGE | MADV_WIPEONFORK => Some(1 << advice),
+        10 | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_DONTDUMP | MADV_WIPEONFORK => Some(1 << advice),
         _ => None,
     }
 }

@@ -51,6 +51,16 @@ int main(void) {
 	p = filled(len);
 	MUST(mlock2(p, len, MLOCK_ONFAULT) == 0);
 	gone(p, len, "locked on fault");
+	// An advice that changes no content leaves the rest as it was: MADV_FREE is dropped, MADV_DONTNEED zeroes.
+	int harmless[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_REMOVE};
+	for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+		p = filled(len);
+		MUST(madvise(p, len, harmless[i]) == 0 || errno == EINVAL);
+		MUST(madvise(p, len, MADV_FREE) == 0 && p[0] == 7 && p[len - 1] == 7);
+		MUST(madvise(p, len, MADV_DONTNEED) == 0 && zero(p, len) && resident(p, len) == 16);
+		if (harmless[i] != MADV_REMOVE)
+			gone(p, len, "advised, and used");
+	}
 	int advice[] = {MADV_DONTFORK, MADV_WIPEONFORK, MADV_SEQUENTIAL, MADV_RANDOM, MADV_DONTDUMP, MADV_NOHUGEPAGE};
 	for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++) {
 		p = filled(len);
