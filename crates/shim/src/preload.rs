@@ -4,7 +4,7 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::counters::Counters;
 use crate::kernel::{Errno, Kernel, Map};
@@ -41,19 +41,55 @@ const PLACES: usize = 16_384;
 pub static quell_shim_counters: Counters = Counters::new();
 
 struct Place(UnsafeCell<MaybeUninit<Shim<Linux>>>);
-// SAFETY: written once, before READY is set, and only read after.
+// SAFETY: written once, by whoever brought the state from NONE to COMING, and only read when it is THERE.
 unsafe impl Sync for Place {}
 
 static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
-static READY: AtomicBool = AtomicBool::new(false);
+static STATE: AtomicU8 = AtomicU8::new(NONE);
 
-/// The library, once it has started. Before, everything goes to the kernel.
+const NONE: u8 = 0;
+const COMING: u8 = 1;
+const THERE: u8 = 2;
+
+/// The library. It is there from the first call on, and that may be the loader's, before any constructor:
+/// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note.
 fn shim() -> Option<&'static Shim<Linux>> {
-    if !READY.load(Ordering::Acquire) {
+    if STATE.load(Ordering::Acquire) != THERE && !make() {
         return None;
     }
     // SAFETY: see `Place`.
     Some(unsafe { (*PLACE.0.get()).assume_init_ref() })
+}
+
+/// Makes it; false where that can't be done, or another thread is at it: its calls of this moment go to the kernel,
+/// and what they map is not known.
+#[cold]
+fn make() -> bool {
+    let taken = STATE.compare_exchange(NONE, COMING, Ordering::Acquire, Ordering::Acquire);
+    if taken.is_err() {
+        return taken == Err(THERE);
+    }
+    let linux = Linux::new();
+    let map = Map {
+        addr: 0,
+        len: PLACES * size_of::<Node>(),
+        prot: PROT_READ | PROT_WRITE,
+        flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+        fd: -1,
+        offset: 0,
+    };
+    // SAFETY: a new mapping of our own, of zeros, which are empty nodes.
+    let places = unsafe {
+        match linux.mmap(&map) {
+            Ok(at) => core::slice::from_raw_parts_mut(at as *mut Node, PLACES),
+            Err(_) => return false,
+        }
+    };
+    let shim = Shim::waiting(linux, &quell_shim_counters, places);
+    // SAFETY: nobody reads it before the state says so.
+    unsafe { (*PLACE.0.get()).write(shim) };
+    STATE.store(THERE, Ordering::Release);
+    true
 }
 
 unsafe extern "C" {
@@ -144,7 +180,7 @@ fn say(parts: &[&[u8]]) {
     }
 }
 
-/// Starts the library. Runs once, before main, in the only thread.
+/// Starts the library, by what the environment says. Runs once, before main.
 unsafe extern "C" fn start() {
     let mut settings = Settings::default();
     // SAFETY: before main.
@@ -156,38 +192,18 @@ unsafe extern "C" fn start() {
             b"', which is no setting; it is left out\n",
         ]);
     }
-    if settings.off {
-        quell_shim_counters.off.set(1);
+    let Some(shim) = shim() else {
         return;
-    }
-    let linux = Linux::new();
-    let map = Map {
-        addr: 0,
-        len: PLACES * size_of::<Node>(),
-        prot: PROT_READ | PROT_WRITE,
-        flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-        fd: -1,
-        offset: 0,
     };
-    // SAFETY: a new mapping of our own, of zeros, which are empty nodes.
-    let places = unsafe {
-        match linux.mmap(&map) {
-            Ok(at) => core::slice::from_raw_parts_mut(at as *mut Node, PLACES),
-            Err(_) => return,
-        }
-    };
-    let shim = Shim::new(linux, settings, &quell_shim_counters, places);
-    // SAFETY: nobody reads it before READY is set.
-    unsafe { (*PLACE.0.get()).write(shim) };
     // SAFETY: registering handlers that live as long as the library, which is never unloaded
     // (DF_1_NODELETE comes with LD_PRELOAD: the loader keeps what it loaded at the start).
     if !unsafe { at_fork(before_fork, in_parent, in_child) } {
         say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
-        quell_shim_counters.off.set(1);
+        shim.turn_off();
         return;
     }
-    READY.store(true, Ordering::Release);
-    if settings.lock {
+    shim.start(settings);
+    if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
         // SAFETY: mlockall(2) of what is and what will be mapped.
         if unsafe { syscall(MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {

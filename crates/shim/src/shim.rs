@@ -12,7 +12,7 @@ use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
-use crate::settings::{Settings, Zero};
+use crate::settings::{Later, Settings, Zero};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::trim::Leavers;
@@ -24,7 +24,7 @@ const LOOK_EVERY_CALLS: u32 = 64;
 /// The library, over a kernel.
 pub struct Shim<K> {
     pub(crate) kernel: K,
-    pub(crate) settings: Settings,
+    settings: Later,
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; MAX until it is measured.
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
@@ -69,21 +69,24 @@ impl<K: Kernel> Shim<K> {
         counters: &'static Counters,
         places: &'static mut [Node],
     ) -> Self {
+        let shim = Shim::waiting(kernel, counters, places);
+        shim.start(settings);
+        shim
+    }
+
+    /// The same, which only takes note of what is mapped until it is told its settings.
+    pub fn waiting(kernel: K, counters: &'static Counters, places: &'static mut [Node]) -> Self {
         Shim {
             kernel,
-            settings,
-            zero_up_to: AtomicUsize::new(match settings.zero {
-                Zero::Off => 0,
-                Zero::UpTo(bytes) => bytes,
-                Zero::Auto => usize::MAX,
-            }),
+            settings: Later::default(),
+            zero_up_to: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
             late: Late::default(),
             table: Guarded::new(Table::new(places)),
             leavers: Leavers::default(),
             left: AtomicU32::new(0),
-            off: AtomicBool::new(settings.off),
+            off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
@@ -93,13 +96,33 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Tells it its settings, once: what is said later is not heard.
+    pub fn start(&self, settings: Settings) {
+        if !self.settings.set(settings) {
+            return;
+        }
+        if settings.off {
+            self.turn_off();
+        }
+        let zero_up_to = match settings.zero {
+            Zero::Off => 0,
+            Zero::UpTo(bytes) => bytes,
+            Zero::Auto => usize::MAX,
+        };
+        self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        self.settings.get()
+    }
+
     /// What it runs over.
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
     /// Turns itself off for good: what is kept stays where it is.
-    pub(crate) fn turn_off(&self) {
+    pub fn turn_off(&self) {
         self.off.store(true, Ordering::Relaxed);
         self.counters.off.set(1);
     }
@@ -180,10 +203,10 @@ impl<K: Kernel> Shim<K> {
     /// How many bytes may be kept now.
     pub(crate) fn budget(&self) -> usize {
         let short = self.short.load(Ordering::Relaxed);
-        if self.settings.strict || short || self.is_retired() {
+        if self.settings().strict || short || self.is_retired() {
             0
         } else {
-            self.settings.cache
+            self.settings().cache
         }
     }
 
@@ -191,7 +214,7 @@ impl<K: Kernel> Shim<K> {
         if self.short.load(Ordering::Relaxed) {
             0
         } else {
-            self.settings.keep
+            self.settings().keep
         }
     }
 
@@ -201,7 +224,7 @@ impl<K: Kernel> Shim<K> {
     /// What the program touches by itself is not seen, so what was read is used for a quarter of the distance
     /// to the bound only.
     pub(crate) fn has_room_for(&self, more: usize) -> Option<bool> {
-        let bound = self.settings.resident;
+        let bound = self.settings().resident;
         if bound == 0 {
             return None;
         }
@@ -227,7 +250,7 @@ impl<K: Kernel> Shim<K> {
         match self.has_room_for(more) {
             Some(false) if budget > 0 => {
                 let kept = self.counters.dirty_bytes.get() as usize;
-                budget.min((kept / 2).max(self.settings.resident / 16))
+                budget.min((kept / 2).max(self.settings().resident / 16))
             }
             _ => budget,
         }

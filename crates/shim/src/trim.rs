@@ -81,7 +81,7 @@ enum InTheWay {
 impl<K: Kernel> Shim<K> {
     /// Unmaps regions without memory where there are too many.
     pub(crate) fn trim_clean(&self) {
-        let most = self.settings.cache.saturating_mul(CLEAN_TIMES);
+        let most = self.settings().cache.saturating_mul(CLEAN_TIMES);
         if self.counters.clean_bytes.get() as usize > most {
             self.unmap_oldest(State::Clean, most, CLEAN);
         }
@@ -154,7 +154,7 @@ impl<K: Kernel> Shim<K> {
     /// How many of the ranges were given back, from the first on.
     fn give_back(&self, ranges: &[Part]) -> usize {
         let mut done = 0;
-        if self.settings.batch {
+        if self.settings().batch {
             // SAFETY: they are kept: the program has unmapped them.
             let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
             // A short return ends at the range that could not be done, or in it.

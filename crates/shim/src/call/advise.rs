@@ -34,7 +34,7 @@ impl<K: Kernel> Shim<K> {
             }
             MADV_FREE => {
                 self.counters.free.one();
-                if self.settings.drop_free && self.may_stay(range) {
+                if self.settings().drop_free && self.may_stay(range) {
                     self.counters.free_dropped.one();
                     return Ok(());
                 }
@@ -61,7 +61,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Notes an advice that stays with the memory, and before the kernel is told, so that another thread does not
     /// keep it meanwhile.
-    fn note_advice(&self, range: Range) {
+    pub(super) fn note_advice(&self, range: Range) {
         let told = self.locked(|table| {
             // Two for the ends; those between them are there already.
             if table.nodes.has_room(2) {
@@ -169,7 +169,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Zeroes a range of the program's, if it is known and may stay.
     unsafe fn zero_in_place(&self, range: Range) -> bool {
-        if self.settings.strict || !self.may_stay(range) {
+        if self.settings().strict || !self.may_stay(range) {
             return false;
         }
         if self.is_shared(range) {

@@ -37,7 +37,7 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call; the kernel refuses it.
             return unsafe { self.kernel.mmap(map) };
         };
-        let prefault = map.len <= self.settings.prefault && kind.is_read_write();
+        let prefault = map.len <= self.settings().prefault && kind.is_read_write();
         let fill = prefault || map.flags & MAP_POPULATE != 0;
         if fixed {
             self.evict(range)?;
@@ -99,7 +99,7 @@ impl<K: Kernel> Shim<K> {
         (plain && prot && offset && !self.is_retired()).then_some(Kind {
             prot: map.prot as u8,
             noreserve: map.flags & MAP_NORESERVE != 0,
-            huge: self.settings.huge > 0 && map.len >= self.settings.huge,
+            huge: self.settings().huge > 0 && map.len >= self.settings().huge,
             advised: false,
         })
     }

@@ -54,6 +54,26 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
+    /// A call that gives a range a name and changes nothing else (prctl(2), PR_SET_VMA).
+    ///
+    /// # Errors
+    ///
+    /// Those of `call`.
+    pub fn name<T>(
+        &self,
+        addr: usize,
+        len: usize,
+        call: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if let Some(range) = Range::of(addr, len)
+            && !self.is_off()
+        {
+            self.evict(range)?;
+            self.note_advice(range);
+        }
+        call()
+    }
+
     /// Any other call that may change what a range is: mlock(2), mbind(2), pkey_mprotect(2).
     ///
     /// # Errors

@@ -159,7 +159,7 @@ exported! {
             // A name for a range.
             SET_VMA => {
                 let done = match shim() {
-                    Some(shim) => shim.other(b, c, || raw(nr::PRCTL, args)),
+                    Some(shim) => shim.name(b, c, || raw(nr::PRCTL, args)),
                     None => raw(nr::PRCTL, args),
                 };
                 return number_or_error(done) as c_int;
