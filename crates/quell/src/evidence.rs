@@ -36,6 +36,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
                 .and_then(|n| u32::try_from(n.get()).ok()),
             pages: report.summary.pages,
             full: report.summary.full,
+            wrappers: recognised.wrappers,
             ..Evidence::default()
         },
         found: recognised.found,

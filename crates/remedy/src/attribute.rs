@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::{Found, Kind, Linking};
+use crate::{Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Evidence {
     /// Shootdowns whose range is not known: of more than 33 pages (`tlb_single_page_flush_ceiling`), or
     /// of everything.
     pub full: u64,
+    /// Which of the C library's functions about memory each file may call, where that can be told.
+    pub wrappers: BTreeMap<PathBuf, Wrappers>,
     /// The program runs with the rights of its file (set-user-id and the like), so that the loader
     /// ignores `LD_PRELOAD`.
     pub secure: bool,
@@ -110,12 +112,21 @@ fn by_allocators(cause: Cause) -> bool {
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
 /// and then copied, with a shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars.
-fn in_metadata(source: &Source) -> bool {
-    let symbol = source.caller_symbol.as_deref().unwrap_or_default();
-    source.cause == Cause::Cow
-        && ["je_", "base_alloc", "edata_"]
+/// Of a stripped file all of jemalloc's code that copies counts: what else copies is the program's own code.
+fn in_metadata(found: &[Found], source: &Source) -> bool {
+    if source.cause != Cause::Cow {
+        return false;
+    }
+    match &source.caller_symbol {
+        Some(symbol) => ["je_", "base_alloc", "edata_"]
             .iter()
-            .any(|part| symbol.contains(part))
+            .any(|part| symbol.contains(part)),
+        None => found.iter().any(|f| {
+            f.kind == Kind::Jemalloc
+                && f.linking == Linking::SharedLibrary
+                && source.caller_module.as_ref() == Some(&f.module)
+        }),
+    }
 }
 
 /// The C library's wrappers: a stack that ends in one says nothing about who called it.
@@ -168,18 +179,18 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
     for source in &evidence.sources {
-        if !by_allocators(source.cause) && !in_metadata(source) {
+        if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {
             out.threads.add(source.cause, source.shootdowns, false);
         } else {
-            match owner(found, source) {
+            match owner(found, source, &evidence.wrappers) {
                 Owner::Allocator(index, guessed) => {
                     out.allocators[index].add(source.cause, source.shootdowns, guessed);
                 }
-                Owner::Program(file) => {
+                Owner::Program(file, guessed) => {
                     let share = out.own.entry(file).or_default();
-                    share.add(source.cause, source.shootdowns, false);
+                    share.add(source.cause, source.shootdowns, guessed);
                 }
                 Owner::Unknown => out.unknown += source.shootdowns,
             }
@@ -207,14 +218,16 @@ impl Share {
 
 enum Owner {
     Allocator(usize, bool),
-    Program(PathBuf),
+    Program(PathBuf, bool),
     Unknown,
 }
 
-fn owner(found: &[Found], source: &Source) -> Owner {
+fn owner(found: &[Found], source: &Source, wrappers: &BTreeMap<PathBuf, Wrappers>) -> Owner {
+    let may_ask = |file: &PathBuf| wrappers.get(file).is_none_or(|w| w.may_ask(source.cause));
     if let Some(module) = &source.caller_module {
         let symbol = source.caller_symbol.as_deref();
-        let unknown = is_libc_file(module) && symbol.is_none_or(is_wrapper);
+        // The C library's malloc has no frame pointers: what is next on the stack has called that.
+        let unknown = !may_ask(module) || is_libc_file(module) && symbol.is_none_or(is_wrapper);
         if !unknown {
             // The same file may be known by different paths: /lib is a link to /usr/lib.
             let same =
@@ -234,11 +247,22 @@ fn owner(found: &[Found], source: &Source) -> Owner {
             let own = here(&|f| symbol.is_some_and(|s| names(f, s))).or_else(|| here(&|_| true));
             return match own {
                 Some(index) => Owner::Allocator(index, false),
-                None => Owner::Program(module.clone()),
+                None => Owner::Program(module.clone(), false),
             };
         }
     }
     match likely(found, Some(source)) {
+        // A stack through musl has no second frame at all. Its malloc asks for the same as a program that
+        // names the function; there the program is more likely to, since few do.
+        Some(index) if found[index].kind == Kind::Musl => {
+            let asks = |(file, by): &(&PathBuf, &Wrappers)| {
+                !is_libc_file(file) && by.may_ask(source.cause)
+            };
+            match wrappers.iter().find(asks) {
+                Some((file, _)) => Owner::Program(file.clone(), true),
+                None => Owner::Allocator(index, true),
+            }
+        }
         Some(index) => Owner::Allocator(index, true),
         None => Owner::Unknown,
     }
@@ -251,11 +275,11 @@ fn owner(found: &[Found], source: &Source) -> Owner {
 ///
 /// Nobody knows who called.
 pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattributed> {
-    match owner(found, source) {
+    match owner(found, source, &BTreeMap::new()) {
         _ if is_thread_end(source) => Ok(None),
         Owner::Allocator(index, false) => Ok(Some(index)),
-        Owner::Program(_) => Ok(None),
-        Owner::Allocator(_, true) | Owner::Unknown => Err(Unattributed),
+        Owner::Program(_, false) => Ok(None),
+        Owner::Allocator(_, true) | Owner::Program(_, true) | Owner::Unknown => Err(Unattributed),
     }
 }
 

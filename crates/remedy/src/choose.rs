@@ -132,9 +132,10 @@ impl Choosing<'_> {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let name = name.to_string_lossy();
             let text = format!(
-                "{} from {name}'s own calls{}",
+                "{} from {name}'s own calls{}{}",
                 part(share.shootdowns),
-                share.list()
+                share.list(),
+                share.guess()
             );
             let chosen = self.choose(Subject::Own(file), share, &name, &text);
             if !chosen {

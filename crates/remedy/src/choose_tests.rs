@@ -1,9 +1,12 @@
 //! Tests of choosing: the library, the budget, the kernel's own work, and what is refused.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use quell_event::Cause;
 
 use super::*;
-use crate::{Linking, Source, Version};
+use crate::{Linking, Source, Version, Wrappers};
 
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 const APP: &str = "/opt/app";
@@ -66,7 +69,7 @@ fn own_calls() {
     assert_eq!(ids(&plan), ["shim.cache"]);
     let cache = &plan.remedies[0];
     assert_eq!(cache.sets["LD_PRELOAD"], "libquell.so");
-    assert_eq!(cache.sets["QUELL_SHIM"], "cache=400M,rss=450M");
+    assert_eq!(cache.sets["QUELL_SHIM"], "cache=400M,rss=463M");
     assert!(
         cache
             .evidence
@@ -86,7 +89,7 @@ fn small_programs() {
         ..Options::default()
     };
     let plan = plan(&[libc()], &evidence, &options, &|_: &str| None);
-    assert_eq!(plan.remedies[0].sets["QUELL_SHIM"], "cache=64M,rss=12M");
+    assert_eq!(plan.remedies[0].sets["QUELL_SHIM"], "cache=64M,rss=19M");
     let asked = chosen(&[libc()], &evidence, 0.25);
     assert!(asked.remedies.is_empty() && asked.notes.join("").contains("the memory budget"));
 }
@@ -123,7 +126,7 @@ fn library_once() {
     assert_eq!(ids(&plan), ["shim.cache", "shim.zero"]);
     let environment = plan.environment(&|name: &str| (name == "LD_PRELOAD").then(|| "a.so".into()));
     assert_eq!(environment["LD_PRELOAD"], "libquell.so:a.so");
-    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=450M,zero=auto");
+    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=463M,zero=64M");
     assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
     assert!(plan.predicted_stop() > 0.95);
 }
@@ -165,6 +168,44 @@ fn library_refused() {
     assert!(why(&[musl], &evidence).contains("by names inside the library"));
 }
 
+/// Check that a program which does not name munmap has not called it, whatever the stack leaves out, and that
+/// under musl, whose stacks name nobody, one that names it has.
+#[test]
+fn by_names() {
+    let names = |text: &[u8]| BTreeMap::from([(PathBuf::from(APP), Wrappers::named(text))]);
+    let mut skipped = seen(&[source(Cause::Munmap, APP, 1000)]);
+    skipped.wrappers = names(b"\0free\0");
+    assert_eq!(ids(&chosen(&[libc()], &skipped, 0.25)), ["glibc.keep"]);
+    skipped.wrappers = names(b"\0munmap\0");
+    assert_eq!(ids(&chosen(&[libc()], &skipped, 0.25)), ["shim.cache"]);
+
+    let loader = "/lib/ld-musl-x86_64.so.1";
+    let musl = found(
+        Kind::Musl,
+        loader,
+        Linking::SharedLibrary,
+        Version::exact(1, 2, 3),
+    );
+    let mut silent = seen(&[Source {
+        caller_symbol: Some("munmap".to_owned()),
+        ..source(Cause::Munmap, loader, 1000)
+    }]);
+    silent.wrappers = names(b"\0free\0");
+    assert!(
+        chosen(std::slice::from_ref(&musl), &silent, 0.25)
+            .remedies
+            .is_empty()
+    );
+    silent.wrappers = names(b"\0munmap\0");
+    let plan = chosen(&[musl], &silent, 0.25);
+    assert_eq!(ids(&plan), ["shim.cache"]);
+    assert!(
+        plan.remedies[0]
+            .evidence
+            .contains("without a stack that says so")
+    );
+}
+
 /// Check that what is tuned well is not preloaded too, and what a setting leaves is.
 #[test]
 fn tuned_first() {
@@ -185,15 +226,20 @@ fn tuned_first() {
         0.25,
     );
     assert_eq!(ids(&third), ["mimalloc.purge"]);
-    // Blocks of 16 MB, which 2.2.7 unmaps whatever is set.
-    let mut big = seen(&[of(Cause::Munmap)]);
-    big.page_faults = Some(4096 * 1000);
-    big.max_rss = Some(8000 * MB);
-    let second = chosen(&[libc(), mimalloc(Version::exact(2, 2, 7))], &big, 0.25);
-    assert_eq!(ids(&second), ["mimalloc.purge"]);
-    assert!(second.predicted_stop() < 0.2, "{second:?}");
-    let why = second.notes.join(" ");
+    // What it frees by MADV_FREE whatever is set is dropped, and purging is off then too.
+    let free = seen(&[of(Cause::MadviseFree), of(Cause::MadviseDontneed)]);
+    let second = chosen(&[libc(), mimalloc(Version::exact(2, 2, 7))], &free, 0.25);
+    assert_eq!(ids(&second), ["shim.mimalloc"]);
+    let sets = &second.remedies[0].sets;
+    assert_eq!(sets["MIMALLOC_PURGE_DELAY"], "-1");
+    assert_eq!(sets["QUELL_SHIM"], "cache=0,rss=463M,zero=off");
+    // And nothing stops what it unmaps.
+    let gone = seen(&[of(Cause::Munmap)]);
+    let third = chosen(&[libc(), mimalloc(Version::exact(3, 1, 5))], &gone, 0.25);
+    assert!(third.remedies.is_empty(), "{third:?}");
+    let why = third.notes.join(" ");
     assert!(why.contains("addresses of its own choice"), "{why}");
+    assert!(why.contains("few of these are that"), "{why}");
 }
 
 /// Check that the budget decides between the variants of a remedy, and that what is over it is said.

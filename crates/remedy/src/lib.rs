@@ -24,6 +24,7 @@ mod start;
 mod text;
 mod version;
 mod words;
+mod wrappers;
 
 pub use attribute::{Evidence, Source, Unattributed, called};
 pub use choose::{Options, plan as plan_within};
@@ -36,3 +37,4 @@ pub use recognise::{
 pub use remedy::{Case, Memory, Offer, Remedy, Subject, Verdict, all as remedies};
 pub use start::{List, Numa, Start};
 pub use version::Version;
+pub use wrappers::Wrappers;

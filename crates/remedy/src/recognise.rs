@@ -12,7 +12,7 @@ mod program;
 mod runtime;
 mod tcmalloc;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use quell_host::elf::{ElfFile, Symbol};
 use quell_host::proc::Proc;
 use quell_host::{maps, needed, under};
 
-use crate::{Found, Linking};
+use crate::{Found, Linking, Wrappers};
 
 /// What a recogniser looks at: one ELF file, and the name to report it under.
 pub(crate) struct Facts<'a> {
@@ -136,22 +136,33 @@ pub struct Recognised {
     pub skipped: Vec<String>,
     /// What the user should know about how it was looked for.
     pub notes: Vec<String>,
+    /// Which of the C library's functions about memory each file may call, where that can be told.
+    pub wrappers: BTreeMap<PathBuf, Wrappers>,
 }
 
 /// What lives in one file. A file that is no 64-bit ELF file is an error.
 pub fn recognise_file(path: &Path) -> Result<Vec<Found>> {
-    recognise_as(path, path)
+    recognise_as(path, path).map(|looked| looked.found)
+}
+
+/// What was seen in one file.
+struct Looked {
+    found: Vec<Found>,
+    wrappers: Option<(PathBuf, Wrappers)>,
 }
 
 /// Reads `real`, and reports it as `shown`.
-fn recognise_as(real: &Path, shown: &Path) -> Result<Vec<Found>> {
+fn recognise_as(real: &Path, shown: &Path) -> Result<Looked> {
     let elf = ElfFile::open(real)
         .with_context(|| format!("looking for allocators in {}", shown.display()))?;
     let facts = Facts::new(&elf, shown);
-    Ok(ALL
-        .iter()
-        .filter_map(|recognise| recognise(&facts))
-        .collect())
+    Ok(Looked {
+        found: ALL
+            .iter()
+            .filter_map(|recognise| recognise(&facts))
+            .collect(),
+        wrappers: Wrappers::of(&elf).map(|wrappers| (shown.to_owned(), wrappers)),
+    })
 }
 
 /// What lives in several files, each looked at once; what cannot be read is skipped and said.
@@ -169,9 +180,12 @@ pub fn recognise_modules<'a>(paths: impl Iterator<Item = &'a Path>) -> Recognise
 }
 
 impl Recognised {
-    fn add(&mut self, result: Result<Vec<Found>>) {
+    fn add(&mut self, result: Result<Looked>) {
         match result {
-            Ok(found) => self.found.extend(found),
+            Ok(looked) => {
+                self.found.extend(looked.found);
+                self.wrappers.extend(looked.wrappers);
+            }
             Err(error) => self.skipped.push(format!("{error:#}")),
         }
     }

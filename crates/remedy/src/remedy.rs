@@ -21,6 +21,7 @@ mod redis;
 mod rocksdb;
 pub(crate) mod shim;
 mod stacks;
+mod unpurged;
 mod unretained;
 mod without;
 
@@ -218,6 +219,7 @@ const ALL: &[&dyn Remedy] = &[
     &shim::Cache,
     &shim::Zero,
     &unretained::Unretained,
+    &unpurged::Unpurged,
     &kernel::THP,
     &kernel::KSM,
     &kernel::NUMA,

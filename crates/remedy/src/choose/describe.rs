@@ -32,13 +32,15 @@ impl Share {
             text.push_str(&format!(" {version}"));
         }
         text.push_str(&format!(" in {}{}", found.file_name(), self.list()));
-        if self.guessed > 0 {
-            text.push_str(&format!(
-                "; {} of them counted to it without a stack that says so",
-                self.guessed
-            ));
+        text + &self.guess()
+    }
+
+    /// What no stack says, if there is any.
+    pub(super) fn guess(&self) -> String {
+        match self.guessed {
+            0 => String::new(),
+            some => format!("; {some} of them counted to it without a stack that says so"),
         }
-        text
     }
 }
 
