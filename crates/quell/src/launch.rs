@@ -14,6 +14,7 @@
 mod capture;
 mod child;
 mod ended;
+mod lean;
 mod running;
 mod setup;
 pub(crate) mod signals;
@@ -117,6 +118,7 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
         other_end: go_write.as_raw_fd(),
         ends_with_quell: spec.output == Output::Capture,
     };
+    lean::leave_buffers_out();
     // Until the child has its own answers to them, our handlers must not run in it.
     let pid = with_blocked(|| {
         // SAFETY: the child makes nothing but system calls, on what was laid out before.

@@ -156,7 +156,11 @@ fn plan_of_a_command() {
     let out = quell(&["plan", "--json", "--", "sh", "-c", "echo data; exit 4"]);
     assert_eq!(out.status.code(), Some(4));
     assert!(text(&out.stderr).contains("data") && !text(&out.stdout).contains("data"));
-    assert_eq!(json(&out.stdout)["schema"], "quell/plan/1");
+    let plan = json(&out.stdout);
+    assert_eq!(plan["schema"], "quell/plan/1");
+    // A shell's, and not what quell had in memory when it started it.
+    let most = plan["max_rss"].as_u64().expect("bytes");
+    assert!((1 << 16..20 << 20).contains(&most), "{most}");
 
     let dir = tempfile::tempdir().expect("a folder");
     let worst = worst(dir.path()).display().to_string();

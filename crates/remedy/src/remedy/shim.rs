@@ -16,10 +16,10 @@ const LEAST: u64 = 4 << 20;
 /// Above this a memset costs more than the faults that it saves.
 const ZERO_BEST: u64 = 16 << 20;
 /// What the program touches between two looks at its memory comes on top of the bound: at most a share of its memory,
-/// and a few blocks besides, which are smaller in a small program. With a bound of 1.125 times what was seen, churn of 137 MB took 1.20 times, calloc 1.27,
-/// bursty 1.08, and large blocks in 833 MB 1.18.
+/// and a few blocks besides, which are smaller in a small program. With bounds of 1.10 and 1.17 times what was seen,
+/// churn and raw took 1.12 to 1.14 times, calloc 1.13 to 1.17, bursty 1.00, and large blocks 1.18 to 1.24.
 fn above(seen: u64) -> u64 {
-    seen / 16 + (12 << 20).min(seen / 12)
+    seen / 18 + (3 << 20).min(seen / 32)
 }
 
 /// Of what a program has at its peak, about so much is not in use at another time, and may be kept without
