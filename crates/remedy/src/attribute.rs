@@ -223,15 +223,17 @@ enum Owner {
 }
 
 fn owner(found: &[Found], source: &Source, wrappers: &BTreeMap<PathBuf, Wrappers>) -> Owner {
-    let may_ask = |file: &PathBuf| wrappers.get(file).is_none_or(|w| w.may_ask(source.cause));
     if let Some(module) = &source.caller_module {
         let symbol = source.caller_symbol.as_deref();
-        // The C library's malloc has no frame pointers: what is next on the stack has called that.
-        let unknown = !may_ask(module) || is_libc_file(module) && symbol.is_none_or(is_wrapper);
+        // The same file may be known by different paths: /lib is a link to /usr/lib.
+        let same = |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
+        // The C library's malloc has no frame pointers: what is next on the stack has called that. Runtimes such as
+        // Go's make system calls of their own, by no name.
+        let named = |w: &Wrappers| w.may_ask(source.cause);
+        let silent = !wrappers.get(module).is_none_or(named)
+            && !found.iter().any(|f| f.kind.allocates() && same(f));
+        let unknown = silent || is_libc_file(module) && symbol.is_none_or(is_wrapper);
         if !unknown {
-            // The same file may be known by different paths: /lib is a link to /usr/lib.
-            let same =
-                |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
             // A static program's own calls are in the file of its malloc.
             let foreign = |f: &Found| {
                 f.kind.is_libc()

@@ -176,6 +176,14 @@ fn by_names() {
     let mut skipped = seen(&[source(Cause::Munmap, APP, 1000)]);
     skipped.wrappers = names(b"\0free\0");
     assert_eq!(ids(&chosen(&[libc()], &skipped, 0.25)), ["glibc.keep"]);
+    let go = found(
+        Kind::GoRuntime,
+        APP,
+        Linking::Static,
+        Version::exact(1, 22, 0),
+    );
+    let own = chosen(&[libc(), go], &skipped, 2.0);
+    assert_eq!(ids(&own), ["go.gogc"]);
     skipped.wrappers = names(b"\0munmap\0");
     assert_eq!(ids(&chosen(&[libc()], &skipped, 0.25)), ["shim.cache"]);
 
