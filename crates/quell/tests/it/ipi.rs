@@ -24,11 +24,16 @@ fn calls_are_told_apart() {
     }
     let _alone = alone();
     for (what, function) in [("membarrier", "ipi_mb"), ("perf", "remote_function")] {
-        // work of others on the machine takes the peer off its CPU: once more then
-        let (stat, calls) = match calls_of(what, function) {
-            (_, few) if few < COUNT / 2 => calls_of(what, function),
-            enough => enough,
-        };
+        // work of others on the machine takes the peer off its CPU; and there are hosts whose kernel runs
+        // no eBPF while a thread of their init runs, so that a call that comes then has no times
+        let mut run = calls_of(what, function);
+        for _ in 0..4 {
+            if run.1 >= COUNT / 2 && untimed(&run.0, function) == 0 {
+                break;
+            }
+            run = calls_of(what, function);
+        }
+        let (stat, calls) = run;
         // a peer that is off its CPU is not interrupted by a membarrier; a counter is switched on and off
         assert!(calls >= COUNT / 2, "{what}: {calls}\n{stat:#}");
         assert!(calls <= COUNT * 3, "{what}: {calls}\n{stat:#}");
@@ -52,6 +57,17 @@ fn calls_are_told_apart() {
         let lost = stat["calls"]["lost"].as_u64().expect("lost");
         assert!(lost <= COUNT / 20, "{lost} lost");
     }
+}
+
+/// Calls of the function without times.
+fn untimed(stat: &Value, function: &str) -> u64 {
+    let count = |row: &Value, key: &str| row[key].as_u64().expect("a count");
+    let of_function = rows(stat, "by")
+        .iter()
+        .filter(|r| r["function"] == function);
+    of_function
+        .map(|r| count(r, "calls") - count(r, "timed"))
+        .sum()
 }
 
 /// What the example's calls are counted as, and how many of the function there are.
