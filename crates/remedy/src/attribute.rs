@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
+use crate::copies::{after_a_split, in_metadata};
 use crate::{Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
@@ -110,25 +111,6 @@ fn by_allocators(cause: Cause) -> bool {
     )
 }
 
-/// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
-/// and then copied, with a shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars.
-/// Of a stripped file all of jemalloc's code that copies counts: what else copies is the program's own code.
-fn in_metadata(found: &[Found], source: &Source) -> bool {
-    if source.cause != Cause::Cow {
-        return false;
-    }
-    match &source.caller_symbol {
-        Some(symbol) => ["je_", "base_alloc", "edata_"]
-            .iter()
-            .any(|part| symbol.contains(part)),
-        None => found.iter().any(|f| {
-            f.kind == Kind::Jemalloc
-                && f.linking == Linking::SharedLibrary
-                && source.caller_module.as_ref() == Some(&f.module)
-        }),
-    }
-}
-
 /// The C library's wrappers: a stack that ends in one says nothing about who called it.
 fn is_wrapper(symbol: &str) -> bool {
     let name = symbol
@@ -179,7 +161,9 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
     for source in &evidence.sources {
-        if !by_allocators(source.cause) && !in_metadata(found, source) {
+        if let Some(index) = after_a_split(found, evidence, source) {
+            out.allocators[index].add(source.cause, source.shootdowns, false);
+        } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {
             out.threads.add(source.cause, source.shootdowns, false);

@@ -250,6 +250,36 @@ fn tuned_first() {
     assert!(why.contains("few of these are that"), "{why}");
 }
 
+/// Check that what is copied after mimalloc's MADV_FREE split huge pages is counted to it; and not where the
+/// program forks, where it makes no MADV_FREE, or where a file's page is copied.
+#[test]
+fn copies_after_a_split() {
+    let mut mimalloc = found(
+        Kind::Mimalloc,
+        "/opt/libmimalloc.so",
+        Linking::SharedLibrary,
+        Version::exact(2, 3, 2),
+    );
+    mimalloc.replaces_malloc = true;
+    let found = [libc(), mimalloc];
+    let of = |cause| source(cause, "/opt/libmimalloc.so", 1000);
+    let copied = |region: &str| Source {
+        region: Some(region.to_owned()),
+        ..source(Cause::Cow, "/usr/bin/app", 500)
+    };
+    let part = |sources: &[Source]| {
+        let plan = chosen(&found, &seen(sources), 0.25);
+        plan.remedies[0].predicted_stop
+    };
+    let anonymous = copied("anonymous memory, by app");
+    let free = of(Cause::MadviseFree);
+    assert!(part(&[free.clone(), anonymous.clone()]) > 0.96);
+    assert!(part(&[free.clone(), copied("app")]) < 0.66);
+    let fork = source(Cause::Fork, "/usr/bin/app", 1);
+    assert!(part(&[free, anonymous.clone(), fork]) < 0.66);
+    assert!(part(&[of(Cause::MadviseDontneed), anonymous]) < 0.66);
+}
+
 /// Check that the budget decides between the variants of a remedy, and that what is over it is said.
 #[test]
 fn budget() {

@@ -14,6 +14,7 @@
 mod attribute;
 mod choose;
 mod conf;
+mod copies;
 pub mod emit;
 mod found;
 mod plan;

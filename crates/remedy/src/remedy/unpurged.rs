@@ -48,7 +48,7 @@ impl Remedy for Unpurged {
         };
         let library = offer(
             format!("{},zero=off", sizes.without_cache()),
-            STOPS * case.part(&[Cause::MadviseFree, Cause::MadviseDontneed]),
+            STOPS * case.part(&[Cause::MadviseFree, Cause::MadviseDontneed, Cause::Cow]),
             sizes.memory(),
             sizes.cost("freed"),
         );
