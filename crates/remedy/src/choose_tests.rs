@@ -69,7 +69,7 @@ fn own_calls() {
     assert_eq!(ids(&plan), ["shim.cache"]);
     let cache = &plan.remedies[0];
     assert_eq!(cache.sets["LD_PRELOAD"], "libquell.so");
-    assert_eq!(cache.sets["QUELL_SHIM"], "cache=400M,rss=474M");
+    assert_eq!(cache.sets["QUELL_SHIM"], "cache=400M,rss=480M");
     assert!(
         cache
             .evidence
@@ -126,7 +126,7 @@ fn library_once() {
     assert_eq!(ids(&plan), ["shim.cache", "shim.zero"]);
     let environment = plan.environment(&|name: &str| (name == "LD_PRELOAD").then(|| "a.so".into()));
     assert_eq!(environment["LD_PRELOAD"], "libquell.so:a.so");
-    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=474M,zero=64M");
+    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=480M,zero=64M");
     assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
     assert!(plan.predicted_stop() > 0.95);
 }
@@ -240,7 +240,7 @@ fn tuned_first() {
     assert_eq!(ids(&second), ["shim.mimalloc"]);
     let sets = &second.remedies[0].sets;
     assert_eq!(sets["MIMALLOC_PURGE_DELAY"], "-1");
-    assert_eq!(sets["QUELL_SHIM"], "cache=0,rss=474M,zero=off");
+    assert_eq!(sets["QUELL_SHIM"], "cache=0,rss=480M,zero=off");
     // And nothing stops what it unmaps.
     let gone = seen(&[of(Cause::Munmap)]);
     let third = chosen(&[libc(), mimalloc(Version::exact(3, 1, 5))], &gone, 0.25);
