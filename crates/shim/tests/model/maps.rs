@@ -6,6 +6,7 @@ use quell_shim::{Errno, Map, PAGE, Range};
 use super::World;
 use super::fake::{Attr, BASE, END, lasting};
 use super::ops::PLAIN;
+use super::promise::numbers;
 
 impl World {
     /// After mmap(2): `expected` says whether it should be there.
@@ -80,10 +81,9 @@ impl World {
             fd: -1,
             offset: 0,
         };
-        let (room, free) = {
-            let promise = self.promise.borrow();
-            (self.has_gap(range.len() / PAGE), promise.none_live(range))
-        };
+        let pages = self.free();
+        let free = numbers(range).all(|n| pages[n]);
+        let room = self.has_gap(range.len() / PAGE);
         self.note(format!(
             "mmap at best {addr:#x}, {} pages, {prot}, {flags:#x}",
             range.len() / PAGE

@@ -74,19 +74,23 @@ impl World {
         self.is_busy(range) || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
     }
 
-    /// Whether a mapping of so many pages has room somewhere.
-    pub(super) fn has_gap(&self, pages: usize) -> bool {
+    /// Of each page, whether the program has nothing there, and nothing was left over that nobody knows of,
+    /// when the kernel refused something.
+    pub(super) fn free(&self) -> [bool; PAGES] {
         let mut known = [false; PAGES];
         self.shim
             .each_region(|range, _| numbers(range).for_each(|n| known[n] = true));
         let promise = self.promise.borrow();
         let real = self.shim.kernel().pages.borrow();
-        // What nobody knows of was left over when the kernel refused something.
-        let free = |n: usize| {
+        std::array::from_fn(|n| {
             promise.pages[n].is_none() && (known[n] || !real.contains_key(&(BASE / PAGE + n)))
-        };
-        let all: Vec<bool> = (0..PAGES).map(free).collect();
-        all.windows(pages.max(1)).any(|w| w.iter().all(|f| *f))
+        })
+    }
+
+    /// Whether a mapping of so many pages has room somewhere.
+    pub(super) fn has_gap(&self, pages: usize) -> bool {
+        let free = self.free();
+        free.windows(pages.max(1)).any(|w| w.iter().all(|f| *f))
     }
 
     pub(super) fn pages(&self) -> usize {
