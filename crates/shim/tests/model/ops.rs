@@ -69,9 +69,18 @@ impl World {
         done
     }
 
-    /// Another thread is at it, or may be about to map something there.
+    /// Another thread is at it, or may be about to map something there; or something was left over there, and
+    /// what a call does then is not foretold.
     pub(super) fn keeps_off(&self, range: Range) -> bool {
-        self.is_busy(range) || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
+        self.is_busy(range)
+            || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
+            || (self.ever_loose.get() && self.has_leftover(range))
+    }
+
+    fn has_leftover(&self, range: Range) -> bool {
+        let free = self.free();
+        let promise = self.promise.borrow();
+        numbers(range).any(|n| !free[n] && promise.pages[n].is_none())
     }
 
     /// Of each page, whether the program has nothing there, and nothing was left over that nobody knows of,
