@@ -23,9 +23,10 @@ impl World {
             end: from.start + new_len,
         };
         let fixed = flags & MREMAP_FIXED != 0;
+        let free = self.free();
         let (one, grows, room) = {
             let promise = self.promise.borrow();
-            let grows = behind.end > END || behind.start >= behind.end || promise.none_live(behind);
+            let grows = behind.end > END || numbers(behind).all(|n| free[n]);
             (
                 promise.is_one(from),
                 grows && behind.end <= END,
