@@ -21,6 +21,7 @@ fuzz_target!(|data: &[u8]| {
         keep: usize::from(keep % 64),
         refuse: if flags & 1 != 0 { refuse % 64 } else { 0 },
         threads: if flags & 2 != 0 { threads % 96 } else { 0 },
+        resident: if flags & 64 != 0 { 1 + usize::from(keep % 96) } else { 0 },
         batch: flags & 4 == 0,
         strict: flags & 56 == 56,
     };

@@ -18,6 +18,7 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod allowance;
 mod call;
 mod check;
 mod counters;

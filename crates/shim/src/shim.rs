@@ -7,6 +7,7 @@
 use core::sync::atomic::AtomicU64;
 
 use crate::Range;
+use crate::allowance::{Allowance, Room};
 use crate::counters::Counters;
 use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
@@ -223,36 +224,39 @@ impl<K: Kernel> Shim<K> {
     ///
     /// What the program touches by itself is not seen, so what was read is used for a quarter of the distance
     /// to the bound only.
-    pub(crate) fn has_room_for(&self, more: usize) -> Option<bool> {
+    pub(crate) fn room_for(&self, more: usize) -> Option<Room> {
         let bound = self.settings().resident;
         if bound == 0 {
             return None;
         }
         if self.short.load(Ordering::Relaxed) {
-            return Some(false);
+            return Some(Room::Over(0));
         }
         let slack = self.slack.load(Ordering::Relaxed);
         if slack > more {
             // Two threads may take the same: it is an estimate.
             self.slack.store(slack - more, Ordering::Relaxed);
-            return Some(true);
+            return Some(Room::Enough);
         }
-        let left = bound.saturating_sub(self.kernel.resident()?);
+        let there = self.kernel.resident()?;
+        let left = bound.saturating_sub(there);
         self.slack.store(left / 4, Ordering::Relaxed);
-        Some(left > 0)
+        Some(match left {
+            0 => Room::Over(there - bound),
+            _ => Room::Enough,
+        })
     }
 
-    /// How many bytes may be kept if `more` are to be: half of what is there where the process is in memory with
-    /// too much. A little always may, or else each call shoots where the bound is below what the program needs
-    /// by itself.
-    pub(crate) fn budget_for(&self, more: usize) -> usize {
+    /// How much may be kept if `more` are to be.
+    pub(crate) fn allowance(&self, more: usize) -> Allowance {
         let budget = self.budget();
-        match self.has_room_for(more) {
-            Some(false) if budget > 0 => {
+        match self.room_for(more) {
+            // What another thread gives back is not gone from memory yet, and would be given back twice.
+            Some(Room::Over(over)) if budget > 0 && !self.leavers.are_there() => {
                 let kept = self.counters.dirty_bytes.get() as usize;
-                budget.min((kept / 2).max(self.settings().resident / 16))
+                Allowance::over(over, kept, more, self.settings().resident).within(budget)
             }
-            _ => budget,
+            _ => Allowance::of(budget, more),
         }
     }
 

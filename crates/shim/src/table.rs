@@ -6,7 +6,7 @@ use crate::going::{Going, Place};
 use crate::nodes::{Id, Node, Nodes};
 use crate::region::{Kind, Region, State};
 use crate::shelf::Shelf;
-use crate::{Range, keep::Keep};
+use crate::{PAGE, Range, keep::Keep};
 
 pub(crate) struct Table {
     pub(crate) nodes: Nodes,
@@ -287,6 +287,23 @@ impl Table {
             _ => (&self.clean, self.clean.count > count),
         };
         shelf.oldest().filter(|_| crowded || shelf.bytes > bytes)
+    }
+
+    /// Of a kept region that is larger than what is wanted of it, its end; the rest stays on its shelf. All of it
+    /// where the rest would be less than a quarter: a small one serves few mappings.
+    pub(crate) fn cut_to(&mut self, id: Id, wanted: usize) -> Id {
+        let range = self.nodes.get(id).range;
+        let wanted = wanted.next_multiple_of(PAGE);
+        if wanted > range.len() / 4 * 3 || !self.nodes.has_room(2) {
+            return id;
+        }
+        let end = Range {
+            start: range.end - wanted,
+            end: range.end,
+        };
+        let (id, _) = self.carve(id, end);
+        self.lay(id);
+        id
     }
 
     /// Takes a kept region off its shelf: it leaves.

@@ -143,6 +143,7 @@ impl<K: Kernel> Shim<K> {
                 let Some(id) = table.dirty.oldest() else {
                     break;
                 };
+                let id = table.cut_to(id, table.dirty.bytes - bytes);
                 batch.ids[batch.count] = id;
                 batch.ranges[batch.count] = table.leave(id).into();
                 batch.count += 1;

@@ -53,6 +53,12 @@ proptest! {
         World::new(Setup { places, refuse, batch, ..Setup::default() }, &bytes.0).run();
     }
 
+    /// Check the same where the bound is the memory of the process.
+    #[test]
+    fn bounded(bytes in bytes(), places in 3..80usize, resident in 1..90usize, threads in 0..90u8) {
+        World::new(Setup { places, cache: 60, resident, threads, ..Setup::default() }, &bytes.0).run();
+    }
+
     /// Check the same with all of it at once, and in the strict mode.
     #[test]
     fn all(bytes in bytes(), places in 3..80usize, refuse in 0..40u8, threads in 0..90u8, strict: bool) {

@@ -1,5 +1,6 @@
 //! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
 
+use crate::allowance::Room;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::shim::{Locked, Shim};
@@ -78,8 +79,8 @@ impl<K: Kernel> Shim<K> {
     /// Whether the range is the program's and known, and the budget allows it to stay in memory.
     fn may_stay(&self, range: Range) -> bool {
         self.look();
-        if let Some(room) = self.has_room_for(range.len()) {
-            if !room {
+        if let Some(room) = self.room_for(range.len()) {
+            if matches!(room, Room::Over(_)) {
                 self.counters.passed_budget.one();
                 return false;
             }

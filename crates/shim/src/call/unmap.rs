@@ -5,10 +5,6 @@ use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::table::Table;
 
-/// Above the budget, what is kept is brought down to this part of it, so that the next trim is some way
-/// off. With three quarters there were 1.4 times as many trims (docs/shim.md), with none of it as many.
-const DOWN_TO: usize = 2;
-
 enum Then {
     Kept,
     /// It would be, if there were not so much already.
@@ -36,12 +32,12 @@ impl<K: Kernel> Shim<K> {
             _ => return unsafe { self.kernel.munmap(addr, len) },
         };
         self.look();
-        let budget = self.budget_for(range.len());
-        let mut done = self.locked(|table| self.keep_or_not(table, range, budget));
+        let may = self.allowance(range.len());
+        let mut done = self.locked(|table| self.keep_or_not(table, range, may.most));
         if let Locked::Done(Then::Full) = done {
             // With some way to go to the next time. What others give back meanwhile is not waited for.
-            self.trim_to((budget / DOWN_TO).saturating_sub(range.len()));
-            done = self.locked(|table| self.keep_or_not(table, range, budget));
+            self.trim_to(may.trim_to);
+            done = self.locked(|table| self.keep_or_not(table, range, may.most));
         }
         match done {
             Locked::Done(Then::Kept) => {

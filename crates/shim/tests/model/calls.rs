@@ -133,6 +133,10 @@ unsafe impl Kernel for Fake {
         self.clock.set(self.clock.get() + 200_000_000);
         self.clock.get()
     }
+    fn resident(&self) -> Option<usize> {
+        let present = self.pages.borrow().values().filter(|p| p.present).count();
+        Some(present * PAGE)
+    }
     fn pressure(&self) -> Pressure {
         if self.short.get() {
             Pressure::Some

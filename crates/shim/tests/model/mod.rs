@@ -31,6 +31,8 @@ pub struct Setup {
     pub cache: usize,
     /// Pages that may stay after MADV_DONTNEED, in blocks of sixteen.
     pub keep: usize,
+    /// Pages in memory above which what is kept shrinks; 0 is no bound.
+    pub resident: usize,
     /// Calls that the kernel refuses, of 256.
     pub refuse: u8,
     /// Calls at which another thread runs, of 256.
@@ -45,6 +47,7 @@ impl Default for Setup {
             places: 64,
             cache: 24,
             keep: 64,
+            resident: 0,
             refuse: 0,
             threads: 0,
             batch: true,
@@ -98,6 +101,7 @@ impl World {
             strict: setup.strict,
             cache: setup.cache * PAGE,
             keep: setup.keep * PAGE,
+            resident: setup.resident * PAGE,
             zero: Zero::UpTo(32 * PAGE),
             batch: setup.batch,
             ..Settings::default()

@@ -1,0 +1,116 @@
+//! How much may be kept, and how much is given back where that is exceeded.
+
+use crate::PAGE;
+
+/// Above the budget, what is kept is brought down to this part of it, so that the next trim is some way
+/// off. With three quarters there were 1.4 times as many trims (docs/shim.md), with none of it as many.
+const DOWN_TO: usize = 2;
+/// What is given back with one shootdown: the kernel flushes when it has gathered about so many pages
+/// (MAX_GATHER_BATCH_COUNT batches of 510, include/asm-generic/tlb.h, Linux 6.18: 9,690).
+const ONE_FLUSH: usize = 9216 * PAGE;
+/// Of the bound, this part may always be kept, or else each call shoots where the bound is below what the
+/// program needs by itself.
+const ALWAYS: usize = 16;
+
+/// How the process stands to the bound of its resident memory.
+pub(crate) enum Room {
+    Enough,
+    /// By so many bytes.
+    Over(usize),
+}
+
+/// In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// What may be kept, with what is to be.
+    pub(crate) most: usize,
+    /// What is kept is brought down to this before, where that would be too much.
+    pub(crate) trim_to: usize,
+}
+
+impl Allowance {
+    /// Where `more` are to be kept within a budget.
+    pub(crate) fn of(budget: usize, more: usize) -> Allowance {
+        Allowance {
+            most: budget,
+            trim_to: (budget / DOWN_TO).saturating_sub(more),
+        }
+    }
+
+    /// Where `more` are to be kept and the process is in memory with too much: what it has too much is given back
+    /// of what is kept, and as much besides as goes with the same shootdown. What more is given back is faulted in
+    /// anew, and taken from what serves other mappings: by half, and by three quarters, there were twice as many
+    /// shootdowns where blocks are large.
+    pub(crate) fn over(over: usize, kept: usize, more: usize, bound: usize) -> Allowance {
+        let always = bound / ALWAYS;
+        let give = over.max(ONE_FLUSH.min(kept / 4 * 3));
+        if give > kept {
+            // All of it would not do.
+            return Allowance {
+                most: always,
+                trim_to: always.saturating_sub(more),
+            };
+        }
+        let trim_to = (kept - give).max(always.saturating_sub(more));
+        Allowance {
+            most: trim_to.saturating_add(more),
+            trim_to,
+        }
+    }
+
+    /// No more than this budget.
+    pub(crate) fn within(self, budget: usize) -> Allowance {
+        Allowance {
+            most: self.most.min(budget),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MB: usize = 1 << 20;
+
+    /// Check what is given back above the bound: as much as one shootdown takes, more only if there is more too
+    /// much, and of little no more than three quarters.
+    #[test]
+    fn one_flush() {
+        let given = |over, kept| kept - Allowance::over(over, kept, 10 * MB, 1000 * MB).trim_to;
+        assert_eq!(given(0, 400 * MB), 36 * MB);
+        assert_eq!(given(30 * MB, 400 * MB), 36 * MB);
+        assert_eq!(given(90 * MB, 400 * MB), 90 * MB);
+        assert_eq!(Allowance::over(0, 40 * MB, 0, 100 * MB).trim_to, 10 * MB);
+    }
+
+    /// Check that a budget without a bound is trimmed to half of it, with room for what comes.
+    #[test]
+    fn half() {
+        let may = Allowance::of(64 * MB, 10 * MB);
+        assert_eq!((may.most, may.trim_to), (64 * MB, 22 * MB));
+        assert_eq!(Allowance::of(0, MB).trim_to, 0);
+    }
+
+    proptest! {
+        /// Check for any sizes that after a trim what is to be kept has room, if it is not larger than all that
+        /// may be kept; that less is kept than before, or the little that always may; and that what is too much
+        /// is given back, or all but that little.
+        #[test]
+        fn trims(
+            over in 0..2000 * MB,
+            kept in 0..2000 * MB,
+            more in 1..200 * MB,
+            bound in 1..2000 * MB,
+            budget in 1..2000 * MB,
+        ) {
+            let always = bound / ALWAYS;
+            let may = Allowance::over(over, kept, more, bound);
+            prop_assert!(may.trim_to.saturating_add(more) <= may.most || more > always);
+            prop_assert!(may.most <= kept.saturating_add(more).max(always));
+            prop_assert!(may.trim_to <= kept.saturating_sub(over).max(always));
+            prop_assert!(may.within(budget).most <= budget);
+        }
+    }
+}
