@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 /// Few under Miri, which is a thousand times slower; more if `PROPTEST_CASES` says so.
 fn config() -> ProptestConfig {
-    let most = if cfg!(miri) { 2 } else { 400 };
+    let most = if cfg!(miri) { 6 } else { 400 };
     let wanted = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
         cases: wanted.and_then(|n| n.parse().ok()).unwrap_or(most),
