@@ -50,6 +50,29 @@ impl Shelf {
 
     /// Adds one that is on no shelf, as the newest.
     pub(crate) fn add(&mut self, nodes: &mut Nodes, id: Id) {
+        self.add_by_size(nodes, id);
+        *nodes.link_mut(id, BY_AGE) = Link {
+            before: self.newest,
+            after: NONE,
+        };
+        if self.newest == NONE {
+            self.oldest = id;
+        } else {
+            nodes.link_mut(self.newest, BY_AGE).after = id;
+        }
+        self.newest = id;
+        self.count += 1;
+    }
+
+    /// Makes one on this shelf so long. It stays as old as it is.
+    pub(crate) fn shorten(&mut self, nodes: &mut Nodes, id: Id, len: usize) {
+        self.remove_by_size(nodes, id);
+        let range = &mut nodes.get_mut(id).range;
+        range.end = range.start + len;
+        self.add_by_size(nodes, id);
+    }
+
+    fn add_by_size(&mut self, nodes: &mut Nodes, id: Id) {
         let len = nodes.get(id).range.len();
         let class = class(len);
         let after = self.by_size[class];
@@ -62,22 +85,10 @@ impl Shelf {
         }
         self.by_size[class] = id;
         self.filled[class / 64] |= 1 << (class % 64);
-        *nodes.link_mut(id, BY_AGE) = Link {
-            before: self.newest,
-            after: NONE,
-        };
-        if self.newest == NONE {
-            self.oldest = id;
-        } else {
-            nodes.link_mut(self.newest, BY_AGE).after = id;
-        }
-        self.newest = id;
         self.bytes += len;
-        self.count += 1;
     }
 
-    /// Takes one from this shelf.
-    pub(crate) fn remove(&mut self, nodes: &mut Nodes, id: Id) {
+    fn remove_by_size(&mut self, nodes: &mut Nodes, id: Id) {
         let len = nodes.get(id).range.len();
         let class = class(len);
         let Link { before, after } = nodes.link(id, BY_SIZE);
@@ -92,6 +103,12 @@ impl Shelf {
         if after != NONE {
             nodes.link_mut(after, BY_SIZE).before = before;
         }
+        self.bytes -= len;
+    }
+
+    /// Takes one from this shelf.
+    pub(crate) fn remove(&mut self, nodes: &mut Nodes, id: Id) {
+        self.remove_by_size(nodes, id);
         let Link { before, after } = nodes.link(id, BY_AGE);
         if before == NONE {
             self.oldest = after;
@@ -103,7 +120,6 @@ impl Shelf {
         } else {
             nodes.link_mut(after, BY_AGE).before = before;
         }
-        self.bytes -= len;
         self.count -= 1;
     }
 
@@ -176,22 +192,27 @@ mod tests {
     }
 
     proptest! {
-        /// Check for any additions and removals that the oldest is the oldest, that sums are kept, and
+        /// Check for any additions, removals and changes of length that the oldest is the oldest, that sums are kept, and
         /// that what is found is long enough and there whenever one of a larger class is.
         #[test]
-        fn keeps(steps in proptest::collection::vec((any::<bool>(), 1..300usize), 0..120)) {
+        fn keeps(steps in proptest::collection::vec((0..4u8, 1..300usize), 0..120)) {
             let mut nodes = Nodes::new(Box::leak(vec![Node::EMPTY; 128].into_boxed_slice()));
             let mut shelf = Shelf::EMPTY;
             let mut model: Vec<(Id, usize)> = Vec::new();
             let mut at = 0;
-            for (add, n) in steps {
-                if add {
+            for (what, n) in steps {
+                if what < 2 {
                     let (start, end) = (at, at + n * PAGE);
                     at = end + PAGE;
                     let region = Region { range: Range { start, end }, ..Node::EMPTY.region };
                     let id = nodes.insert(region).unwrap();
                     shelf.add(&mut nodes, id);
                     model.push((id, n * PAGE));
+                } else if what == 2 && !model.is_empty() {
+                    let which = n % model.len();
+                    let (id, len) = model[which];
+                    model[which].1 = (len / 2).next_multiple_of(PAGE);
+                    shelf.shorten(&mut nodes, id, model[which].1);
                 } else if !model.is_empty() {
                     let (id, _) = model.remove(n % model.len());
                     shelf.remove(&mut nodes, id);

@@ -219,12 +219,12 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether so much more may stay in memory, by how much of the process there is in memory now. None where
+    /// Takes room for so much more to stay in memory, by how much of the process there is in memory now. None where
     /// there is no such bound, or that can't be told.
     ///
     /// What the program touches by itself is not seen, so what was read is used for a quarter of the distance
     /// to the bound only.
-    pub(crate) fn room_for(&self, more: usize) -> Option<Room> {
+    pub(crate) fn take_room(&self, more: usize) -> Option<Room> {
         let bound = self.settings().resident;
         if bound == 0 {
             return None;
@@ -250,11 +250,14 @@ impl<K: Kernel> Shim<K> {
     /// How much may be kept if `more` are to be.
     pub(crate) fn allowance(&self, more: usize) -> Allowance {
         let budget = self.budget();
-        match self.room_for(more) {
+        if budget == 0 {
+            return Allowance::of(0, more);
+        }
+        match self.take_room(more) {
             // What another thread gives back is not gone from memory yet, and would be given back twice.
-            Some(Room::Over(over)) if budget > 0 && !self.leavers.are_there() => {
+            Some(Room::Over(over)) if !self.leavers.are_there() => {
                 let kept = self.counters.dirty_bytes.get() as usize;
-                Allowance::over(over, kept, more, self.settings().resident).within(budget)
+                Allowance::over(over, kept, more, self.settings().resident).within(budget, more)
             }
             _ => Allowance::of(budget, more),
         }

@@ -8,6 +8,9 @@ use crate::region::{Kind, Region, State};
 use crate::shelf::Shelf;
 use crate::{PAGE, Range, keep::Keep};
 
+/// A huge page's size.
+const HUGE: usize = 2 << 20;
+
 pub(crate) struct Table {
     pub(crate) nodes: Nodes,
     pub(crate) dirty: Shelf,
@@ -289,21 +292,37 @@ impl Table {
         shelf.oldest().filter(|_| crowded || shelf.bytes > bytes)
     }
 
-    /// Of a kept region that is larger than what is wanted of it, its end; the rest stays on its shelf. All of it
-    /// where the rest would be less than a quarter: a small one serves few mappings.
+    /// Of a region in memory that is larger than what is wanted of it, its end, as the newest; the rest stays as
+    /// old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
+    /// Huge pages are not cut: the memory of one that is cut stays until the kernel has split it
+    /// (Documentation/mm/transhuge.rst, "Partial unmap").
     pub(crate) fn cut_to(&mut self, id: Id, wanted: usize) -> Id {
-        let range = self.nodes.get(id).range;
-        let wanted = wanted.next_multiple_of(PAGE);
-        if wanted > range.len() / 4 * 3 || !self.nodes.has_room(2) {
+        let whole = *self.nodes.get(id);
+        let range = whole.range;
+        if wanted > range.len() / 4 * 3 || !self.nodes.has_room(1) {
             return id;
         }
-        let end = Range {
-            start: range.end - wanted,
-            end: range.end,
+        let size = if range.len() >= 4 * HUGE { HUGE } else { PAGE };
+        let start = (range.end - wanted) & !(size - 1);
+        if start <= range.start {
+            return id;
+        }
+        self.dirty.shorten(&mut self.nodes, id, start - range.start);
+        let end = Region {
+            range: Range {
+                start,
+                end: range.end,
+            },
+            ..whole
         };
-        let (id, _) = self.carve(id, end);
-        self.lay(id);
-        id
+        // There was room for one.
+        match self.nodes.insert(end) {
+            Some(end) => {
+                self.lay(end);
+                end
+            }
+            None => id,
+        }
     }
 
     /// Takes a kept region off its shelf: it leaves.

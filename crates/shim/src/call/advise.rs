@@ -27,7 +27,10 @@ impl<K: Kernel> Shim<K> {
             MADV_DONTNEED => {
                 self.counters.dontneed.one();
                 // SAFETY: the caller says that nobody needs it.
-                if range.len() <= self.zero_up_to() && unsafe { self.zero_in_place(range) } {
+                if !self.is_retired()
+                    && range.len() <= self.zero_up_to()
+                    && unsafe { self.zero_in_place(range) }
+                {
                     self.counters.dontneed_zeroed.one();
                     return Ok(());
                 }
@@ -78,8 +81,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether the range is the program's and known, and the budget allows it to stay in memory.
     fn may_stay(&self, range: Range) -> bool {
+        if self.is_retired() {
+            return false;
+        }
         self.look();
-        if let Some(room) = self.room_for(range.len()) {
+        if let Some(room) = self.take_room(range.len()) {
             if matches!(room, Room::Over(_)) {
                 self.counters.passed_budget.one();
                 return false;
