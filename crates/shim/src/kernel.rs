@@ -78,6 +78,8 @@ pub unsafe trait Kernel {
     unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
     /// Writes zeros.
     unsafe fn zero(&self, range: Range);
+    /// Writes zeros to each page that has something else in it. True if there was one that had not.
+    unsafe fn clear(&self, range: Range) -> bool;
     /// Whether any of these pages begins with something else than zeros; false where that can't be
     /// told. Never faults: pages may be gone.
     fn in_use(&self, pages: &[usize]) -> bool;

@@ -103,6 +103,10 @@ unsafe impl Kernel for Six {
     unsafe fn zero(&self, range: Range) {
         self.set(range, Some(0));
     }
+    unsafe fn clear(&self, range: Range) -> bool {
+        self.set(range, Some(0));
+        false
+    }
     fn in_use(&self, _: &[usize]) -> bool {
         false
     }

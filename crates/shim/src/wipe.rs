@@ -82,14 +82,15 @@ impl<K: Kernel> Shim<K> {
             // mincore(2) does not say which. To give either back takes no shootdown: nothing is mapped.
             // SAFETY: the caller's range; either call leaves it zero.
             unsafe {
+                let give_back = || self.kernel.madvise(run.start, run.len(), MADV_DONTNEED);
                 let fill = here && runs <= RUNS;
-                if fill
-                    || self
-                        .kernel
-                        .madvise(run.start, run.len(), MADV_DONTNEED)
-                        .is_err()
+                // What was only read has the page of zeros, which is everybody's: to write there later would copy it,
+                // and that is a shootdown for each page.
+                if (fill || give_back().is_err())
+                    && self.kernel.clear(run)
+                    && !self.kernel.is_own(run)
                 {
-                    self.kernel.zero(run);
+                    let _ = give_back();
                 }
             }
             at += len;

@@ -99,6 +99,7 @@ fn rule_02_what_is_not_seen() {
 fn rule_03_dontneed_is_zero_at_once() {
     for settings in ["", "zero=1G,keep=1G"] {
         must(&build!("dontneed"), settings);
+        must(&build!("zeros"), settings);
     }
 }
 

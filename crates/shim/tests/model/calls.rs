@@ -111,6 +111,18 @@ unsafe impl Kernel for Fake {
         }
         self.meddle();
     }
+    unsafe fn clear(&self, range: Range) -> bool {
+        let mut some = false;
+        for n in numbers(range) {
+            if self.pages.borrow()[&n].value == 0 {
+                some = true;
+            } else {
+                self.write(n * PAGE, 0);
+            }
+        }
+        self.meddle();
+        some
+    }
     fn in_use(&self, pages: &[usize]) -> bool {
         let all = self.pages.borrow();
         pages
