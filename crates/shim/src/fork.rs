@@ -44,6 +44,7 @@ impl<K: Kernel> Shim<K> {
         self.finish(|table| {
             if child {
                 table.going.only(me);
+                table.busy.only(me);
             }
             if others {
                 table.stay();

@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod allowance;
+mod busy;
 mod call;
 mod check;
 mod counters;

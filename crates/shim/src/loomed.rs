@@ -9,10 +9,10 @@ use loom::thread;
 
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::late::Late;
-use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::lock::{Lock, Taken};
 use crate::sync::{AtomicU32, Guarded};
-use crate::{Counters, Node, PAGE, Part, Range, Settings, Shim, Zero};
+use crate::{Counters, Held, Node, PAGE, Part, Range, Settings, Shim, Zero};
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(1);
@@ -27,8 +27,8 @@ fn explore(switches: Option<usize>, work: impl Fn() + Sync + Send + 'static) {
     builder.check(work);
 }
 
-/// Six pages: each mapped or not, and with what in it.
-struct Six(Mutex<[Option<u8>; 6]>);
+/// Six pages: each mapped or not, and with what in it; and which can't be written.
+struct Six(Mutex<[Option<u8>; 6]>, Mutex<[bool; 6]>);
 
 fn pages(range: Range) -> core::ops::Range<usize> {
     range.start / PAGE - 1..range.end / PAGE - 1
@@ -72,7 +72,8 @@ unsafe impl Kernel for Six {
         self.set(range(addr, len), None);
         Ok(())
     }
-    unsafe fn mprotect(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
+    unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
+        self.1.lock().unwrap()[pages(range(addr, len))].fill(prot & PROT_WRITE == 0);
         Ok(())
     }
     unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
@@ -104,6 +105,8 @@ unsafe impl Kernel for Six {
         self.set(range, Some(0));
     }
     unsafe fn clear(&self, range: Range) -> bool {
+        let closed = self.1.lock().unwrap()[pages(range)].to_vec();
+        assert!(!closed.contains(&true), "a page that can't be written");
         self.set(range, Some(0));
         false
     }
@@ -133,7 +136,7 @@ unsafe impl Kernel for Six {
 }
 
 fn six() -> Six {
-    Six(Mutex::new([None; 6]))
+    Six(Mutex::new([None; 6]), Mutex::new([false; 6]))
 }
 
 /// Check that two threads never have the lock at once, and that both get it.
@@ -208,7 +211,7 @@ fn bounded(cache: usize, resident: usize) -> Shim<Six> {
     let settings = Settings {
         cache: cache * PAGE,
         resident: resident * PAGE,
-        zero: Zero::Off,
+        zero: Zero::UpTo(PAGE),
         ..Settings::default()
     };
     let counters = Box::leak(Box::new(Counters::new()));
@@ -313,6 +316,60 @@ fn above_the_bound() {
             shim.kernel().set(range(mine, PAGE), Some(8));
             other.join().unwrap();
             assert_eq!(there(), [Some(8)]);
+        }
+        shim.check().unwrap();
+    });
+}
+
+/// Check that what one thread has given back is zeroed only while it can be written, whenever the other takes
+/// that away and gives it again; and that at the end it can be, and is known.
+#[test]
+fn protected_meanwhile() {
+    explore(Some(5), || {
+        let shim = Arc::new(shim(4));
+        // SAFETY: the model's memory.
+        unsafe {
+            let at = shim.mmap(&ONE).unwrap();
+            let other = thread::spawn({
+                let shim = Arc::clone(&shim);
+                move || {
+                    ME.with(|me| me.set(2));
+                    shim.mprotect(at, PAGE, PROT_READ).unwrap();
+                    assert!(shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0]);
+                    shim.mprotect(at, PAGE, PROT_READ | PROT_WRITE).unwrap();
+                }
+            });
+            shim.madvise(at, PAGE, MADV_DONTNEED).unwrap();
+            other.join().unwrap();
+            assert!(!shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0]);
+            let mut known = 0;
+            shim.each_region(|_, held| known += i32::from(held == Held::Live(3, true)));
+            assert_eq!(known, 1);
+        }
+        shim.check().unwrap();
+    });
+}
+
+/// Check that two threads that change one page's protection at once leave it as the library knows it.
+#[test]
+fn protected_twice() {
+    explore(Some(5), || {
+        let shim = Arc::new(shim(4));
+        // SAFETY: the model's memory.
+        unsafe {
+            let at = shim.mmap(&ONE).unwrap();
+            let other = thread::spawn({
+                let shim = Arc::clone(&shim);
+                move || {
+                    ME.with(|me| me.set(2));
+                    shim.mprotect(at, PAGE, PROT_READ).unwrap();
+                }
+            });
+            shim.mprotect(at, PAGE, PROT_READ | PROT_WRITE).unwrap();
+            other.join().unwrap();
+            let closed = shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0];
+            let prot = if closed { 1 } else { 3 };
+            shim.each_region(|_, held| assert_eq!(held, Held::Live(prot, true)));
         }
         shim.check().unwrap();
     });

@@ -36,6 +36,8 @@ pub struct Shim<K> {
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
+    /// How many sleep for what is busy.
+    pub(crate) waiting: AtomicU32,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
@@ -87,6 +89,7 @@ impl<K: Kernel> Shim<K> {
             table: Guarded::new(Table::new(places)),
             leavers: Leavers::default(),
             left: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
@@ -191,9 +194,18 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Forgets what is known of the program's mappings in a range that it is about to change in a way
-    /// that is not followed. From a handler inside the lock, its holder is told.
+    /// that is not followed, and waits for whoever is at it, who knew it. From a handler inside the lock, its
+    /// holder is told.
     pub(crate) fn forget(&self, range: Range) {
-        let done = self.locked(|table| table.forget(range, false));
+        let me = self.kernel.thread();
+        let done = self.locked(|table| {
+            table.forget(range, false);
+            table.busy.other(range, me).is_some()
+        });
+        if matches!(done, Locked::Done(true)) {
+            // For two seconds at most, and then it is the kernel's to refuse what can't be.
+            let _ = self.wait_until_idle(range);
+        }
         if matches!(done, Locked::Mine) && !self.late.add(range) {
             // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
             // A handler has left by siglongjmp(3), and this is what the program does after that.

@@ -74,6 +74,8 @@ enum InTheWay {
     Nothing,
     /// Somebody is at it: this thread, below the signal handler that we are in, or another.
     Leaving(bool),
+    /// Another thread zeroes something there, or changes its protection.
+    Busy,
     /// It is ours to unmap now.
     Kept(Place, Range),
 }
@@ -204,7 +206,7 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    fn somebody_left(&self) {
+    pub(crate) fn somebody_left(&self) {
         self.left.fetch_add(1, Ordering::Release);
         self.kernel.wake(&self.left);
     }
@@ -212,6 +214,9 @@ impl<K: Kernel> Shim<K> {
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
+        }
+        if table.busy.other(range, me).is_some() {
+            return InTheWay::Busy;
         }
         let Some(id) = table.kept_in(range) else {
             return InTheWay::Nothing;
@@ -243,6 +248,7 @@ impl<K: Kernel> Shim<K> {
                 Locked::Done(InTheWay::Leaving(mine)) if mine || waits == WAITS => {
                     return Err(Errno::ENOMEM);
                 }
+                Locked::Done(InTheWay::Busy) => self.wait_until_idle(range)?,
                 Locked::Done(InTheWay::Leaving(_)) => {
                     waits += 1;
                     self.kernel.sleep(&self.left, seen, WAIT_MS);

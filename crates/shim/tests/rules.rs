@@ -100,6 +100,7 @@ fn rule_03_dontneed_is_zero_at_once() {
     for settings in ["", "zero=1G,keep=1G"] {
         must(&build!("dontneed"), settings);
         must(&build!("zeros"), settings);
+        must(&build!("protects"), settings);
     }
 }
 

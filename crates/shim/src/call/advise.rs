@@ -184,7 +184,14 @@ impl<K: Kernel> Shim<K> {
             let _ = self.try_locked(|table| table.keep.drop(range));
             return false;
         }
-        // SAFETY: it is private, anonymous and writable, and the program says that nobody needs it.
-        unsafe { self.wipe(range) }
+        let Some(place) = self.begin_to_wipe(range) else {
+            let _ = self.try_locked(|table| table.keep.drop(range));
+            return false;
+        };
+        // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
+        // that nobody needs what is in it.
+        let done = unsafe { self.wipe(range) };
+        self.end(place, |_| ());
+        done
     }
 }

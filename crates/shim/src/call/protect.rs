@@ -28,28 +28,35 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mprotect(addr, len, prot) };
         }
-        let folded = self
-            .locked(|table| table.all_live(range, |region| i32::from(region.kind.prot) == prot));
+        let folded = self.locked(|table| {
+            // What another thread is at is noted already, and not done yet.
+            !table.busy.is_at(range)
+                && table.all_live(range, |region| i32::from(region.kind.prot) == prot)
+        });
         if matches!(folded, Locked::Done(true)) {
             self.counters.mprotect_folded.one();
             return Ok(());
         }
         self.evict(range)?;
-        let told = self.locked(|table| {
+        // What is to be written less is so from now on, what is to be written more when the kernel has done it.
+        let place = self.begin_to_change(range, |table| {
             // Two for the ends; those between them are there already.
             if table.nodes.has_room(2) {
-                table.change(range, |kind| kind.prot = prot as u8);
+                table.change(range, |kind| kind.prot &= prot as u8);
             } else {
                 table.forget(range, false);
             }
         });
-        if !matches!(told, Locked::Done(())) {
-            self.forget(range);
-        }
         // SAFETY: the caller's own call.
         let done = unsafe { self.kernel.mprotect(addr, len, prot) };
-        if done.is_err() {
-            self.forget(range);
+        if let Some(place) = place {
+            self.end(place, |table| {
+                if done.is_ok() && table.nodes.has_room(2) {
+                    table.change(range, |kind| kind.prot = prot as u8);
+                } else {
+                    table.forget(range, false);
+                }
+            });
         }
         done
     }

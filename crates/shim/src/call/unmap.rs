@@ -9,6 +9,8 @@ enum Then {
     Kept,
     /// It would be, if there were not so much already.
     Full,
+    /// Another thread is at it.
+    Busy,
     Pass,
     /// Some of it is kept already: the rest, piece by piece.
     Pieces,
@@ -34,6 +36,10 @@ impl<K: Kernel> Shim<K> {
         self.look();
         let may = self.allowance(range.len());
         let mut done = self.locked(|table| self.keep_or_not(table, range, may.most));
+        if let Locked::Done(Then::Busy) = done {
+            self.wait_until_idle(range)?;
+            done = self.locked(|table| self.keep_or_not(table, range, may.most));
+        }
         if let Locked::Done(Then::Full) = done {
             // With some way to go to the next time. What others give back meanwhile is not waited for.
             self.trim_to(may.trim_to);
@@ -47,7 +53,7 @@ impl<K: Kernel> Shim<K> {
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
-            Locked::Done(Then::Full) | Locked::Mine => {
+            Locked::Done(Then::Full | Then::Busy) | Locked::Mine => {
                 self.forget(range);
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
@@ -60,6 +66,9 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn keep_or_not(&self, table: &mut Table, range: Range, budget: usize) -> Then {
+        if table.busy.other(range, self.kernel.thread()).is_some() {
+            return Then::Busy;
+        }
         let known = table.all_live(range, |region| region.kind.may_be_kept());
         if known && range.len() <= budget && table.nodes.has_room(4) {
             // A quarter more while another thread is giving back.
