@@ -40,6 +40,7 @@ impl<K: Kernel> Shim<K> {
         if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
+        self.lock.fork_is_over();
         let others = child && self.leavers.abandon(me);
         self.finish(|table| {
             if child {

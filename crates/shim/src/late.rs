@@ -6,7 +6,7 @@
 //! one may wait for a lock of the C library's which we have, in a handler that interrupted malloc(3).
 
 use crate::Range;
-use crate::sync::{AtomicUsize, Ordering, pause};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, pause};
 
 const PLACES: usize = if cfg!(loom) { 4 } else { 64 };
 /// Who has taken a place fills it at once. So often is looked whether he has: some milliseconds.
@@ -16,6 +16,8 @@ pub(crate) struct Late {
     /// The first byte plus one, 0 for a place that is not filled yet; and the end.
     ranges: [[AtomicUsize; 2]; PLACES],
     count: AtomicUsize,
+    /// There were more than there is room for.
+    all: AtomicBool,
 }
 
 impl Default for Late {
@@ -23,6 +25,7 @@ impl Default for Late {
         Late {
             ranges: core::array::from_fn(|_| [AtomicUsize::new(0), AtomicUsize::new(0)]),
             count: AtomicUsize::new(0),
+            all: AtomicBool::new(false),
         }
     }
 }
@@ -41,9 +44,20 @@ impl Late {
         true
     }
 
+    /// Notes that nothing is known of any range any more.
+    pub(crate) fn add_all(&self) {
+        self.all.store(true, Ordering::Release);
+    }
+
     /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if
     /// somebody took a place and did not fill it: what he changed is not known.
     pub(crate) fn each(&self, mut forget: impl FnMut(Range)) -> bool {
+        if self.all.load(Ordering::Relaxed) && self.all.swap(false, Ordering::Acquire) {
+            forget(Range {
+                start: 0,
+                end: usize::MAX,
+            });
+        }
         let mut done = 0;
         loop {
             let count = self.count.load(Ordering::Acquire);
@@ -75,6 +89,16 @@ impl Late {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Check that after more than fit, all is to be forgotten, once.
+    #[test]
+    fn all_of_it() {
+        let late = Late::default();
+        late.add_all();
+        let mut seen = Vec::new();
+        assert!(late.each(|r| seen.push(r.len())) && late.each(|r| seen.push(r.len())));
+        assert_eq!(seen, [usize::MAX]);
+    }
 
     /// Check that what a handler adds while ranges are handed out is handed out too, each once, and
     /// that one too many is refused.

@@ -7,7 +7,7 @@
 //! library then turns itself off (see [`Lock::take`]).
 
 use crate::Kernel;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, pause};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
 /// held for. A real-time thread that took the CPU from the holder gets on after that.
@@ -40,6 +40,8 @@ pub(crate) struct Lock {
     freed: AtomicU32,
     /// Held over a fork(2): so many, one within the other in handlers.
     pub(crate) forking: AtomicU32,
+    /// Somebody has waited for that in vain: it may be the fork that waits, for a lock that he has.
+    given_up: AtomicBool,
 }
 
 impl Lock {
@@ -70,6 +72,10 @@ impl Lock {
         if taken != Taken::Busy {
             return taken;
         }
+        // Once for each fork, and not in each call of a loop with the lock that the fork waits for.
+        if self.is_forking() && self.given_up.load(Ordering::Relaxed) {
+            return Taken::Mine;
+        }
         let me = kernel.thread();
         self.asleep.fetch_add(1, Ordering::SeqCst);
         let mut slept = 0;
@@ -82,7 +88,8 @@ impl Lock {
             kernel.sleep(&self.freed, seen, SLEEP_MS);
             slept += 1;
             // Its holder changes nothing then, and looks at what it is told when the fork is over.
-            if slept >= FORK_SLEEPS && self.forking.load(Ordering::Relaxed) > 0 {
+            if slept >= FORK_SLEEPS && self.is_forking() {
+                self.given_up.store(true, Ordering::Relaxed);
                 taken = Taken::Mine;
                 break;
             }
@@ -99,6 +106,16 @@ impl Lock {
             self.freed.fetch_add(1, Ordering::SeqCst);
             kernel.wake(&self.freed);
         }
+    }
+
+    /// Whether it is held over a fork(2).
+    pub(crate) fn is_forking(&self) -> bool {
+        self.forking.load(Ordering::Relaxed) > 0
+    }
+
+    /// The fork is over: the next one is waited for again.
+    pub(crate) fn fork_is_over(&self) {
+        self.given_up.store(false, Ordering::Relaxed);
     }
 
     /// Who holds it, 0 for nobody.

@@ -207,6 +207,10 @@ impl<K: Kernel> Shim<K> {
             let _ = self.wait_until_idle(range);
         }
         if matches!(done, Locked::Mine) && !self.late.add(range) {
+            if self.lock.is_forking() {
+                // Many threads, while one waits in a fork for what another of them has.
+                return self.late.add_all();
+            }
             // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
             // A handler has left by siglongjmp(3), and this is what the program does after that.
             self.turn_off();

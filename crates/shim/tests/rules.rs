@@ -177,6 +177,10 @@ fn rule_08_use_after_unmap() {
 #[test]
 fn rule_09_leaves_alone() {
     must(&build!("attributes"), "");
+    for settings in ["", "zero=64M,rss=4M"] {
+        must(&build!("pipes"), settings);
+        must(&build!("closed"), settings);
+    }
 }
 
 /// Check rule 10: children of fork find the tables whole, from threads and handlers, and pages that are
@@ -185,6 +189,7 @@ fn rule_09_leaves_alone() {
 fn rule_10_fork() {
     must(&build!("forks"), "cache=2M");
     must(&build!("waits"), "");
+    must(&build!("forklock"), "");
     let shim = over_the_model(pages(40));
     // SAFETY: the model's memory.
     unsafe {

@@ -26,11 +26,9 @@ impl<K: Kernel> Shim<K> {
         match advice {
             MADV_DONTNEED => {
                 self.counters.dontneed.one();
+                let small = !self.is_retired() && range.len() <= self.zero_up_to();
                 // SAFETY: the caller says that nobody needs it.
-                if !self.is_retired()
-                    && range.len() <= self.zero_up_to()
-                    && unsafe { self.zero_in_place(range) }
-                {
+                if small && unsafe { self.zero_in_place(range) } {
                     self.counters.dontneed_zeroed.one();
                     return Ok(());
                 }

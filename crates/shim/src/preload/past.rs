@@ -1,4 +1,5 @@
-//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2) and posix_madvise(3).
+//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), vmsplice(2) and
+//! setsockopt(2).
 //!
 //! Programs call them for what libc had no function for when they were written, and what they do to a
 //! range would be unknown: it would be served later with an attribute that nobody asked for.
@@ -7,6 +8,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
 use super::{madvise, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
+use crate::Part;
 use crate::kernel::Errno;
 use crate::os::syscall as raw;
 
@@ -19,11 +21,13 @@ mod nr {
     pub(super) const MADVISE: usize = 28;
     pub(super) const SHMAT: usize = 30;
     pub(super) const SHMCTL: usize = 31;
+    pub(super) const SETSOCKOPT: usize = 54;
     pub(super) const MLOCK: usize = 149;
     pub(super) const MLOCKALL: usize = 151;
     pub(super) const PRCTL: usize = 157;
     pub(super) const REMAP_FILE_PAGES: usize = 216;
     pub(super) const MBIND: usize = 237;
+    pub(super) const VMSPLICE: usize = 278;
     pub(super) const SECCOMP: usize = 317;
     pub(super) const USERFAULTFD: usize = 323;
     pub(super) const MLOCK2: usize = 325;
@@ -42,11 +46,13 @@ static LOOKED_AT: [u64; 8] = {
         MREMAP,
         MADVISE,
         SHMAT,
+        SETSOCKOPT,
         MLOCK,
         MLOCKALL,
         PRCTL,
         REMAP_FILE_PAGES,
         MBIND,
+        VMSPLICE,
         SECCOMP,
         USERFAULTFD,
         MLOCK2,
@@ -130,6 +136,8 @@ unsafe extern "C" fn ours(
             nr::MADVISE => c_long::from(madvise(a, b, int(c))),
             nr::SHMAT => shmat(int(a), b, int(c)) as c_long,
             nr::PKEY_MPROTECT => c_long::from(pkey_mprotect(a, b, int(c), int(d))),
+            nr::SETSOCKOPT => c_long::from(setsockopt(int(a), int(b), int(c), d, e as u32)),
+            nr::VMSPLICE => vmsplice(int(a), b as *const Part, c, d as u32) as c_long,
             nr::PRCTL => c_long::from(prctl(int(a), b, c, d, e)),
             nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
                 step_back();
@@ -180,6 +188,33 @@ exported! {
             Some(shim) if addr != 0 && known.is_ok() => shim.other(addr, about[SIZE], call),
             _ => call(),
         })
+    }
+    // The pipe has the pages then, and not what was in them: they must be the program's alone until it is read, so
+    // they are unmapped and given back as they are.
+    fn vmsplice(fd: c_int, parts: *const Part, count: usize, flags: u32) -> isize {
+        /// No more are taken (UIO_MAXIOV).
+        const MOST: usize = 1024;
+        let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
+        if count <= MOST && !parts.is_null() {
+            for n in 0..count {
+                let part = parts.add(n).read();
+                // With addresses that are no memory the kernel refuses it.
+                if let Some(shim) = shim() && shim.other(part.start, part.len, || Ok(())).is_err() {
+                    return number_or_error(Err(Errno::ENOMEM)) as isize;
+                }
+            }
+        }
+        number_or_error(raw(nr::VMSPLICE, args)) as isize
+    }
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: usize, len: u32) -> c_int {
+        const SOL_SOCKET: c_int = 1;
+        const SO_ZEROCOPY: c_int = 60;
+        // What is sent with MSG_ZEROCOPY is read from the program's pages until it is on its way, also after they
+        // are unmapped.
+        if (level, name) == (SOL_SOCKET, SO_ZEROCOPY) {
+            step_back();
+        }
+        number_or_error(raw(nr::SETSOCKOPT, [fd as usize, level as usize, name as usize, value, len as usize, 0])) as c_int
     }
     fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         /// Which libc answers by itself: POSIX does not mean it to destroy anything.
