@@ -8,7 +8,7 @@ use crate::{Part, Range};
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// No such process, or no such thing.
+    /// Not permitted.
     pub const EPERM: Errno = Errno(1);
     /// No memory, or nothing mapped there.
     pub const ENOMEM: Errno = Errno(12);
@@ -85,7 +85,8 @@ pub unsafe trait Kernel {
     fn in_use(&self, pages: &[usize]) -> bool;
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
-    /// A number that is this thread's alone while it lives, not 0.
+    /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
+    /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
     fn thread(&self) -> usize;
     /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
     fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);

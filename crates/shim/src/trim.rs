@@ -16,6 +16,8 @@ use crate::{Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
 const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
+/// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
+const BATCHES: usize = 16;
 /// So many regions without memory are kept, and so much address space for each byte of the budget.
 const CLEAN: usize = 1024;
 const CLEAN_TIMES: usize = 16;
@@ -115,7 +117,10 @@ impl<K: Kernel> Shim<K> {
 
     /// False where the kernel refused some of it.
     fn trim_by(&self, batch: &mut Batch, bytes: usize) -> bool {
-        while self.take_oldest(batch, bytes) && batch.count > 0 {
+        for _ in 0..BATCHES {
+            if !self.take_oldest(batch, bytes) || batch.count == 0 {
+                break;
+            }
             let done = self.give_back(&batch.ranges[..batch.count]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
