@@ -27,6 +27,8 @@ impl<K: Kernel> Shim<K> {
 
     /// After fork(2), in the parent and in the child.
     pub fn after_fork(&self, child: bool) {
+        // For good: whether a child still has a page is asked of the kernel each time, and of a child that is
+        // gone, or runs another program, nothing is left there.
         self.forked.store(true, Ordering::Relaxed);
         let me = self.kernel.thread();
         if self.lock.holder() != me {

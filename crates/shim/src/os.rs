@@ -186,6 +186,31 @@ pub unsafe fn mmap(map: &Map) -> Result<usize, Errno> {
     unsafe { syscall(nr::MMAP, args) }
 }
 
+/// Whether nobody else maps a page of the range, by a file of pagemap. So many pages at a time that any stack
+/// has room for them, up to the first that is shared.
+fn are_exclusive(pagemap: usize, range: Range) -> bool {
+    const PAGES: usize = 256;
+    /// Documentation/admin-guide/mm/pagemap.rst: of a page that is there, and that nobody else maps. When the
+    /// other process has exited, run another program or written the page, the bit is back.
+    const PRESENT: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 56;
+    let mut entries = [0_u64; PAGES];
+    let mut start = range.start;
+    while start < range.end {
+        let pages = PAGES.min((range.end - start) / PAGE);
+        let at = entries.as_mut_ptr() as usize;
+        let args = [pagemap, at, pages * 8, start / PAGE * 8, 0, 0];
+        // SAFETY: the kernel writes as many entries as there is room for.
+        let got = unsafe { syscall(nr::PREAD64, args) };
+        let shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
+        if got != Ok(pages * 8) || entries[..pages].iter().any(shared) {
+            return false;
+        }
+        start += pages * PAGE;
+    }
+    true
+}
+
 // SAFETY: it is Linux.
 unsafe impl Kernel for Linux {
     unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
@@ -302,29 +327,17 @@ unsafe impl Kernel for Linux {
     }
 
     fn is_own(&self, range: Range) -> bool {
-        const PAGES: usize = 256;
-        /// Documentation/admin-guide/mm/pagemap.rst: of a page that is there, and that nobody else maps.
-        const PRESENT: u64 = 1 << 63;
-        const EXCLUSIVE: u64 = 1 << 56;
-        let mut entries = [0_u64; PAGES];
-        let pages = range.len() / PAGE;
-        if pages > PAGES {
-            return false;
-        }
         let path = c"/proc/self/pagemap".as_ptr() as usize;
-        // SAFETY: a path that ends with NUL, and a buffer that is large enough; the file is closed again.
-        let got = unsafe {
-            let Ok(fd) = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]) else {
-                return false;
-            };
-            let offset = range.start / PAGE * 8;
-            let args = [fd, entries.as_mut_ptr() as usize, pages * 8, offset, 0, 0];
-            let got = syscall(nr::PREAD64, args);
-            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
-            got
+        let flags = O_CLOEXEC;
+        // SAFETY: a path that ends with NUL; the file is closed again.
+        let fd = unsafe { syscall(nr::OPENAT, [AT_FDCWD as usize, path, flags, 0, 0, 0]) };
+        let Ok(fd) = fd else {
+            return false;
         };
-        let shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
-        got == Ok(pages * 8) && !entries[..pages].iter().any(shared)
+        let own = are_exclusive(fd, range);
+        // SAFETY: our own descriptor.
+        let _ = unsafe { syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]) };
+        own
     }
 
     fn thread(&self) -> usize {

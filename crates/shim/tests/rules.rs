@@ -190,6 +190,7 @@ fn rule_10_fork() {
     must(&build!("forks"), "cache=2M");
     must(&build!("waits"), "");
     must(&build!("forklock"), "");
+    must(&build!("orphans"), "cache=32M,zero=16M");
     let shim = over_the_model(pages(40));
     // SAFETY: the model's memory.
     unsafe {
