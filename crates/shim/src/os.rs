@@ -3,8 +3,13 @@
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
+use self::file::{Path, number};
+use self::group::Group;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::{PAGE, Part, Range};
+
+mod file;
+mod group;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
 mod nr {
@@ -60,54 +65,11 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
     }
 }
 
-/// A file below the process's own control group, or the machine's where there is none.
-#[derive(Clone, Copy)]
-struct Path {
-    bytes: [u8; 512],
-    len: usize,
-}
-
-impl Path {
-    const EMPTY: Path = Path {
-        bytes: [0; 512],
-        len: 0,
-    };
-
-    /// The parts one after the other, ended by a NUL. Empty if they don't fit.
-    fn of(parts: &[&[u8]]) -> Path {
-        let mut path = Path::EMPTY;
-        for part in parts {
-            let Some(place) = path.bytes[..511].get_mut(path.len..path.len + part.len()) else {
-                return Path::EMPTY;
-            };
-            place.copy_from_slice(part);
-            path.len += part.len();
-        }
-        path
-    }
-
-    /// What is in the file, as far as it fits.
-    fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        if self.len == 0 {
-            return None;
-        }
-        let path = self.bytes.as_ptr() as usize;
-        // SAFETY: a path that ends with NUL, and a buffer of our own; the descriptor is closed again.
-        unsafe {
-            let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
-            let args = [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
-            let got = syscall(nr::READ, args);
-            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
-            Some(&buffer[..got.ok()?])
-        }
-    }
-}
-
 /// Linux, by system calls.
 pub struct Linux {
+    /// Where memory pressure is to be read.
     pressure: Path,
-    current: Path,
-    limit: Path,
+    group: Group,
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -118,29 +80,12 @@ impl Linux {
     /// Finds out where this process's memory pressure is to be read.
     #[must_use]
     pub fn new() -> Self {
-        let mut buffer = [0; 512];
-        let group = Path::of(&[b"/proc/self/cgroup"]).read(&mut buffer);
-        // Of the unified hierarchy: `0::/path` (cgroups(7)).
-        let group = group.and_then(|text| {
-            let line = text
-                .split(|b| *b == b'\n')
-                .find(|l| l.starts_with(b"0::/"))?;
-            Some(&line[3..])
-        });
-        let in_group = |name: &[u8]| match group {
-            Some(group) => Path::of(&[b"/sys/fs/cgroup", group, name]),
-            None => Path::EMPTY,
-        };
-        let mut linux = Linux {
-            pressure: in_group(b"/memory.pressure"),
-            current: in_group(b"/memory.current"),
-            limit: in_group(b"/memory.max"),
-        };
-        let mut buffer = [0; 256];
-        if linux.pressure.read(&mut buffer).is_none() {
-            linux.pressure = Path::of(&[b"/proc/pressure/memory"]);
+        let group = Group::own();
+        let mut pressure = group.file(b"/memory.pressure");
+        if pressure.read(&mut [0; 16]).is_none() {
+            pressure = Path::of(&[b"/proc/pressure/memory"]);
         }
-        linux
+        Linux { pressure, group }
     }
 }
 
@@ -148,13 +93,6 @@ impl Default for Linux {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The number at the start of a text.
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    let text = core::str::from_utf8(&text[..digits]).ok()?;
-    text.parse().ok()
 }
 
 /// `some avg10=1.23 …` as hundredths.
@@ -398,11 +336,10 @@ unsafe impl Kernel for Linux {
         if stalls.is_some_and(|s| s > SHORT) {
             return Pressure::Some;
         }
-        let mut read = |path: &Path| path.read(&mut buffer).and_then(number);
-        match (read(&self.current), read(&self.limit)) {
-            // Within a sixteenth of the limit.
-            (Some(current), Some(limit)) if current > limit - limit / 16 => Pressure::Some,
-            _ => Pressure::None,
+        if self.group.is_full() {
+            Pressure::Some
+        } else {
+            Pressure::None
         }
     }
 }

@@ -1,0 +1,200 @@
+//! Reading small files of the kernel's, without memory but the stack.
+
+use super::{AT_FDCWD, O_CLOEXEC, nr, syscall};
+
+/// The name of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Path {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Path {
+    pub(super) const EMPTY: Path = Path {
+        bytes: [0; 512],
+        len: 0,
+    };
+
+    /// The parts one after the other, ended by a NUL. Empty if they don't fit.
+    pub(super) fn of(parts: &[&[u8]]) -> Path {
+        let mut path = Path::EMPTY;
+        for part in parts {
+            let Some(place) = path.bytes[..511].get_mut(path.len..path.len + part.len()) else {
+                return Path::EMPTY;
+            };
+            place.copy_from_slice(part);
+            path.len += part.len();
+        }
+        path
+    }
+
+    /// Without the NUL.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// What is done with the open file; none if it can't be opened.
+    fn with<T>(&self, work: impl FnOnce(usize) -> T) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        let path = self.bytes.as_ptr() as usize;
+        // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
+        unsafe {
+            let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
+            let done = work(fd);
+            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
+            Some(done)
+        }
+    }
+
+    /// What is in the file, as far as it fits.
+    pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let got = self.with(|fd| read(fd, buffer))??;
+        Some(&buffer[..got])
+    }
+
+    /// The number that the file begins with.
+    pub(super) fn number(&self) -> Option<u64> {
+        number(self.read(&mut [0; 24])?)
+    }
+
+    /// The first line of the file that `wanted` makes something of.
+    pub(super) fn find<T>(&self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+        self.with(|fd| find(|buffer| read(fd, buffer), wanted))?
+    }
+}
+
+fn read(fd: usize, buffer: &mut [u8]) -> Option<usize> {
+    let args = [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+    // SAFETY: the kernel writes into our buffer, no more than fits.
+    unsafe { syscall(nr::READ, args) }.ok()
+}
+
+/// The number at the start of a text.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let text = core::str::from_utf8(&text[..digits]).ok()?;
+    text.parse().ok()
+}
+
+/// The number of a line `name 123` or `name:   123 kB`.
+pub(super) fn field(line: &[u8], name: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(name)?;
+    let rest = rest.strip_prefix(b":").unwrap_or(rest);
+    let value = rest.trim_ascii_start();
+    (value.len() < rest.len()).then(|| number(value))?
+}
+
+/// As large as a line may be: one that doesn't fit is left out. The name of a control group has to.
+const LINE: usize = 512;
+/// So much of a file is looked at: the largest is /proc/meminfo, of 1.6 KB.
+const READS: usize = 64;
+
+/// The first line that `wanted` makes something of. `more` reads what comes next, and nothing at the end.
+fn find<T>(
+    mut more: impl FnMut(&mut [u8]) -> Option<usize>,
+    mut wanted: impl FnMut(&[u8]) -> Option<T>,
+) -> Option<T> {
+    let mut buffer = [0; LINE];
+    let (mut len, mut too_long) = (0, false);
+    for _ in 0..READS {
+        let got = more(&mut buffer[len..])?.min(LINE - len);
+        if got == 0 {
+            // What has no end of line.
+            return if too_long {
+                None
+            } else {
+                wanted(&buffer[..len])
+            };
+        }
+        len += got;
+        let mut start = 0;
+        while let Some(end) = buffer[start..len].iter().position(|b| *b == b'\n') {
+            let line = &buffer[start..start + end];
+            if !core::mem::take(&mut too_long)
+                && let Some(found) = wanted(line)
+            {
+                return Some(found);
+            }
+            start += end + 1;
+        }
+        buffer.copy_within(start..len, 0);
+        len -= start;
+        if len == LINE {
+            (len, too_long) = (0, true);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The lines of a text that is read so many bytes at a time.
+    fn lines(text: &[u8], step: usize) -> Vec<Vec<u8>> {
+        let (mut at, mut lines) = (0, Vec::new());
+        let more = |buffer: &mut [u8]| {
+            let len = step.min(buffer.len()).min(text.len() - at);
+            buffer[..len].copy_from_slice(&text[at..at + len]);
+            at += len;
+            Some(len)
+        };
+        let none: Option<()> = find(more, |line| {
+            lines.push(line.to_vec());
+            None
+        });
+        assert_eq!(none, None);
+        lines
+    }
+
+    /// Check that a line that is too long is left out, whole, and that nothing else is.
+    #[test]
+    fn long_lines() {
+        let long = vec![b'x'; 3 * LINE];
+        let text = [&b"a 1\n"[..], &long, b"\nb 2\n\nc 3"].concat();
+        for step in [1000, 511, 100] {
+            assert_eq!(
+                lines(&text, step),
+                [&b"a 1"[..], b"b 2", b"", b"c 3"],
+                "{step}"
+            );
+        }
+        assert!(lines(&long, 100).is_empty());
+    }
+
+    /// Check that fields are read by their whole name.
+    #[test]
+    fn fields() {
+        assert_eq!(field(b"inactive_file 40960", b"inactive_file"), Some(40960));
+        assert_eq!(field(b"inactive_file 40960", b"inactive"), None);
+        assert_eq!(
+            field(b"CommitLimit:    12341828 kB", b"CommitLimit"),
+            Some(12_341_828)
+        );
+        for bad in [&b""[..], b"a", b"a ", b"a:", b"a1", b"a x"] {
+            assert_eq!(field(bad, b"a"), None);
+        }
+    }
+
+    /// Check that what is in no file is none, and that a file is read to its end.
+    #[test]
+    fn files() {
+        assert!(Path::EMPTY.number().is_none());
+        assert!(Path::of(&[&[b'/'; 600]]).text().is_empty());
+        let meminfo = Path::of(&[b"/proc/meminfo"]);
+        assert!(meminfo.find(|line| field(line, b"DirectMap4k")).is_some());
+        assert!(meminfo.find(|line| field(line, b"Nothing")).is_none());
+    }
+
+    proptest! {
+        /// Check that any text, read in any pieces, comes as its lines.
+        #[test]
+        fn any_text(text in "[ab\n]{0,200}", step in 20..600usize) {
+            let wanted: Vec<Vec<u8>> = text.split('\n').map(|l| l.as_bytes().to_vec()).collect();
+            prop_assert_eq!(lines(text.as_bytes(), step), wanted);
+        }
+    }
+}

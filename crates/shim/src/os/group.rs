@@ -1,0 +1,284 @@
+//! How close the process's control group, or one above it, is to its limit of memory.
+
+use super::file::{Path, field};
+
+/// A group is looked at up to so many steps above the process's own.
+const LEVELS: usize = 16;
+
+/// What the files of a hierarchy are named (cgroups(7), Documentation/admin-guide/cgroup-v2.rst and
+/// cgroup-v1/memory.rst).
+struct Names {
+    /// Where it is mounted.
+    mount: &'static [u8],
+    /// Whichever is lowest.
+    limits: &'static [&'static [u8]],
+    current: &'static [u8],
+    /// What of the sum is pages of files that nobody has used for long, of the groups below too.
+    idle: &'static [u8],
+}
+
+const UNIFIED: Names = Names {
+    mount: b"/sys/fs/cgroup",
+    limits: &[b"/memory.max", b"/memory.high"],
+    current: b"/memory.current",
+    idle: b"inactive_file",
+};
+
+/// Before the unified hierarchy, with one for memory alone.
+const FIRST: Names = Names {
+    mount: b"/sys/fs/cgroup/memory",
+    limits: &[b"/memory.limit_in_bytes"],
+    current: b"/memory.usage_in_bytes",
+    idle: b"total_inactive_file",
+};
+
+/// The group of the process.
+pub(super) struct Group {
+    names: &'static Names,
+    /// Its folder, without a slash at the end, and how much of that is where the hierarchy is mounted.
+    folder: Path,
+    mount: usize,
+}
+
+impl Group {
+    /// Of this process.
+    pub(super) fn own() -> Group {
+        Group::of(&Path::of(&[b"/proc/self/cgroup"]), b"")
+    }
+
+    /// By a file as /proc/self/cgroup is, and where the root of the file system is.
+    fn of(file: &Path, root: &[u8]) -> Group {
+        let first = file.find(|line| of_memory(line).map(|name| Path::of(&[name])));
+        let unified = || file.find(|line| line.strip_prefix(b"0::").map(|name| Path::of(&[name])));
+        let (names, name) = match first {
+            Some(name) => (&FIRST, name),
+            None => (&UNIFIED, unified().unwrap_or(Path::EMPTY)),
+        };
+        let name = below(name.text());
+        Group {
+            names,
+            folder: Path::of(&[root, names.mount, name]),
+            mount: root.len() + names.mount.len(),
+        }
+    }
+
+    /// A file in the folder of the group; none if there is no such hierarchy.
+    pub(super) fn file(&self, name: &[u8]) -> Path {
+        match self.folder.text() {
+            [] => Path::EMPTY,
+            folder => Path::of(&[folder, name]),
+        }
+    }
+
+    /// Whether the group, or one above it, is within a sixteenth of what it may have. A container sees itself
+    /// where the hierarchy is mounted, and a group of no such name below; what is not there is left out.
+    pub(super) fn is_full(&self) -> bool {
+        let mut folder = self.folder.text();
+        for _ in 0..LEVELS {
+            if folder.len() < self.mount || folder.is_empty() {
+                return false;
+            }
+            if self.is_full_at(folder) {
+                return true;
+            }
+            let above = folder.iter().rposition(|b| *b == b'/').unwrap_or(0);
+            folder = &folder[..above];
+        }
+        false
+    }
+
+    fn is_full_at(&self, folder: &[u8]) -> bool {
+        let number = |name| look(folder, name, Path::number);
+        // `max`, where there is none, is no number.
+        let limits = self.names.limits.iter();
+        let Some(limit) = limits.filter_map(|name| number(name)).min() else {
+            return false;
+        };
+        let Some(current) = number(self.names.current) else {
+            return false;
+        };
+        let most = limit - limit / 16;
+        // Files fill whatever memory there is, and the kernel takes it from them first. That is looked up only
+        // where it matters: the kernel adds it up over all CPUs.
+        let idle = || {
+            let line = |path: &Path| path.find(|line| field(line, self.names.idle));
+            look(folder, b"/memory.stat", line).unwrap_or(0)
+        };
+        current > most && current.saturating_sub(idle()) > most
+    }
+}
+
+/// What is made of a file. By itself, so that there is only one name of a file at a time on the stack, which may
+/// be that of a signal handler.
+#[inline(never)]
+fn look(folder: &[u8], name: &[u8], work: impl FnOnce(&Path) -> Option<u64>) -> Option<u64> {
+    work(&Path::of(&[folder, name]))
+}
+
+/// Of a line of /proc/self/cgroup, the group if it is that of the first kind of hierarchy for memory:
+/// `4:memory:/name`, or `5:cpu,memory:/name`.
+fn of_memory(line: &[u8]) -> Option<&[u8]> {
+    let mut parts = line.splitn(3, |b| *b == b':');
+    let (_, controllers, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let mut controllers = controllers.split(|b| *b == b',');
+    controllers.any(|c| c == b"memory").then_some(name)
+}
+
+/// The name as it comes behind that of a folder. Nothing for the root, and for a group that lies outside of
+/// what this process sees (cgroup_namespaces(7)).
+fn below(name: &[u8]) -> &[u8] {
+    if name.starts_with(b"/..") || !name.starts_with(b"/") {
+        return b"";
+    }
+    name.strip_suffix(b"/").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    const MB: u64 = 1 << 20;
+
+    /// A file system of a few files, which is gone when this is.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, cgroup: &str) -> Tree {
+            let root = std::env::temp_dir().join(format!("quell-{name}-{}", std::process::id()));
+            let tree = Tree(root);
+            tree.write("cgroup", cgroup);
+            tree
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+
+        /// In MB.
+        fn group(&self, folder: &str, limits: &[(&str, u64)], current: (&str, u64), stat: &str) {
+            for (name, value) in limits.iter().chain([&current]) {
+                let text = format!("{}\n", value * MB);
+                self.write(&format!("{folder}/{name}"), &text);
+            }
+            self.write(&format!("{folder}/memory.stat"), stat);
+        }
+
+        fn own(&self) -> Group {
+            let root = self.0.to_str().unwrap();
+            let file = Path::of(&[root.as_bytes(), b"/cgroup"]);
+            Group::of(&file, root.as_bytes())
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Check which line of /proc/self/cgroup is taken, on machines of each kind, and what of it.
+    #[test]
+    fn which_group() {
+        let at = |text: &str| {
+            let tree = Tree::new("which", text);
+            let group = tree.own();
+            let path = String::from_utf8(group.folder.text().to_vec()).unwrap();
+            path[tree.0.to_str().unwrap().len()..].to_owned()
+        };
+        assert_eq!(at("0::/\n"), "/sys/fs/cgroup");
+        assert_eq!(at("0::/a.slice/b\n"), "/sys/fs/cgroup/a.slice/b");
+        assert_eq!(at("0::/../other\n"), "/sys/fs/cgroup");
+        let hybrid = "9:name=systemd:/x\n5:cpu,memory:/docker/1\n1:cpu:/c\n0::/u\n";
+        assert_eq!(at(hybrid), "/sys/fs/cgroup/memory/docker/1");
+        assert_eq!(at("1:name=memory:/x\n0::/u\n"), "/sys/fs/cgroup/u");
+        assert_eq!(at(""), "/sys/fs/cgroup");
+    }
+
+    /// Check on the unified hierarchy that the lower of both limits counts, less the files that nobody uses,
+    /// and that of each group above too.
+    #[test]
+    fn unified() {
+        let tree = Tree::new("unified", "0::/a/b\n");
+        let (a, b) = ("sys/fs/cgroup/a", "sys/fs/cgroup/a/b");
+        let current = |mb| ("memory.current", mb);
+        let idle = |mb: u64| {
+            format!(
+                "anon 1\ninactive_anon 5\ninactive_file {}\nactive_file 7\n",
+                mb * MB
+            )
+        };
+        let full = || tree.own().is_full();
+        assert!(!full());
+        tree.write(&format!("{b}/memory.max"), "max\n");
+        tree.group(b, &[], current(2000), &idle(0));
+        assert!(!full());
+        tree.group(b, &[("memory.max", 1600)], current(1501), &idle(0));
+        assert!(full());
+        tree.group(b, &[], current(1500), &idle(0));
+        assert!(!full());
+        tree.group(b, &[("memory.high", 1200)], current(1150), &idle(0));
+        assert!(full());
+        // Full of files.
+        tree.group(b, &[], current(1200), &idle(100));
+        assert!(!full());
+        tree.group(b, &[], current(1200), "anon 1\n");
+        assert!(full());
+        tree.group(b, &[], current(100), &idle(0));
+        assert!(!full());
+        tree.group(a, &[("memory.max", 900)], current(880), &idle(20));
+        assert!(full());
+        tree.group(a, &[], current(880), &idle(600));
+        assert!(!full());
+        // More files than there is memory, as the two are not read at once.
+        tree.group(a, &[], current(880), &idle(6000));
+        assert!(!full());
+    }
+
+    /// Check the same on the first kind, and in a container that sees itself as the root.
+    #[test]
+    fn first() {
+        let tree = Tree::new("first", "4:memory:/docker/1\n0::/\n");
+        let root = "sys/fs/cgroup/memory";
+        let limit = |mb| [("memory.limit_in_bytes", mb)];
+        let current = |mb| ("memory.usage_in_bytes", mb);
+        let idle = |mb: u64| {
+            format!(
+                "inactive_file {}\ntotal_inactive_file {}\n",
+                900 * MB,
+                mb * MB
+            )
+        };
+        tree.group(root, &limit(1600), current(1590), &idle(0));
+        assert!(tree.own().is_full());
+        tree.group(root, &limit(1600), current(1590), &idle(200));
+        assert!(!tree.own().is_full());
+        // No limit, as the kernel writes it.
+        tree.write(
+            &format!("{root}/memory.limit_in_bytes"),
+            "9223372036854771712\n",
+        );
+        assert!(!tree.own().is_full());
+        let own = format!("{root}/docker/1");
+        tree.group(&own, &limit(100), current(99), &idle(1));
+        assert!(tree.own().is_full());
+    }
+
+    /// Check that a name that is too long, or has too many parts, is looked at as far as it goes.
+    #[test]
+    fn depth() {
+        let deep = "/d".repeat(40);
+        let tree = Tree::new("deep", &format!("0::{deep}\n"));
+        let full = |levels: usize| {
+            let folder = format!("sys/fs/cgroup{}", &deep[..2 * levels]);
+            tree.group(&folder, &[("memory.max", 16)], ("memory.current", 16), "");
+            tree.own().is_full()
+        };
+        assert!(!full(40 - LEVELS));
+        assert!(full(41 - LEVELS));
+        let long = Tree::new("long", &format!("0::/{}\n", "x".repeat(700)));
+        assert!(!long.own().is_full());
+    }
+}
