@@ -42,7 +42,8 @@ pub struct Map {
 pub enum Pressure {
     /// Nobody waits for memory.
     None,
-    /// Tasks wait for memory, or the control group is close to its limit.
+    /// Tasks wait for memory, or the control group is close to its limit, or the process to one of what it
+    /// may map.
     Some,
 }
 
@@ -96,6 +97,11 @@ pub unsafe trait Kernel {
     fn now(&self) -> u64;
     /// How much of the process is in memory, bytes; none if that can't be told.
     fn resident(&self) -> Option<usize> {
+        None
+    }
+    /// How much may be mapped, in bytes, where that is counted whether anything is in it or not; none where it
+    /// isn't. May change. Takes some microseconds.
+    fn bound(&self) -> Option<usize> {
         None
     }
     /// How full memory is now. Takes some tens of microseconds.

@@ -8,6 +8,7 @@ use self::group::Group;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::{PAGE, Part, Range};
 
+mod bound;
 mod file;
 mod group;
 
@@ -25,6 +26,7 @@ mod nr {
     pub(super) const FUTEX: usize = 202;
     pub(super) const CLOCK_GETTIME: usize = 228;
     pub(super) const OPENAT: usize = 257;
+    pub(super) const PRLIMIT64: usize = 302;
     pub(super) const PROCESS_VM_READV: usize = 310;
     pub(super) const GETPID: usize = 39;
     pub(super) const PROCESS_MADVISE: usize = 440;
@@ -330,13 +332,17 @@ unsafe impl Kernel for Linux {
         Some(usize::try_from(number(&text[second..])?).ok()? * PAGE)
     }
 
+    fn bound(&self) -> Option<usize> {
+        bound::lowest()
+    }
+
     fn pressure(&self) -> Pressure {
         let mut buffer = [0; 256];
         let stalls = self.pressure.read(&mut buffer).and_then(some_avg10);
         if stalls.is_some_and(|s| s > SHORT) {
             return Pressure::Some;
         }
-        if self.group.is_full() {
+        if self.group.is_full() || bound::is_close() {
             Pressure::Some
         } else {
             Pressure::None

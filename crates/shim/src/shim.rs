@@ -21,6 +21,9 @@ use crate::trim::Leavers;
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
+/// Of what may be mapped, this part may be kept: little enough that a program finds its room, and of 1 GB already as much
+/// as the default.
+const OF_BOUND: usize = 16;
 
 /// The library, over a kernel.
 pub struct Shim<K> {
@@ -46,6 +49,8 @@ pub struct Shim<K> {
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
+    /// See [`Kernel::bound`]; MAX is none.
+    bound: AtomicU64,
     calls: AtomicU32,
     looked: AtomicU64,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -94,6 +99,7 @@ impl<K: Kernel> Shim<K> {
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
+            bound: AtomicU64::new(u64::MAX),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             slack: AtomicUsize::new(0),
@@ -108,6 +114,7 @@ impl<K: Kernel> Shim<K> {
         if settings.off {
             self.turn_off();
         }
+        self.look_at_bound();
         let zero_up_to = match settings.zero {
             Zero::Off => 0,
             Zero::UpTo(bytes) => bytes,
@@ -223,8 +230,20 @@ impl<K: Kernel> Shim<K> {
         if self.settings().strict || short || self.is_retired() {
             0
         } else {
-            self.settings().cache
+            let bound = self.bound.load(Ordering::Relaxed) as usize;
+            self.settings().cache.min(bound / OF_BOUND)
         }
+    }
+
+    /// Whether addresses without memory are to be kept, too. Where what is mapped is counted, they are missing
+    /// for what does not come through here: the C library's own mappings.
+    pub(crate) fn keeps_clean(&self) -> bool {
+        self.bound.load(Ordering::Relaxed) == u64::MAX
+    }
+
+    fn look_at_bound(&self) {
+        let bound = self.kernel.bound().map_or(u64::MAX, |b| b as u64);
+        self.bound.store(bound, Ordering::Relaxed);
     }
 
     pub(crate) fn keep_budget(&self) -> usize {
@@ -296,6 +315,8 @@ impl<K: Kernel> Shim<K> {
         if mine.is_err() {
             return;
         }
+        self.look_at_bound();
+        self.trim_clean();
         let short = self.kernel.pressure() == Pressure::Some;
         let was = self.short.swap(short, Ordering::Relaxed);
         if short && !was {

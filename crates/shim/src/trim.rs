@@ -12,7 +12,7 @@ use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
-use crate::{Part, Range};
+use crate::{PAGE, Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
 const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
@@ -21,6 +21,8 @@ const BATCHES: usize = 16;
 /// So many regions without memory are kept, and so much address space for each byte of the budget.
 const CLEAN: usize = 1024;
 const CLEAN_TIMES: usize = 16;
+/// What is unmapped from this size on takes a shootdown even if nothing is in it: page tables go with it.
+const TABLE: usize = 512 * PAGE;
 /// Whoever waits for a region that leaves looks so often, for so many ms each.
 const WAITS: u32 = 200;
 const WAIT_MS: u32 = 10;
@@ -83,11 +85,15 @@ enum InTheWay {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Unmaps regions without memory where there are too many.
+    /// Unmaps regions without memory where there are too many; all where they are counted.
     pub(crate) fn trim_clean(&self) {
-        let most = self.settings().cache.saturating_mul(CLEAN_TIMES);
+        let most = if self.keeps_clean() {
+            self.settings().cache.saturating_mul(CLEAN_TIMES)
+        } else {
+            0
+        };
         if self.counters.clean_bytes.get() as usize > most {
-            self.unmap_oldest(State::Clean, most, CLEAN);
+            self.unmap_oldest(State::Clean, most, CLEAN, 0);
         }
     }
 
@@ -99,6 +105,10 @@ impl<K: Kernel> Shim<K> {
         if free.is_err() {
             return;
         }
+        if !self.keeps_clean() {
+            // It is unmapped after all: of what is large, one shootdown is enough.
+            self.unmap_oldest(State::Dirty, bytes, 0, TABLE);
+        }
         // SAFETY: `taken` is ours, so nobody else is at it; a handler finds it taken.
         let all_done = unsafe { self.leavers.batch.with(|batch| self.trim_by(batch, bytes)) };
         let crowded = matches!(
@@ -108,11 +118,12 @@ impl<K: Kernel> Shim<K> {
         taken.store(0, Ordering::Release);
         if !all_done {
             // Memory that can't be given back, as it is locked, can be unmapped.
-            self.unmap_oldest(State::Dirty, bytes, 0);
+            self.unmap_oldest(State::Dirty, bytes, 0, 0);
         }
         if crowded {
-            self.unmap_oldest(State::Clean, usize::MAX, CLEAN / 2);
+            self.unmap_oldest(State::Clean, usize::MAX, CLEAN / 2, 0);
         }
+        self.trim_clean();
     }
 
     /// False where the kernel refused some of it.
@@ -184,13 +195,16 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left, and of
-    /// those without memory no more than so many regions.
-    fn unmap_oldest(&self, state: State, bytes: usize, count: usize) {
+    /// those without memory no more than so many regions, or until the oldest is smaller than `least`.
+    fn unmap_oldest(&self, state: State, bytes: usize, count: usize, least: usize) {
         let me = self.kernel.thread();
         loop {
             let taken = self.try_locked(|table| {
                 let oldest = table.oldest(state, bytes, count)?;
                 let range = table.nodes.get(oldest).range;
+                if range.len() < least {
+                    return None;
+                }
                 table.go(oldest, range, me)
             });
             let Locked::Done(Some((place, range))) = taken else {
@@ -270,7 +284,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn drain(&self) -> bool {
         let before = self.counters.dirty_bytes.get() + self.counters.clean_bytes.get();
         self.trim_to(0);
-        self.unmap_oldest(State::Clean, 0, 0);
+        self.unmap_oldest(State::Clean, 0, 0, 0);
         before > 0
     }
 }

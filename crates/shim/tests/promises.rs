@@ -59,6 +59,14 @@ proptest! {
         World::new(Setup { places, cache: 60, resident, threads, ..Setup::default() }, &bytes.0).run();
     }
 
+    /// Check the same where what is mapped is counted, and that nothing without memory is kept then.
+    #[test]
+    fn counted(bytes in bytes(), places in 3..80usize, bound in 1..600usize, threads in 0..90u8) {
+        // Half of them with one thread: what another leaves is not looked at.
+        let threads = threads.saturating_sub(45);
+        World::new(Setup { places, bound, threads, ..Setup::default() }, &bytes.0).run();
+    }
+
     /// Check the same with all of it at once, and in the strict mode.
     #[test]
     fn all(bytes in bytes(), places in 3..80usize, refuse in 0..40u8, threads in 0..90u8, strict: bool) {

@@ -255,6 +255,7 @@ fn rule_12_handlers() {
 fn rule_13_budget() {
     must(&build!("budget"), "cache=1M,keep=1M,zero=1M");
     must(&build!("bound"), "cache=256M,rss=64M");
+    must(&build!("limits"), "cache=64M");
     let shim = over_the_model(pages(40));
     churn(&shim, 20);
     let kept = |shim: &Shim<Fake>| {

@@ -149,6 +149,9 @@ unsafe impl Kernel for Fake {
         let present = self.pages.borrow().values().filter(|p| p.present).count();
         Some(present * PAGE)
     }
+    fn bound(&self) -> Option<usize> {
+        self.bound.get()
+    }
     fn pressure(&self) -> Pressure {
         if self.short.get() {
             Pressure::Some

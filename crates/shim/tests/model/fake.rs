@@ -54,6 +54,8 @@ pub struct Fake {
     /// Runs another thread, now and then; true makes the call fail.
     pub hook: RefCell<Option<Hook>>,
     pub short: Cell<bool>,
+    /// What may be mapped, in bytes, if that is counted.
+    pub bound: Cell<Option<usize>>,
     pub thread: Cell<usize>,
     pub(super) clock: Cell<u64>,
     /// Somebody slept: what he waited for can't come, as all threads are one here.

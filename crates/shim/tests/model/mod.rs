@@ -33,6 +33,8 @@ pub struct Setup {
     pub keep: usize,
     /// Pages in memory above which what is kept shrinks; 0 is no bound.
     pub resident: usize,
+    /// What the program may map, in pages; 0 is no bound.
+    pub bound: usize,
     /// Calls that the kernel refuses, of 256.
     pub refuse: u8,
     /// Calls at which another thread runs, of 256.
@@ -48,6 +50,7 @@ impl Default for Setup {
             cache: 24,
             keep: 64,
             resident: 0,
+            bound: 0,
             refuse: 0,
             threads: 0,
             batch: true,
@@ -112,8 +115,12 @@ impl World {
         };
         // SAFETY: they live until `lent` is dropped, after the library.
         let (counters, places) = unsafe { (&*lent.counters, &mut *lent.places) };
+        let fake = Fake::default();
+        if setup.bound > 0 {
+            fake.bound.set(Some(setup.bound * PAGE));
+        }
         let world = Rc::new(World {
-            shim: Shim::new(Fake::default(), settings, counters, places),
+            shim: Shim::new(fake, settings, counters, places),
             setup,
             promise: RefCell::new(Promise::new()),
             bytes: RefCell::new(bytes.to_vec().into()),
@@ -186,7 +193,7 @@ impl World {
         let fake = self.shim.kernel();
         let promise = self.promise.borrow();
         let mut kept = [None; PAGES];
-        let mut bytes = 0;
+        let (mut bytes, mut empty) = (0, false);
         self.shim.each_region(|range, held| {
             for n in numbers(range) {
                 kept[n] = Some(held);
@@ -194,12 +201,21 @@ impl World {
             if matches!(held, Held::Dirty | Held::Leaving) {
                 bytes += range.len();
             }
+            empty |= held == Held::Clean;
             if held == Held::Leaving {
                 self.fail("something is leaving, and nobody is at it");
             }
         });
-        if bytes > self.setup.cache * PAGE && !self.ever_loose.get() {
+        let bounded = self.setup.bound > 0;
+        let budget = match self.setup.bound {
+            0 => self.setup.cache * PAGE,
+            bound => (self.setup.cache * PAGE).min(bound * PAGE / 16),
+        };
+        if bytes > budget && !self.ever_loose.get() {
             self.fail("more is kept than the budget allows");
+        }
+        if empty && bounded && !self.ever_loose.get() {
+            self.fail("what has no memory is kept although it counts");
         }
         let pages = fake.pages.borrow();
         for (n, kept) in kept.iter().copied().enumerate() {
