@@ -3,7 +3,7 @@
 //! What is served from the cache may have been two mappings once, which the kernel does not always make one
 //! again. mremap(2) takes a part of one mapping only: across two it says EFAULT (`vma_to_resize` in
 //! mm/mremap.c up to 6.16; 6.17 takes several where nothing is resized). Where the border lies is found by
-//! halving, so nothing needs to be known of the range: attributes, content and all, each piece is moved as it is.
+//! asking, so nothing needs to be known of the range: attributes, content and all, each piece is moved as it is.
 
 use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
@@ -12,6 +12,18 @@ use crate::{PAGE, Range};
 
 /// What is asked of [`Kernel::mincore`] at once, in pages.
 const AT_ONCE: usize = 1024;
+
+/// Longer than any mapping on x86-64 can become that does not begin at 0.
+const TOO_MUCH: usize = (1 << 47) - 2 * PAGE;
+
+/// How far moving came.
+struct Stuck {
+    /// So many bytes were moved.
+    moved: usize,
+    /// From here on, counted from the target's first byte, the target is reserved still.
+    reserved: usize,
+    why: Errno,
+}
 
 impl<K: Kernel> Shim<K> {
     /// Whether there is a mapping at each page, so that an EFAULT is about borders and not about holes.
@@ -79,32 +91,41 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: a new mapping, at the caller's target if there is one.
         let at = unsafe { self.reserve(target.unwrap_or(0), len, fixed) }?;
         // SAFETY: the caller's range, onto what is reserved.
-        let why = match unsafe { self.move_each(from, at, len, stays) } {
+        let stuck = match unsafe { self.move_each(from, at, len, stays) } {
             Ok(()) => return Ok(at),
-            Err((0, why)) => why,
-            Err((moved, why)) => {
-                let back = Range {
-                    start: at,
-                    end: at + moved,
-                };
-                // SAFETY: what was just moved goes back to where it was, unless there is something by now.
-                let _ = unsafe {
-                    if stays == 0 {
-                        self.reserve(from.start, moved, MAP_FIXED_NOREPLACE)
-                    } else {
-                        Ok(from.start)
-                    }
-                    .and_then(|start| {
-                        self.move_each(back, start, moved, 0)
-                            .map_err(|(_, why)| why)
-                    })
-                };
-                why
-            }
+            Err(stuck) => stuck,
         };
-        // SAFETY: what was reserved, and is not used.
-        let _ = unsafe { self.kernel.munmap(at, len) };
-        Err(why)
+        if stuck.moved > 0 {
+            let back = Range {
+                start: at,
+                end: at + stuck.moved,
+            };
+            // SAFETY: what was just moved goes back to where it was, unless there is something by now.
+            let _ = unsafe {
+                if stays == 0 {
+                    self.reserve(from.start, stuck.moved, MAP_FIXED_NOREPLACE)
+                } else {
+                    Ok(from.start)
+                }
+                .and_then(|start| {
+                    self.move_each(back, start, stuck.moved, 0)
+                        .map_err(|stuck| stuck.why)
+                })
+            };
+        }
+        if stuck.reserved < len {
+            // SAFETY: what is reserved still. Not what lies before: whatever left from there, or failed to come, left
+            // a hole, which may be another thread's mapping by now.
+            let _ = unsafe {
+                self.kernel
+                    .munmap(at + stuck.reserved, len - stuck.reserved)
+            };
+        }
+        // To the program it is one mapping.
+        Err(match stuck.why {
+            Errno::EFAULT => Errno::ENOMEM,
+            why => why,
+        })
     }
 
     /// Addresses that nobody else gets, and that are overwritten piece by piece.
@@ -121,50 +142,66 @@ impl<K: Kernel> Shim<K> {
         unsafe { self.map_anew(&map) }
     }
 
-    /// Moves each piece. Or how many bytes were moved before the one that could not be, and why.
+    /// Moves each piece, or says how far it came.
     ///
-    /// It ends: each turn either moves at least a page or halves the piece, and one of a page that is refused
-    /// is an error.
+    /// It ends: each turn moves at least a page or is the last.
     unsafe fn move_each(
         &self,
         from: Range,
         at: usize,
         len: usize,
         stays: i32,
-    ) -> Result<(), (usize, Errno)> {
+    ) -> Result<(), Stuck> {
         let flags = MREMAP_MAYMOVE | MREMAP_FIXED | stays;
         let whole = from.len().min(len);
         if whole < from.len() {
             // SAFETY: the end that is to go. What is kept of it is the table's.
-            unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }
-                .map_err(|why| (0, why))?;
+            unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }.map_err(
+                |why| Stuck {
+                    moved: 0,
+                    reserved: 0,
+                    why,
+                },
+            )?;
         }
         let mut moved = 0;
         while moved < whole {
-            let mut piece = whole - moved;
-            loop {
-                // The last one grows, if it is to.
-                let last = moved + piece == whole;
-                let new = if last { len - moved } else { piece };
-                // SAFETY: a part of the caller's range, onto what is reserved.
-                let call = || unsafe {
-                    self.kernel
-                        .mremap(from.start + moved, piece, new, flags, at + moved)
-                };
-                let mut done = call();
-                if done == Err(Errno::ENOMEM) && self.drain() {
-                    done = call();
-                }
-                match done {
-                    Ok(_) => break,
-                    Err(Errno::EFAULT) if piece > PAGE => {
-                        piece = (piece / 2).next_multiple_of(PAGE);
-                    }
-                    Err(why) => return Err((moved, why)),
-                }
+            let piece = self.one_mapping(from.start + moved, whole - moved);
+            // The last one grows, if it is to.
+            let last = moved + piece == whole;
+            let new = if last { len - moved } else { piece };
+            // SAFETY: a part of the caller's range, onto what is reserved.
+            unsafe {
+                self.kernel
+                    .mremap(from.start + moved, piece, new, flags, at + moved)
             }
+            // Up to 6.16 the target is unmapped first (`mremap_to` in mm/mremap.c). To try again could hit another
+            // thread's mapping.
+            .map_err(|why| Stuck {
+                moved,
+                reserved: moved + new,
+                why,
+            })?;
             moved += piece;
         }
         Ok(())
+    }
+
+    /// How much from `at` on, of `len` bytes, is one mapping to the kernel, or a part of it: half of it, half of that,
+    /// and so on, or a page.
+    pub(super) fn one_mapping(&self, at: usize, len: usize) -> usize {
+        let mut piece = len;
+        while piece > PAGE {
+            // To grow where it is, without leave to move, so far that nothing can: it is refused in any case, and with
+            // EFAULT if it is not one mapping, which is looked at first (`vma_to_resize`, and `check_prep_vma` from 6.17
+            // on, in mm/mremap.c).
+            // SAFETY: it changes nothing.
+            let refused = unsafe { self.kernel.mremap(at, piece, TOO_MUCH, 0, 0) };
+            if refused != Err(Errno::EFAULT) {
+                break;
+            }
+            piece = (piece / 2).next_multiple_of(PAGE);
+        }
+        piece
     }
 }

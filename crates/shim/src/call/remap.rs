@@ -5,6 +5,15 @@ use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::shim::{Locked, Shim};
 
+/// Whether the kernel has nothing against the arguments of a call to a fixed target.
+fn is_good(from: Range, to: Range, flags: i32, new: usize) -> bool {
+    let target = Range::of(new, to.len());
+    flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) == 0
+        && flags & MREMAP_MAYMOVE != 0
+        && (flags & MREMAP_DONTUNMAP == 0 || from.len() == to.len())
+        && target.is_some_and(|target| target.and(from).is_none())
+}
+
 impl<K: Kernel> Shim<K> {
     /// mremap(2).
     ///
@@ -55,7 +64,15 @@ impl<K: Kernel> Shim<K> {
             end: from.end.max(to.end),
         })?;
         self.forget(from);
-        let mut result = call();
+        // Up to 6.16 the kernel unmaps the target before it refuses, and another thread may be given it meanwhile.
+        let in_pieces = to_fixed
+            && is_good(from, to, flags, new)
+            && self.one_mapping(from.start, from.len()) < from.len();
+        let mut result = if in_pieces {
+            Err(Errno::EFAULT)
+        } else {
+            call()
+        };
         if result == Err(Errno::ENOMEM) && self.drain() {
             result = call();
         }

@@ -256,6 +256,10 @@ impl Fake {
         if target.is_some_and(|t| t.start < BASE || t.and(from).is_some()) {
             return bad;
         }
+        // Before anything is looked at, up to Linux 6.16.
+        if let Some(target) = target {
+            self.take_away(target);
+        }
         if !fixed && !stays && to_len <= from.len() {
             if !self.pages.borrow().contains_key(&(old / PAGE)) {
                 return Err(Errno::EFAULT);
