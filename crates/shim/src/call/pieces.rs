@@ -16,6 +16,14 @@ const AT_ONCE: usize = 1024;
 /// Longer than any mapping on x86-64 can become that does not begin at 0.
 const TOO_MUCH: usize = (1 << 47) - 2 * PAGE;
 
+/// To the program it is one mapping, and it has no mapping too many.
+fn of_one(why: Errno) -> Errno {
+    match why {
+        Errno::EFAULT => Errno::ENOMEM,
+        why => why,
+    }
+}
+
 /// How far moving came.
 struct Stuck {
     /// So many bytes were moved.
@@ -87,9 +95,25 @@ impl<K: Kernel> Shim<K> {
         target: Option<usize>,
         stays: i32,
     ) -> Result<usize, Errno> {
-        let fixed = if target.is_some() { MAP_FIXED } else { 0 };
-        // SAFETY: a new mapping, at the caller's target if there is one.
-        let at = unsafe { self.reserve(target.unwrap_or(0), len, fixed) }?;
+        let reserved = match target {
+            // SAFETY: the caller's target, which he gives up.
+            Some(target) => unsafe { self.reserve(target, len, MAP_FIXED) },
+            // SAFETY: a new mapping.
+            None => unsafe { self.reserve(0, len, 0) },
+        };
+        let at = match (reserved, target) {
+            (Ok(at), _) => at,
+            // The kernel knows best why not, such as that there are no such addresses.
+            // SAFETY: the caller's own call, which is refused.
+            (Err(_), Some(target)) => unsafe {
+                let flags = MREMAP_MAYMOVE | MREMAP_FIXED | stays;
+                return self
+                    .kernel
+                    .mremap(from.start, from.len(), len, flags, target)
+                    .map_err(of_one);
+            },
+            (Err(why), None) => return Err(why),
+        };
         // SAFETY: the caller's range, onto what is reserved.
         let stuck = match unsafe { self.move_each(from, at, len, stays) } {
             Ok(()) => return Ok(at),
@@ -121,11 +145,7 @@ impl<K: Kernel> Shim<K> {
                     .munmap(at + stuck.reserved, len - stuck.reserved)
             };
         }
-        // To the program it is one mapping.
-        Err(match stuck.why {
-            Errno::EFAULT => Errno::ENOMEM,
-            why => why,
-        })
+        Err(of_one(stuck.why))
     }
 
     /// Addresses that nobody else gets, and that are overwritten piece by piece.
