@@ -4,7 +4,7 @@ use quell_shim::linux::*;
 use quell_shim::{Errno, PAGE, Range};
 
 use super::World;
-use super::fake::{BASE, END};
+use super::fake::{BASE, END, PAGES};
 use super::promise::{number, numbers};
 
 impl World {
@@ -91,6 +91,13 @@ impl World {
             (Err(Errno::ENOMEM), _) if self.loose.get() => {
                 self.resync(from);
                 if fixed {
+                    // Untouched where it is known still. Otherwise gone, whatever is there now: what is left over of
+                    // the attempt might be another thread's.
+                    let mut untouched = [false; PAGES];
+                    self.shim.each_region(|range, _| untouched[numbers(range)].fill(true));
+                    for n in numbers(to).filter(|n| !untouched[*n]) {
+                        self.promise.borrow_mut().pages[n] = None;
+                    }
                     self.resync(to);
                 }
             }
