@@ -131,6 +131,26 @@ fn library_once() {
     assert!(plan.predicted_stop() > 0.95);
 }
 
+/// Check that a plan of the library's that is in force already is known as that, and not complained of.
+#[test]
+fn library_in_force() {
+    let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
+    let first = chosen(&[libc()], &evidence, 0.25);
+    let environment = first.environment(&|_| None);
+    let options = Options {
+        budget: 0.25,
+        at_least: 0,
+        preload: true,
+    };
+    let again = plan(&[libc()], &evidence, &options, &|name: &str| {
+        environment.get(name).cloned()
+    });
+    assert!(again.remedies.is_empty(), "{again:?}");
+    let notes = again.notes.join("\n");
+    assert!(notes.contains("app: its remedy was set already"), "{notes}");
+    assert!(!notes.contains("no setting"), "{notes}");
+}
+
 /// Check that the library is refused where it can't help, and that the plan says why.
 #[test]
 fn library_refused() {
