@@ -3,12 +3,14 @@
 mod describe;
 mod pick;
 
+use std::collections::BTreeMap;
+
 use pick::{CLOSE, Candidate, ENOUGH, best, sets};
 
 use crate::attribute::{Evidence, Share, Split, split};
 use crate::remedy::{self, Case, Memory, Offer, Remedy, Subject, Verdict};
 use crate::words::{counted, percent};
-use crate::{FEW, Found, Kind, Plan, Planned};
+use crate::{FEW, Found, Kind, Plan, Planned, conf};
 
 /// An allocator with less than this share of the shootdowns is left alone.
 const SMALL_SHARE: f64 = 0.02;
@@ -350,6 +352,16 @@ impl Choosing<'_> {
         if let Some(known) = self.plan.remedies.iter_mut().find(same) {
             known.predicted_stop = round((known.predicted_stop + stops).min(1.0));
             known.evidence = format!("{}; {text}", known.evidence);
+            // For another allocator a remedy may set another variable besides the library's.
+            let mut more = BTreeMap::new();
+            for (variable, value) in &offer.sets {
+                match known.sets.get_mut(variable) {
+                    Some(set) => *set = conf::together(variable, set, value),
+                    None => drop(more.insert(variable.clone(), value.clone())),
+                }
+            }
+            known.sets.extend(more.clone());
+            self.plan.user_has(name, &more, &self.env);
             return;
         }
         if self.plan.user_has(name, &offer.sets, &self.env) && offer.starts.is_empty() {

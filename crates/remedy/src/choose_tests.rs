@@ -131,6 +131,74 @@ fn library_once() {
     assert!(plan.predicted_stop() > 0.95);
 }
 
+/// Check that of two remedies of the library's neither takes from the other what it asks for, and that both are
+/// known as set where they are in force together.
+#[test]
+fn library_for_two() {
+    let mut python = libc();
+    (python.kind, python.module) = (Kind::CPython, "/usr/bin/python3".into());
+    let fast = "/opt/libmimalloc.so";
+    let mimalloc = found(
+        Kind::Mimalloc,
+        fast,
+        Linking::SharedLibrary,
+        Version::exact(2, 2, 7),
+    );
+    let found = [libc(), python, mimalloc];
+    let evidence = seen(&[
+        source(Cause::Munmap, "/usr/bin/python3", 700),
+        source(Cause::MadviseFree, fast, 300),
+    ]);
+    let first = chosen(&found, &evidence, 0.25);
+    assert_eq!(ids(&first), ["shim.cache", "shim.mimalloc"]);
+    let environment = first.environment(&|_| None);
+    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=480M,zero=off");
+    assert_eq!(environment["MIMALLOC_PURGE_DELAY"], "-1");
+    let options = Options {
+        budget: 0.25,
+        at_least: 0,
+        preload: true,
+    };
+    let again = plan(&found, &evidence, &options, &|name: &str| {
+        environment.get(name).cloned()
+    });
+    assert!(again.remedies.is_empty(), "{again:?}");
+}
+
+/// Check that a remedy that sets a variable of the allocator's besides sets that of each allocator.
+#[test]
+fn library_for_two_jemallocs() {
+    let jemalloc = |module: &str, variable: &str| {
+        let version = Version::exact(5, 3, 0);
+        let mut found = found(Kind::Jemalloc, module, Linking::SharedLibrary, version);
+        found.conf_env = Some(variable.to_owned());
+        found
+    };
+    let found = [
+        libc(),
+        jemalloc("/opt/one.so", "MALLOC_CONF"),
+        jemalloc("/opt/two.so", "_RJEM_MALLOC_CONF"),
+    ];
+    let evidence = seen(&[
+        source(Cause::MadviseDontneed, "/opt/one.so", 700),
+        source(Cause::MadviseDontneed, "/opt/two.so", 300),
+    ]);
+    let decays = |_: &str| Some("dirty_decay_ms:0".to_owned());
+    let env = |name: &str| decays(name).filter(|_| name.ends_with("MALLOC_CONF"));
+    let options = Options {
+        preload: true,
+        ..Options::default()
+    };
+    let plan = plan(&found, &evidence, &options, &env);
+    assert_eq!(ids(&plan), ["shim.jemalloc"]);
+    for variable in ["MALLOC_CONF", "_RJEM_MALLOC_CONF"] {
+        assert!(
+            plan.remedies[0].sets[variable].contains("retain:false"),
+            "{plan:?}"
+        );
+    }
+}
+
 /// Check that a plan of the library's that is in force already is known as that, and not complained of.
 #[test]
 fn library_in_force() {

@@ -67,18 +67,35 @@ fn variable_key(_value: &str) -> &'static str {
     "value"
 }
 
+/// Whether the user's setting stays, because it asks the preload library for more than ours does. Not where it is
+/// the bound of memory, which the budget decides.
+fn exceeds(variable: &str, theirs: &str, ours: &str) -> bool {
+    variable == SHIM_VARIABLE && !ours.starts_with("rss=") && shim::need(theirs) > shim::need(ours)
+}
+
+/// The setting with this key that counts: the later one of two.
+fn last<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
+    let of_key = all.iter().rev().find(|(other, _)| *other == key);
+    of_key.map(|(_, setting)| *setting)
+}
+
 /// The user's value with ours put behind it, where later settings win, or in front of it, where the
-/// first one does (`LD_PRELOAD`). A setting of the user's with the same key as one of ours is replaced;
-/// all others stay, in order.
+/// first one does (`LD_PRELOAD`). A setting of the user's with the same key as one of ours is replaced,
+/// unless it asks the preload library for more; all others stay, in order.
 #[must_use]
 pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let new = settings(variable, ours);
-    let kept = settings(variable, base.unwrap_or_default());
-    let kept = kept
-        .into_iter()
-        .filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
-    let kept: Vec<&str> = kept.map(|(_, s)| s).filter(|s| !s.is_empty()).collect();
-    let new: Vec<&str> = new.iter().map(|(_, s)| *s).collect();
+    let theirs = settings(variable, base.unwrap_or_default());
+    let stays = |key: &str| {
+        let both = last(&theirs, key).zip(last(&new, key));
+        both.is_some_and(|(their, our)| exceeds(variable, their, our))
+    };
+    let kept = theirs.iter().filter(|(key, setting)| {
+        last(&new, key).is_none() || (stays(key) && last(&theirs, key) == Some(*setting))
+    });
+    let kept: Vec<&str> = kept.map(|(_, s)| *s).filter(|s| !s.is_empty()).collect();
+    let new = new.iter().filter(|(key, _)| !stays(key));
+    let new: Vec<&str> = new.map(|(_, s)| *s).collect();
     let first = matches!(syntax(variable), Syntax::Libraries);
     let all = if first {
         [new, kept].concat()
@@ -89,6 +106,16 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
         Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
         Syntax::Words | Syntax::Whole => all.join(" "),
+    }
+}
+
+/// What two remedies set, as one value. The preload library's is the most that either asks for; elsewhere the later
+/// one's setting counts.
+pub(crate) fn together(variable: &str, one: &str, other: &str) -> String {
+    if variable == SHIM_VARIABLE {
+        shim::together(one, other)
+    } else {
+        merge(variable, Some(one), other)
     }
 }
 
@@ -104,14 +131,14 @@ pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
             .map(key)
             .eq(theirs.iter().take(new.len()).map(key));
     }
-    // Of two settings with one key the later one counts.
-    settings(variable, ours).iter().all(|(key, setting)| {
-        theirs
-            .iter()
-            .rev()
-            .find(|(other, _)| other == key)
-            .is_some_and(|(_, s)| s == setting)
-    })
+    // The preload library may have been asked for more: for two remedies at once, or by the user.
+    let enough = |their: &str, our: &str| {
+        let need = shim::need(our).filter(|_| variable == SHIM_VARIABLE);
+        their == our || need.is_some_and(|n| shim::need(their) >= Some(n))
+    };
+    settings(variable, ours)
+        .iter()
+        .all(|(key, our)| last(&theirs, key).is_some_and(|their| enough(their, our)))
 }
 
 /// The settings of the user's that ours replace with other values.
@@ -120,7 +147,8 @@ pub(crate) fn replaced(variable: &str, base: Option<&str>, ours: &str) -> Vec<St
     settings(variable, base.unwrap_or_default())
         .into_iter()
         .filter(|(key, setting)| {
-            !setting.is_empty() && new.iter().any(|(k, s)| k == key && s != setting)
+            let over = |s: &str| s != *setting && !exceeds(variable, setting, s);
+            !setting.is_empty() && last(&new, key).is_some_and(over)
         })
         // The same library from another folder is no setting that is lost.
         .filter(|_| !matches!(syntax(variable), Syntax::Libraries))
@@ -191,13 +219,33 @@ mod tests {
         assert!(replaced.is_empty());
     }
 
-    /// Check that the settings of several remedies for the preload library become one list, and that what
-    /// it doesn't know is said.
+    /// Check that the user's own settings of the preload library stay where they ask for as much, that what they
+    /// lose is said, that the bound is the plan's, and that what the library doesn't know is said.
     #[test]
     fn shim_settings() {
-        let both = merge("QUELL_SHIM", Some("cache=64M,lock"), "zero=auto,cache=32M");
-        assert_eq!(both, "lock,zero=auto,cache=32M");
-        assert_eq!(complaint("QUELL_SHIM", &both), None);
+        let shim = "QUELL_SHIM";
+        let both = |base, ours| merge(shim, Some(base), ours);
+        assert_eq!(
+            both("cache=64M,lock", "zero=auto,cache=128M"),
+            "lock,zero=auto,cache=128M"
+        );
+        assert_eq!(
+            both("cache=512M,rss=2G,keep=5", "cache=0,rss=1G,zero=off"),
+            "cache=512M,keep=5,rss=1G,zero=off"
+        );
+        assert_eq!(both("cache=1G,cache=4M", "cache=8M"), "cache=8M");
+        assert_eq!(
+            replaced(
+                shim,
+                Some("cache=1G,rss=2G,zero=off"),
+                "cache=8M,rss=1G,zero=64M"
+            ),
+            ["rss=2G", "zero=off"]
+        );
+        let set = |theirs| already(shim, Some(theirs), "cache=8M,zero=auto");
+        assert!(set("zero=64M,cache=1G") && set("cache=8192K,zero=auto"));
+        assert!(!set("cache=8M") && !set("cache=4M,zero=auto") && !set("cache=8M,zero=off"));
+        assert!(!set("cache=huge,zero=auto"));
         for good in ["off", "on", "cache=400M,rss=480M,zero=auto"] {
             assert_eq!(complaint("QUELL_SHIM", good), None);
         }

@@ -77,12 +77,20 @@ impl Plan {
     /// The environment that the plan makes of the user's (`base`): only the variables that it
     /// changes, each with the user's own settings kept and the plan's behind them.
     pub fn environment(&self, base: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
-        let mut out: BTreeMap<String, String> = BTreeMap::new();
+        let mut ours: BTreeMap<&String, String> = BTreeMap::new();
         for (name, value) in self.remedies.iter().flat_map(|r| &r.sets) {
-            let before = out.get(name).cloned().or_else(|| base(name));
-            out.insert(name.clone(), conf::merge(name, before.as_deref(), value));
+            let all = match ours.get(name) {
+                Some(before) => conf::together(name, before, value),
+                None => value.clone(),
+            };
+            ours.insert(name, all);
         }
-        out
+        // First what the remedies want of each other, then over the user's: theirs is not one more need.
+        let over = |(name, value): (&String, String)| {
+            let all = conf::merge(name, base(name).as_deref(), &value);
+            (name.clone(), all)
+        };
+        ours.into_iter().map(over).collect()
     }
 
     /// The share of all observed shootdowns that the whole plan is expected to stop, 0 to 1.

@@ -57,7 +57,8 @@ pub(super) fn sets<'c>(
     out
 }
 
-/// Whether two of them set one variable. The library's own are its remedies' together.
+/// Whether two of them set one variable. The library's own don't contradict: of each setting it gets the most that any
+/// of its remedies asks for.
 fn contradict(chosen: &[&Candidate]) -> bool {
     let set = |c: &&Candidate| {
         let own = [SHIM_VARIABLE, "LD_PRELOAD"];

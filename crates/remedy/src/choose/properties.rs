@@ -37,6 +37,10 @@ proptest! {
             prop_assert!(!remedy.evidence.is_empty() && !remedy.cost.is_empty());
         }
         prop_assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan.clone());
+        let mut turned = plan.clone();
+        turned.remedies.reverse();
+        let library = |plan: &Plan| plan.environment(&|_| None).remove("QUELL_SHIM");
+        prop_assert_eq!(library(&turned), library(&plan));
         if let (Some(rss), Some(shim)) = (rss, plan.environment(&|_| None).get("QUELL_SHIM")) {
             let sizes = shim.split(',').filter_map(|s| s.strip_prefix("rss=")?.strip_suffix('M'));
             for size in sizes {

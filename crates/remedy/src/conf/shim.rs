@@ -1,6 +1,8 @@
 //! What `QUELL_SHIM` may hold, as `crates/shim/src/settings.rs` reads it. The library is no dependency, since it
 //! is built for other people's programs; a test compares the two.
 
+use std::collections::BTreeMap;
+
 use super::SHIM_VARIABLE;
 
 /// A setting with a value.
@@ -8,7 +10,7 @@ struct Key {
     name: &'static str,
     /// Whether it may be a size.
     size: bool,
-    /// What else it may be.
+    /// What else it may be, that which does least first.
     words: &'static [&'static str],
 }
 
@@ -62,21 +64,59 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Key {
-    fn takes(&self, value: &str) -> bool {
-        self.words.contains(&value) || (self.size && bytes(value).is_some())
+    /// How much this value asks for, to compare it with others of this key; none if it is no value of it.
+    fn need(&self, value: &str) -> Option<u64> {
+        if let Some(at) = self.words.iter().position(|w| *w == value) {
+            return Some(at as u64);
+        }
+        let size = bytes(value).filter(|_| self.size)?;
+        Some(match (self.name, size) {
+            // No bound.
+            ("rss", 0) => u64::MAX,
+            (_, 0) => 0,
+            // From this size on: the smaller, the more.
+            ("huge", size) => u64::MAX - size,
+            (_, size) => size.saturating_add(self.words.len() as u64),
+        })
     }
+}
+
+/// How much a setting asks for. None if the library does not know it, which is less than anything.
+pub(super) fn need(setting: &str) -> Option<u64> {
+    match setting.split_once('=') {
+        Some((key, value)) => KEYS.iter().find(|k| k.name == key)?.need(value),
+        None => WORDS
+            .contains(&setting)
+            .then_some(u64::from(setting == "on")),
+    }
+}
+
+/// The settings of two remedies as one, in which each finds at least what it asks for. Whose comes first does not
+/// matter.
+pub(super) fn together(one: &str, other: &str) -> String {
+    // Of what one of them says twice the later counts.
+    let read = |value| -> BTreeMap<_, _> {
+        super::settings(SHIM_VARIABLE, value)
+            .into_iter()
+            .map(|(key, setting)| (if key == "on" { "off" } else { key }, setting))
+            .collect()
+    };
+    let mut all = read(one);
+    for (key, setting) in read(other) {
+        let most = all.entry(key).or_insert(setting);
+        if (need(most), *most) < (need(setting), setting) {
+            *most = setting;
+        }
+    }
+    all.into_values().collect::<Vec<_>>().join(",")
 }
 
 /// What the library would refuse in this value, if anything.
 pub(super) fn complaint(value: &str) -> Option<String> {
-    let known = |setting: &str| match setting.split_once('=') {
-        Some((key, value)) => KEYS.iter().any(|k| k.name == key && k.takes(value)),
-        None => WORDS.contains(&setting),
-    };
     let bad = value
         .split(',')
         .map(|s| s.trim_matches(|c: char| c.is_ascii_whitespace()))
-        .find(|s| !s.is_empty() && !known(s))?;
+        .find(|s| !s.is_empty() && need(s).is_none())?;
     let keys: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
     Some(format!(
         "{SHIM_VARIABLE} holds '{bad}', which is no setting: write {}=… or {}",
@@ -89,7 +129,7 @@ pub(super) fn complaint(value: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quell_shim::Settings;
+    use quell_shim::{Settings, Zero};
 
     /// The keys that the library's reader has an arm for, with a value or without.
     fn of_the_library(value: &str) -> Vec<&'static str> {
@@ -113,7 +153,86 @@ mod tests {
         assert_eq!(of_the_library("None)"), WORDS);
     }
 
+    /// What the library makes of it, from where it does least.
+    fn read(value: &str) -> Settings {
+        let mut settings = Settings {
+            cache: 0,
+            zero: Zero::Off,
+            keep: 0,
+            resident: 1,
+            drop_free: false,
+            batch: false,
+            ..Settings::default()
+        };
+        settings.read(value.as_bytes()).unwrap();
+        settings
+    }
+
+    /// Whether the library does at least as much.
+    fn at_least(more: &Settings, less: &Settings) -> bool {
+        let zero = |s: &Settings| match s.zero {
+            Zero::Off | Zero::UpTo(0) => (0, 0),
+            Zero::Auto => (1, 0),
+            Zero::UpTo(size) => (2, size),
+        };
+        let unbound = |size: usize| size.wrapping_sub(1);
+        more.cache >= less.cache
+            && zero(more) >= zero(less)
+            && more.keep >= less.keep
+            && unbound(more.resident) >= unbound(less.resident)
+            && more.drop_free >= less.drop_free
+            && more.batch >= less.batch
+            && more.prefault >= less.prefault
+            && (less.huge == 0 || (1..=less.huge).contains(&more.huge))
+            && more.lock >= less.lock
+            && more.strict >= less.strict
+    }
+
+    /// What remedies may ask for.
+    fn any_value() -> impl Strategy<Value = String> {
+        let part = "(cache|keep|rss|prefault|huge|zero)=(0|[0-9]{1,3}[KM]?)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
+        proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
+    }
+
+    /// Check that neither of two remedies takes from the other what it asks for.
+    #[test]
+    fn most_of_each() {
+        let arenas = "cache=512M,rss=600M";
+        let purged = "cache=0,rss=600M,zero=off";
+        assert_eq!(together(arenas, purged), "cache=512M,rss=600M,zero=off");
+        assert_eq!(together("zero=64M", "zero=auto"), "zero=64M");
+        assert_eq!(
+            together("cache=0,keep=1G", "cache=64M"),
+            "cache=64M,keep=1G"
+        );
+        assert_eq!(together("rss=0,huge=4M", "rss=1G,huge=2M"), "huge=2M,rss=0");
+        assert_eq!(
+            together("on,off", "lock,cache=1,cache=2"),
+            "cache=2,lock,off"
+        );
+    }
+
     proptest! {
+        /// Check by the library's own reader that two, or three, remedies get what each asks for, and the same in any order.
+        #[test]
+        fn loses_no_need(one in any_value(), two in any_value(), three in any_value()) {
+            let both = together(&one, &two);
+            prop_assert_eq!(&both, &together(&two, &one));
+            prop_assert_eq!(together(&both, &three), together(&one, &together(&two, &three)));
+            prop_assert_eq!(&together(&both, &one), &both);
+            for of in [&one, &two] {
+                prop_assert!(at_least(&read(&both), &read(of)), "{both} for {of}");
+            }
+        }
+
+        /// Check that nothing is said of what nobody asked for.
+        #[test]
+        fn adds_nothing(one in any_value(), two in any_value()) {
+            for part in together(&one, &two).split(',').filter(|p| !p.is_empty()) {
+                prop_assert!(one.split(',').chain(two.split(',')).any(|p| p == part), "{part}");
+            }
+        }
+
         /// Check that what the library refuses is refused here, and nothing else is.
         #[test]
         fn refuses_what_the_library_refuses(
