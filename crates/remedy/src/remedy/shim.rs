@@ -13,8 +13,14 @@ use crate::{Found, Kind, Linking};
 
 /// Less than this keeps nothing that is worth keeping.
 const LEAST: u64 = 4 << 20;
-/// Above this a memset costs more than the faults that it saves.
-const ZERO_BEST: u64 = 16 << 20;
+/// The largest of the blocks of which zeroing stopped nearly all.
+const SMALL: u64 = 4 << 20;
+/// Up to the largest blocks that were measured, and not `auto`, which stops at 1 to 2 MB, from where on zeroing takes
+/// longer than giving back: of google/tcmalloc's 89 shootdowns `auto` left 24, and this 4.
+const ZERO: &str = "zero=64M";
+/// By so much the program forks as it works. Where fork and copies made 0.2 and 0.3 % of the shootdowns, zeroing stopped
+/// 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies.md).
+const FORKS: f64 = 0.005;
 /// What the program touches between two looks at its memory comes on top of the bound: at most a share of its memory,
 /// and a few blocks besides, which are smaller in a small program. With bounds of 1.10 and 1.17 times what was seen,
 /// churn and raw took 1.12 to 1.14 times, calloc 1.13 to 1.17, bursty 1.00, and large blocks 1.18 to 1.24. Of 40
@@ -68,9 +74,15 @@ impl Remedy for Cache {
         if let Some(why) = refused(case).or_else(|| elsewhere(case)) {
             return Some(Verdict::Refuse(why));
         }
+        // The library zeroes unless it is told not to.
+        let zero = if case.copies >= FORKS {
+            ",zero=off"
+        } else {
+            ""
+        };
         Some(match Sizes::of(case) {
             Ok(sizes) => offer(
-                sizes.settings(),
+                sizes.settings() + zero,
                 part * sizes.stops(case.evidence.mean_block()),
                 sizes.memory(),
                 sizes.cost("unmapped"),
@@ -90,7 +102,7 @@ impl Remedy for Zero {
     }
 
     fn worse(&self) -> &'static str {
-        "ranges that are never used again: zeroing loses from 32 KB on if they are out of the cache, from 1 to 2 MB on if they are in it"
+        "ranges that are never used again: zeroing takes longer than giving back from 32 KB on if they are out of the cache, from 1 to 2 MB on if they are in it; a program that forks as it works, since each page that stays is copied"
     }
 
     fn source(&self) -> &'static str {
@@ -116,25 +128,40 @@ impl Remedy for Zero {
         if let Some(why) = refused(case) {
             return Some(Verdict::Refuse(why));
         }
-        let small = case.evidence.mean_block().is_none_or(|b| b <= ZERO_BEST);
-        // 971 to 3.3 without a bound, and 1,087 to 127: see source(). google/tcmalloc's bound is reached sooner, since
-        // it gives back what it does not use again soon: churn 90 %, calloc 91 %, large blocks 84 %.
-        let stops = match (case.allocator(Kind::GoogleTcmalloc).is_some(), small) {
-            (true, _) => 0.88,
-            (false, true) => 0.99,
-            (false, false) => 0.88,
-        } * part;
+        if case.copies >= FORKS {
+            return Some(Verdict::refuse(
+                "the preload library would zero what is given back in place, and the program forks as it works: \
+                 what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
+                 child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)",
+            ));
+        }
         Some(match Sizes::of(case) {
             Ok(sizes) => offer(
-                // Not `auto`, which zeroes only where that takes less time: google/tcmalloc's 89 became 24, and 4.
-                format!("{},zero=64M", sizes.settings()),
-                stops,
+                format!("{},{ZERO}", sizes.settings()),
+                part * zeroed(case, &sizes),
                 sizes.memory(),
                 sizes.cost("zeroed"),
             ),
             Err(why) => Verdict::refuse(why),
         })
     }
+}
+
+/// The share of what is given back in place that zeroing stops.
+///
+/// Measured: jemalloc with decay 0 under a prototype that kept 64 MB, 971 to 3.3 with blocks of 64 KB to 4 MB, and
+/// 1,087 to 127 with 1 to 64 MB; google/tcmalloc within a quarter more memory, 84 to 95 % with either, since it gives
+/// back what it does not use again soon, and the bound is reached. Assumed: blocks of unknown size are large; and where
+/// there is little room, as many calls go to the kernel as the cache would miss, which no run has shown.
+fn zeroed(case: &Case<'_>, sizes: &Sizes) -> f64 {
+    let mean = case.evidence.mean_block();
+    let small = mean.is_some_and(|bytes| bytes <= SMALL);
+    let best = if small && case.allocator(Kind::GoogleTcmalloc).is_none() {
+        0.99
+    } else {
+        0.88
+    };
+    sizes.stops(mean).min(best)
 }
 
 pub(super) fn offer(settings: String, stops: f64, memory: Memory, cost: String) -> Verdict {
