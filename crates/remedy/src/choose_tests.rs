@@ -258,6 +258,25 @@ fn zeroing_and_forks() {
         works.notes.join("").contains("forks as it works"),
         "{works:?}"
     );
+    let mut jemalloc = found(
+        Kind::Jemalloc,
+        "/opt/libjemalloc.so.2",
+        Linking::SharedLibrary,
+        Version::exact(5, 3, 0),
+    );
+    jemalloc.replaces_malloc = true;
+    let mut both = sources(20);
+    both.sources
+        .push(source(Cause::MadviseDontneed, "/opt/libjemalloc.so.2", 500));
+    let options = Options {
+        preload: true,
+        ..Options::default()
+    };
+    let env = |name: &str| (name == "MALLOC_CONF").then(|| "dirty_decay_ms:0".to_owned());
+    let plan = plan(&[libc(), jemalloc], &both, &options, &env);
+    assert_eq!(ids(&plan), ["shim.jemalloc", "shim.cache"]);
+    let environment = plan.environment(&env);
+    assert!(environment["QUELL_SHIM"].ends_with("zero=off"), "{plan:?}");
     let once = chosen(&[libc()], &sources(1), 0.25);
     assert_eq!(ids(&once), ["shim.cache", "shim.zero"]);
 }

@@ -75,11 +75,7 @@ impl Remedy for Cache {
             return Some(Verdict::Refuse(why));
         }
         // The library zeroes unless it is told not to.
-        let zero = if case.copies >= FORKS {
-            ",zero=off"
-        } else {
-            ""
-        };
+        let zero = if forks(case) { ",zero=off" } else { "" };
         Some(match Sizes::of(case) {
             Ok(sizes) => offer(
                 sizes.settings() + zero,
@@ -128,7 +124,7 @@ impl Remedy for Zero {
         if let Some(why) = refused(case) {
             return Some(Verdict::Refuse(why));
         }
-        if case.copies >= FORKS {
+        if forks(case) {
             return Some(Verdict::refuse(
                 "the preload library would zero what is given back in place, and the program forks as it works: \
                  what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
@@ -145,6 +141,11 @@ impl Remedy for Zero {
             Err(why) => Verdict::refuse(why),
         })
     }
+}
+
+/// Whether what stays in place would be copied after a fork.
+pub(super) fn forks(case: &Case<'_>) -> bool {
+    case.copies >= FORKS
 }
 
 /// The share of what is given back in place that zeroing stops.

@@ -4,7 +4,7 @@
 //! addresses (`retain:false`) it unmaps whole extents, which the library keeps within a bound of resident
 //! memory, and hands out again.
 
-use super::shim::{Sizes, offer, refused};
+use super::shim::{Sizes, forks, offer, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
 use crate::Kind;
 
@@ -65,8 +65,9 @@ impl Remedy for Unretained {
         // Unmapped at once and not after a while: what jemalloc holds back, nobody bounds.
         let keys = "dirty_decay_ms:0,muzzy_decay_ms:0,retain:false".to_owned();
         let stops = part * sizes.stops(case.evidence.mean_block()).min(BEST);
+        let zero = if forks(case) { "off" } else { "auto" };
         let library = offer(
-            format!("{},zero=auto", sizes.settings()),
+            format!("{},zero={zero}", sizes.settings()),
             stops,
             sizes.memory(),
             sizes.cost("freed"),
