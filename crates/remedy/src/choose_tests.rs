@@ -77,6 +77,10 @@ fn own_calls() {
         "{cache:?}"
     );
     assert!((plan.predicted_stop() - 0.99).abs() < 0.001, "{plan:?}");
+    assert!(
+        cache.cost.contains("each process that it starts"),
+        "{cache:?}"
+    );
 }
 
 /// Check that a small program gets the library too, and that a budget that was asked for is kept.

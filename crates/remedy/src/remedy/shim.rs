@@ -239,15 +239,17 @@ impl Sizes {
         Memory::UpTo(self.more + above.min(3 * self.more))
     }
 
+    /// What was observed says nothing of how many processes there are: so this says what holds of each.
     pub(super) fn cost(&self, what: &str) -> String {
-        match self.seen {
+        let kept = match self.seen {
             Some(seen) => format!(
                 "{what} memory is kept while no more than {} MB of the program are resident, {} MB more than were seen",
                 (seen + self.more) >> 20,
                 self.more >> 20
             ),
             None => format!("up to {} MB of {what} memory is kept", self.more >> 20),
-        }
+        };
+        format!("{kept}; each process that it starts may keep as much again")
     }
 
     /// The share of the calls that give back `mean` bytes each which it stops.
