@@ -94,7 +94,8 @@ impl World {
                     // Untouched where it is known still. Otherwise gone, whatever is there now: what is left over of
                     // the attempt might be another thread's.
                     let mut untouched = [false; PAGES];
-                    self.shim.each_region(|range, _| untouched[numbers(range)].fill(true));
+                    self.shim
+                        .each_region(|range, _| untouched[numbers(range)].fill(true));
                     for n in numbers(to).filter(|n| !untouched[*n]) {
                         self.promise.borrow_mut().pages[n] = None;
                     }

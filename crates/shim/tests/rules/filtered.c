@@ -1,0 +1,42 @@
+// A program that was started under a filter which kills for what only the library asks of the kernel, as
+// systemd's SystemCallFilter= does: it makes none of those calls, and keeps memory all the same.
+#include "check.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+
+#define KILL(number)                                                 \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),           \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+static void close_door(void) {
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		KILL(440), // process_madvise
+		KILL(SYS_mincore), KILL(SYS_process_vm_readv), KILL(SYS_clock_gettime), KILL(SYS_getpid),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+}
+
+int main(int argc, char **argv) {
+	if (argc == 1) {
+		char *again[] = { argv[0], "again", 0 };
+		close_door();
+		execv("/proc/self/exe", again);
+		return 1;
+	}
+	size_t len = 64 * PAGE;
+	char *p = filled(len);
+	MUST(munmap(p, len) == 0 && map(len) == p && zero(p, len));
+	for (int n = 0; n < 500; n++) {
+		char *a = filled((1 + n % 40) * 8 * PAGE), *b = filled(len);
+		MUST(madvise(b, len, MADV_DONTNEED) == 0 && zero(b, len));
+		MUST(munmap(a, (1 + n % 40) * 8 * PAGE) == 0 && munmap(b, len) == 0);
+	}
+	p = map(len);
+	MUST(zero(p, len) && mremap(p, len, 2 * len, MREMAP_MAYMOVE) != MAP_FAILED);
+	return 0;
+}
