@@ -5,94 +5,142 @@
 //! several: looked up, done, noted. What is not written when it is looked up can be when it is zeroed, and of
 //! two mprotect(2) at once the second one's note may be of the first. So whoever changes a range waits until
 //! nobody is at it.
+//!
+//! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun calls
+//! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler that leaves by
+//! siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two seconds, for all.
 
 use crate::Range;
-use crate::going::Place;
-use crate::kernel::{Errno, Kernel};
+use crate::kernel::Kernel;
 use crate::shim::{Locked, Shim};
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::table::Table;
 
 /// So many threads at once; one more does without, or waits.
 const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
-/// Whoever waits looks so often, for so many ms each: zeroing 64 MB takes some 20 ms.
-const WAITS: u32 = 200;
+/// Zeroing 64 MB takes some 20 ms; who takes so much longer is gone.
+const WAIT_NS: u64 = 2_000_000_000;
 const WAIT_MS: u32 = 10;
+/// Others may begin with a range again and again; then it is not known any more.
+const TURNS: usize = 8;
+
+struct Place {
+    /// Who is at it; 0 is nobody.
+    thread: AtomicUsize,
+    /// What at. Written before `thread`, with the lock.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Somebody waits for it.
+    wanted: AtomicBool,
+}
+
+/// What somebody is at, by the number of its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun(usize);
 
 pub(crate) struct Busy {
-    all: [Option<(Range, usize)>; PLACES],
-    count: usize,
+    all: [Place; PLACES],
+    /// How many, at least: most of the time there is nothing to look at.
+    count: AtomicUsize,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Busy {
+            all: core::array::from_fn(|_| Place {
+                thread: AtomicUsize::new(0),
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                wanted: AtomicBool::new(false),
+            }),
+            count: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl Busy {
-    pub(crate) const NONE: Busy = Busy {
-        all: [None; PLACES],
-        count: 0,
-    };
-
-    /// Who is at something in `range`, other than this thread: that would be a handler that has interrupted it.
-    pub(crate) fn other(&self, range: Range, me: usize) -> Option<usize> {
-        if self.count == 0 {
-            return None;
-        }
-        let mut all = self.all.iter().flatten();
-        all.find(|(one, thread)| *thread != me && one.and(range).is_some())
-            .map(|(_, thread)| *thread)
+    /// Those that have something of a range, and who is at it. With the lock: none comes meanwhile.
+    fn at(&self, range: Range) -> impl Iterator<Item = (usize, usize)> {
+        let many = self.count.load(Ordering::SeqCst) > 0;
+        let all = if many { &self.all[..] } else { &[] };
+        all.iter().enumerate().filter_map(move |(n, place)| {
+            let thread = place.thread.load(Ordering::SeqCst);
+            let own = Range {
+                start: place.start.load(Ordering::Relaxed),
+                end: place.end.load(Ordering::Relaxed),
+            };
+            (thread != 0 && own.and(range).is_some()).then_some((n, thread))
+        })
     }
 
-    /// Whether anybody is, this thread too.
+    /// Whether another thread than this is at something in a range; it will wake who waits then. A handler does not
+    /// wait for what it has interrupted. With the lock.
+    pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
+        self.at(range).any(|(n, thread)| {
+            self.all[n].wanted.store(true, Ordering::SeqCst);
+            // It may have come to an end before it could see that.
+            thread != me && self.all[n].thread.load(Ordering::SeqCst) == thread
+        })
+    }
+
+    /// Whether anybody is, this thread too. With the lock.
     pub(crate) fn is_at(&self, range: Range) -> bool {
-        self.count > 0
-            && self
-                .all
-                .iter()
-                .flatten()
-                .any(|(one, _)| one.and(range).is_some())
+        self.at(range).next().is_some()
     }
 
-    /// None where there are too many.
-    fn put(&mut self, range: Range, thread: usize) -> Option<Place> {
-        let place = self.all.iter().position(Option::is_none)?;
-        self.all[place] = Some((range, thread));
-        self.count += 1;
-        Some(Place(place))
+    /// None where there are too many. With the lock.
+    fn put(&self, range: Range, thread: usize) -> Option<Begun> {
+        let free = |place: &Place| place.thread.load(Ordering::SeqCst) == 0;
+        let n = self.all.iter().position(free)?;
+        let place = &self.all[n];
+        place.start.store(range.start, Ordering::Relaxed);
+        place.end.store(range.end, Ordering::Relaxed);
+        place.wanted.store(false, Ordering::SeqCst);
+        place.thread.store(thread, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Some(Begun(n))
     }
 
-    fn take(&mut self, place: Place) {
-        self.count -= usize::from(self.all[place.0].take().is_some());
+    /// Whether somebody waits for it. Nothing where it was given up meanwhile, and may be another's.
+    fn take(&self, n: usize, thread: usize) -> bool {
+        let place = &self.all[n];
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let mine = place
+            .thread
+            .compare_exchange(thread, 0, order.0, order.1)
+            .is_ok();
+        if mine {
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }
+        mine && place.wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// The other threads are gone (fork(2)).
-    pub(crate) fn only(&mut self, thread: usize) {
-        for place in &mut self.all {
-            if place.is_some_and(|(_, of)| of != thread) {
-                *place = None;
-                self.count -= 1;
+    /// Ends what any but this thread is at in a range, and hands out what that was. With the lock.
+    pub(crate) fn give_up(&self, range: Range, me: usize, mut forget: impl FnMut(Range)) {
+        for (n, thread) in self.at(range) {
+            if thread != me {
+                let place = &self.all[n];
+                forget(Range {
+                    start: place.start.load(Ordering::Relaxed),
+                    end: place.end.load(Ordering::Relaxed),
+                });
+                self.take(n, thread);
             }
         }
     }
 }
 
-/// How a range is begun with.
-pub(crate) enum Begun {
-    Yes(Place),
-    /// Somebody is at it, or there are too many.
-    Later,
-    /// By this thread itself, below the handler that we are in; or the table is not to be had.
-    No,
-}
-
 impl<K: Kernel> Shim<K> {
     /// Begins with a range that is writable memory of the program's, if nobody is at it.
-    pub(crate) fn begin_to_wipe(&self, range: Range) -> Option<Place> {
+    pub(crate) fn begin_to_wipe(&self, range: Range) -> Option<Begun> {
         let me = self.kernel.thread();
         let begun = self.try_locked(|table| {
             let may = table.all_live(range, |region| region.kind.is_read_write())
-                && !table.busy.is_at(range);
-            if may { table.busy.put(range, me) } else { None }
+                && !self.busy.is_at(range);
+            if may { self.busy.put(range, me) } else { None }
         });
         match begun {
-            Locked::Done(place) => place,
+            Locked::Done(begun) => begun,
             Locked::Mine | Locked::Busy => None,
         }
     }
@@ -103,66 +151,68 @@ impl<K: Kernel> Shim<K> {
         &self,
         range: Range,
         change: impl Fn(&mut Table),
-    ) -> Option<Place> {
+    ) -> Option<Begun> {
         let me = self.kernel.thread();
-        for _ in 0..WAITS {
-            let seen = self.left.load(Ordering::Acquire);
+        for _ in 0..TURNS {
+            self.wait_until_idle(range);
             let begun = self.locked(|table| {
-                if table.busy.other(range, me).is_some() {
-                    return Begun::Later;
+                if self.busy.is_at(range) {
+                    return None;
                 }
-                if table.busy.is_at(range) {
-                    return Begun::No;
-                }
-                match table.busy.put(range, me) {
-                    Some(place) => {
-                        change(table);
-                        Begun::Yes(place)
-                    }
-                    None => Begun::Later,
-                }
+                let begun = self.busy.put(range, me)?;
+                change(table);
+                Some(begun)
             });
             match begun {
-                Locked::Done(Begun::Yes(place)) => return Some(place),
-                Locked::Done(Begun::Later) => self.wait_for_busy(seen),
-                Locked::Done(Begun::No) | Locked::Mine | Locked::Busy => break,
+                Locked::Done(Some(begun)) => return Some(begun),
+                // Another one was faster.
+                Locked::Done(None) => {}
+                Locked::Mine | Locked::Busy => break,
             }
         }
         self.forget(range);
         None
     }
 
-    /// It is over; `change` is what the table has to know of it.
-    pub(crate) fn end(&self, place: Place, change: impl FnOnce(&mut Table)) {
-        let _ = self.locked(|table| {
-            change(table);
-            table.busy.take(place);
-        });
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+    /// What has only written memory is over.
+    pub(crate) fn end(&self, begun: Begun) {
+        if self.busy.take(begun.0, self.kernel.thread()) {
             self.somebody_left();
         }
     }
 
-    /// Waits until no other thread is at anything in a range.
-    ///
-    /// # Errors
-    ///
-    /// ENOMEM where one does not come to an end.
-    pub(crate) fn wait_until_idle(&self, range: Range) -> Result<(), Errno> {
-        let me = self.kernel.thread();
-        for _ in 0..WAITS {
-            let seen = self.left.load(Ordering::Acquire);
-            match self.locked(|table| table.busy.other(range, me)) {
-                Locked::Done(Some(_)) => self.wait_for_busy(seen),
-                Locked::Done(None) | Locked::Mine | Locked::Busy => return Ok(()),
-            }
+    /// It is over, and `change` is what the table has to know of it.
+    pub(crate) fn end_with(&self, begun: Begun, range: Range, change: impl FnOnce(&mut Table)) {
+        if !matches!(self.locked(change), Locked::Done(())) {
+            self.forget(range);
         }
-        Err(Errno::ENOMEM)
+        self.end(begun);
     }
 
-    fn wait_for_busy(&self, seen: u32) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        self.kernel.sleep(&self.left, seen, WAIT_MS);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    /// Waits until no other thread is at anything in a range, or gives up whoever is at it for seconds.
+    pub(crate) fn wait_until_idle(&self, range: Range) {
+        let me = self.kernel.thread();
+        let mut began = None;
+        loop {
+            let seen = self.left.load(Ordering::Acquire);
+            let busy = match self.locked(|_| self.busy.is_other_at(range, me)) {
+                Locked::Done(busy) => busy,
+                // Somebody has the lock over a fork(2), and nobody can begin without it.
+                Locked::Mine | Locked::Busy => self.busy.is_other_at(range, me),
+            };
+            if !busy {
+                return;
+            }
+            let now = self.kernel.now();
+            if now.saturating_sub(*began.get_or_insert(now)) > WAIT_NS {
+                let _ = self.locked(|table| {
+                    self.busy.give_up(range, me, |gone| {
+                        table.forget(gone, false);
+                    });
+                });
+                return;
+            }
+            self.kernel.sleep(&self.left, seen, WAIT_MS);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! fork(2): the child gets the tables as they are, and none of the threads that were at them.
 
+use crate::Range;
 use crate::kernel::Kernel;
 use crate::lock::Taken;
 use crate::shim::Shim;
@@ -9,13 +10,17 @@ impl<K: Kernel> Shim<K> {
     /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
     /// again, and takes the lock, so that the child finds the tables whole.
     pub fn before_fork(&self) {
+        self.kernel.fork_begins();
         if self.is_off() {
             return;
         }
         self.trim_to(0);
         let forking = &self.lock.forking;
         match self.lock.take(&self.kernel) {
-            Taken::Yes => forking.store(1, Ordering::Relaxed),
+            Taken::Yes => {
+                self.lock.forks_anew();
+                forking.store(1, Ordering::Relaxed);
+            }
             // A handler forks within a fork, or while this thread changes the tables: the child goes on
             // with that when its copy of the handler returns.
             Taken::Mine if forking.load(Ordering::Relaxed) > 0 => {
@@ -30,6 +35,7 @@ impl<K: Kernel> Shim<K> {
         // For good: whether a child still has a page is asked of the kernel each time, and of a child that is
         // gone, or runs another program, nothing is left there.
         self.forked.store(true, Ordering::Relaxed);
+        self.kernel.fork_is_over(child);
         let me = self.kernel.thread();
         if self.lock.holder() != me {
             if child && self.lock.holder() != 0 {
@@ -42,12 +48,18 @@ impl<K: Kernel> Shim<K> {
         if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        self.lock.fork_is_over();
         let others = child && self.leavers.abandon(me);
         self.finish(|table| {
             if child {
                 table.going.only(me);
-                table.busy.only(me);
+                let all = Range {
+                    start: 0,
+                    end: usize::MAX,
+                };
+                // Whether the call that changed it was over, nobody knows.
+                self.busy.give_up(all, me, |gone| {
+                    table.forget(gone, false);
+                });
             }
             if others {
                 table.stay();

@@ -12,7 +12,7 @@ const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// A place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) usize);
+pub(crate) struct Place(usize);
 
 pub(crate) struct Going([Option<(Region, usize)>; PLACES]);
 

@@ -79,13 +79,17 @@ pub unsafe trait Kernel {
     unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
     /// Writes zeros.
     unsafe fn zero(&self, range: Range);
-    /// Writes zeros to each page that has something else in it. True if there was one that had not.
-    unsafe fn clear(&self, range: Range) -> bool;
+    /// Writes zeros to each page that has something else in it. How many had not.
+    unsafe fn clear(&self, range: Range) -> usize;
     /// Whether any of these pages begins with something else than zeros; false where that can't be
     /// told. Never faults: pages may be gone.
     fn in_use(&self, pages: &[usize]) -> bool;
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
+    /// A fork(2) begins, and is over, in the parent or the child.
+    fn fork_begins(&self) {}
+    /// See [`Kernel::fork_begins`].
+    fn fork_is_over(&self, _child: bool) {}
     /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
     /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
     fn thread(&self) -> usize;

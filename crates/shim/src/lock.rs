@@ -113,8 +113,8 @@ impl Lock {
         self.forking.load(Ordering::Relaxed) > 0
     }
 
-    /// The fork is over: the next one is waited for again.
-    pub(crate) fn fork_is_over(&self) {
+    /// Another fork, before it begins: it is waited for again.
+    pub(crate) fn forks_anew(&self) {
         self.given_up.store(false, Ordering::Relaxed);
     }
 

@@ -104,11 +104,11 @@ unsafe impl Kernel for Six {
     unsafe fn zero(&self, range: Range) {
         self.set(range, Some(0));
     }
-    unsafe fn clear(&self, range: Range) -> bool {
+    unsafe fn clear(&self, range: Range) -> usize {
         let closed = self.1.lock().unwrap()[pages(range)].to_vec();
         assert!(!closed.contains(&true), "a page that can't be written");
         self.set(range, Some(0));
-        false
+        0
     }
     fn in_use(&self, _: &[usize]) -> bool {
         false

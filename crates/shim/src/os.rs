@@ -1,7 +1,7 @@
 //! The real kernel: raw system calls, since libc's functions are those that we take the place of.
 
 use core::arch::asm;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use self::file::{Path, number};
 use self::group::Group;
@@ -79,6 +79,35 @@ pub struct Linux {
     /// Where memory pressure is to be read.
     pressure: Path,
     group: Group,
+    files: Files,
+}
+
+/// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
+#[derive(Default)]
+struct Files {
+    /// 0 is a place for one; one more than there are places for is read all the same.
+    open: [AtomicUsize; 16],
+    forking: AtomicU32,
+}
+
+impl Files {
+    /// Does what opens one; none while a thread forks.
+    fn with<T>(&self, me: usize, work: impl FnOnce() -> T) -> Option<T> {
+        let (set, get) = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = |place: &&AtomicUsize| place.compare_exchange(0, me, set, get).is_ok();
+        let place = self.open.iter().find(free);
+        let done = (self.forking.load(Ordering::SeqCst) == 0).then(work);
+        if let Some(place) = place {
+            place.store(0, Ordering::SeqCst);
+        }
+        done
+    }
+
+    /// Whether another thread has one open.
+    fn are_open(&self, me: usize) -> bool {
+        let other = |place: &AtomicUsize| ![0, me].contains(&place.load(Ordering::SeqCst));
+        self.open.iter().any(other)
+    }
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -96,11 +125,54 @@ impl Linux {
         }
         let filter = |line: &[u8]| Some(line.strip_prefix(b"Seccomp:\t")? == b"2");
         Linux {
-            filtered: Path::of(&[b"/proc/self/status"]).find(filter) == Some(true),
+            // Without /proc, as in some sandboxes, it is taken for granted.
+            filtered: Path::of(&[b"/proc/self/status"]).find(filter) != Some(false),
             pressure,
             group,
+            files: Files::default(),
         }
     }
+}
+
+impl Linux {
+    /// What a program's `struct iovec` holds; none where there is no memory.
+    #[cfg(quell_preload)]
+    pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
+        let mut words = [0_usize; 2];
+        let len = size_of_val(&words);
+        if self.filtered {
+            // SAFETY: the kernel has no harmless way to read it here that is not forbidden perhaps; it is the
+            // program's own array.
+            words = unsafe { (at as *const [usize; 2]).read_unaligned() };
+        } else if copy(&mut words, &[[at, len]]) != len {
+            return None;
+        }
+        Some(Part {
+            start: words[0],
+            len: words[1],
+        })
+    }
+}
+
+/// Copies what lies at addresses, each with a length, and stops without a signal at what is not mapped. How many
+/// bytes it were.
+fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
+    let local = [to.as_mut_ptr() as usize, size_of_val(to)];
+    // SAFETY: getpid(2); then the kernel writes into our own place, no more than fits.
+    let got = unsafe {
+        syscall(nr::GETPID, [0; 6]).and_then(|pid| {
+            let args = [
+                pid,
+                (&raw const local) as usize,
+                1,
+                from.as_ptr() as usize,
+                from.len(),
+                0,
+            ];
+            syscall(nr::PROCESS_VM_READV, args)
+        })
+    };
+    got.unwrap_or(0).min(local[1])
 }
 
 impl Default for Linux {
@@ -216,9 +288,9 @@ unsafe impl Kernel for Linux {
         unsafe { core::ptr::write_bytes(range.start as *mut u8, 0, range.len()) }
     }
 
-    unsafe fn clear(&self, range: Range) -> bool {
+    unsafe fn clear(&self, range: Range) -> usize {
         const LINE: usize = 8;
-        let mut some = false;
+        let mut zeros = 0;
         for page in (range.start..range.end).step_by(PAGE) {
             // SAFETY: a page of the caller's range, which nobody else uses now.
             unsafe {
@@ -228,13 +300,13 @@ unsafe impl Kernel for Linux {
                     .iter()
                     .all(|line| line.iter().fold(0, |all, w| all | w) == 0)
                 {
-                    some = true;
+                    zeros += 1;
                 } else {
                     core::ptr::write_bytes(page as *mut u8, 0, PAGE);
                 }
             }
         }
-        some
+        zeros
     }
 
     fn in_use(&self, pages: &[usize]) -> bool {
@@ -248,29 +320,38 @@ unsafe impl Kernel for Linux {
         for (io, page) in vector.iter_mut().zip(pages) {
             *io = [*page, WORD];
         }
-        let local = [words.as_mut_ptr() as usize, words.len()];
-        // SAFETY: getpid(2); then the kernel copies into our buffer what is there, and stops, without a
-        // signal, at what is not mapped.
-        let got = unsafe {
-            let Ok(pid) = syscall(nr::GETPID, [0; 6]) else {
-                return false;
-            };
-            let args = [
-                pid,
-                (&raw const local) as usize,
-                1,
-                vector.as_ptr() as usize,
-                count,
-                0,
-            ];
-            syscall(nr::PROCESS_VM_READV, args)
-        };
-        let got = got.unwrap_or(0).min(words.len());
+        let got = copy(&mut words, &vector[..count]);
         words[..got].iter().any(|b| *b != 0)
     }
 
     fn is_own(&self, range: Range) -> bool {
-        pagemap::are_exclusive(range)
+        let own = self
+            .files
+            .with(self.thread(), || pagemap::are_exclusive(range));
+        own.unwrap_or(false)
+    }
+
+    fn fork_begins(&self) {
+        /// Reading one takes some microseconds.
+        const LOOKS: u32 = 10;
+        self.files.forking.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..LOOKS {
+            if !self.files.are_open(self.thread()) {
+                break;
+            }
+            self.sleep(&AtomicU32::new(0), 0, 1);
+        }
+    }
+
+    fn fork_is_over(&self, child: bool) {
+        if child {
+            // Of threads that the child does not have.
+            let all = self.files.open.iter();
+            all.for_each(|place| place.store(0, Ordering::SeqCst));
+        }
+        let less = |forks: u32| Some(forks.saturating_sub(1));
+        let order = Ordering::SeqCst;
+        let _ = self.files.forking.fetch_update(order, order, less);
     }
 
     fn thread(&self) -> usize {
@@ -323,7 +404,10 @@ unsafe impl Kernel for Linux {
 
     fn resident(&self) -> Option<usize> {
         let mut buffer = [0; 64];
-        let text = Path::of(&[b"/proc/self/statm"]).read(&mut buffer)?;
+        let statm = Path::of(&[b"/proc/self/statm"]);
+        let text = self
+            .files
+            .with(self.thread(), || statm.read(&mut buffer))??;
         // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
         // thread, which it counts first by itself.
         let second = text.iter().position(|b| *b == b' ')? + 1;

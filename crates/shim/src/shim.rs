@@ -8,6 +8,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::Range;
 use crate::allowance::{Allowance, Room};
+use crate::busy::Busy;
 use crate::counters::Counters;
 use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
@@ -39,8 +40,7 @@ pub struct Shim<K> {
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
-    /// How many sleep for what is busy.
-    pub(crate) waiting: AtomicU32,
+    pub(crate) busy: Busy,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
@@ -94,7 +94,7 @@ impl<K: Kernel> Shim<K> {
             table: Guarded::new(Table::new(places)),
             leavers: Leavers::default(),
             left: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
+            busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
@@ -207,11 +207,10 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread();
         let done = self.locked(|table| {
             table.forget(range, false);
-            table.busy.other(range, me).is_some()
+            self.busy.is_other_at(range, me)
         });
-        if matches!(done, Locked::Done(true)) {
-            // For two seconds at most, and then it is the kernel's to refuse what can't be.
-            let _ = self.wait_until_idle(range);
+        if !matches!(done, Locked::Done(false)) {
+            self.wait_until_idle(range);
         }
         if matches!(done, Locked::Mine) && !self.late.add(range) {
             if self.lock.is_forking() {

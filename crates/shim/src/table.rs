@@ -2,7 +2,6 @@
 //!
 //! Under the lock; no system call is made here.
 
-use crate::busy::Busy;
 use crate::going::{Going, Place};
 use crate::nodes::{Id, Node, Nodes};
 use crate::region::{Kind, Region, State};
@@ -18,7 +17,6 @@ pub(crate) struct Table {
     pub(crate) clean: Shelf,
     pub(crate) keep: Keep,
     pub(crate) going: Going,
-    pub(crate) busy: Busy,
     /// Bytes that leave: in memory still, as far as anybody knows.
     pub(crate) leaving: usize,
 }
@@ -31,7 +29,6 @@ impl Table {
             clean: Shelf::EMPTY,
             keep: Keep::default(),
             going: Going::NONE,
-            busy: Busy::NONE,
             leaving: 0,
         }
     }

@@ -234,7 +234,7 @@ impl<K: Kernel> Shim<K> {
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
         }
-        if table.busy.other(range, me).is_some() {
+        if self.busy.is_other_at(range, me) {
             return InTheWay::Busy;
         }
         let Some(id) = table.kept_in(range) else {
@@ -267,7 +267,7 @@ impl<K: Kernel> Shim<K> {
                 Locked::Done(InTheWay::Leaving(mine)) if mine || waits == WAITS => {
                     return Err(Errno::ENOMEM);
                 }
-                Locked::Done(InTheWay::Busy) => self.wait_until_idle(range)?,
+                Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
                 Locked::Done(InTheWay::Leaving(_)) => {
                     waits += 1;
                     self.kernel.sleep(&self.left, seen, WAIT_MS);

@@ -84,13 +84,13 @@ impl<K: Kernel> Shim<K> {
             unsafe {
                 let give_back = || self.kernel.madvise(run.start, run.len(), MADV_DONTNEED);
                 let fill = here && runs <= RUNS;
-                // What was only read has the page of zeros, which is everybody's: to write there later would copy it,
-                // and that is a shootdown for each page.
-                if (fill || give_back().is_err())
-                    && self.kernel.clear(run)
-                    && !self.kernel.is_own(run)
-                {
-                    let _ = give_back();
+                if fill || give_back().is_err() {
+                    let zeros = self.kernel.clear(run);
+                    // What was only read has the page of zeros, which is everybody's: to write there later would copy
+                    // it, and that is a shootdown for each page. To look costs as much as some, so for few it is not.
+                    if zeros > run.len() / PAGE / 2 && !self.kernel.is_own(run) {
+                        let _ = give_back();
+                    }
                 }
             }
             at += len;

@@ -189,7 +189,7 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
         // that nobody needs what is in it.
         let done = unsafe { self.wipe(range) };
-        self.end(place, |_| ());
+        self.end(place);
         done
     }
 }

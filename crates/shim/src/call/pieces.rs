@@ -210,18 +210,31 @@ impl<K: Kernel> Shim<K> {
     /// How much from `at` on, of `len` bytes, is one mapping to the kernel, or a part of it: half of it, half of that,
     /// and so on, or a page.
     pub(super) fn one_mapping(&self, at: usize, len: usize) -> usize {
+        // What may never grow, such as a device's memory, is refused so too. There nothing can be told.
+        if self.is_one_mapping(at, len) || !self.is_one_mapping(at, PAGE) {
+            return len;
+        }
         let mut piece = len;
-        while piece > PAGE {
-            // To grow where it is, without leave to move, so far that nothing can: it is refused in any case, and with
-            // EFAULT if it is not one mapping, which is looked at first (`vma_to_resize`, and `check_prep_vma` from 6.17
-            // on, in mm/mremap.c).
-            // SAFETY: it changes nothing.
-            let refused = unsafe { self.kernel.mremap(at, piece, TOO_MUCH, 0, 0) };
-            if refused != Err(Errno::EFAULT) {
-                break;
-            }
+        while piece > PAGE && !self.is_one_mapping(at, piece) {
             piece = (piece / 2).next_multiple_of(PAGE);
         }
         piece
+    }
+
+    /// To grow where it is, without leave to move, so far that nothing can: it is refused in any case, and with EFAULT
+    /// if it is not one mapping, which is looked at first (`vma_to_resize`, and `check_prep_vma` from 6.17 on, in
+    /// mm/mremap.c). Up to 6.16 it is counted as promised memory first, and taken back: under
+    /// vm.overcommit_memory=2 another process may be refused memory at that moment.
+    fn is_one_mapping(&self, at: usize, len: usize) -> bool {
+        // SAFETY: it changes nothing.
+        match unsafe { self.kernel.mremap(at, len, TOO_MUCH, 0, 0) } {
+            Err(refused) => refused != Errno::EFAULT,
+            // With five levels of page tables there may be so much room where a program asks for high addresses.
+            Ok(_) => {
+                // SAFETY: what has just grown there.
+                let _ = unsafe { self.kernel.munmap(at + len, TOO_MUCH - len) };
+                true
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ impl<K: Kernel> Shim<K> {
         }
         let folded = self.locked(|table| {
             // What another thread is at is noted already, and not done yet.
-            !table.busy.is_at(range)
+            !self.busy.is_at(range)
                 && table.all_live(range, |region| i32::from(region.kind.prot) == prot)
         });
         if matches!(folded, Locked::Done(true)) {
@@ -50,7 +50,7 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the caller's own call.
         let done = unsafe { self.kernel.mprotect(addr, len, prot) };
         if let Some(place) = place {
-            self.end(place, |table| {
+            self.end_with(place, range, |table| {
                 if done.is_ok() && table.nodes.has_room(2) {
                     table.change(range, |kind| kind.prot = prot as u8);
                 } else {

@@ -67,6 +67,7 @@ impl<K: Kernel> Shim<K> {
         // Up to 6.16 the kernel unmaps the target before it refuses, and another thread may be given it meanwhile.
         let in_pieces = to_fixed
             && is_good(from, to, flags, new)
+            && self.is_all_mapped(from)
             && self.one_mapping(from.start, from.len()) < from.len();
         let mut result = if in_pieces {
             Err(Errno::EFAULT)

@@ -5,6 +5,9 @@ use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::table::Table;
 
+/// Others may begin with the range again and again, and it ends all the same.
+const TURNS: usize = 8;
+
 enum Then {
     Kept,
     /// It would be, if there were not so much already.
@@ -36,8 +39,11 @@ impl<K: Kernel> Shim<K> {
         self.look();
         let may = self.allowance(range.len());
         let mut done = self.locked(|table| self.keep_or_not(table, range, may.most));
-        if let Locked::Done(Then::Busy) = done {
-            self.wait_until_idle(range)?;
+        for _ in 0..TURNS {
+            if !matches!(done, Locked::Done(Then::Busy)) {
+                break;
+            }
+            self.wait_until_idle(range);
             done = self.locked(|table| self.keep_or_not(table, range, may.most));
         }
         if let Locked::Done(Then::Full) = done {
@@ -53,7 +59,12 @@ impl<K: Kernel> Shim<K> {
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
-            Locked::Done(Then::Full | Then::Busy) | Locked::Mine => {
+            Locked::Done(Then::Busy) => {
+                self.forget(range);
+                // SAFETY: as above.
+                unsafe { self.unmap_the_rest(range) }
+            }
+            Locked::Done(Then::Full) | Locked::Mine => {
                 self.forget(range);
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
@@ -66,7 +77,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn keep_or_not(&self, table: &mut Table, range: Range, budget: usize) -> Then {
-        if table.busy.other(range, self.kernel.thread()).is_some() {
+        if self.busy.is_other_at(range, self.kernel.thread()) {
             return Then::Busy;
         }
         let known = table.all_live(range, |region| region.kind.may_be_kept());

@@ -195,11 +195,13 @@ exported! {
         /// No more are taken (UIO_MAXIOV).
         const MOST: usize = 1024;
         let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
-        if count <= MOST && !parts.is_null() {
+        if let Some(shim) = shim() && count <= MOST {
             for n in 0..count {
-                let part = parts.add(n).read();
-                // With addresses that are no memory the kernel refuses it.
-                if let Some(shim) = shim() && shim.other(part.start, part.len, || Ok(())).is_err() {
+                // Where there is nothing to read the kernel says so.
+                let Some(part) = shim.kernel().part_at(parts as usize + n * size_of::<Part>()) else {
+                    break;
+                };
+                if shim.other(part.start, part.len, || Ok(())).is_err() {
                     return number_or_error(Err(Errno::ENOMEM)) as isize;
                 }
             }

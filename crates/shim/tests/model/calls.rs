@@ -111,17 +111,17 @@ unsafe impl Kernel for Fake {
         }
         self.meddle();
     }
-    unsafe fn clear(&self, range: Range) -> bool {
-        let mut some = false;
+    unsafe fn clear(&self, range: Range) -> usize {
+        let mut zeros = 0;
         for n in numbers(range) {
             if self.pages.borrow()[&n].value == 0 {
-                some = true;
+                zeros += 1;
             } else {
                 self.write(n * PAGE, 0);
             }
         }
         self.meddle();
-        some
+        zeros
     }
     fn in_use(&self, pages: &[usize]) -> bool {
         let all = self.pages.borrow();
