@@ -1,9 +1,10 @@
 //! The real kernel: raw system calls, since libc's functions are those that we take the place of.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use self::file::{Path, number};
+use self::files::Files;
 use self::group::Group;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::linux::MADV_WILLNEED;
@@ -11,6 +12,7 @@ use crate::{PAGE, Part, Range};
 
 mod bound;
 mod file;
+mod files;
 mod group;
 mod pagemap;
 
@@ -80,34 +82,6 @@ pub struct Linux {
     pressure: Path,
     group: Group,
     files: Files,
-}
-
-/// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
-#[derive(Default)]
-struct Files {
-    /// 0 is a place for one; one more than there are places for is read all the same.
-    open: [AtomicUsize; 16],
-    forking: AtomicU32,
-}
-
-impl Files {
-    /// Does what opens one; none while a thread forks.
-    fn with<T>(&self, me: usize, work: impl FnOnce() -> T) -> Option<T> {
-        let (set, get) = (Ordering::SeqCst, Ordering::Relaxed);
-        let free = |place: &&AtomicUsize| place.compare_exchange(0, me, set, get).is_ok();
-        let place = self.open.iter().find(free);
-        let done = (self.forking.load(Ordering::SeqCst) == 0).then(work);
-        if let Some(place) = place {
-            place.store(0, Ordering::SeqCst);
-        }
-        done
-    }
-
-    /// Whether another thread has one open.
-    fn are_open(&self, me: usize) -> bool {
-        let other = |place: &AtomicUsize| ![0, me].contains(&place.load(Ordering::SeqCst));
-        self.open.iter().any(other)
-    }
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -332,26 +306,13 @@ unsafe impl Kernel for Linux {
     }
 
     fn fork_begins(&self) {
-        /// Reading one takes some microseconds.
-        const LOOKS: u32 = 10;
-        self.files.forking.fetch_add(1, Ordering::SeqCst);
-        for _ in 0..LOOKS {
-            if !self.files.are_open(self.thread()) {
-                break;
-            }
-            self.sleep(&AtomicU32::new(0), 0, 1);
-        }
+        let me = self.thread();
+        self.files
+            .fork_begins(me, || self.sleep(&AtomicU32::new(0), 0, 1));
     }
 
     fn fork_is_over(&self, child: bool) {
-        if child {
-            // Of threads that the child does not have.
-            let all = self.files.open.iter();
-            all.for_each(|place| place.store(0, Ordering::SeqCst));
-        }
-        let less = |forks: u32| Some(forks.saturating_sub(1));
-        let order = Ordering::SeqCst;
-        let _ = self.files.forking.fetch_update(order, order, less);
+        self.files.fork_is_over(child);
     }
 
     fn thread(&self) -> usize {

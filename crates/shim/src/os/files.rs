@@ -1,0 +1,55 @@
+//! Who has a file open, so that no child of fork(2) gets it.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
+#[derive(Default)]
+pub(super) struct Files {
+    /// 0 is a place for one; one more than there are places for is read all the same.
+    open: [AtomicUsize; 16],
+    forking: AtomicU32,
+}
+
+impl Files {
+    /// Does what opens one; none while a thread forks.
+    pub(super) fn with<T>(&self, me: usize, work: impl FnOnce() -> T) -> Option<T> {
+        let (set, get) = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = |place: &&AtomicUsize| place.compare_exchange(0, me, set, get).is_ok();
+        let place = self.open.iter().find(free);
+        let done = (self.forking.load(Ordering::SeqCst) == 0).then(work);
+        if let Some(place) = place {
+            place.store(0, Ordering::SeqCst);
+        }
+        done
+    }
+
+    /// Opens none from now on, and waits until the other threads have none.
+    pub(super) fn fork_begins(&self, me: usize, sleep: impl Fn()) {
+        /// Reading one takes some microseconds.
+        const LOOKS: u32 = 10;
+        self.forking.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..LOOKS {
+            if !self.are_open(me) {
+                break;
+            }
+            sleep();
+        }
+    }
+
+    pub(super) fn fork_is_over(&self, child: bool) {
+        if child {
+            // Of threads that the child does not have.
+            let all = self.open.iter();
+            all.for_each(|place| place.store(0, Ordering::SeqCst));
+        }
+        let less = |forks: u32| Some(forks.saturating_sub(1));
+        let order = Ordering::SeqCst;
+        let _ = self.forking.fetch_update(order, order, less);
+    }
+
+    /// Whether another thread has one open.
+    fn are_open(&self, me: usize) -> bool {
+        let other = |place: &AtomicUsize| ![0, me].contains(&place.load(Ordering::SeqCst));
+        self.open.iter().any(other)
+    }
+}
