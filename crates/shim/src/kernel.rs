@@ -79,7 +79,7 @@ pub unsafe trait Kernel {
     unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
     /// Writes zeros.
     unsafe fn zero(&self, range: Range);
-    /// Writes zeros to each page that has something else in it. How many had not.
+    /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
     unsafe fn clear(&self, range: Range) -> usize;
     /// Whether any of these pages begins with something else than zeros; false where that can't be
     /// told. Never faults: pages may be gone.

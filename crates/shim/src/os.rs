@@ -149,6 +149,16 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     got.unwrap_or(0).min(local[1])
 }
 
+/// Whether a page has nothing but zeros. One that was used mostly says so in its first line.
+unsafe fn is_zero(page: usize) -> bool {
+    const LINE: usize = 8;
+    // SAFETY: the caller's page.
+    let lines = unsafe { core::slice::from_raw_parts(page as *const [u64; LINE], PAGE / 64) };
+    lines
+        .iter()
+        .all(|line| line.iter().fold(0, |all, word| all | word) == 0)
+}
+
 impl Default for Linux {
     fn default() -> Self {
         Self::new()
@@ -263,24 +273,27 @@ unsafe impl Kernel for Linux {
     }
 
     unsafe fn clear(&self, range: Range) -> usize {
-        const LINE: usize = 8;
-        let mut zeros = 0;
-        for page in (range.start..range.end).step_by(PAGE) {
-            // SAFETY: a page of the caller's range, which nobody else uses now.
-            unsafe {
-                let words = core::slice::from_raw_parts(page as *const [u64; LINE], PAGE / 64);
-                // A page that was used mostly says so in its first line.
-                if words
-                    .iter()
-                    .all(|line| line.iter().fold(0, |all, w| all | w) == 0)
-                {
+        /// To look at each page takes a quarter of the time to zero it, so pages are looked at one by one only
+        /// where one of so many has nothing in it.
+        const SAMPLES: usize = 4;
+        let pages = (range.start..range.end).step_by(PAGE);
+        // SAFETY: pages of the caller's range, which nobody else uses now.
+        unsafe {
+            let step = pages.len().div_ceil(SAMPLES).max(1);
+            if !pages.clone().step_by(step).any(|page| is_zero(page)) {
+                self.zero(range);
+                return 0;
+            }
+            let mut zeros = 0;
+            for page in pages {
+                if is_zero(page) {
                     zeros += 1;
                 } else {
                     core::ptr::write_bytes(page as *mut u8, 0, PAGE);
                 }
             }
+            zeros
         }
-        zeros
     }
 
     fn in_use(&self, pages: &[usize]) -> bool {
