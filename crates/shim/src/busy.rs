@@ -21,8 +21,8 @@ const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
 /// Zeroing 64 MB takes some 20 ms; who takes so much longer is gone.
 const WAIT_NS: u64 = 2_000_000_000;
 const WAIT_MS: u32 = 10;
-/// Others may begin with a range again and again; then it is not known any more.
-const TURNS: usize = 8;
+/// Others may begin with a range again and again; after so many waits it is not known any more.
+pub(crate) const TURNS: usize = 8;
 
 struct Place {
     /// Who is at it; 0 is nobody.
@@ -34,9 +34,21 @@ struct Place {
     wanted: AtomicBool,
 }
 
-/// What somebody is at, by the number of its place.
+impl Place {
+    fn range(&self) -> Range {
+        Range {
+            start: self.start.load(Ordering::Relaxed),
+            end: self.end.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What somebody is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun(usize);
+pub(crate) struct Begun {
+    place: usize,
+    range: Range,
+}
 
 pub(crate) struct Busy {
     all: [Place; PLACES],
@@ -65,21 +77,18 @@ impl Busy {
         let all = if many { &self.all[..] } else { &[] };
         all.iter().enumerate().filter_map(move |(n, place)| {
             let thread = place.thread.load(Ordering::SeqCst);
-            let own = Range {
-                start: place.start.load(Ordering::Relaxed),
-                end: place.end.load(Ordering::Relaxed),
-            };
-            (thread != 0 && own.and(range).is_some()).then_some((n, thread))
+            (thread != 0 && place.range().and(range).is_some()).then_some((n, thread))
         })
     }
 
     /// Whether another thread than this is at something in a range; it will wake who waits then. A handler does not
     /// wait for what it has interrupted. With the lock.
     pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
-        self.at(range).any(|(n, thread)| {
+        let mut others = self.at(range).filter(|(_, thread)| *thread != me);
+        others.any(|(n, thread)| {
             self.all[n].wanted.store(true, Ordering::SeqCst);
             // It may have come to an end before it could see that.
-            thread != me && self.all[n].thread.load(Ordering::SeqCst) == thread
+            self.all[n].thread.load(Ordering::SeqCst) == thread
         })
     }
 
@@ -98,7 +107,7 @@ impl Busy {
         place.wanted.store(false, Ordering::SeqCst);
         place.thread.store(thread, Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
-        Some(Begun(n))
+        Some(Begun { place: n, range })
     }
 
     /// Whether somebody waits for it. Nothing where it was given up meanwhile, and may be another's.
@@ -117,15 +126,9 @@ impl Busy {
 
     /// Ends what any but this thread is at in a range, and hands out what that was. With the lock.
     pub(crate) fn give_up(&self, range: Range, me: usize, mut forget: impl FnMut(Range)) {
-        for (n, thread) in self.at(range) {
-            if thread != me {
-                let place = &self.all[n];
-                forget(Range {
-                    start: place.start.load(Ordering::Relaxed),
-                    end: place.end.load(Ordering::Relaxed),
-                });
-                self.take(n, thread);
-            }
+        for (n, thread) in self.at(range).filter(|(_, thread)| *thread != me) {
+            forget(self.all[n].range());
+            self.take(n, thread);
         }
     }
 }
@@ -176,15 +179,15 @@ impl<K: Kernel> Shim<K> {
 
     /// What has only written memory is over.
     pub(crate) fn end(&self, begun: Begun) {
-        if self.busy.take(begun.0, self.kernel.thread()) {
+        if self.busy.take(begun.place, self.kernel.thread()) {
             self.somebody_left();
         }
     }
 
     /// It is over, and `change` is what the table has to know of it.
-    pub(crate) fn end_with(&self, begun: Begun, range: Range, change: impl FnOnce(&mut Table)) {
+    pub(crate) fn end_with(&self, begun: Begun, change: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(change), Locked::Done(())) {
-            self.forget(range);
+            self.forget(begun.range);
         }
         self.end(begun);
     }

@@ -52,12 +52,8 @@ impl<K: Kernel> Shim<K> {
         self.finish(|table| {
             if child {
                 table.going.only(me);
-                let all = Range {
-                    start: 0,
-                    end: usize::MAX,
-                };
                 // Whether the call that changed it was over, nobody knows.
-                self.busy.give_up(all, me, |gone| {
+                self.busy.give_up(Range::ALL, me, |gone| {
                     table.forget(gone, false);
                 });
             }

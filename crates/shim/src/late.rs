@@ -53,10 +53,7 @@ impl Late {
     /// somebody took a place and did not fill it: what he changed is not known.
     pub(crate) fn each(&self, mut forget: impl FnMut(Range)) -> bool {
         if self.all.load(Ordering::Relaxed) && self.all.swap(false, Ordering::Acquire) {
-            forget(Range {
-                start: 0,
-                end: usize::MAX,
-            });
+            forget(Range::ALL);
         }
         let mut done = 0;
         loop {

@@ -39,6 +39,10 @@ impl Six {
         self.0.lock().unwrap()[pages(range)].fill(page);
     }
 
+    fn is_closed(&self, at: usize) -> bool {
+        self.1.lock().unwrap()[pages(range(at, PAGE))][0]
+    }
+
     /// MADV_DONTNEED: what is mapped is zero.
     fn empty(&self, range: Range) {
         for page in &mut self.0.lock().unwrap()[pages(range)] {
@@ -135,6 +139,38 @@ unsafe impl Kernel for Six {
     }
 }
 
+/// Runs the work of the second thread.
+fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        ME.with(|me| me.set(2));
+        work();
+    })
+}
+
+/// A library with a page of the program's, to whose protection the second thread does something while the first does
+/// something else; then what the kernel and the library hold.
+fn on_one_page(first: fn(&Shim<Six>, usize), other: fn(&Shim<Six>, usize)) -> (bool, Vec<Held>) {
+    let shim = Arc::new(shim(4));
+    // SAFETY: the model's memory.
+    let at = unsafe { shim.mmap(&ONE) }.unwrap();
+    let beside = second({
+        let shim = Arc::clone(&shim);
+        move || other(&shim, at)
+    });
+    first(&shim, at);
+    beside.join().unwrap();
+    shim.check().unwrap();
+    let mut held = Vec::new();
+    shim.each_region(|_, one| held.push(one));
+    (shim.kernel().is_closed(at), held)
+}
+
+/// mprotect(2) of the page.
+fn protect(shim: &Shim<Six>, at: usize, prot: i32) {
+    // SAFETY: the model's memory.
+    unsafe { shim.mprotect(at, PAGE, prot) }.unwrap();
+}
+
 fn six() -> Six {
     Six(Mutex::new([None; 6]), Mutex::new([false; 6]))
 }
@@ -151,10 +187,9 @@ fn lock() {
             unsafe { all.2.with(|n| *n += 1) };
             all.1.release(&all.0);
         };
-        let other = thread::spawn({
+        let other = second({
             let all = Arc::clone(&all);
             move || {
-                ME.with(|me| me.set(2));
                 add(&all);
             }
         });
@@ -171,10 +206,9 @@ fn lock() {
 fn late() {
     explore(None, || {
         let all = Arc::new((six(), Lock::default(), Late::default(), Guarded::new(0)));
-        let other = thread::spawn({
+        let other = second({
             let all = Arc::clone(&all);
             move || {
-                ME.with(|me| me.set(2));
                 assert_eq!(all.1.take(&all.0), Taken::Yes);
                 assert!(all.2.each(|r| assert_eq!(r.start, PAGE)));
                 // A handler, at the worst moment.
@@ -230,10 +264,9 @@ fn leaving() {
             let all: Vec<usize> = (0..3).map(|_| shim.mmap(&ONE).unwrap()).collect();
             shim.munmap(all[0], PAGE).unwrap();
             shim.munmap(all[1], PAGE).unwrap();
-            let other = thread::spawn({
+            let other = second({
                 let (shim, at) = (Arc::clone(&shim), all[2]);
                 move || {
-                    ME.with(|me| me.set(2));
                     // Above the budget: the oldest leave.
                     shim.munmap(at, PAGE).unwrap();
                 }
@@ -264,10 +297,9 @@ fn going() {
         unsafe {
             let at = shim.mmap(&ONE).unwrap();
             shim.munmap(at, PAGE).unwrap();
-            let other = thread::spawn({
+            let other = second({
                 let shim = Arc::clone(&shim);
                 move || {
-                    ME.with(|me| me.set(2));
                     // Unmaps what is kept, to see that it is a hole.
                     let _ = shim.other(at, PAGE, || Ok(()));
                 }
@@ -302,10 +334,9 @@ fn above_the_bound() {
                 shim.kernel().set(range(*at, long.len), Some(7));
             }
             shim.munmap(all[0], long.len).unwrap();
-            let other = thread::spawn({
+            let other = second({
                 let (shim, at) = (Arc::clone(&shim), all[1]);
                 move || {
-                    ME.with(|me| me.set(2));
                     shim.munmap(at, 2 * PAGE).unwrap();
                 }
             });
@@ -326,27 +357,17 @@ fn above_the_bound() {
 #[test]
 fn protected_meanwhile() {
     explore(Some(5), || {
-        let shim = Arc::new(shim(4));
-        // SAFETY: the model's memory.
-        unsafe {
-            let at = shim.mmap(&ONE).unwrap();
-            let other = thread::spawn({
-                let shim = Arc::clone(&shim);
-                move || {
-                    ME.with(|me| me.set(2));
-                    shim.mprotect(at, PAGE, PROT_READ).unwrap();
-                    assert!(shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0]);
-                    shim.mprotect(at, PAGE, PROT_READ | PROT_WRITE).unwrap();
-                }
-            });
-            shim.madvise(at, PAGE, MADV_DONTNEED).unwrap();
-            other.join().unwrap();
-            assert!(!shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0]);
-            let mut known = 0;
-            shim.each_region(|_, held| known += i32::from(held == Held::Live(3, true)));
-            assert_eq!(known, 1);
-        }
-        shim.check().unwrap();
+        let give_back = |shim: &Shim<Six>, at| {
+            // SAFETY: the model's memory.
+            unsafe { shim.madvise(at, PAGE, MADV_DONTNEED) }.unwrap();
+        };
+        let (closed, held) = on_one_page(give_back, |shim, at| {
+            protect(shim, at, PROT_READ);
+            assert!(shim.kernel().is_closed(at));
+            protect(shim, at, PROT_READ | PROT_WRITE);
+        });
+        assert!(!closed);
+        assert_eq!(held, [Held::Live(3, true)]);
     });
 }
 
@@ -354,23 +375,11 @@ fn protected_meanwhile() {
 #[test]
 fn protected_twice() {
     explore(Some(5), || {
-        let shim = Arc::new(shim(4));
-        // SAFETY: the model's memory.
-        unsafe {
-            let at = shim.mmap(&ONE).unwrap();
-            let other = thread::spawn({
-                let shim = Arc::clone(&shim);
-                move || {
-                    ME.with(|me| me.set(2));
-                    shim.mprotect(at, PAGE, PROT_READ).unwrap();
-                }
-            });
-            shim.mprotect(at, PAGE, PROT_READ | PROT_WRITE).unwrap();
-            other.join().unwrap();
-            let closed = shim.kernel().1.lock().unwrap()[pages(range(at, PAGE))][0];
-            let prot = if closed { 1 } else { 3 };
-            shim.each_region(|_, held| assert_eq!(held, Held::Live(prot, true)));
-        }
-        shim.check().unwrap();
+        let (closed, held) = on_one_page(
+            |shim, at| protect(shim, at, PROT_READ | PROT_WRITE),
+            |shim, at| protect(shim, at, PROT_READ),
+        );
+        let prot = if closed { 1 } else { 3 };
+        assert!(held.iter().all(|one| *one == Held::Live(prot, true)));
     });
 }

@@ -4,16 +4,16 @@ use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
 use self::file::{Path, number};
-use self::files::Files;
 use self::group::Group;
+use self::opened::OPENED;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::linux::MADV_WILLNEED;
 use crate::{PAGE, Part, Range};
 
 mod bound;
 mod file;
-mod files;
 mod group;
+mod opened;
 mod pagemap;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
@@ -81,7 +81,6 @@ pub struct Linux {
     /// Where memory pressure is to be read.
     pressure: Path,
     group: Group,
-    files: Files,
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -103,12 +102,9 @@ impl Linux {
             filtered: Path::of(&[b"/proc/self/status"]).find(filter) != Some(false),
             pressure,
             group,
-            files: Files::default(),
         }
     }
-}
 
-impl Linux {
     /// What a program's `struct iovec` holds; none where there is no memory.
     #[cfg(quell_preload)]
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
@@ -147,6 +143,15 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
         })
     };
     got.unwrap_or(0).min(local[1])
+}
+
+/// See [`Kernel::thread`].
+fn thread() -> usize {
+    let own: usize;
+    // SAFETY: the first word of a thread's control block is its own address, in glibc and in musl
+    // (the ABI for thread-local storage on x86-64, variant II).
+    unsafe { asm!("mov {}, fs:0", out(reg) own, options(nostack, readonly, preserves_flags)) };
+    own
 }
 
 /// Whether a page has nothing but zeros. One that was used mostly says so in its first line.
@@ -312,28 +317,19 @@ unsafe impl Kernel for Linux {
     }
 
     fn is_own(&self, range: Range) -> bool {
-        let own = self
-            .files
-            .with(self.thread(), || pagemap::are_exclusive(range));
-        own.unwrap_or(false)
+        pagemap::are_exclusive(range)
     }
 
     fn fork_begins(&self) {
-        let me = self.thread();
-        self.files
-            .fork_begins(me, || self.sleep(&AtomicU32::new(0), 0, 1));
+        OPENED.fork_begins(self.thread(), || self.sleep(&AtomicU32::new(0), 0, 1));
     }
 
     fn fork_is_over(&self, child: bool) {
-        self.files.fork_is_over(child);
+        OPENED.fork_is_over(child);
     }
 
     fn thread(&self) -> usize {
-        let own: usize;
-        // SAFETY: the first word of a thread's control block is its own address, in glibc and in musl
-        // (the ABI for thread-local storage on x86-64, variant II).
-        unsafe { asm!("mov {}, fs:0", out(reg) own, options(nostack, readonly, preserves_flags)) };
-        own
+        thread()
     }
 
     fn sleep(&self, word: &AtomicU32, value: u32, ms: u32) {
@@ -378,10 +374,7 @@ unsafe impl Kernel for Linux {
 
     fn resident(&self) -> Option<usize> {
         let mut buffer = [0; 64];
-        let statm = Path::of(&[b"/proc/self/statm"]);
-        let text = self
-            .files
-            .with(self.thread(), || statm.read(&mut buffer))??;
+        let text = Path::of(&[b"/proc/self/statm"]).read(&mut buffer)?;
         // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
         // thread, which it counts first by itself.
         let second = text.iter().position(|b| *b == b' ')? + 1;

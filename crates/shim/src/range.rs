@@ -13,6 +13,12 @@ pub struct Range {
 }
 
 impl Range {
+    /// Every address.
+    pub(crate) const ALL: Range = Range {
+        start: 0,
+        end: usize::MAX,
+    };
+
     /// The pages that the kernel takes `addr` and `len` for: it wants a whole page to begin with, and
     /// rounds the length up. None where it would refuse them, or there is nothing to do.
     #[must_use]

@@ -50,7 +50,7 @@ pub struct Shim<K> {
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
     /// See [`Kernel::bound`]; MAX is none.
-    bound: AtomicU64,
+    bound: AtomicUsize,
     calls: AtomicU32,
     looked: AtomicU64,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -99,7 +99,7 @@ impl<K: Kernel> Shim<K> {
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
-            bound: AtomicU64::new(u64::MAX),
+            bound: AtomicUsize::new(usize::MAX),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             slack: AtomicUsize::new(0),
@@ -229,7 +229,7 @@ impl<K: Kernel> Shim<K> {
         if self.settings().strict || short || self.is_retired() {
             0
         } else {
-            let bound = self.bound.load(Ordering::Relaxed) as usize;
+            let bound = self.bound.load(Ordering::Relaxed);
             self.settings().cache.min(bound / OF_BOUND)
         }
     }
@@ -237,11 +237,11 @@ impl<K: Kernel> Shim<K> {
     /// Whether addresses without memory are to be kept, too. Where what is mapped is counted, they are missing
     /// for what does not come through here: the C library's own mappings.
     pub(crate) fn keeps_clean(&self) -> bool {
-        self.bound.load(Ordering::Relaxed) == u64::MAX
+        self.bound.load(Ordering::Relaxed) == usize::MAX
     }
 
     fn look_at_bound(&self) {
-        let bound = self.kernel.bound().map_or(u64::MAX, |b| b as u64);
+        let bound = self.kernel.bound().unwrap_or(usize::MAX);
         self.bound.store(bound, Ordering::Relaxed);
     }
 
@@ -328,11 +328,7 @@ impl<K: Kernel> Shim<K> {
     /// still looked after until everything is gone.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
-        let all = Range {
-            start: 0,
-            end: usize::MAX,
-        };
-        let _ = self.locked(|table| table.forget(all, false));
+        let _ = self.locked(|table| table.forget(Range::ALL, false));
         self.drain();
     }
 }

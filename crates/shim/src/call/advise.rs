@@ -177,19 +177,20 @@ impl<K: Kernel> Shim<K> {
         if self.settings().strict || !self.may_stay(range) {
             return false;
         }
-        if self.is_shared(range) {
-            // Each page would be copied for it.
-            let _ = self.try_locked(|table| table.keep.drop(range));
-            return false;
-        }
-        let Some(place) = self.begin_to_wipe(range) else {
+        // Of what is shared each page would be copied for it.
+        let begun = if self.is_shared(range) {
+            None
+        } else {
+            self.begin_to_wipe(range)
+        };
+        let Some(begun) = begun else {
             let _ = self.try_locked(|table| table.keep.drop(range));
             return false;
         };
         // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
         // that nobody needs what is in it.
         let done = unsafe { self.wipe(range) };
-        self.end(place);
+        self.end(begun);
         done
     }
 }

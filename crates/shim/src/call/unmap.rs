@@ -1,12 +1,10 @@
 //! munmap(2): memory that is known is kept.
 
 use crate::Range;
+use crate::busy::TURNS;
 use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::table::Table;
-
-/// Others may begin with the range again and again, and it ends all the same.
-const TURNS: usize = 8;
 
 enum Then {
     Kept,

@@ -1,6 +1,7 @@
 //! Reading small files of the kernel's, without memory but the stack.
 
-use super::{AT_FDCWD, O_CLOEXEC, nr, syscall};
+use super::opened::OPENED;
+use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread};
 
 /// The name of a file.
 #[derive(Clone, Copy)]
@@ -33,19 +34,19 @@ impl Path {
         &self.bytes[..self.len]
     }
 
-    /// What is done with the open file; none if it can't be opened.
-    fn with<T>(&self, work: impl FnOnce(usize) -> T) -> Option<T> {
+    /// What is done with the open file; none if it can't be opened, and while a thread forks.
+    pub(super) fn with<T>(&self, work: impl FnOnce(usize) -> T) -> Option<T> {
         if self.len == 0 {
             return None;
         }
         let path = self.bytes.as_ptr() as usize;
         // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
-        unsafe {
+        OPENED.with(thread(), || unsafe {
             let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
             let done = work(fd);
             let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
             Some(done)
-        }
+        })
     }
 
     /// What is in the file, as far as it fits.

@@ -1,6 +1,7 @@
 //! What the kernel says of single pages (Documentation/admin-guide/mm/pagemap.rst).
 
-use super::{AT_FDCWD, O_CLOEXEC, nr, syscall};
+use super::file::Path;
+use super::{nr, syscall};
 use crate::{PAGE, Range};
 
 /// At a time, so that any stack has room for them.
@@ -14,29 +15,23 @@ const EXCLUSIVE: u64 = 1 << 56;
 /// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did, and all could be
 /// read.
 fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> bool {
-    let path = c"/proc/self/pagemap".as_ptr() as usize;
-    let flags = O_CLOEXEC;
-    // SAFETY: a path that ends with NUL; the file is closed again.
-    let fd = unsafe { syscall(nr::OPENAT, [AT_FDCWD as usize, path, flags, 0, 0, 0]) };
-    let Ok(fd) = fd else {
-        return false;
-    };
-    let mut entries = [0_u64; PAGES];
-    let mut start = range.start;
-    while start < range.end {
-        let pages = PAGES.min((range.end - start) / PAGE);
-        let at = entries.as_mut_ptr() as usize;
-        let args = [fd, at, pages * 8, start / PAGE * 8, 0, 0];
-        // SAFETY: the kernel writes as many entries as there is room for.
-        let got = unsafe { syscall(nr::PREAD64, args) };
-        if got != Ok(pages * 8) || !go_on(&entries[..pages]) {
-            break;
+    let all = |fd| {
+        let mut entries = [0_u64; PAGES];
+        let mut start = range.start;
+        while start < range.end {
+            let pages = PAGES.min((range.end - start) / PAGE);
+            let at = entries.as_mut_ptr() as usize;
+            let args = [fd, at, pages * 8, start / PAGE * 8, 0, 0];
+            // SAFETY: the kernel writes as many entries as there is room for.
+            let got = unsafe { syscall(nr::PREAD64, args) };
+            if got != Ok(pages * 8) || !go_on(&entries[..pages]) {
+                return false;
+            }
+            start += pages * PAGE;
         }
-        start += pages * PAGE;
-    }
-    // SAFETY: our own descriptor.
-    let _ = unsafe { syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]) };
-    start >= range.end
+        true
+    };
+    Path::of(&[b"/proc/self/pagemap"]).with(all) == Some(true)
 }
 
 /// Whether nobody else maps a page of the range, up to the first that somebody does.

@@ -2,21 +2,29 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+/// Of this process.
+pub(super) static OPENED: Opened = Opened {
+    open: [const { AtomicUsize::new(0) }; 16],
+    forking: AtomicU32::new(0),
+};
+
 /// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
-#[derive(Default)]
-pub(super) struct Files {
+pub(super) struct Opened {
     /// 0 is a place for one; one more than there are places for is read all the same.
     open: [AtomicUsize; 16],
     forking: AtomicU32,
 }
 
-impl Files {
+impl Opened {
     /// Does what opens one; none while a thread forks.
-    pub(super) fn with<T>(&self, me: usize, work: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, me: usize, work: impl FnOnce() -> Option<T>) -> Option<T> {
         let (set, get) = (Ordering::SeqCst, Ordering::Relaxed);
         let free = |place: &&AtomicUsize| place.compare_exchange(0, me, set, get).is_ok();
         let place = self.open.iter().find(free);
-        let done = (self.forking.load(Ordering::SeqCst) == 0).then(work);
+        let done = match self.forking.load(Ordering::SeqCst) {
+            0 => work(),
+            _ => None,
+        };
         if let Some(place) = place {
             place.store(0, Ordering::SeqCst);
         }
