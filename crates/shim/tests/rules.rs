@@ -161,6 +161,7 @@ fn rule_06_zeroed_when_served() {
 #[test]
 fn rule_07_fixed_addresses() {
     must(&build!("fixed"), "");
+    must(&build!("crowded"), "");
 }
 
 /// Check rule 8: use after munmap is not seen, and faults in the strict mode.

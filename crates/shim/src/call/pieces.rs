@@ -59,8 +59,9 @@ impl<K: Kernel> Shim<K> {
     ///
     /// # Errors
     ///
-    /// Those of mremap(2) and mmap(2); the range is then where it was. Only where it can't be brought back,
-    /// since the process may have no more mappings, what was moved before is lost.
+    /// Those of mremap(2) and mmap(2); the range is then where it was. Only where it can't be brought back, since the
+    /// process may have no more mappings, what was moved before is lost: unmapped, or zeros where `MREMAP_DONTUNMAP`
+    /// leaves a mapping.
     pub(super) unsafe fn remap_pieces(
         &self,
         from: Range,

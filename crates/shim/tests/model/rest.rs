@@ -90,6 +90,10 @@ impl World {
             }
             (Err(Errno::ENOMEM), _) if self.loose.get() => {
                 self.resync(from);
+                if flags == 5 {
+                    // What was moved, and could not be brought back.
+                    self.promise.borrow_mut().change(from, |p| p.or_zero = true);
+                }
                 if fixed {
                     // Untouched where it is known still. Otherwise gone, whatever is there now: what is left over of
                     // the attempt might be another thread's.
