@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quell_event::{Summary, Tally};
 use quell_host::flush;
@@ -13,7 +13,7 @@ use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
 use crate::coarse;
 use crate::outcome;
-use crate::preload::counters::{self, Seen};
+use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch, seconds};
@@ -122,34 +122,6 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What libquell.so says of itself in the processes that are watched, as last seen: with a command goes
-/// its memory.
-#[derive(Default)]
-struct Library {
-    seen: Vec<Seen>,
-    unread: Option<String>,
-    looks: u32,
-}
-
-impl Library {
-    /// Until it is looked at again: soon at first, for commands that are short; and not too long before
-    /// the end of one that has it.
-    fn nap(&self) -> Duration {
-        let grown = Duration::from_millis(10 << self.looks.min(6));
-        let most = if self.seen.is_empty() { 500 } else { 100 };
-        grown.min(Duration::from_millis(most))
-    }
-
-    fn look(&mut self, pids: &[u32]) {
-        self.looks += 1;
-        match counters::of(pids) {
-            Ok(seen) if seen.is_empty() => {}
-            Ok(seen) => self.seen = seen,
-            Err(error) => self.unread = Some(format!("{error:#}")),
-        }
-    }
-}
-
 struct Printer {
     json: bool,
     title: String,
@@ -163,18 +135,11 @@ impl Printer {
         let summary = Summary::new(tally, self.backend, self.cpus);
         let text = if self.json {
             let mut object = serde_json::to_value(&summary)?;
-            if let Some(object) = object.as_object_mut()
-                && !library.seen.is_empty()
-            {
-                object.insert("shim".into(), serde_json::to_value(&library.seen)?);
-            }
+            library.add_to(&mut object)?;
             object.to_string() + "\n"
         } else {
             let mut text = show::summary::text(&summary, &self.title, ROWS);
-            text.push_str(&show::shim::text(&library.seen));
-            if let Some(unread) = &library.unread {
-                text.push_str(&format!("note: {unread}\n"));
-            }
+            text.push_str(&show::shim::text(library));
             for way in flush::without_interrupts()
                 .into_iter()
                 .filter(|w| w.hides_most())

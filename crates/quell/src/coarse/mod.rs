@@ -12,6 +12,7 @@ use quell_probe::Scope;
 
 use crate::cli::StatArgs;
 use crate::outcome;
+use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{End, Watch};
@@ -45,28 +46,33 @@ pub(crate) fn run(
     let mut counts = Counts::begin(root, &proc, &watched)?;
     watch.start(None, scope)?;
 
-    let mut print = |counts: &Counts| -> anyhow::Result<bool> {
+    let mut library = Library::default();
+    let mut print = |counts: &Counts, library: &Library| -> anyhow::Result<bool> {
         let seen = counts.seen(cpus);
         let text = if args.json {
-            serde_json::to_string(&text::json(&seen, why))? + "\n"
+            let mut object = text::json(&seen, why);
+            library.add_to(&mut object)?;
+            object.to_string() + "\n"
         } else {
-            text::text(&seen, &Subject::of(&args.target).title(), why)
+            text::text(&seen, &Subject::of(&args.target).title(), why) + &show::shim::text(library)
         };
         emit_more(&mut *out, &text)
     };
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
-        let due = next.map_or(LOOK, |n| {
-            n.saturating_duration_since(Instant::now()).min(LOOK)
+        let nap = LOOK.min(library.nap());
+        let due = next.map_or(nap, |n| {
+            n.saturating_duration_since(Instant::now()).min(nap)
         });
         if let Some(end) = watch.step(due)? {
             break Some(end);
         }
         counts.look(root, &proc, &watched)?;
+        library.look(&watch.roots());
         if let (Some(at), Some(every)) = (next, interval)
             && Instant::now() >= at
         {
-            if !print(&counts)? {
+            if !print(&counts, &library)? {
                 break None;
             }
             counts.restart();
@@ -78,7 +84,7 @@ pub(crate) fn run(
         return Ok(ExitCode::SUCCESS);
     };
     counts.look(root, &proc, &watched)?;
-    print(&counts)?;
+    print(&counts, &library)?;
     Ok(match end {
         End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
         End::Over => ExitCode::SUCCESS,

@@ -2,5 +2,7 @@
 
 pub(crate) mod counters;
 mod library;
+mod watched;
 
 pub(crate) use library::{place, resolve};
+pub(crate) use watched::Library;

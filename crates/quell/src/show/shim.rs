@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use super::style::heading;
 use super::units::{bytes, count};
-use crate::preload::counters::Seen;
+use crate::preload::Library;
 
-/// A part of a summary for each process that has the library; nothing where there is none.
-pub(crate) fn text(all: &[Seen]) -> String {
+/// A part of a summary for each process that has the library; nothing where there is none. And why it could not be
+/// read.
+pub(crate) fn text(library: &Library) -> String {
     let mut out = String::new();
-    for seen in all {
+    for seen in &library.seen {
         heading(
             &mut out,
             &format!(
@@ -63,17 +64,21 @@ pub(crate) fn text(all: &[Seen]) -> String {
             n("passed_busy"),
         );
     }
+    if let Some(unread) = &library.unread {
+        let _ = writeln!(out, "note: {unread}");
+    }
     out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preload::counters::Seen;
 
-    /// Check the words, and that a process without the library has none.
+    /// Check the words, also of what could not be read, and that a process without the library has none.
     #[test]
     fn words() {
-        assert_eq!(text(&[]), "");
+        assert_eq!(text(&Library::default()), "");
         let seen = Seen {
             pid: 7,
             comm: "a\u{1b}b".to_owned(),
@@ -83,7 +88,12 @@ mod tests {
                 .zip(1000..)
                 .collect(),
         };
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&[seen])), @r"
+        let library = Library {
+            seen: vec![seen],
+            unread: Some("try as root".to_owned()),
+            ..Library::default()
+        };
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&library)), @r"
 
         libquell.so in 7 a?b
           it is off: all calls go to the kernel
@@ -92,6 +102,7 @@ mod tests {
           kept now: 1.01 kB in memory, 1.01 kB of addresses without; 1.01 kB may be unused beside that
           given back in 1,009 batches of 1,010 regions; 1,018 times memory was short
           left to the kernel: 1,016 not known, 1,017 over the budget, 1,015 because it was busy
+        note: try as root
         ");
     }
 }

@@ -88,6 +88,26 @@ fn starts() {
     );
 }
 
+/// Check that stat shows the library's counters also without the probe, which takes no rights.
+#[test]
+fn counted_without_the_probe() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let plan = plan(&dir, PRELOAD);
+    let worst = worst(dir.path()).display().to_string();
+    let run = [QUELL, "run", "--plan", &plan, "--", &worst, "3000000"];
+    for (json_too, wanted) in [
+        (true, "\"dontneed_zeroed\":"),
+        (false, "MADV_DONTNEED zeroed"),
+    ] {
+        let mut args = vec!["stat", "--backend", "proc", "-o", "/dev/stderr"];
+        args.extend(json_too.then_some("--json"));
+        args.push("--");
+        let (_, text) = said(&quell(&[&args[..], &run].concat()));
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
 /// Check that the worst case under the library shoots hardly at all, and that stat shows by the library's
 /// counters why.
 #[test]
