@@ -88,8 +88,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         if let Some(end) = watch.step(timeout)? {
             break Some(end);
         }
-        // When a command has ended, so has its memory.
-        library.look(&watch.roots());
+        library.look(&scope, &watch.roots());
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
@@ -102,6 +101,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         }
     };
     probe.detach()?;
+    library.look_now(&scope, &watch.roots());
     let Some(end) = end else {
         // the reader has gone, and a command goes with the watch
         return Ok(ExitCode::SUCCESS);

@@ -68,7 +68,7 @@ pub(crate) fn run(
             break Some(end);
         }
         counts.look(root, &proc, &watched)?;
-        library.look(&watch.roots());
+        library.look(scope, &watch.roots());
         if let (Some(at), Some(every)) = (next, interval)
             && Instant::now() >= at
         {
@@ -84,6 +84,7 @@ pub(crate) fn run(
         return Ok(ExitCode::SUCCESS);
     };
     counts.look(root, &proc, &watched)?;
+    library.look_now(scope, &watch.roots());
     print(&counts, &library)?;
     Ok(match end {
         End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),

@@ -43,27 +43,26 @@ impl Seen {
         let found = self.counters.iter().find(|(n, _)| *n == name);
         found.map_or(0, |(_, count)| *count)
     }
+
+    /// How often the program called it.
+    pub(crate) fn calls(&self) -> u64 {
+        let names = ["mmap", "munmap", "dontneed", "free", "mprotect_folded"];
+        names.iter().map(|name| self.get(name)).sum()
+    }
 }
 
-/// The library in these processes, of those that have it.
+/// The library in a process, if it has it.
 ///
 /// # Errors
 ///
-/// A process has it and its memory may not be read: with what helps. A process that has ended meanwhile
-/// is left out.
-pub(crate) fn of(pids: &[u32]) -> anyhow::Result<Vec<Seen>> {
-    let mut all = Vec::new();
-    for &pid in pids {
-        let Ok(mappings) = maps::read(Path::new("/"), pid) else {
-            continue;
-        };
-        if let Some(first) = library(&mappings)
-            && let Some(seen) = read(pid, first)?
-        {
-            all.push(seen);
-        }
+/// It has, and its memory may not be read: with what helps. A process that ended, or whose mappings may not be
+/// read, has none.
+pub(crate) fn of(root: &Path, pid: u32) -> anyhow::Result<Option<Seen>> {
+    let mappings = maps::read(root, pid).unwrap_or_default();
+    match library(&mappings) {
+        Some(first) => read(pid, first),
+        None => Ok(None),
     }
-    Ok(all)
 }
 
 /// The first mapping of the library, which begins with its ELF header.

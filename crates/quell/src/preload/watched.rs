@@ -1,18 +1,42 @@
 //! What libquell.so says of itself in the processes that are watched.
 
-use std::time::Duration;
+use std::cmp::Reverse;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use quell_host::proc::Proc;
+use quell_probe::Scope;
+use serde_json::{Value, json};
 
 use super::counters::{self, Seen};
 
-/// As last seen: with a command goes its memory.
+/// So many processes are remembered: a loop of forks has no end.
+const MOST: usize = 1000;
+/// Looking takes at most one part in so many of a CPU.
+const COST: u32 = 100;
+
+/// One process, as it was when it was last looked at: with a process goes its memory.
+pub(crate) struct Process {
+    pub(crate) seen: Seen,
+    at: Instant,
+}
+
+impl Process {
+    /// How long ago that was.
+    pub(crate) fn age(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+/// All that have the library, and those that had it until they ended; what called it most often comes first.
 #[derive(Default)]
 pub(crate) struct Library {
-    pub(crate) seen: Vec<Seen>,
-    /// Why it could not be read, with what helps.
+    pub(crate) processes: Vec<Process>,
+    /// Why one could not be read, with what helps.
     pub(crate) unread: Option<String>,
-    pub(crate) looks: u32,
+    looks: u32,
+    last: Option<Instant>,
+    took: Duration,
 }
 
 impl Library {
@@ -20,29 +44,67 @@ impl Library {
     /// the end of one that has it.
     pub(crate) fn nap(&self) -> Duration {
         let grown = Duration::from_millis(10 << self.looks.min(6));
-        let most = if self.seen.is_empty() { 500 } else { 100 };
-        grown.min(Duration::from_millis(most))
+        let most = if self.processes.is_empty() { 500 } else { 100 };
+        grown.min(Duration::from_millis(most)).max(self.took * COST)
     }
 
-    pub(crate) fn look(&mut self, pids: &[u32]) {
-        self.looks += 1;
-        match counters::of(pids) {
-            Ok(seen) if seen.is_empty() => {}
-            Ok(seen) => self.seen = seen,
-            Err(error) => self.unread = Some(format!("{error:#}")),
+    /// Looks again if it is time to.
+    pub(crate) fn look(&mut self, scope: &Scope, roots: &[u32]) {
+        if self.last.is_none_or(|last| last.elapsed() >= self.nap()) {
+            self.look_now(scope, roots);
         }
     }
 
-    /// Adds the key `shim`, if a process has it.
+    /// Looks at the processes of the scope; of a tree those are its roots and what they started.
+    pub(crate) fn look_now(&mut self, scope: &Scope, roots: &[u32]) {
+        let began = Instant::now();
+        let proc = Proc::new("/");
+        // What /proc does not say now it may say the next time.
+        let pids = match scope {
+            Scope::Tree => roots
+                .iter()
+                .flat_map(|&root| proc.tree(root).unwrap_or_default())
+                .collect(),
+            Scope::All | Scope::Cpus(_) => proc.pids().unwrap_or_default(),
+        };
+        for pid in pids {
+            match counters::of(Path::new("/"), pid) {
+                Ok(None) => {}
+                Ok(Some(seen)) => self.remember(seen, began),
+                Err(error) => self.unread = Some(format!("{error:#}")),
+            }
+        }
+        self.processes.sort_by_key(|p| Reverse(p.seen.calls()));
+        self.processes.truncate(MOST);
+        self.looks += 1;
+        self.last = Some(Instant::now());
+        self.took = began.elapsed();
+    }
+
+    pub(crate) fn remember(&mut self, seen: Seen, at: Instant) {
+        let known = self.processes.iter_mut().find(|p| p.seen.pid == seen.pid);
+        match known {
+            Some(known) => *known = Process { seen, at },
+            None => self.processes.push(Process { seen, at }),
+        }
+    }
+
+    /// Adds the key `shim`, if a process has it: its counters, and how old they are in ms.
     ///
     /// # Errors
     ///
     /// What serialising says.
     pub(crate) fn add_to(&self, summary: &mut Value) -> serde_json::Result<()> {
+        let mut all = Vec::new();
+        for process in &self.processes {
+            let mut one = serde_json::to_value(&process.seen)?;
+            one["age_ms"] = json!(u64::try_from(process.age().as_millis()).unwrap_or(u64::MAX));
+            all.push(one);
+        }
         if let Some(summary) = summary.as_object_mut()
-            && !self.seen.is_empty()
+            && !all.is_empty()
         {
-            summary.insert("shim".into(), serde_json::to_value(&self.seen)?);
+            summary.insert("shim".into(), all.into());
         }
         Ok(())
     }

@@ -1,24 +1,32 @@
 //! What libquell.so has done, as text.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::style::heading;
-use super::units::{bytes, count};
+use super::units::{bytes, count, plural};
 use crate::preload::Library;
+
+/// Processes that are shown.
+const SHOWN: usize = 5;
+/// What is older is said to be.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// A part of a summary for each process that has the library; nothing where there is none. And why it could not be
 /// read.
 pub(crate) fn text(library: &Library) -> String {
     let mut out = String::new();
-    for seen in &library.seen {
-        heading(
-            &mut out,
-            &format!(
-                "libquell.so in {} {}",
-                seen.pid,
-                seen.comm.replace(char::is_control, "?")
-            ),
+    for process in library.processes.iter().take(SHOWN) {
+        let (seen, age) = (&process.seen, process.age());
+        let mut head = format!(
+            "libquell.so in {} {}",
+            seen.pid,
+            seen.comm.replace(char::is_control, "?")
         );
+        if age > FRESH {
+            let _ = write!(head, ", as it was {} ms ago", count(age.as_millis() as u64));
+        }
+        heading(&mut out, &head);
         let n = |name| count(seen.get(name));
         let size = |name| bytes(seen.get(name));
         // Writing to a String does not fail.
@@ -64,6 +72,14 @@ pub(crate) fn text(library: &Library) -> String {
             n("passed_busy"),
         );
     }
+    let more = library.processes.len().saturating_sub(SHOWN);
+    if more > 0 {
+        let _ = writeln!(
+            out,
+            "  and libquell.so in {} more",
+            plural(more as u64, "process")
+        );
+    }
     if let Some(unread) = &library.unread {
         let _ = writeln!(out, "note: {unread}");
     }
@@ -72,6 +88,8 @@ pub(crate) fn text(library: &Library) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::preload::counters::Seen;
 
@@ -88,11 +106,9 @@ mod tests {
                 .zip(1000..)
                 .collect(),
         };
-        let library = Library {
-            seen: vec![seen],
-            unread: Some("try as root".to_owned()),
-            ..Library::default()
-        };
+        let mut library = Library::default();
+        library.remember(seen, Instant::now() + FRESH);
+        library.unread = Some("try as root".to_owned());
         insta::assert_snapshot!(anstream::adapter::strip_str(&text(&library)), @r"
 
         libquell.so in 7 a?b
