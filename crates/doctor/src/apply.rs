@@ -123,8 +123,14 @@ pub fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
 ///
 /// One is there already: it has what was before an earlier change.
 pub fn is_free(undo: &Path) -> Result<()> {
-    ensure!(fs::symlink_metadata(undo).is_err(), taken(undo));
-    Ok(())
+    match fs::symlink_metadata(undo) {
+        Ok(found) if found.is_file() => bail!(taken(undo)),
+        Ok(_) => bail!(
+            "{} is there and no undo file: name another file",
+            undo.display()
+        ),
+        Err(_) => Ok(()),
+    }
 }
 
 fn taken(undo: &Path) -> String {
@@ -152,6 +158,10 @@ fn save(changes: &[Change], undo: &Path) -> Result<()> {
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .and_then(|()| File::open(folder(undo))?.sync_all());
+    if written.is_err() {
+        // ours, and of no use
+        let _ = fs::remove_file(undo);
+    }
     written.with_context(|| format!("can't write {}; nothing was changed", undo.display()))
 }
 
@@ -261,8 +271,12 @@ pub fn is_undo(file: &Path) -> Result<()> {
 
 fn load(file: &Path) -> Result<Undo> {
     let text = read(file)?;
-    let undo: Undo = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no undo file of quell's", file.display()))?;
+    let undo: Undo = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "{} is no undo file of quell's; one that was cut short is of no change: remove it",
+            file.display()
+        )
+    })?;
     ensure!(
         undo.schema == SCHEMA,
         "{} is of another version: '{}'",

@@ -1,5 +1,8 @@
 //! quell finds, explains, stops and proves away TLB shootdowns.
 
+#[macro_use]
+mod say;
+
 mod audit;
 mod cli;
 mod clock;

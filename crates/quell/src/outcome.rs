@@ -12,14 +12,14 @@ pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String
         .map(|w| w.to_string_lossy().into_owned())
         .unwrap_or_default();
     if let Status::Signal(signal) = ended.status {
-        anstream::eprintln!("quell: '{name}' was ended by {}", signals::name(signal));
+        say!("quell: '{name}' was ended by {}", signals::name(signal));
     }
     if !leftovers.is_empty() {
         let list: Vec<_> = leftovers
             .iter()
             .map(|(pid, comm)| format!("{comm} ({pid})"))
             .collect();
-        anstream::eprintln!(
+        say!(
             "quell: '{name}' has ended, but left running: {}; they were watched until now",
             list.join(", ")
         );

@@ -221,7 +221,7 @@ impl Recording {
         self.resolve();
         self.resolver.name(&mut self.stacks);
         if self.resolver.not_held() > 0 {
-            anstream::eprintln!(
+            say!(
                 "quell: {} more files and perf maps than quell keeps open at once: code of theirs that had ended by \
                  now may lack names; record less at once, or raise 'ulimit -n' first",
                 self.resolver.not_held(),

@@ -223,7 +223,7 @@ impl Watch {
             } else {
                 "; Ctrl-C ends it"
             };
-            anstream::eprintln!("quell: watching{end}");
+            say!("quell: watching{end}");
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(crate) fn make(
     let unknown = findings.iter().filter(|f| f.status == Status::Unknown);
     let unknown: Vec<&str> = unknown.map(|f| f.rule).collect();
     if !unknown.is_empty() {
-        anstream::eprintln!("quell: could not be told: {}", unknown.join(", "));
+        say!("quell: could not be told: {}", unknown.join(", "));
     }
     let wanted: Vec<Finding> = findings
         .iter()
@@ -35,25 +35,46 @@ pub(crate) fn make(
         .cloned()
         .collect();
     let changes = apply::plan(root, &wanted)?;
+    say_on!("{}", left(&wanted, &changes));
     if changes.is_empty() {
-        anstream::eprintln!(
-            "quell: nothing to change: no hazard here has a setting that can be written"
-        );
+        say!("quell: nothing to change: no hazard here has a setting that can be taken back whole");
         return Ok(());
     }
     apply::is_free(undo).map_err(|err| usage(format!("{err:#}")))?;
-    anstream::eprint!("{}", shown(&changes));
+    say_on!("{}", shown(&changes));
     if !yes && !asked(changes.len())? {
-        anstream::eprintln!("quell: nothing was changed");
+        say!("quell: nothing was changed");
         return Ok(());
     }
     apply::apply(root, &changes, undo)?;
-    anstream::eprintln!(
+    say!(
         "quell: {} made; 'quell doctor --undo {}' takes them back, until a restart does",
         plural(changes.len() as u64, "change"),
         undo.display()
     );
     Ok(())
+}
+
+/// The hazards that no change mends, with what would.
+fn left(hazards: &[Finding], changes: &[Change]) -> String {
+    let mut out = String::new();
+    for hazard in hazards {
+        if changes.iter().any(|c| c.rule == hazard.rule) {
+            continue;
+        }
+        let (now, lasting) = (hazard.fix_now(), hazard.fix_lasting());
+        let fix = if now.is_empty() { lasting } else { now };
+        for line in fix.lines() {
+            // writing to a String does not fail
+            let _ = writeln!(
+                out,
+                "quell: left to you: {:<18}{}",
+                hazard.rule,
+                clean(line)
+            );
+        }
+    }
+    out
 }
 
 /// The changes, a line each.
@@ -79,7 +100,7 @@ fn asked(n: usize) -> anyhow::Result<bool> {
             "--apply asks, and nobody is there to answer: add --yes",
         ));
     }
-    anstream::eprint!("Make {}? [y/N] ", if n == 1 { "it" } else { "them" });
+    say_on!("Make {}? [y/N] ", if n == 1 { "it" } else { "them" });
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -95,10 +116,10 @@ pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
     for restored in apply::undo(Path::new("/"), file)? {
         match restored {
             Restored::Is(c) => {
-                anstream::eprintln!("quell: {} is {} again", c.path, clean(&c.before));
+                say!("quell: {} is {} again", c.path, clean(&c.before));
             }
             Restored::Gone(c) => {
-                anstream::eprintln!("quell: {} is gone, and its change with it", c.path);
+                say!("quell: {} is gone, and its change with it", c.path);
             }
         }
     }
@@ -108,6 +129,24 @@ pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a hazard without a change is left to the user with its command, and one with a change is not.
+    #[test]
+    fn what_is_left() {
+        let found = super::super::text_tests::finding("SYS-KSM", Status::Hazard);
+        let text = left(std::slice::from_ref(&found), &[]);
+        assert_eq!(
+            text.lines().next(),
+            Some("quell: left to you: SYS-KSM           echo 2 > /sys/kernel/mm/ksm/run")
+        );
+        let change = Change {
+            rule: found.rule.to_owned(),
+            path: String::new(),
+            before: String::new(),
+            after: String::new(),
+        };
+        assert_eq!(left(&[found], &[change]), "");
+    }
 
     /// Check that each change is shown with its file, what it says and what it will say.
     #[test]

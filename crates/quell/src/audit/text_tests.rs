@@ -4,7 +4,7 @@ use quell_doctor::{Finding, Fix, Harm, Profile, Read, Severity, Status};
 
 use super::text::text;
 
-fn finding(rule: &'static str, status: Status) -> Finding {
+pub(super) fn finding(rule: &'static str, status: Status) -> Finding {
     Finding {
         rule,
         title: "same-page merging runs",

@@ -34,14 +34,14 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         (Some(trace), _) => {
             let (evidence, notes) = evidence::of_trace(trace, args.pid)?;
             for note in notes {
-                anstream::eprintln!("quell: {note}");
+                say!("quell: {note}");
             }
             evidence
         }
         (None, Some(duration)) => {
             let (evidence, refused) = evidence::live(args.pid, duration)?;
             if let Some(why) = refused {
-                anstream::eprintln!("quell: {why}");
+                say!("quell: {why}");
             }
             evidence
         }
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         .pid
         .filter(|_| look.process().is_some_and(Process::ended))
     {
-        anstream::eprintln!("quell: process {pid} ended: its rules can't tell");
+        say!("quell: process {pid} ended: its rules can't tell");
     }
     let wanted = |rule: &Rule| asked.is_empty() || asked.contains(&rule.id);
     let findings = audit(&look, wanted);

@@ -58,7 +58,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Prints an error in one line and returns its exit status.
 pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    anstream::eprintln!("{red}quell:{red:#} {err:#}");
+    say!("{red}quell:{red:#} {err:#}");
     ExitCode::from(if err.chain().any(is_bad_input) { 2 } else { 1 })
 }
 

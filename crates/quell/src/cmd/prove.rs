@@ -42,7 +42,7 @@ fn failed(err: anyhow::Error) -> anyhow::Result<ExitCode> {
     }
     if let Some(failed) = err.downcast_ref::<Failed>() {
         let code = super::complain(&err);
-        anstream::eprint!("{}", failed.tail());
+        say_on!("{}", failed.tail());
         return Ok(code);
     }
     Err(err)

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let tally = recording.finish()?;
 
     let totals = tally.totals();
-    anstream::eprintln!(
+    say!(
         "quell: {}, {} in {} (lost {}); see them with 'quell report {}'",
         plural(totals.shootdowns, "shootdown"),
         plural(totals.victims, "victim"),

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn say(text: &str) {
-    anstream::eprintln!("quell: {text}");
+    say!("quell: {text}");
 }
 
 /// What is known to be right for the allocators that the command is built of, said in a few lines.

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
             } else {
                 "stdout is no terminal: text"
             };
-            anstream::eprintln!(
+            say!(
                 "quell: {why} every {} until it is interrupted; '--batch N' ends after N",
                 time(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
             );

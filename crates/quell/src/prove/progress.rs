@@ -59,13 +59,13 @@ impl Progress {
     /// A line for logs and pipes, where there is no terminal to draw on.
     pub(crate) fn line(&self, text: &str) {
         if self.bar.is_none() {
-            anstream::eprintln!("quell: {text}");
+            say!("quell: {text}");
         }
     }
 
     /// A line that everyone should see.
     pub(crate) fn say(&self, text: &str) {
-        let print = || anstream::eprintln!("quell: {text}");
+        let print = || say!("quell: {text}");
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -108,24 +108,20 @@ fn stacks(trace: &Trace) -> anyhow::Result<Stacks> {
 /// An export has no place for notes, so they go to stderr.
 fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     if trace.cut_short() {
-        anstream::eprintln!(
-            "quell: the recording was cut short: this is all up to its last second"
-        );
+        say!("quell: the recording was cut short: this is all up to its last second");
     }
     let counts = trace.tally().ok().flatten();
     if counts.is_none() {
-        anstream::eprintln!(
-            "quell: the trace has no counts: whether something was lost is not known"
-        );
+        say!("quell: the trace has no counts: whether something was lost is not known");
     }
     if no_stacks && trace.rows() > 0 && trace.meta().stacks != "none" {
-        anstream::eprintln!(
+        say!(
             "quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export"
         );
     }
     let lost = counts.map_or(0, |t| t.lost.total());
     if lost > 0 {
-        anstream::eprintln!(
+        say!(
             "quell: {} could not be recorded and {} not in the export; 'quell report' counts them",
             plural(lost, "shootdown"),
             if lost == 1 { "is" } else { "are" },

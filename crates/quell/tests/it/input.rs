@@ -240,3 +240,26 @@ fn leftovers() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("left running: sleep"), "{said}");
 }
+
+/// Check that nobody to read what is said changes no exit status.
+#[test]
+fn full_stderr() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("/dev/full")
+    };
+    for (args, status) in [
+        (&["run", "--", "true"][..], 0),
+        (&["run", "--", "no-such-program"], 127),
+        (&["stat", "-p", "4194305"], 2),
+        (&["doctor", "--undo", "/no/such/file"], 2),
+    ] {
+        let done = std::process::Command::new(QUELL)
+            .args(args)
+            .stderr(full())
+            .status();
+        assert_eq!(done.expect("quell runs").code(), Some(status), "{args:?}");
+    }
+}
