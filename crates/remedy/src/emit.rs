@@ -98,14 +98,14 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
         // writing to a String does not fail
         let _ = writeln!(out, "{line}");
     }
-    let bare = |value: &String| {
-        let first = value.split([':', ' ']).next();
-        first == Some(SHIM_LIBRARY)
-    };
-    if environment.get("LD_PRELOAD").is_some_and(bare) {
+    if form != Form::Shell
+        && environment
+            .get("LD_PRELOAD")
+            .is_some_and(|v| after_library(v).is_some())
+    {
         comment(
             &mut out,
-            "libquell.so: write its whole path there, unless it lies where the loader looks",
+            "libquell.so: copy what 'quell run --library' names to where it stays, and write that path there",
         );
     }
     if !left.is_empty() {
@@ -123,12 +123,36 @@ fn comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "# {text}");
 }
 
+/// What comes after the library of LD_PRELOAD, if that begins with it: its place is another after a restart.
+fn after_library(preload: &str) -> Option<&str> {
+    let path = preload.split([':', ' ']).next()?;
+    let name = path.rsplit('/').next()?;
+    (name == SHIM_LIBRARY).then(|| &preload[path.len()..])
+}
+
+/// A line for a shell that sets a variable for good.
+#[must_use]
+pub fn export(name: &str, value: &str) -> String {
+    let rest = match name {
+        "LD_PRELOAD" => after_library(value),
+        _ => None,
+    };
+    match rest {
+        Some("") => format!("export {name}=\"$(quell run --library)\""),
+        Some(rest) => format!(
+            "export {name}=\"$(quell run --library)\"{}",
+            quote::shell(rest)
+        ),
+        None => format!("export {name}={}", quote::shell(value)),
+    }
+}
+
 fn variable(form: Form, name: &str, value: &str) -> Option<String> {
     if !quote::is_name(name) {
         return None;
     }
     Some(match form {
-        Form::Shell => format!("export {name}={}", quote::shell(value)),
+        Form::Shell => export(name, value),
         Form::Systemd => quote::systemd(name, value),
         Form::Docker => format!("ENV {name}={}", quote::dockerfile(value)?),
         Form::K8s => format!(

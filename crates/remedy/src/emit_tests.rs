@@ -45,10 +45,9 @@ fn shell() {
     insta::assert_snapshot!(shown(Form::Shell), @r#"
     # by quell plan: source it before the program is started
     # shim.cache, mine
-    export LD_PRELOAD='libquell.so'
+    export LD_PRELOAD="$(quell run --library)"
     export MINE='it'\''s "5 %" of $(HOME)\'
     export QUELL_SHIM='cache=64M'
-    # libquell.so: write its whole path there, unless it lies where the loader looks
     # not for shell:
     #   cpus=0-3,5: taskset -c 0-3,5 PROGRAM
     #   ksm=never: quell run starts it so: make it the command, with --plan FILE
@@ -73,7 +72,7 @@ fn systemd() {
     NUMAPolicy=bind
     NUMAMask=0-1
     TimerSlackNSec=5000
-    # libquell.so: write its whole path there, unless it lies where the loader looks
+    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for systemd:
     #   thp=never: put quell run --plan FILE -- before the command of ExecStart
     "#);
@@ -88,7 +87,7 @@ fn docker() {
     ENV LD_PRELOAD="libquell.so"
     ENV MINE="it's \"5 %\" of \$(HOME)\\"
     ENV QUELL_SHIM="cache=64M"
-    # libquell.so: write its whole path there, unless it lies where the loader looks
+    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for docker:
     #   cpus=0-3,5: docker run --cpuset-cpus 0-3,5
     #   ksm=never: quell run starts it so: make it the command, with --plan FILE
@@ -116,7 +115,7 @@ fn kubernetes() {
               value: "it's \"5 %\" of $$(HOME)\\"
             - name: "QUELL_SHIM"
               value: "cache=64M"
-    # libquell.so: write its whole path there, unless it lies where the loader looks
+    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for k8s:
     #   cpus=0-3,5: a pod of the class Guaranteed, on nodes with the static CPU manager policy, gets CPUs of its own
     #   ksm=never: quell run starts it so: make it the command, with --plan FILE
@@ -138,4 +137,22 @@ fn edges() {
         assert!(text.lines().all(|l| l.starts_with('#')), "{text}");
     }
     assert!("sysctl".parse::<Form>().is_err());
+}
+
+/// Check that a shell finds the library wherever it is put at the time, and what else is preloaded.
+#[test]
+fn shell_finds_the_library() {
+    for before in ["libquell.so", "/run/quell/0123/libquell.so"] {
+        assert_eq!(
+            export("LD_PRELOAD", &format!("{before}:/a b.so")),
+            "export LD_PRELOAD=\"$(quell run --library)\"':/a b.so'"
+        );
+    }
+    for other in ["/a/notlibquell.so", "/a.so:libquell.so"] {
+        assert_eq!(
+            export("LD_PRELOAD", other),
+            format!("export LD_PRELOAD='{other}'")
+        );
+    }
+    assert_eq!(export("A", "libquell.so"), "export A='libquell.so'");
 }

@@ -28,6 +28,9 @@ use crate::target::{self, seconds};
 /// Where `quell record` writes if it is not told.
 const DEFAULT_TRACE: &str = "trace.quell";
 
+const NO_BUDGET: &str = "--budget is not kept: a trace does not say how much memory the program has. Plan for '-p PID' \
+    or '-- COMMAND', which measure it";
+
 /// What was observed, of whom, and in which environment it ran.
 struct Subject {
     observed: Observed,
@@ -56,8 +59,11 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         plan_text::save(&plan, path)?;
     }
     let environment = plan.environment(&theirs);
+    let unmeasured = (args.budget.is_some() && subject.observed.evidence.max_rss.is_none())
+        .then(|| NO_BUDGET.to_owned());
     let notes = [
         subject.observed.notes.clone(),
+        unmeasured.into_iter().collect(),
         plan_text::merged(&environment, &theirs),
         plan.notes.clone(),
     ]
@@ -101,7 +107,11 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     signals::install()?;
     let temp = TempDir::new()?;
     let dir = temp.path().join("watched.quell");
-    let command = proc.cmdline(pid).unwrap_or_default();
+    let mut command = proc.cmdline(pid).unwrap_or_default();
+    // What writes its title over its arguments leaves empty ones.
+    while command.last().is_some_and(|word| word.is_empty()) {
+        command.pop();
+    }
     let environment = proc.environ(pid).unwrap_or_default();
     let watched = crate::subject::Subject::command(&command);
     let options = Options {

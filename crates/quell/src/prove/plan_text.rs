@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_remedy::{Plan, quote};
+use quell_remedy::{Plan, emit, quote};
 
 use crate::cmd::usage;
 use crate::launch::Setup;
@@ -63,11 +65,18 @@ pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
     argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// Bytes of a plan. One that was made has some hundred.
+const MOST: u64 = 1 << 20;
+
 /// Reads a plan of the user's. A file that is no plan is bad input.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
+    let mut text = String::new();
+    let got = File::open(path).and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
+    got.map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
+    if text.len() as u64 > MOST {
+        return Err(usage(format!("{shown}: longer than any plan")));
+    }
     Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
 }
 
@@ -151,8 +160,8 @@ pub(crate) fn keep(
     saved: Option<&Path>,
 ) -> String {
     let mut out = format!("\n{BOLD}Keep it{BOLD:#}\n");
-    for line in exports(environment).lines() {
-        let _ = writeln!(out, "  {line}");
+    for (name, value) in environment {
+        let _ = writeln!(out, "  {}", emit::export(name, value));
     }
     for start in plan.starts() {
         let _ = writeln!(
