@@ -245,7 +245,7 @@ fn leftovers() {
 #[test]
 fn full_stderr() {
     let full = || {
-        std::fs::File::options()
+        fs::File::options()
             .write(true)
             .open("/dev/full")
             .expect("/dev/full")
@@ -256,10 +256,7 @@ fn full_stderr() {
         (&["stat", "-p", "4194305"], 2),
         (&["doctor", "--undo", "/no/such/file"], 2),
     ] {
-        let done = std::process::Command::new(QUELL)
-            .args(args)
-            .stderr(full())
-            .status();
+        let done = Command::new(QUELL).args(args).stderr(full()).status();
         assert_eq!(done.expect("quell runs").code(), Some(status), "{args:?}");
     }
 }
