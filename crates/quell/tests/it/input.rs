@@ -252,7 +252,7 @@ fn full_stderr() {
     };
     for (args, status) in [
         (&["run", "--", "true"][..], 0),
-        (&["run", "--", "no-such-program"], 127),
+        (&["run", "--", "no-such-program"], 2),
         (&["stat", "-p", "4194305"], 2),
         (&["doctor", "--undo", "/no/such/file"], 2),
     ] {
