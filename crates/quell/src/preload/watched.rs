@@ -12,8 +12,10 @@ use super::counters::{self, Seen};
 
 /// So many processes are remembered: a loop of forks has no end.
 const MOST: usize = 1000;
-/// Looking takes at most one part in so many of a CPU.
+/// Looking takes at most one part in so many of a CPU; at all processes, whose locks it takes to read what they have
+/// mapped, far less.
 const COST: u32 = 100;
+const COST_OF_ALL: u32 = 1000;
 
 /// One process, as it was when it was last looked at: with a process goes its memory.
 pub(crate) struct Process {
@@ -36,7 +38,8 @@ pub(crate) struct Library {
     pub(crate) unread: Option<String>,
     looks: u32,
     last: Option<Instant>,
-    took: Duration,
+    /// So long it is not looked again, for what the last look cost.
+    rest: Duration,
 }
 
 impl Library {
@@ -45,7 +48,7 @@ impl Library {
     pub(crate) fn nap(&self) -> Duration {
         let grown = Duration::from_millis(10 << self.looks.min(6));
         let most = if self.processes.is_empty() { 500 } else { 100 };
-        grown.min(Duration::from_millis(most)).max(self.took * COST)
+        grown.min(Duration::from_millis(most)).max(self.rest)
     }
 
     /// Looks again if it is time to.
@@ -60,12 +63,12 @@ impl Library {
         let began = Instant::now();
         let proc = Proc::new("/");
         // What /proc does not say now it may say the next time.
-        let pids = match scope {
-            Scope::Tree => roots
-                .iter()
-                .flat_map(|&root| proc.tree(root).unwrap_or_default())
-                .collect(),
-            Scope::All | Scope::Cpus(_) => proc.pids().unwrap_or_default(),
+        let (pids, cost) = match scope {
+            Scope::Tree => {
+                let tree = |&root| proc.tree(root).unwrap_or_default();
+                (roots.iter().flat_map(tree).collect(), COST)
+            }
+            Scope::All | Scope::Cpus(_) => (proc.pids().unwrap_or_default(), COST_OF_ALL),
         };
         for pid in pids {
             match counters::of(Path::new("/"), pid) {
@@ -78,7 +81,7 @@ impl Library {
         self.processes.truncate(MOST);
         self.looks += 1;
         self.last = Some(Instant::now());
-        self.took = began.elapsed();
+        self.rest = began.elapsed() * cost;
     }
 
     pub(crate) fn remember(&mut self, seen: Seen, at: Instant) {
