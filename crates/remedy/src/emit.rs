@@ -137,14 +137,13 @@ pub fn export(name: &str, value: &str) -> String {
         "LD_PRELOAD" => after_library(value),
         _ => None,
     };
-    match rest {
-        Some("") => format!("export {name}=\"$(quell run --library)\""),
-        Some(rest) => format!(
-            "export {name}=\"$(quell run --library)\"{}",
-            quote::shell(rest)
-        ),
-        None => format!("export {name}={}", quote::shell(value)),
-    }
+    let library = r#""$(quell run --library)""#;
+    let value = match rest {
+        Some("") => library.to_owned(),
+        Some(rest) => library.to_owned() + &quote::shell(rest),
+        None => quote::shell(value),
+    };
+    format!("export {name}={value}")
 }
 
 fn variable(form: Form, name: &str, value: &str) -> Option<String> {
