@@ -4,22 +4,6 @@
 
 enum { LEN = 4 * PAGE };
 
-// One mapping to the program, and two to the kernel (see fixed.c).
-static char *both(void) {
-	char *p = map(8 * LEN);
-	MUST(madvise(p, 8 * LEN, MADV_NOHUGEPAGE) == 0 && munmap(p, 8 * LEN) == 0);
-	for (int i = 0; i < 3; i++) {
-		char *part = p + (size_t)(i == 0 ? 0 : 3 - i) * LEN;
-		MUST(mmap(part, LEN, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == part);
-		memset(part, 7, LEN);
-	}
-	for (int i = 0; i < 3; i++)
-		MUST(munmap(p + (size_t)i * LEN, LEN) == 0);
-	MUST(map(3 * LEN) == p);
-	memset(p, 8, 3 * LEN);
-	return p;
-}
-
 static int all(const char *p, char value) {
 	for (size_t i = 0; i < 3 * LEN; i++)
 		if (p[i] != value)
@@ -36,7 +20,7 @@ int main(void) {
 		printf("not looked at: vm.max_map_count is %ld\n", limit);
 		return 0;
 	}
-	char *p = both(), *a = map(LEN * 40) + 8 * LEN, *b = a + 16 * LEN;
+	char *p = in_pieces(LEN), *a = map(LEN * 40) + 8 * LEN, *b = a + 16 * LEN;
 	// Each other page may not be used, so each page is a mapping. The library does not see them.
 	size_t len = (size_t)limit * PAGE;
 	char *many = (char *)syscall(SYS_mmap, 0, len, RW, ANON | MAP_NORESERVE, -1, 0);

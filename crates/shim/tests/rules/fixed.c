@@ -45,20 +45,8 @@ int main(void) {
 	MUST(munmap(p + len, len) == 0);
 	MUST(mremap(p, len, 2 * len, 0) == p && p[len - 1] == 7 && zero(p + len, len));
 
-	// Three mappings, of which the kernel makes two: each has its own reverse map (struct anon_vma) by the time
-	// that the third comes between them. Served as one, it is moved and grows as one, also where an advice has
-	// made it unknown.
-	p = map(8 * len);
-	MUST(madvise(p, 8 * len, MADV_NOHUGEPAGE) == 0 && munmap(p, 8 * len) == 0 && resident(p, len) == -1);
-	for (int i = 0; i < 3; i++) {
-		char *part = p + (size_t)(i == 0 ? 0 : 3 - i) * len;
-		MUST(mmap(part, len, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == part);
-		memset(part, 7, len);
-	}
-	for (int i = 0; i < 3; i++)
-		MUST(munmap(p + (size_t)i * len, len) == 0);
-	MUST(map(3 * len) == p && zero(p, 3 * len));
-	memset(p, 8, 3 * len);
+	// Of several mappings to the kernel, it is moved and grows as one, also where an advice has made it unknown.
+	p = in_pieces(len);
 	MUST(madvise(p, 3 * len, MADV_DODUMP) == 0);
 	MUST(mremap(p, 3 * len, 4 * len, 0) == p && p[3 * len - 1] == 8 && zero(p + 3 * len, len));
 	from = p;
