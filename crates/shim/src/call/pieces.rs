@@ -13,6 +13,11 @@ use crate::{PAGE, Range};
 /// What is asked of [`Kernel::mincore`] at once, in pages.
 const AT_ONCE: usize = 1024;
 
+/// So many mappings are set aside while pieces are moved, and given up to move them back: the kernel refuses mremap(2)
+/// where two more would come within three of the most that there may be (`mremap_to` in mm/mremap.c), and to reserve
+/// addresses takes another.
+const SPARE: usize = 8;
+
 /// Longer than any mapping on x86-64 can become that does not begin at 0.
 const TOO_MUCH: usize = (1 << 47) - 2 * PAGE;
 
@@ -31,6 +36,16 @@ struct Stuck {
     /// From here on, counted from the target's first byte, the target is reserved still.
     reserved: usize,
     why: Errno,
+}
+
+impl Stuck {
+    fn at_the_start(why: Errno) -> Stuck {
+        Stuck {
+            moved: 0,
+            reserved: 0,
+            why,
+        }
+    }
 }
 
 impl<K: Kernel> Shim<K> {
@@ -59,9 +74,9 @@ impl<K: Kernel> Shim<K> {
     ///
     /// # Errors
     ///
-    /// Those of mremap(2) and mmap(2); the range is then where it was. Only where it can't be brought back, since the
-    /// process may have no more mappings, what was moved before is lost: unmapped, or zeros where `MREMAP_DONTUNMAP`
-    /// leaves a mapping.
+    /// Those of mremap(2) and mmap(2); the range is then where it was. Only where the kernel refuses to bring it back,
+    /// too, what was moved before is lost: unmapped, or zeros where `MREMAP_DONTUNMAP` leaves a mapping. For lack of
+    /// mappings that takes other threads that map meanwhile what was set aside ([`SPARE`]).
     pub(super) unsafe fn remap_pieces(
         &self,
         from: Range,
@@ -115,8 +130,15 @@ impl<K: Kernel> Shim<K> {
             },
             (Err(why), None) => return Err(why),
         };
-        // SAFETY: the caller's range, onto what is reserved.
-        let stuck = match unsafe { self.move_each(from, at, len, stays) } {
+        // SAFETY: new mappings; then the caller's range, onto what is reserved; and the mappings are given up.
+        let moved = unsafe {
+            self.spare().and_then(|spare| {
+                let moved = self.move_each(from, at, len, stays);
+                let _ = self.kernel.munmap(spare.start, spare.len());
+                moved
+            })
+        };
+        let stuck = match moved {
             Ok(()) => return Ok(at),
             Err(stuck) => stuck,
         };
@@ -149,6 +171,23 @@ impl<K: Kernel> Shim<K> {
         Err(of_one(stuck.why))
     }
 
+    /// Mappings that are there to be given up. Only once the target is reserved: they may lie anywhere.
+    unsafe fn spare(&self) -> Result<Range, Stuck> {
+        let len = SPARE * PAGE;
+        // SAFETY: a new mapping, of which each other page becomes one of its own. Without all of them it is undone.
+        unsafe {
+            let start = self.reserve(0, len, 0).map_err(Stuck::at_the_start)?;
+            let mut each = (1..SPARE).step_by(2).map(|n| start + n * PAGE);
+            let all = each.try_for_each(|page| self.kernel.mprotect(page, PAGE, PROT_READ));
+            if let Err(why) = all {
+                let _ = self.kernel.munmap(start, len);
+                return Err(Stuck::at_the_start(why));
+            }
+            let end = start + len;
+            Ok(Range { start, end })
+        }
+    }
+
     /// Addresses that nobody else gets, and that are overwritten piece by piece.
     unsafe fn reserve(&self, addr: usize, len: usize, fixed: i32) -> Result<usize, Errno> {
         let map = Map {
@@ -177,13 +216,8 @@ impl<K: Kernel> Shim<K> {
         let whole = from.len().min(len);
         if whole < from.len() {
             // SAFETY: the end that is to go. What is kept of it is the table's.
-            unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }.map_err(
-                |why| Stuck {
-                    moved: 0,
-                    reserved: 0,
-                    why,
-                },
-            )?;
+            unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }
+                .map_err(Stuck::at_the_start)?;
         }
         let mut moved = 0;
         while moved < whole {

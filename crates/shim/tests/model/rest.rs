@@ -24,6 +24,18 @@ impl World {
         };
         let fixed = flags & MREMAP_FIXED != 0;
         let free = self.free();
+        // What is several mappings to the kernel is moved piece by piece, and mappings are set aside for that, not in
+        // the target: wherever else they lie, there is room for one on one side of them.
+        const SPARE: usize = 8;
+        let roomy = {
+            let (mut free, mut pages) = (free, SPARE);
+            if fixed {
+                free[numbers(to)].fill(false);
+            } else {
+                pages += 2 * new_len / PAGE;
+            }
+            free.windows(pages).any(|w| w.iter().all(|f| *f))
+        };
         let (one, grows, room) = {
             let promise = self.promise.borrow();
             let grows = behind.end > END || numbers(behind).all(|n| free[n]);
@@ -88,9 +100,11 @@ impl World {
                     flags == 5,
                 );
             }
-            (Err(Errno::ENOMEM), _) if self.loose.get() => {
-                self.resync(from);
-                if flags == 5 {
+            (Err(Errno::ENOMEM), expected) if self.loose.get() || (expected.is_ok() && !roomy) => {
+                if self.loose.get() {
+                    self.resync(from);
+                }
+                if self.loose.get() && flags == 5 {
                     // What was moved, and could not be brought back.
                     self.promise.borrow_mut().change(from, |p| p.or_zero = true);
                 }
