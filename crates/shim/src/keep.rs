@@ -8,23 +8,13 @@ use crate::Range;
 
 /// In bytes.
 pub(crate) const BLOCK: usize = 64 * 1024;
-const BLOCKS: usize = if cfg!(loom) { 64 } else { 8192 };
+pub(crate) const BLOCKS: usize = if cfg!(loom) { 64 } else { 8192 };
 
 pub(crate) struct Keep {
     /// The number of the block whose place it is, plus one; 0 is none.
-    blocks: [usize; BLOCKS],
+    blocks: &'static mut [usize; BLOCKS],
     count: usize,
     hand: usize,
-}
-
-impl Default for Keep {
-    fn default() -> Self {
-        Keep {
-            blocks: [0; BLOCKS],
-            count: 0,
-            hand: 0,
-        }
-    }
 }
 
 /// Blocks that have something of the range, by number.
@@ -37,6 +27,15 @@ fn place(block: usize) -> usize {
 }
 
 impl Keep {
+    /// In places that are all empty.
+    pub(crate) fn new(blocks: &'static mut [usize; BLOCKS]) -> Self {
+        Keep {
+            blocks,
+            count: 0,
+            hand: 0,
+        }
+    }
+
     /// Bytes kept.
     pub(crate) fn bytes(&self) -> usize {
         self.count * BLOCK
@@ -95,10 +94,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn keep() -> Keep {
+        Keep::new(Box::leak(Box::new([0; BLOCKS])))
+    }
+
     /// Check that a range counts once, that the budget holds, and that what is given back is not kept.
     #[test]
     fn budget() {
-        let mut keep = Keep::default();
+        let mut keep = keep();
         let range = |n: usize, blocks: usize| Range {
             start: n * BLOCK,
             end: (n + blocks) * BLOCK,
@@ -116,7 +119,7 @@ mod tests {
         /// Check for any ranges that the sum is what the places hold and never above the budget.
         #[test]
         fn sums(steps in proptest::collection::vec((any::<bool>(), 0..100_000usize, 1..64usize), 0..60)) {
-            let mut keep = Keep::default();
+            let mut keep = keep();
             let budget = 100 * BLOCK;
             for (add, at, blocks) in steps {
                 let range = Range { start: at * 4096, end: at * 4096 + blocks * 4096 };

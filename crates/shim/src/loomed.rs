@@ -12,7 +12,7 @@ use crate::late::Late;
 use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::lock::{Lock, Taken};
 use crate::sync::{AtomicU32, Guarded};
-use crate::{Counters, Held, Node, PAGE, Part, Range, Settings, Shim, Zero};
+use crate::{Counters, Held, Node, PAGE, Part, Range, Scratch, Settings, Shim, Zero};
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(1);
@@ -250,7 +250,8 @@ fn bounded(cache: usize, resident: usize) -> Shim<Six> {
     };
     let counters = Box::leak(Box::new(Counters::new()));
     let places = Box::leak(vec![Node::EMPTY; 16].into_boxed_slice());
-    Shim::new(six(), settings, counters, places)
+    let scratch = Box::leak(Box::new(Scratch::EMPTY));
+    Shim::new(six(), settings, counters, places, scratch)
 }
 
 /// Check that what one thread maps at a kept address stays what it is while the other gives kept memory

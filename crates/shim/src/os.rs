@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
 use self::file::{Path, number};
+use self::filter::Filter;
 use self::group::Group;
 use self::opened::OPENED;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
@@ -12,6 +13,7 @@ use crate::{PAGE, Part, Range};
 
 mod bound;
 mod file;
+mod filter;
 mod group;
 mod opened;
 mod pagemap;
@@ -74,13 +76,9 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
 }
 
 /// Linux, by system calls.
+#[derive(Default)]
 pub struct Linux {
-    /// The process was started under a filter of seccomp(2), which may kill for a call that only we make: then
-    /// no others are made than any program's loader and malloc(3) make.
-    filtered: bool,
-    /// Where memory pressure is to be read.
-    pressure: Path,
-    group: Group,
+    filter: Filter,
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -88,20 +86,11 @@ pub struct Linux {
 const SHORT: u64 = 100;
 
 impl Linux {
-    /// Finds out where this process's memory pressure is to be read.
+    /// Asks nothing of the kernel yet.
     #[must_use]
-    pub fn new() -> Self {
-        let group = Group::own();
-        let mut pressure = group.file(b"/memory.pressure");
-        if pressure.read(&mut [0; 16]).is_none() {
-            pressure = Path::of(&[b"/proc/pressure/memory"]);
-        }
-        let filter = |line: &[u8]| Some(line.strip_prefix(b"Seccomp:\t")? == b"2");
+    pub const fn new() -> Self {
         Linux {
-            // Without /proc, as in some sandboxes, it is taken for granted.
-            filtered: Path::of(&[b"/proc/self/status"]).find(filter) != Some(false),
-            pressure,
-            group,
+            filter: Filter::new(),
         }
     }
 
@@ -110,7 +99,7 @@ impl Linux {
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
         let mut words = [0_usize; 2];
         let len = size_of_val(&words);
-        if self.filtered {
+        if self.filter.is_there() {
             // SAFETY: the kernel has no harmless way to read it here that is not forbidden perhaps; it is the
             // program's own array.
             words = unsafe { (at as *const [usize; 2]).read_unaligned() };
@@ -164,10 +153,10 @@ unsafe fn is_zero(page: usize) -> bool {
         .all(|line| line.iter().fold(0, |all, word| all | word) == 0)
 }
 
-impl Default for Linux {
-    fn default() -> Self {
-        Self::new()
-    }
+/// What a file of PSI says; none if there is no such file.
+#[inline(never)]
+fn stalls(file: &Path) -> Option<u64> {
+    some_avg10(file.read(&mut [0; 256])?)
 }
 
 /// `some avg10=1.23 …` as hundredths.
@@ -235,7 +224,7 @@ unsafe impl Kernel for Linux {
     }
 
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
-        if self.filtered {
+        if self.filter.is_there() {
             return Err(Errno::EPERM);
         }
         let advice = crate::linux::MADV_DONTNEED as usize;
@@ -250,7 +239,7 @@ unsafe impl Kernel for Linux {
         if pages.len() < range.len() / PAGE {
             return Err(Errno::EINVAL);
         }
-        if self.filtered {
+        if self.filter.is_there() {
             // Of anonymous memory this at most reads what is swapped out.
             // SAFETY: it changes no content.
             unsafe { self.madvise(range.start, range.len(), MADV_WILLNEED) }?;
@@ -303,7 +292,7 @@ unsafe impl Kernel for Linux {
 
     fn in_use(&self, pages: &[usize]) -> bool {
         const WORD: usize = 32;
-        if self.filtered {
+        if self.filter.is_there() {
             return false;
         }
         let mut words = [0_u8; 16 * WORD];
@@ -360,7 +349,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn now(&self) -> u64 {
-        if self.filtered {
+        if self.filter.is_there() {
             // Of 2 to 5 GHz: right within a factor of three, and only ever compared.
             // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
             return unsafe { core::arch::x86_64::_rdtsc() } / 3;
@@ -386,12 +375,14 @@ unsafe impl Kernel for Linux {
     }
 
     fn pressure(&self) -> Pressure {
-        let mut buffer = [0; 256];
-        let stalls = self.pressure.read(&mut buffer).and_then(some_avg10);
+        // Found anew each time: most programs never ask, and one that does may have been moved.
+        let group = Group::own();
+        let stalls = stalls(&group.file(b"/memory.pressure"))
+            .or_else(|| stalls(&Path::of(&[b"/proc/pressure/memory"])));
         if stalls.is_some_and(|s| s > SHORT) {
             return Pressure::Some;
         }
-        if self.group.is_full() || bound::is_close() {
+        if group.is_full() || bound::is_close() {
             Pressure::Some
         } else {
             Pressure::None

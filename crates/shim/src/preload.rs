@@ -7,10 +7,10 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::counters::Counters;
-use crate::kernel::{Errno, Kernel, Map};
-use crate::linux::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::kernel::{Errno, Map};
 use crate::nodes::Node;
 use crate::os::{Linux, syscall};
+use crate::scratch::Scratch;
 use crate::settings::Settings;
 use crate::shim::Shim;
 
@@ -40,11 +40,15 @@ const PLACES: usize = 16_384;
 #[unsafe(no_mangle)]
 pub static quell_shim_counters: Counters = Counters::new();
 
-struct Place(UnsafeCell<MaybeUninit<Shim<Linux>>>);
-// SAFETY: written once, by whoever brought the state from NONE to COMING, and only read when it is THERE.
-unsafe impl Sync for Place {}
+struct Place<T>(UnsafeCell<T>);
+// SAFETY: only whoever brings the state from NONE to COMING writes it, or gets a reference to it that writes. What is
+// made there is read when the state is THERE.
+unsafe impl<T> Sync for Place<T> {}
 
-static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+static PLACE: Place<MaybeUninit<Shim<Linux>>> = Place(UnsafeCell::new(MaybeUninit::uninit()));
+// Zeros, as the linker leaves them out of the file.
+static NODES: Place<[Node; PLACES]> = Place(UnsafeCell::new([Node::EMPTY; PLACES]));
+static SCRATCH: Place<Scratch> = Place(UnsafeCell::new(Scratch::EMPTY));
 static STATE: AtomicU8 = AtomicU8::new(NONE);
 
 const NONE: u8 = 0;
@@ -61,33 +65,21 @@ fn shim() -> Option<&'static Shim<Linux>> {
     Some(unsafe { (*PLACE.0.get()).assume_init_ref() })
 }
 
-/// Makes it; false where that can't be done, or another thread is at it: its calls of this moment go to the kernel,
-/// and what they map is not known.
+/// Makes it; false where another thread is at it: its calls of this moment go to the kernel, and what they map is not
+/// known.
 #[cold]
 fn make() -> bool {
     let taken = STATE.compare_exchange(NONE, COMING, Ordering::Acquire, Ordering::Acquire);
     if taken.is_err() {
         return taken == Err(THERE);
     }
-    let linux = Linux::new();
-    let map = Map {
-        addr: 0,
-        len: PLACES * size_of::<Node>(),
-        prot: PROT_READ | PROT_WRITE,
-        flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-        fd: -1,
-        offset: 0,
-    };
-    // SAFETY: a new mapping of our own, of zeros, which are empty nodes.
-    let places = unsafe {
-        match linux.mmap(&map) {
-            Ok(at) => core::slice::from_raw_parts_mut(at as *mut Node, PLACES),
-            Err(_) => return false,
-        }
-    };
-    let shim = Shim::waiting(linux, &quell_shim_counters, places);
-    // SAFETY: nobody reads it before the state says so.
-    unsafe { (*PLACE.0.get()).write(shim) };
+    // SAFETY: we come here once, so these are the only references; and nobody reads the third before the state says
+    // so.
+    unsafe {
+        let (nodes, scratch) = (&mut *NODES.0.get(), &mut *SCRATCH.0.get());
+        let shim = Shim::waiting(Linux::new(), &quell_shim_counters, nodes, scratch);
+        (*PLACE.0.get()).write(shim);
+    }
     STATE.store(THERE, Ordering::Release);
     true
 }

@@ -14,6 +14,7 @@ use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
+use crate::scratch::Scratch;
 use crate::settings::{Later, Settings, Zero};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
@@ -49,7 +50,7 @@ pub struct Shim<K> {
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
-    /// See [`Kernel::bound`]; MAX is none.
+    /// See [`Kernel::bound`]; MAX is none, 0 not looked at.
     bound: AtomicUsize,
     calls: AtomicU32,
     looked: AtomicU64,
@@ -76,14 +77,21 @@ impl<K: Kernel> Shim<K> {
         settings: Settings,
         counters: &'static Counters,
         places: &'static mut [Node],
+        scratch: &'static mut Scratch,
     ) -> Self {
-        let shim = Shim::waiting(kernel, counters, places);
+        let shim = Shim::waiting(kernel, counters, places, scratch);
         shim.start(settings);
         shim
     }
 
     /// The same, which only takes note of what is mapped until it is told its settings.
-    pub fn waiting(kernel: K, counters: &'static Counters, places: &'static mut [Node]) -> Self {
+    pub fn waiting(
+        kernel: K,
+        counters: &'static Counters,
+        places: &'static mut [Node],
+        scratch: &'static mut Scratch,
+    ) -> Self {
+        let Scratch { blocks, batch } = scratch;
         Shim {
             kernel,
             settings: Later::default(),
@@ -91,15 +99,15 @@ impl<K: Kernel> Shim<K> {
             counters,
             lock: Lock::default(),
             late: Late::default(),
-            table: Guarded::new(Table::new(places)),
-            leavers: Leavers::default(),
+            table: Guarded::new(Table::new(places, blocks)),
+            leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
-            bound: AtomicUsize::new(usize::MAX),
+            bound: AtomicUsize::new(0),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             slack: AtomicUsize::new(0),
@@ -114,7 +122,6 @@ impl<K: Kernel> Shim<K> {
         if settings.off {
             self.turn_off();
         }
-        self.look_at_bound();
         let zero_up_to = match settings.zero {
             Zero::Off => 0,
             Zero::UpTo(bytes) => bytes,
@@ -229,20 +236,28 @@ impl<K: Kernel> Shim<K> {
         if self.settings().strict || short || self.is_retired() {
             0
         } else {
-            let bound = self.bound.load(Ordering::Relaxed);
-            self.settings().cache.min(bound / OF_BOUND)
+            self.settings().cache.min(self.bound() / OF_BOUND)
         }
     }
 
     /// Whether addresses without memory are to be kept, too. Where what is mapped is counted, they are missing
     /// for what does not come through here: the C library's own mappings.
     pub(crate) fn keeps_clean(&self) -> bool {
-        self.bound.load(Ordering::Relaxed) == usize::MAX
+        self.bound() == usize::MAX
     }
 
-    fn look_at_bound(&self) {
+    /// Looked at when it is first asked for: most programs keep nothing.
+    fn bound(&self) -> usize {
+        match self.bound.load(Ordering::Relaxed) {
+            0 => self.look_at_bound(),
+            bound => bound,
+        }
+    }
+
+    fn look_at_bound(&self) -> usize {
         let bound = self.kernel.bound().unwrap_or(usize::MAX);
         self.bound.store(bound, Ordering::Relaxed);
+        bound
     }
 
     pub(crate) fn keep_budget(&self) -> usize {

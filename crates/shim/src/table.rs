@@ -3,10 +3,11 @@
 //! Under the lock; no system call is made here.
 
 use crate::going::{Going, Place};
+use crate::keep::{BLOCKS, Keep};
 use crate::nodes::{Id, Node, Nodes};
 use crate::region::{Kind, Region, State};
 use crate::shelf::Shelf;
-use crate::{PAGE, Range, keep::Keep};
+use crate::{PAGE, Range};
 
 /// A huge page's size.
 const HUGE: usize = 2 << 20;
@@ -22,12 +23,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(places: &'static mut [Node]) -> Self {
+    pub(crate) fn new(places: &'static mut [Node], blocks: &'static mut [usize; BLOCKS]) -> Self {
         Table {
             nodes: Nodes::new(places),
             dirty: Shelf::EMPTY,
             clean: Shelf::EMPTY,
-            keep: Keep::default(),
+            keep: Keep::new(blocks),
             going: Going::NONE,
             leaving: 0,
         }

@@ -31,29 +31,31 @@ const WAIT_MS: u32 = 10;
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
     taken: AtomicUsize,
-    batch: Guarded<Batch>,
+    batch: Guarded<&'static mut Batch>,
 }
 
-struct Batch {
+pub(crate) struct Batch {
     ids: [Id; BATCH],
     ranges: [Part; BATCH],
     count: usize,
 }
 
-impl Default for Leavers {
-    fn default() -> Self {
-        Leavers {
-            taken: AtomicUsize::new(0),
-            batch: Guarded::new(Batch {
-                ids: [NONE; BATCH],
-                ranges: [Part { start: 0, len: 0 }; BATCH],
-                count: 0,
-            }),
-        }
-    }
+impl Batch {
+    pub(crate) const EMPTY: Batch = Batch {
+        ids: [NONE; BATCH],
+        ranges: [Part { start: 0, len: 0 }; BATCH],
+        count: 0,
+    };
 }
 
 impl Leavers {
+    pub(crate) fn new(batch: &'static mut Batch) -> Self {
+        Leavers {
+            taken: AtomicUsize::new(0),
+            batch: Guarded::new(batch),
+        }
+    }
+
     pub(crate) fn are_there(&self) -> bool {
         self.taken.load(Ordering::Relaxed) != 0
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use model::fake::Fake;
 use preload::{must, program, run};
 use quell_shim::linux::*;
-use quell_shim::{Counters, Kernel, Map, Node, PAGE, Pressure, Settings, Shim, Zero};
+use quell_shim::{Counters, Kernel, Map, Node, PAGE, Pressure, Scratch, Settings, Shim, Zero};
 
 /// Builds one of the programs beside this file.
 macro_rules! build {
@@ -40,7 +40,8 @@ const ANON: Map = Map {
 fn over_the_model(settings: Settings) -> Shim<Fake> {
     let counters = Box::leak(Box::new(Counters::new()));
     let places = Box::leak(vec![Node::EMPTY; 64].into_boxed_slice());
-    Shim::new(Fake::default(), settings, counters, places)
+    let scratch = Box::leak(Box::new(Scratch::EMPTY));
+    Shim::new(Fake::default(), settings, counters, places, scratch)
 }
 
 fn pages(cache: usize) -> Settings {

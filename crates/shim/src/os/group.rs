@@ -41,7 +41,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Of this process.
+    /// Of this process. By itself, so that what it needs of the stack is free again: that may be a signal handler's.
+    #[inline(never)]
     pub(super) fn own() -> Group {
         Group::of(&Path::of(&[b"/proc/self/cgroup"]), b"")
     }

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use quell_shim::linux::{MADV_DONTDUMP, MADV_HUGEPAGE, MADV_NOHUGEPAGE};
-use quell_shim::{Counters, Held, Node, PAGE, Range, Settings, Shim, Zero};
+use quell_shim::{Counters, Held, Node, PAGE, Range, Scratch, Settings, Shim, Zero};
 
 use fake::{BASE, Fake, PAGES};
 use promise::{Promise, numbers};
@@ -86,6 +86,7 @@ pub struct World {
 struct Lent {
     counters: *mut Counters,
     places: *mut [Node],
+    scratch: *mut Scratch,
 }
 
 impl Drop for Lent {
@@ -94,6 +95,7 @@ impl Drop for Lent {
         unsafe {
             drop(Box::from_raw(self.counters));
             drop(Box::from_raw(self.places));
+            drop(Box::from_raw(self.scratch));
         }
     }
 }
@@ -112,15 +114,17 @@ impl World {
         let lent = Lent {
             counters: Box::into_raw(Box::new(Counters::new())),
             places: Box::into_raw(vec![Node::EMPTY; setup.places].into_boxed_slice()),
+            scratch: Box::into_raw(Box::new(Scratch::EMPTY)),
         };
         // SAFETY: they live until `lent` is dropped, after the library.
-        let (counters, places) = unsafe { (&*lent.counters, &mut *lent.places) };
+        let (counters, places, scratch) =
+            unsafe { (&*lent.counters, &mut *lent.places, &mut *lent.scratch) };
         let fake = Fake::default();
         if setup.bound > 0 {
             fake.bound.set(Some(setup.bound * PAGE));
         }
         let world = Rc::new(World {
-            shim: Shim::new(fake, settings, counters, places),
+            shim: Shim::new(fake, settings, counters, places, scratch),
             setup,
             promise: RefCell::new(Promise::new()),
             bytes: RefCell::new(bytes.to_vec().into()),

@@ -1,0 +1,44 @@
+//! Whether the process is under a filter of seccomp(2), which may kill for a call that only we make: then no others are
+//! made than any program's loader and malloc(3) make.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::file::Path;
+
+#[derive(Default)]
+pub(super) struct Filter(AtomicU8);
+
+const NOT_ASKED: u8 = 0;
+const THERE: u8 = 1;
+const NONE: u8 = 2;
+
+impl Filter {
+    pub(super) const fn new() -> Filter {
+        Filter(AtomicU8::new(NOT_ASKED))
+    }
+
+    /// Asked once, when it first matters: most programs end before that, and /proc takes longer than all else that
+    /// the library does at the start. A program that sets up one later turns the library off.
+    pub(super) fn is_there(&self) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            NOT_ASKED => self.ask(),
+            known => known == THERE,
+        }
+    }
+
+    /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
+    #[cold]
+    #[inline(never)]
+    fn ask(&self) -> bool {
+        let mode = |line: &[u8]| Some(line.strip_prefix(b"Seccomp:\t")? == b"2");
+        let status = Path::of(&[b"/proc/self/status"]);
+        let Some(there) = status.find(mode) else {
+            // Without /proc, as in some sandboxes, it is taken for granted; and while a thread forks, when nothing is
+            // read, until then.
+            return true;
+        };
+        self.0
+            .store(if there { THERE } else { NONE }, Ordering::Relaxed);
+        there
+    }
+}
