@@ -72,6 +72,8 @@ pub unsafe trait Kernel {
         flags: i32,
         new: usize,
     ) -> Result<usize, Errno>;
+    /// Takes the name away that the range has in /proc/PID/maps (PR_SET_VMA(2const)).
+    unsafe fn unname(&self, range: Range) -> Result<(), Errno>;
     /// process_madvise(2) of this process with MADV_DONTNEED: how many bytes were done, from the first
     /// range on.
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno>;

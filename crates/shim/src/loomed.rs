@@ -95,6 +95,9 @@ unsafe impl Kernel for Six {
     ) -> Result<usize, Errno> {
         Err(Errno::ENOMEM)
     }
+    unsafe fn unname(&self, _: Range) -> Result<(), Errno> {
+        Ok(())
+    }
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
         ranges
             .iter()

@@ -38,6 +38,7 @@ impl Node {
                 noreserve: false,
                 huge: false,
                 advised: false,
+                named: false,
             },
             state: State::Live,
         },

@@ -29,6 +29,7 @@ mod nr {
     pub(super) const MREMAP: usize = 25;
     pub(super) const MINCORE: usize = 27;
     pub(super) const MADVISE: usize = 28;
+    pub(super) const PRCTL: usize = 157;
     pub(super) const FUTEX: usize = 202;
     pub(super) const CLOCK_GETTIME: usize = 228;
     pub(super) const OPENAT: usize = 257;
@@ -42,6 +43,8 @@ const PIDFD_SELF_PROCESS: isize = -10001;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const CLOCK_MONOTONIC: usize = 1;
+const PR_SET_VMA: usize = 0x5356_4d41;
+const PR_SET_VMA_ANON_NAME: usize = 0;
 /// Where the kernel has no room for an answer.
 const EAGAIN: i32 = 11;
 const AT_FDCWD: isize = -100;
@@ -221,6 +224,22 @@ unsafe impl Kernel for Linux {
         let args = [old, old_len, new_len, flags as usize, new, 0];
         // SAFETY: the caller's own call.
         unsafe { syscall(nr::MREMAP, args) }
+    }
+
+    unsafe fn unname(&self, range: Range) -> Result<(), Errno> {
+        if self.filter.is_there() {
+            return Err(Errno::EPERM);
+        }
+        let args = [
+            PR_SET_VMA,
+            PR_SET_VMA_ANON_NAME,
+            range.start,
+            range.len(),
+            0,
+            0,
+        ];
+        // SAFETY: it changes no content and no right.
+        unsafe { syscall(nr::PRCTL, args) }.map(drop)
     }
 
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {

@@ -31,6 +31,8 @@ pub(crate) struct Kind {
     /// The program has asked for huge pages, for none, or for no core dump of it. That changes nothing of what is
     /// read or written; but it would stay with the memory, so this is never kept for another mapping.
     pub(crate) advised: bool,
+    /// The program has given it a name for /proc/PID/maps, which is taken away before it is kept.
+    pub(crate) named: bool,
 }
 
 impl Kind {

@@ -3,6 +3,7 @@
 use crate::allowance::Room;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
+use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
 use crate::{PAGE, Range, keep};
@@ -50,7 +51,8 @@ impl<K: Kernel> Shim<K> {
             MADV_REMOVE => self.evict(range)?,
             MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_DONTDUMP | MADV_DODUMP => {
                 self.evict(range)?;
-                self.note_advice(range);
+                // It stays with the memory. Before the kernel is told, so that another thread does not keep it meanwhile.
+                self.note_of(range, |kind| kind.advised = true);
             }
             _ => {
                 self.evict(range)?;
@@ -61,13 +63,12 @@ impl<K: Kernel> Shim<K> {
         unsafe { self.kernel.madvise(addr, len, advice) }
     }
 
-    /// Notes an advice that stays with the memory, and before the kernel is told, so that another thread does not
-    /// keep it meanwhile.
-    pub(super) fn note_advice(&self, range: Range) {
+    /// Notes what the program's memory is from now on.
+    pub(super) fn note_of(&self, range: Range, how: impl Fn(&mut Kind)) {
         let told = self.locked(|table| {
             // Two for the ends; those between them are there already.
             if table.nodes.has_room(2) {
-                table.change(range, |kind| kind.advised = true);
+                table.change(range, how);
             } else {
                 table.forget(range, false);
             }

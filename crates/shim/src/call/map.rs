@@ -101,6 +101,7 @@ impl<K: Kernel> Shim<K> {
             noreserve: map.flags & MAP_NORESERVE != 0,
             huge: self.settings().huge > 0 && map.len >= self.settings().huge,
             advised: false,
+            named: false,
         })
     }
 

@@ -61,7 +61,8 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// A call that gives a range a name and changes nothing else (prctl(2), PR_SET_VMA).
+    /// A call that gives a range a name and changes nothing else (prctl(2), PR_SET_VMA). It is noted once it is done: in
+    /// between another thread may unmap the range, and what is kept then has a name, which is all.
     ///
     /// # Errors
     ///
@@ -76,7 +77,12 @@ impl<K: Kernel> Shim<K> {
             && !self.is_off()
         {
             self.evict(range)?;
-            self.note_advice(range);
+            let done = call();
+            // Refused at once, by a kernel without CONFIG_ANON_VMA_NAME above all. Other errors come on the way.
+            if done.as_ref().err() != Some(&Errno::EINVAL) {
+                self.note_of(range, |kind| kind.named = true);
+            }
+            return done;
         }
         call()
     }

@@ -12,6 +12,8 @@ enum Then {
     Full,
     /// Another thread is at it.
     Busy,
+    /// It has a name, which whoever gets it next would have not given it.
+    Named,
     Pass,
     /// Some of it is kept already: the rest, piece by piece.
     Pieces,
@@ -38,10 +40,11 @@ impl<K: Kernel> Shim<K> {
         let may = self.allowance(range.len());
         let mut done = self.locked(|table| self.keep_or_not(table, range, may.most));
         for _ in 0..TURNS {
-            if !matches!(done, Locked::Done(Then::Busy)) {
-                break;
+            match done {
+                Locked::Done(Then::Busy) => self.wait_until_idle(range),
+                Locked::Done(Then::Named) => self.unname(range),
+                _ => break,
             }
-            self.wait_until_idle(range);
             done = self.locked(|table| self.keep_or_not(table, range, may.most));
         }
         if let Locked::Done(Then::Full) = done {
@@ -57,7 +60,7 @@ impl<K: Kernel> Shim<K> {
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
-            Locked::Done(Then::Busy) => {
+            Locked::Done(Then::Busy | Then::Named) => {
                 self.forget(range);
                 // SAFETY: as above.
                 unsafe { self.unmap_the_rest(range) }
@@ -89,6 +92,9 @@ impl<K: Kernel> Shim<K> {
             if table.dirty.bytes + table.leaving + range.len() > budget + more {
                 return Then::Full;
             }
+            if !table.all_live(range, |region| !region.kind.named) {
+                return Then::Named;
+            }
             table.keep_all(range);
             return Then::Kept;
         }
@@ -101,6 +107,15 @@ impl<K: Kernel> Shim<K> {
         match table.kept_in(range) {
             Some(_) => Then::Pieces,
             None => Then::Pass,
+        }
+    }
+
+    /// Takes its name away, where the kernel does that; otherwise it is not known any more, and unmapped.
+    fn unname(&self, range: Range) {
+        // SAFETY: the caller's own range; a name is no content.
+        match unsafe { self.kernel.unname(range) } {
+            Ok(()) => self.note_of(range, |kind| kind.named = false),
+            Err(_) => self.forget(range),
         }
     }
 

@@ -72,6 +72,9 @@ unsafe impl Kernel for Fake {
     ) -> Result<usize, Errno> {
         call!(self, self.do_mremap(old, old_len, new_len, flags, new))
     }
+    unsafe fn unname(&self, range: Range) -> Result<(), Errno> {
+        call!(self, self.name(range, 0))
+    }
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
         let before = self.shootdowns.get();
         let mut done = 0;

@@ -24,6 +24,8 @@ pub struct Attr {
     /// Advice that stays with it, a bit each.
     pub advice: u64,
     pub locked: bool,
+    /// 0 is none.
+    pub name: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +151,15 @@ impl Fake {
         }
     }
 
+    /// prctl(2), PR_SET_VMA: a name, or 0 for none. Up to the first hole, and then it is refused.
+    pub fn name(&self, range: Range, name: u8) -> Result<(), Errno> {
+        let mut pages = self.pages.borrow_mut();
+        for n in numbers(range) {
+            pages.get_mut(&n).ok_or(Errno::ENOMEM)?.attr.name = name;
+        }
+        Ok(())
+    }
+
     /// mlock(2).
     pub fn mlock(&self, addr: usize, len: usize) -> Result<(), Errno> {
         let low = addr & !(PAGE - 1);
@@ -216,6 +227,7 @@ impl Fake {
             flags: lasting(map.flags),
             advice: 0,
             locked: false,
+            name: 0,
         };
         for n in numbers(range) {
             let page = Page {

@@ -36,6 +36,7 @@ impl World {
                     flags: lasting(map.flags),
                     advice: 0,
                     locked: false,
+                    name: 0,
                 };
                 self.promise.borrow_mut().map(range, attr);
             }

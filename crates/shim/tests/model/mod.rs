@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 use quell_shim::linux::{MADV_DONTDUMP, MADV_HUGEPAGE, MADV_NOHUGEPAGE};
 use quell_shim::{Counters, Held, Node, PAGE, Range, Scratch, Settings, Shim, Zero};
 
-use fake::{BASE, Fake, PAGES};
+use fake::{Attr, BASE, Fake, PAGES};
 use promise::{Promise, numbers};
 
 /// How the world is made.
@@ -254,7 +254,14 @@ impl World {
                     }
                 }
                 (None, Some(real), Some(held)) => {
-                    let plain = real.attr.prot == 3 && real.attr.advice == 0 && !real.attr.locked;
+                    let Attr {
+                        prot,
+                        advice,
+                        locked,
+                        name,
+                        ..
+                    } = real.attr;
+                    let plain = (prot, advice, locked, name) == (3, 0, false, 0);
                     if !plain || matches!(held, Held::Live(..)) {
                         self.fail(&format!("page {n}: {real:?} is nobody's, and {held:?}"));
                     }

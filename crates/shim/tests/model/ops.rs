@@ -42,6 +42,7 @@ impl World {
             26 => self.lock(),
             27 => self.fork(),
             28 => self.disturb(),
+            29 => self.name(),
             _ => self.write(),
         }
     }

@@ -148,6 +148,34 @@ impl World {
             .change(range, |p| p.attr.locked = true);
     }
 
+    pub(super) fn name(&self) {
+        let (range, name) = (self.mixed_range(), self.byte() as u8 % 3);
+        if self.keeps_off(range) {
+            return;
+        }
+        let whole = self.promise.borrow().all_live(range);
+        self.note(format!("name {range:x?} {name}"));
+        let kernel = self.shim.kernel();
+        let done = self.call(Some(range), !whole, || {
+            let call = || kernel.name(range, name);
+            self.shim.name(range.start, range.len(), call)
+        });
+        if done.is_ok() != whole && !self.loose.get() {
+            self.fail(&format!("name: {done:?}"));
+        }
+        if done.is_err() && self.loose.get() {
+            return self.resync(range);
+        }
+        // Up to the first hole.
+        let mut promise = self.promise.borrow_mut();
+        for n in numbers(range) {
+            match &mut promise.pages[n] {
+                Some(page) => page.attr.name = name,
+                None => break,
+            }
+        }
+    }
+
     pub(super) fn fork(&self) {
         self.note("fork".into());
         self.call(None, true, || self.shim.before_fork());
