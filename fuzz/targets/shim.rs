@@ -23,6 +23,7 @@ fuzz_target!(|data: &[u8]| {
         threads: if flags & 2 != 0 { threads % 96 } else { 0 },
         resident: if flags & 64 != 0 { 1 + usize::from(keep % 96) } else { 0 },
         bound: if flags & 128 != 0 { 1 + 8 * usize::from(refuse) } else { 0 },
+        hint: if flags & 24 == 8 { usize::from(places % 9) } else { 0 },
         batch: flags & 4 == 0,
         strict: flags & 56 == 56,
     };

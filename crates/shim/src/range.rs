@@ -38,6 +38,13 @@ impl Range {
         self.end - self.start
     }
 
+    /// The first `len` bytes of it from a multiple of `align` on, which is not 0.
+    pub(crate) fn aligned(self, len: usize, align: usize) -> Option<Range> {
+        let start = self.start.checked_next_multiple_of(align)?;
+        let end = start.checked_add(len)?;
+        (end <= self.end).then_some(Range { start, end })
+    }
+
     /// What both have.
     #[must_use]
     pub fn and(self, other: Range) -> Option<Range> {

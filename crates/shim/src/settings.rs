@@ -3,6 +3,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use crate::PAGE;
+
 /// What the library does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -19,6 +21,9 @@ pub struct Settings {
     /// Resident memory of the process, in bytes, above which nothing stays that was given back, and what is
     /// kept shrinks; 0 is no bound. With it, `keep` is not looked at.
     pub resident: usize,
+    /// Where a mapping asks for addresses that are not kept, what is kept at a multiple of so many bytes serves it;
+    /// 0 is nothing. For programs that only want their memory aligned.
+    pub hint: usize,
     /// MADV_FREE is dropped.
     pub drop_free: bool,
     /// Memory is given back by one process_madvise(2) for many ranges.
@@ -43,6 +48,8 @@ pub enum Zero {
 }
 
 const MB: usize = 1024 * 1024;
+/// More than any allocator aligns to.
+const MOST_HINT: usize = 1024 * MB;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -53,6 +60,7 @@ impl Default for Settings {
             zero: Zero::Auto,
             keep: 64 * MB,
             resident: 0,
+            hint: 0,
             drop_free: true,
             batch: true,
             prefault: 0,
@@ -71,6 +79,7 @@ impl Settings {
         zero: Zero::Off,
         keep: 0,
         resident: 0,
+        hint: 0,
         drop_free: false,
         batch: true,
         prefault: 0,
@@ -190,6 +199,9 @@ impl Settings {
             (b"cache", Some(value)) => self.cache = size(value)?,
             (b"keep", Some(value)) => self.keep = size(value)?,
             (b"rss", Some(value)) => self.resident = size(value)?,
+            (b"hint", Some(value)) => {
+                self.hint = size(value).filter(|s| s.is_multiple_of(PAGE) && *s <= MOST_HINT)?;
+            }
             (b"prefault", Some(value)) => self.prefault = size(value)?,
             (b"huge", Some(value)) => self.huge = size(value)?,
             (b"zero", Some(b"auto")) => self.zero = Zero::Auto,
@@ -219,8 +231,7 @@ mod tests {
     /// Check that every key is read, and that what is left out stays.
     #[test]
     fn keys() {
-        let all =
-            "strict,cache=1G,zero=16k,keep=5,rss=2M,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,free=pass,trim=each,prefault=1M,huge=2M,lock";
         let (settings, done) = read(all);
         assert_eq!(done, Ok(()));
         let expected = Settings {
@@ -230,6 +241,7 @@ mod tests {
             zero: Zero::UpTo(16 * 1024),
             keep: 5,
             resident: 2 * MB,
+            hint: 32 * MB,
             drop_free: false,
             batch: false,
             prefault: MB,
@@ -256,6 +268,8 @@ mod tests {
             "cache=-1",
             "off=1",
             "zero=never",
+            "hint=5000",
+            "hint=2G",
             "cache=99999999999999999999G",
         ] {
             assert!(read(bad).1.is_err(), "{bad}");

@@ -128,8 +128,8 @@ impl Shelf {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// One of this kind that is long enough, and hardly longer if there is such a one.
-    pub(crate) fn find(&self, nodes: &Nodes, len: usize, kind: Kind) -> Option<Id> {
+    /// One of this kind that is long enough from a multiple of `align` on, and hardly longer if there is such a one.
+    pub(crate) fn find(&self, nodes: &Nodes, len: usize, kind: Kind, align: usize) -> Option<Id> {
         let mut class = class(len);
         while let Some(here) = self.filled_from(class) {
             let (mut id, mut best) = (self.by_size[here], NONE);
@@ -138,7 +138,7 @@ impl Shelf {
                     break;
                 }
                 let region = nodes.get(id);
-                let fits = region.kind == kind && region.range.len() >= len;
+                let fits = region.kind == kind && region.range.aligned(len, align).is_some();
                 if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
                     best = id;
                     if region.range.len() == len {
@@ -222,9 +222,15 @@ mod tests {
                 prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.1).sum::<usize>());
                 prop_assert_eq!(shelf.count, model.len());
                 let wanted = n * PAGE;
-                let found = shelf.find(&nodes, wanted, Node::EMPTY.region.kind);
+                let found = shelf.find(&nodes, wanted, Node::EMPTY.region.kind, PAGE);
                 if let Some(id) = found {
                     prop_assert!(nodes.get(id).range.len() >= wanted);
+                }
+                // Each begins at a page of its own: not all at a multiple of more.
+                let align = 8 * PAGE;
+                if let Some(id) = shelf.find(&nodes, wanted, Node::EMPTY.region.kind, align) {
+                    let range = nodes.get(id).range;
+                    prop_assert!(range.start.next_multiple_of(align) + wanted <= range.end);
                 }
                 let certain = model.iter().any(|m| class(m.1) > class(wanted));
                 prop_assert!(found.is_some() || !certain);

@@ -34,14 +34,6 @@ impl Table {
         }
     }
 
-    fn shelf(&mut self, state: State) -> Option<&mut Shelf> {
-        match state {
-            State::Dirty => Some(&mut self.dirty),
-            State::Clean => Some(&mut self.clean),
-            State::Live | State::Leaving | State::Lost => None,
-        }
-    }
-
     /// Takes a region from its shelf, if it is on one.
     fn lift(&mut self, id: Id) {
         match self.nodes.get(id).state {
@@ -250,37 +242,47 @@ impl Table {
         self.lay(id);
     }
 
-    /// Something kept that can be `len` bytes of this kind, as the program's own from now on: where it
-    /// is, and what state it was in. With what is in memory first.
-    pub(crate) fn serve(&mut self, len: usize, kind: Kind, at: usize) -> Option<(Range, State)> {
+    /// Something kept that can be `len` bytes of this kind, as the program's own from now on: where it is, and what
+    /// state it was in. With what is in memory first. Where `at` is not 0, only what is kept just there, or else
+    /// anything at a multiple of `hint`, if that is not 0.
+    pub(crate) fn serve(
+        &mut self,
+        len: usize,
+        kind: Kind,
+        at: usize,
+        hint: usize,
+    ) -> Option<(Range, State)> {
         if !self.nodes.has_room(2) {
             return None;
         }
-        let (id, start) = if at == 0 {
-            let dirty = self.dirty.find(&self.nodes, len, kind);
-            let id = dirty.or_else(|| self.clean.find(&self.nodes, len, kind))?;
-            (id, self.nodes.get(id).range.start)
-        } else {
-            (
-                self.nodes.first_in(Range {
-                    start: at,
-                    end: at + 1,
-                })?,
-                at,
-            )
-        };
-        let region = *self.nodes.get(id);
-        let range = Range {
-            start,
-            end: start + len,
-        };
-        let fits = region.kind == kind && region.range.and(range) == Some(range);
-        if !fits || self.shelf(region.state).is_none() {
-            return None;
-        }
+        let (id, range) = match (at, hint) {
+            (0, _) => self.aligned(len, kind, PAGE),
+            (_, 0) => self.just_at(len, kind, at),
+            _ => self
+                .just_at(len, kind, at)
+                .or_else(|| self.aligned(len, kind, hint)),
+        }?;
+        let state = self.nodes.get(id).state;
         let (part, _) = self.carve(id, range);
         self.nodes.get_mut(part).state = State::Live;
-        Some((range, region.state))
+        Some((range, state))
+    }
+
+    fn aligned(&self, len: usize, kind: Kind, align: usize) -> Option<(Id, Range)> {
+        let dirty = self.dirty.find(&self.nodes, len, kind, align);
+        let id = dirty.or_else(|| self.clean.find(&self.nodes, len, kind, align))?;
+        Some((id, self.nodes.get(id).range.aligned(len, align)?))
+    }
+
+    fn just_at(&self, len: usize, kind: Kind, start: usize) -> Option<(Id, Range)> {
+        let end = start + len;
+        let id = self.nodes.first_in(Range { start, end })?;
+        let region = self.nodes.get(id);
+        let range = Range { start, end };
+        let fits = region.kind == kind
+            && matches!(region.state, State::Dirty | State::Clean)
+            && region.range.and(range) == Some(range);
+        fits.then_some((id, range))
     }
 
     /// The region that has been in this state for longest, if there are more than so many bytes of those;

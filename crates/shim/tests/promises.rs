@@ -37,8 +37,8 @@ proptest! {
     /// Check that any calls of one thread do what Linux promises: what they return, what is in memory,
     /// and that nothing is left over.
     #[test]
-    fn alone(bytes in bytes(), places in 3..80usize, cache in 0..60usize, keep in 0..64usize) {
-        World::new(Setup { places, cache, keep, ..Setup::default() }, &bytes.0).run();
+    fn alone(bytes in bytes(), places in 3..80usize, cache in 0..60usize, keep in 0..64usize, hint in 0..5usize) {
+        World::new(Setup { places, cache, keep, hint, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where another thread runs at any call of the kernel's.

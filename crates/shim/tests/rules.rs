@@ -163,6 +163,9 @@ fn rule_06_zeroed_when_served() {
 fn rule_07_fixed_addresses() {
     must(&build!("fixed"), "");
     must(&build!("crowded"), "");
+    let hints = build!("hints");
+    must(&hints, "");
+    must(&hints, "hint=32M");
 }
 
 /// Check rule 8: use after munmap is not seen, and faults in the strict mode.

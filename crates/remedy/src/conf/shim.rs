@@ -32,7 +32,7 @@ const fn words(name: &'static str, words: &'static [&'static str]) -> Key {
     }
 }
 
-const KEYS: [Key; 8] = [
+const KEYS: [Key; 9] = [
     size("cache"),
     Key {
         name: "zero",
@@ -41,6 +41,7 @@ const KEYS: [Key; 8] = [
     },
     size("keep"),
     size("rss"),
+    size("hint"),
     words("free", &["pass", "drop"]),
     words("trim", &["each", "batch"]),
     size("prefault"),
@@ -70,6 +71,10 @@ impl Key {
             return Some(at as u64);
         }
         let size = bytes(value).filter(|_| self.size)?;
+        // Whole pages, and no more than any allocator aligns to.
+        if self.name == "hint" && (!size.is_multiple_of(4096) || size > 1 << 30) {
+            return None;
+        }
         Some(match (self.name, size) {
             // No bound.
             ("rss", 0) => u64::MAX,
@@ -180,6 +185,7 @@ mod tests {
             && zero(more) >= zero(less)
             && more.keep >= less.keep
             && unbound(more.resident) >= unbound(less.resident)
+            && more.hint >= less.hint
             && more.drop_free >= less.drop_free
             && more.batch >= less.batch
             && more.prefault >= less.prefault
@@ -190,7 +196,7 @@ mod tests {
 
     /// What remedies may ask for.
     fn any_value() -> impl Strategy<Value = String> {
-        let part = "(cache|keep|rss|prefault|huge|zero)=(0|[0-9]{1,3}[KM]?)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
+        let part = "(cache|keep|rss|prefault|huge|zero)=(0|[0-9]{1,3}[KM]?)|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
     }
 
@@ -236,7 +242,7 @@ mod tests {
         /// Check that what the library refuses is refused here, and nothing else is.
         #[test]
         fn refuses_what_the_library_refuses(
-            parts in proptest::collection::vec(("[a-z]{0,5}|cache|zero|keep|rss|free|trim|huge|prefault|on|off|lock|strict",
+            parts in proptest::collection::vec(("[a-z]{0,5}|cache|zero|keep|rss|hint|free|trim|huge|prefault|on|off|lock|strict",
                 "|=|=(auto|off|drop|pass|batch|each)|=[0-9]{1,3}[kKmMgGT]?|=[0-9]{18,21}|=.{0,3}"), 0..4),
         ) {
             let text = parts.iter().map(|(k, v)| format!("{k}{v}")).collect::<Vec<_>>().join(" ,");

@@ -124,10 +124,13 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Something kept, zeroed. A hint of an address is taken if just that is kept.
+    /// Something kept, zeroed. A hint of an address is taken if just that is kept, or as the settings say.
     fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
+        // Who asks for an address of 32 bits needs one, such as LuaJIT.
+        let low = range.start <= u32::MAX as usize;
+        let hint = if low { 0 } else { self.settings().hint };
         let Locked::Done(found) =
-            self.try_locked(|table| table.serve(range.len(), kind, range.start))
+            self.try_locked(|table| table.serve(range.len(), kind, range.start, hint))
         else {
             return None;
         };

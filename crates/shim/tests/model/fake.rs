@@ -11,7 +11,7 @@ use quell_shim::linux::*;
 use quell_shim::{Errno, Map, PAGE, Range};
 
 /// All the addresses that there are.
-pub const BASE: usize = 0x1000_0000;
+pub const BASE: usize = 0x10_0000_0000;
 pub const PAGES: usize = 96;
 pub const END: usize = BASE + PAGES * PAGE;
 

@@ -33,6 +33,8 @@ pub struct Setup {
     pub keep: usize,
     /// Pages in memory above which what is kept shrinks; 0 is no bound.
     pub resident: usize,
+    /// What of a hint is looked at, in pages; 0 is all of it.
+    pub hint: usize,
     /// What the program may map, in pages; 0 is no bound.
     pub bound: usize,
     /// Calls that the kernel refuses, of 256.
@@ -50,6 +52,7 @@ impl Default for Setup {
             cache: 24,
             keep: 64,
             resident: 0,
+            hint: 0,
             bound: 0,
             refuse: 0,
             threads: 0,
@@ -107,6 +110,7 @@ impl World {
             cache: setup.cache * PAGE,
             keep: setup.keep * PAGE,
             resident: setup.resident * PAGE,
+            hint: setup.hint * PAGE,
             zero: Zero::UpTo(32 * PAGE),
             batch: setup.batch,
             ..Settings::default()
