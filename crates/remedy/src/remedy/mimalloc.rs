@@ -14,13 +14,16 @@ pub(super) const STOPS: f64 = 0.97;
 /// blocks: 2.1.2, 2.1.7, 2.2.4).
 const MEMORY: f64 = 0.12;
 
+/// The setting of newer versions.
+pub(super) const DELAY: &str = "MIMALLOC_PURGE_DELAY";
+
 /// The setting that turns purging off in this version, if there is one. By the sources of every release:
 /// allow_decommit is in 2.0.0 to 2.1.1, purge_delay in 1.8.2 and later of 1, and in 2.1.2 and later.
 pub(super) fn setting(found: &Found) -> Option<(&'static str, &'static str)> {
     if found.at_least(2, 0, 0) && found.below(2, 1, 2) {
         Some(("MIMALLOC_ALLOW_DECOMMIT", "0"))
     } else if found.at_least(1, 8, 2) {
-        Some(("MIMALLOC_PURGE_DELAY", "-1"))
+        Some((DELAY, "-1"))
     } else {
         None
     }
