@@ -188,6 +188,8 @@ fn write(root: &Path, path: &str, value: &str) -> Result<(), Unwritten> {
 pub enum Restored {
     /// It says what it said.
     Is(Change),
+    /// The same, and meanwhile it did not say what was written: somebody has changed it again.
+    Changed(Change, String),
     /// The file is gone, and with it what was changed: a device, a CPU or a file system that was taken away.
     Gone(Change),
 }
@@ -201,7 +203,8 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
             all.push(Restored::Gone(change.clone()));
             continue;
         }
-        if !setting(root, &change.path).is_ok_and(|now| now == change.before) {
+        let now = setting(root, &change.path).ok();
+        if now.as_ref() != Some(&change.before) {
             // the others are restored all the same
             if let Err(Unwritten::Unopened(err) | Unwritten::Refused(err)) =
                 write(root, &change.path, &change.before)
@@ -210,7 +213,12 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
                 continue;
             }
         }
-        all.push(Restored::Is(change.clone()));
+        all.push(match now {
+            Some(now) if now != change.before && now != change.after => {
+                Restored::Changed(change.clone(), now)
+            }
+            _ => Restored::Is(change.clone()),
+        });
     }
     all.reverse();
     first.map(|()| all)

@@ -76,6 +76,23 @@ fn what_is_gone_is_told() {
     assert!(!undo_file.exists());
 }
 
+/// Check that what somebody has changed since is restored too, and told.
+#[test]
+fn what_was_changed_again_is_told() {
+    let dir = machine();
+    let undo_file = dir.path().join("undo.json");
+    let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
+    apply(dir.path(), &changes, &undo_file).unwrap();
+    fs::write(under(dir.path(), Path::new(STAT)), "60\n").unwrap();
+    let restored = undo(dir.path(), &undo_file).unwrap();
+    let [stat, thp] = changes;
+    assert_eq!(
+        restored,
+        [Restored::Changed(stat, "60".to_owned()), Restored::Is(thp)]
+    );
+    assert_eq!(says(dir.path(), STAT), "1\n");
+}
+
 /// Check that an undo file that others could have written is refused, and that ours is for us alone.
 #[test]
 fn undo_files_of_others() {

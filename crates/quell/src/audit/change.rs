@@ -118,6 +118,13 @@ pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
             Restored::Is(c) => {
                 say!("quell: {} is {} again", c.path, clean(&c.before));
             }
+            Restored::Changed(c, now) => {
+                let (before, after, now) = (clean(&c.before), clean(&c.after), clean(&now));
+                say!(
+                    "quell: {} is {before} again; somebody had made {now} of the {after} that quell wrote",
+                    c.path
+                );
+            }
             Restored::Gone(c) => {
                 say!("quell: {} is gone, and its change with it", c.path);
             }
