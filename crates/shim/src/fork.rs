@@ -14,7 +14,9 @@ impl<K: Kernel> Shim<K> {
         if self.is_off() {
             return;
         }
-        self.trim_to(0);
+        if self.counters.dirty_bytes.get() > 0 {
+            self.trim_to(0);
+        }
         let forking = &self.lock.forking;
         match self.lock.take(&self.kernel) {
             Taken::Yes => {

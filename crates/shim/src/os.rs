@@ -3,9 +3,10 @@
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
-use self::file::{Path, number};
+use self::file::{File, Path, number};
 use self::filter::Filter;
 use self::group::Group;
+use self::once::Once;
 use self::opened::OPENED;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::linux::MADV_WILLNEED;
@@ -15,6 +16,7 @@ mod bound;
 mod file;
 mod filter;
 mod group;
+mod once;
 mod opened;
 mod pagemap;
 
@@ -79,9 +81,35 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
 }
 
 /// Linux, by system calls.
-#[derive(Default)]
 pub struct Linux {
     filter: Filter,
+    pressed: Once<Pressed>,
+}
+
+/// Where memory pressure is to be read.
+struct Pressed {
+    group: Group,
+    stalls: Path,
+}
+
+impl Pressed {
+    const EMPTY: Pressed = Pressed {
+        group: Group::EMPTY,
+        stalls: Path::EMPTY,
+    };
+
+    /// False if that can't be told now.
+    #[inline(never)]
+    fn fill(&mut self) -> bool {
+        if !self.group.fill(File::named(b"/proc/self/cgroup\0"), b"") {
+            return false;
+        }
+        self.stalls.set(&[self.group.folder(), b"/memory.pressure"]);
+        if self.stalls.file().read(&mut [0; 16]).is_none() {
+            self.stalls.set(&[b"/proc/pressure/memory"]);
+        }
+        true
+    }
 }
 
 /// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
@@ -94,7 +122,14 @@ impl Linux {
     pub const fn new() -> Self {
         Linux {
             filter: Filter::new(),
+            pressed: Once::new(Pressed::EMPTY),
         }
+    }
+
+    /// The program sets up a filter of system calls.
+    #[cfg(quell_preload)]
+    pub(crate) fn filter_comes(&self) {
+        self.filter.comes();
     }
 
     /// What a program's `struct iovec` holds; none where there is no memory.
@@ -156,10 +191,10 @@ unsafe fn is_zero(page: usize) -> bool {
         .all(|line| line.iter().fold(0, |all, word| all | word) == 0)
 }
 
-/// What a file of PSI says; none if there is no such file.
-#[inline(never)]
-fn stalls(file: &Path) -> Option<u64> {
-    some_avg10(file.read(&mut [0; 256])?)
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// `some avg10=1.23 …` as hundredths.
@@ -258,6 +293,9 @@ unsafe impl Kernel for Linux {
         if pages.len() < range.len() / PAGE {
             return Err(Errno::EINVAL);
         }
+        if self.filter.is_own() {
+            return Err(Errno(EAGAIN));
+        }
         if self.filter.is_there() {
             // Of anonymous memory this at most reads what is swapped out.
             // SAFETY: it changes no content.
@@ -333,6 +371,9 @@ unsafe impl Kernel for Linux {
     }
 
     fn fork_is_over(&self, child: bool) {
+        if child {
+            self.pressed.abandon();
+        }
         OPENED.fork_is_over(child);
     }
 
@@ -382,7 +423,7 @@ unsafe impl Kernel for Linux {
 
     fn resident(&self) -> Option<usize> {
         let mut buffer = [0; 64];
-        let text = Path::of(&[b"/proc/self/statm"]).read(&mut buffer)?;
+        let text = File::named(b"/proc/self/statm\0").read(&mut buffer)?;
         // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
         // thread, which it counts first by itself.
         let second = text.iter().position(|b| *b == b' ')? + 1;
@@ -394,14 +435,13 @@ unsafe impl Kernel for Linux {
     }
 
     fn pressure(&self) -> Pressure {
-        // Found anew each time: most programs never ask, and one that does may have been moved.
-        let group = Group::own();
-        let stalls = stalls(&group.file(b"/memory.pressure"))
-            .or_else(|| stalls(&Path::of(&[b"/proc/pressure/memory"])));
-        if stalls.is_some_and(|s| s > SHORT) {
-            return Pressure::Some;
-        }
-        if group.is_full() || bound::is_close() {
+        let pressed = self.pressed.get(Pressed::fill);
+        let short = pressed.is_some_and(|found| {
+            let mut buffer = [0; 256];
+            let stalls = found.stalls.file().read(&mut buffer).and_then(some_avg10);
+            stalls.is_some_and(|s| s > SHORT) || found.group.is_full()
+        });
+        if short || bound::is_close() {
             Pressure::Some
         } else {
             Pressure::None

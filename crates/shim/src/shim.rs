@@ -255,7 +255,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn look_at_bound(&self) -> usize {
-        let bound = self.kernel.bound().unwrap_or(usize::MAX);
+        let bound = self.kernel.bound().unwrap_or(usize::MAX).max(1);
         self.bound.store(bound, Ordering::Relaxed);
         bound
     }
@@ -320,7 +320,11 @@ impl<K: Kernel> Shim<K> {
         }
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
-        if now.saturating_sub(last) < LOOK_EVERY_NS {
+        // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.
+        if now
+            .checked_sub(last)
+            .is_some_and(|gone| gone < LOOK_EVERY_NS)
+        {
             return;
         }
         let mine = self

@@ -43,8 +43,8 @@ proptest! {
 
     /// Check the same where another thread runs at any call of the kernel's.
     #[test]
-    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8) {
-        World::new(Setup { places, cache, threads, ..Setup::default() }, &bytes.0).run();
+    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8, hint in 0..5usize) {
+        World::new(Setup { places, cache, threads, hint, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where the kernel refuses calls and does batches in part.

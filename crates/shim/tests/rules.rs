@@ -254,6 +254,9 @@ fn rule_11_no_malloc() {
 #[test]
 fn rule_12_handlers() {
     must(&build!("early"), "cache=256K");
+    for settings in ["", "rss=1G"] {
+        must(&build!("small"), settings);
+    }
 }
 
 /// Check rule 13: the budgets hold, and nothing is kept while memory is short.

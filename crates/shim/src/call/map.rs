@@ -126,9 +126,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Something kept, zeroed. A hint of an address is taken if just that is kept, or as the settings say.
     fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
-        // Who asks for an address of 32 bits needs one, such as LuaJIT.
+        // Another address than a multiple of what is wanted is meant as it is, and so is one of 32 bits: LuaJIT asks
+        // for what is near its code, or low.
+        let hint = self.settings().hint;
         let low = range.start <= u32::MAX as usize;
-        let hint = if low { 0 } else { self.settings().hint };
+        let meant = hint > 0 && (low || !range.start.is_multiple_of(hint));
+        let hint = if meant { 0 } else { hint };
         let Locked::Done(found) =
             self.try_locked(|table| table.serve(range.len(), kind, range.start, hint))
         else {

@@ -78,8 +78,9 @@ impl<K: Kernel> Shim<K> {
         {
             self.evict(range)?;
             let done = call();
-            // Refused at once, by a kernel without CONFIG_ANON_VMA_NAME above all. Other errors come on the way.
-            if done.as_ref().err() != Some(&Errno::EINVAL) {
+            // Refused at once, by a kernel without CONFIG_ANON_VMA_NAME above all, or for the name itself. Other errors
+            // come on the way.
+            if !matches!(done, Err(Errno::EINVAL | Errno::EFAULT)) {
                 self.note_of(range, |kind| kind.named = true);
             }
             return done;

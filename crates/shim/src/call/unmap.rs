@@ -83,6 +83,9 @@ impl<K: Kernel> Shim<K> {
         }
         let known = table.all_live(range, |region| region.kind.may_be_kept());
         if known && range.len() <= budget && table.nodes.has_room(4) {
+            if !table.all_live(range, |region| !region.kind.named) {
+                return Then::Named;
+            }
             // A quarter more while another thread is giving back.
             let more = if self.leavers.are_there() {
                 budget / 4
@@ -91,9 +94,6 @@ impl<K: Kernel> Shim<K> {
             };
             if table.dirty.bytes + table.leaving + range.len() > budget + more {
                 return Then::Full;
-            }
-            if !table.all_live(range, |region| !region.kind.named) {
-                return Then::Named;
             }
             table.keep_all(range);
             return Then::Kept;

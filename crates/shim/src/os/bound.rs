@@ -1,6 +1,6 @@
 //! What bounds the memory that the process maps, whether anything is in it or not.
 
-use super::file::{Path, field, number};
+use super::file::{File, field, number};
 use super::{nr, syscall};
 use crate::PAGE;
 
@@ -41,15 +41,15 @@ fn all() -> [Option<Bound>; 3] {
     let mut bounds = [None; 3];
     if addresses.is_some() || data.is_some() {
         let mut buffer = [0; 128];
-        let statm = Path::of(&[b"/proc/self/statm"]).read(&mut buffer);
+        let statm = File::named(b"/proc/self/statm\0").read(&mut buffer);
         let used = statm.and_then(in_use).unwrap_or([0; 2]);
         let bound = |limit: Option<u64>, used| limit.map(|limit| Bound { limit, used });
         bounds = [bound(addresses, used[0]), bound(data, used[1]), None];
     }
-    let overcommit = Path::of(&[b"/proc/sys/vm/overcommit_memory"]).number();
+    let overcommit = File::named(b"/proc/sys/vm/overcommit_memory\0").number();
     if overcommit == Some(NEVER) {
         let mut found = Promised::default();
-        bounds[2] = Path::of(&[b"/proc/meminfo"]).find(|line| found.read(line));
+        bounds[2] = File::named(b"/proc/meminfo\0").find(|line| found.read(line));
     }
     bounds
 }
@@ -137,11 +137,13 @@ mod tests {
         }
         assert_eq!(limit(1000), None);
         let mut buffer = [0; 128];
-        let statm = Path::of(&[b"/proc/self/statm"]).read(&mut buffer).unwrap();
+        let statm = File::named(b"/proc/self/statm\0")
+            .read(&mut buffer)
+            .unwrap();
         let [all, data] = in_use(statm).unwrap();
         assert!(data > 0 && data < all);
         let mut found = Promised::default();
-        let machine = Path::of(&[b"/proc/meminfo"]).find(|line| found.read(line));
+        let machine = File::named(b"/proc/meminfo\0").find(|line| found.read(line));
         assert!(machine.unwrap().used > 0);
     }
 }

@@ -3,8 +3,55 @@
 use super::opened::OPENED;
 use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread};
 
-/// The name of a file.
+/// A file, by its name, which ends with a NUL; or none, if that is empty.
 #[derive(Clone, Copy)]
+pub(super) struct File<'a>(&'a [u8]);
+
+impl<'a> File<'a> {
+    /// By a name that ends with a NUL.
+    pub(super) const fn named(name: &'a [u8]) -> File<'a> {
+        assert!(matches!(name, [.., 0]), "a name ends with a NUL");
+        File(name)
+    }
+
+    /// What is done with the open file; none if it can't be opened, and while a thread forks.
+    pub(super) fn with<T>(self, work: impl FnOnce(usize) -> T) -> Option<T> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let path = self.0.as_ptr() as usize;
+        // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
+        OPENED.with(thread(), || unsafe {
+            let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
+            let done = work(fd);
+            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
+            Some(done)
+        })
+    }
+
+    /// What is in the file, as far as it fits.
+    pub(super) fn read(self, buffer: &mut [u8]) -> Option<&[u8]> {
+        let got = self.with(|fd| read(fd, buffer))??;
+        Some(&buffer[..got])
+    }
+
+    /// The number that the file begins with.
+    pub(super) fn number(self) -> Option<u64> {
+        number(self.read(&mut [0; 24])?)
+    }
+
+    /// The first line of the file that `wanted` makes something of, in a file that can be read.
+    pub(super) fn look<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<Option<T>> {
+        self.with(|fd| find(|buffer| read(fd, buffer), wanted))
+    }
+
+    /// The same, whether it can be read or not.
+    pub(super) fn find<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+        self.look(wanted)?
+    }
+}
+
+/// A name that is put together.
 pub(super) struct Path {
     bytes: [u8; 512],
     len: usize,
@@ -16,17 +63,25 @@ impl Path {
         len: 0,
     };
 
-    /// The parts one after the other, ended by a NUL. Empty if they don't fit.
+    /// The parts one after the other. Empty if they don't fit.
     pub(super) fn of(parts: &[&[u8]]) -> Path {
         let mut path = Path::EMPTY;
+        path.set(parts);
+        path
+    }
+
+    /// The same in place: half a KB is much for the stack of a signal handler.
+    pub(super) fn set(&mut self, parts: &[&[u8]]) {
+        self.len = 0;
         for part in parts {
-            let Some(place) = path.bytes[..511].get_mut(path.len..path.len + part.len()) else {
-                return Path::EMPTY;
+            let Some(place) = self.bytes[..511].get_mut(self.len..self.len + part.len()) else {
+                self.len = 0;
+                return;
             };
             place.copy_from_slice(part);
-            path.len += part.len();
+            self.len += part.len();
         }
-        path
+        self.bytes[self.len] = 0;
     }
 
     /// Without the NUL.
@@ -34,35 +89,11 @@ impl Path {
         &self.bytes[..self.len]
     }
 
-    /// What is done with the open file; none if it can't be opened, and while a thread forks.
-    pub(super) fn with<T>(&self, work: impl FnOnce(usize) -> T) -> Option<T> {
-        if self.len == 0 {
-            return None;
+    pub(super) fn file(&self) -> File<'_> {
+        match self.len {
+            0 => File(b""),
+            len => File(&self.bytes[..=len]),
         }
-        let path = self.bytes.as_ptr() as usize;
-        // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
-        OPENED.with(thread(), || unsafe {
-            let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
-            let done = work(fd);
-            let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
-            Some(done)
-        })
-    }
-
-    /// What is in the file, as far as it fits.
-    pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        let got = self.with(|fd| read(fd, buffer))??;
-        Some(&buffer[..got])
-    }
-
-    /// The number that the file begins with.
-    pub(super) fn number(&self) -> Option<u64> {
-        number(self.read(&mut [0; 24])?)
-    }
-
-    /// The first line of the file that `wanted` makes something of.
-    pub(super) fn find<T>(&self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
-        self.with(|fd| find(|buffer| read(fd, buffer), wanted))?
     }
 }
 
@@ -183,9 +214,9 @@ mod tests {
     /// Check that what is in no file is none, and that a file is read to its end.
     #[test]
     fn files() {
-        assert!(Path::EMPTY.number().is_none());
+        assert!(Path::EMPTY.file().number().is_none());
         assert!(Path::of(&[&[b'/'; 600]]).text().is_empty());
-        let meminfo = Path::of(&[b"/proc/meminfo"]);
+        let meminfo = File::named(b"/proc/meminfo\0");
         assert!(meminfo.find(|line| field(line, b"DirectMap4k")).is_some());
         assert!(meminfo.find(|line| field(line, b"Nothing")).is_none());
     }

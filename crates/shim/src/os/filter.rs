@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::file::Path;
+use super::file::File;
 
 #[derive(Default)]
 pub(super) struct Filter(AtomicU8);
@@ -11,6 +11,7 @@ pub(super) struct Filter(AtomicU8);
 const NOT_ASKED: u8 = 0;
 const THERE: u8 = 1;
 const NONE: u8 = 2;
+const OWN: u8 = 3;
 
 impl Filter {
     pub(super) const fn new() -> Filter {
@@ -18,12 +19,23 @@ impl Filter {
     }
 
     /// Asked once, when it first matters: most programs end before that, and /proc takes longer than all else that
-    /// the library does at the start. A program that sets up one later turns the library off.
+    /// the library does at the start. A program that sets up one later says so ([`Filter::comes`]).
     pub(super) fn is_there(&self) -> bool {
         match self.0.load(Ordering::Relaxed) {
             NOT_ASKED => self.ask(),
-            known => known == THERE,
+            known => known != NONE,
         }
+    }
+
+    /// Whether the program has set it up itself: what it forbids nobody knows, and /proc may be among it.
+    pub(super) fn is_own(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == OWN
+    }
+
+    /// The program sets one up.
+    #[cfg(quell_preload)]
+    pub(super) fn comes(&self) {
+        self.0.store(OWN, Ordering::Relaxed);
     }
 
     /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
@@ -31,14 +43,15 @@ impl Filter {
     #[inline(never)]
     fn ask(&self) -> bool {
         let mode = |line: &[u8]| Some(line.strip_prefix(b"Seccomp:\t")? == b"2");
-        let status = Path::of(&[b"/proc/self/status"]);
-        let Some(there) = status.find(mode) else {
+        let Some(there) = File::named(b"/proc/self/status\0").find(mode) else {
             // Without /proc, as in some sandboxes, it is taken for granted; and while a thread forks, when nothing is
             // read, until then.
             return true;
         };
-        self.0
-            .store(if there { THERE } else { NONE }, Ordering::Relaxed);
+        let known = if there { THERE } else { NONE };
+        // Unless one has come meanwhile.
+        let order = Ordering::Relaxed;
+        let _ = self.0.compare_exchange(NOT_ASKED, known, order, order);
         there
     }
 }

@@ -1,6 +1,6 @@
 //! How close the process's control group, or one above it, is to its limit of memory.
 
-use super::file::{Path, field};
+use super::file::{File, Path, field};
 
 /// A group is looked at up to so many steps above the process's own.
 const LEVELS: usize = 16;
@@ -41,34 +41,37 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Of this process. By itself, so that what it needs of the stack is free again: that may be a signal handler's.
-    #[inline(never)]
-    pub(super) fn own() -> Group {
-        Group::of(&Path::of(&[b"/proc/self/cgroup"]), b"")
+    pub(super) const EMPTY: Group = Group {
+        names: &UNIFIED,
+        folder: Path::EMPTY,
+        mount: 0,
+    };
+
+    /// By a file as /proc/self/cgroup is, and where the root of the file system is. False if it can't be read.
+    pub(super) fn fill(&mut self, file: File<'_>, root: &[u8]) -> bool {
+        self.set(&UNIFIED, root, b"");
+        let read = file.look(|line| {
+            if let Some(name) = of_memory(line) {
+                self.set(&FIRST, root, name);
+                return Some(());
+            }
+            if let Some(name) = line.strip_prefix(b"0::") {
+                self.set(&UNIFIED, root, name);
+            }
+            None
+        });
+        read.is_some()
     }
 
-    /// By a file as /proc/self/cgroup is, and where the root of the file system is.
-    fn of(file: &Path, root: &[u8]) -> Group {
-        let first = file.find(|line| of_memory(line).map(|name| Path::of(&[name])));
-        let unified = || file.find(|line| line.strip_prefix(b"0::").map(|name| Path::of(&[name])));
-        let (names, name) = match first {
-            Some(name) => (&FIRST, name),
-            None => (&UNIFIED, unified().unwrap_or(Path::EMPTY)),
-        };
-        let name = below(name.text());
-        Group {
-            names,
-            folder: Path::of(&[root, names.mount, name]),
-            mount: root.len() + names.mount.len(),
-        }
+    fn set(&mut self, names: &'static Names, root: &[u8], name: &[u8]) {
+        self.names = names;
+        self.folder.set(&[root, names.mount, below(name)]);
+        self.mount = root.len() + names.mount.len();
     }
 
-    /// A file in the folder of the group; none if there is no such hierarchy.
-    pub(super) fn file(&self, name: &[u8]) -> Path {
-        match self.folder.text() {
-            [] => Path::EMPTY,
-            folder => Path::of(&[folder, name]),
-        }
+    /// Its folder; empty if there is no such hierarchy.
+    pub(super) fn folder(&self) -> &[u8] {
+        self.folder.text()
     }
 
     /// Whether the group, or one above it, is within a sixteenth of what it may have. A container sees itself
@@ -89,7 +92,7 @@ impl Group {
     }
 
     fn is_full_at(&self, folder: &[u8]) -> bool {
-        let number = |name| look(folder, name, Path::number);
+        let number = |name| look(folder, name, |file: File<'_>| file.number());
         // `max`, where there is none, is no number.
         let limits = self.names.limits.iter();
         let Some(limit) = limits.filter_map(|name| number(name)).min() else {
@@ -102,7 +105,7 @@ impl Group {
         // Files fill whatever memory there is, and the kernel takes it from them first. That is looked up only
         // where it matters: the kernel adds it up over all CPUs.
         let idle = || {
-            let line = |path: &Path| path.find(|line| field(line, self.names.idle));
+            let line = |file: File<'_>| file.find(|line| field(line, self.names.idle));
             look(folder, b"/memory.stat", line).unwrap_or(0)
         };
         current > most && current.saturating_sub(idle()) > most
@@ -112,8 +115,8 @@ impl Group {
 /// What is made of a file. By itself, so that there is only one name of a file at a time on the stack, which may
 /// be that of a signal handler.
 #[inline(never)]
-fn look(folder: &[u8], name: &[u8], work: impl FnOnce(&Path) -> Option<u64>) -> Option<u64> {
-    work(&Path::of(&[folder, name]))
+fn look(folder: &[u8], name: &[u8], work: impl FnOnce(File<'_>) -> Option<u64>) -> Option<u64> {
+    work(Path::of(&[folder, name]).file())
 }
 
 /// Of a line of /proc/self/cgroup, the group if it is that of the first kind of hierarchy for memory:
@@ -170,7 +173,9 @@ mod tests {
         fn own(&self) -> Group {
             let root = self.0.to_str().unwrap();
             let file = Path::of(&[root.as_bytes(), b"/cgroup"]);
-            Group::of(&file, root.as_bytes())
+            let mut group = Group::EMPTY;
+            assert!(group.fill(file.file(), root.as_bytes()));
+            group
         }
     }
 

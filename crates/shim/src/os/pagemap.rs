@@ -1,6 +1,6 @@
 //! What the kernel says of single pages (Documentation/admin-guide/mm/pagemap.rst).
 
-use super::file::Path;
+use super::file::File;
 use super::{nr, syscall};
 use crate::{PAGE, Range};
 
@@ -31,7 +31,7 @@ fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> bool {
         }
         true
     };
-    Path::of(&[b"/proc/self/pagemap"]).with(all) == Some(true)
+    File::named(b"/proc/self/pagemap\0").with(all) == Some(true)
 }
 
 /// Whether nobody else maps a page of the range, up to the first that somebody does.

@@ -110,6 +110,7 @@ unsafe extern "C" fn syscall() {
 /// Nothing is kept any more, and nothing is asked of the kernel that the program does not ask for.
 fn step_back() {
     if let Some(shim) = shim() {
+        shim.kernel().filter_comes();
         shim.retire();
     }
 }

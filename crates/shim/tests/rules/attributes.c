@@ -94,7 +94,10 @@ int main(void) {
 		munmap(p, len);
 	p = filled(len);
 	// A name changes nothing, and is taken away, where the kernel knows names at all.
-	MUST(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, len, "name") == 0 || errno == EINVAL);
+	if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, len, "name"))
+		MUST(errno == EINVAL);
+	else
+		MUST(has_name(p));
 	MUST(munmap(p, len) == 0 && resident(p, len) == 16 && !has_name(p));
 	int key = pkey_alloc(0, 0);
 	if (key >= 0) {

@@ -12,7 +12,7 @@
 int main(void) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		ALLOW(mmap), ALLOW(munmap), ALLOW(madvise), ALLOW(mprotect), ALLOW(write), ALLOW(exit_group), ALLOW(futex),
+		ALLOW(mmap), ALLOW(munmap), ALLOW(madvise), ALLOW(mprotect), ALLOW(mremap), ALLOW(write), ALLOW(exit_group), ALLOW(futex),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
@@ -27,6 +27,9 @@ int main(void) {
 		MUST(mprotect(p, PAGE, PROT_READ) == 0);
 		MUST(munmap(p, 64 * PAGE) == 0);
 	}
+	char *to = map(64 * PAGE);
+	p = filled(64 * PAGE);
+	MUST(mremap(p, 64 * PAGE, 64 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to && to[0] == 7);
 	MUST(munmap(q, 256 * PAGE) == 0);
 	return 0;
 }
