@@ -90,7 +90,7 @@ impl Remedy for Unpurged {
             sizes.without_cache()
         };
         settings += ",zero=off";
-        if cached && found.below(3, 0, 0) {
+        if cached && !found.at_least(3, 0, 0) {
             settings = settings + "," + SEGMENT;
         }
         let kept = if cached {
@@ -98,7 +98,7 @@ impl Remedy for Unpurged {
         } else {
             0.0
         };
-        let mut stops = STOPS * given + kept;
+        let mut stops = STOPS * if set { given } else { freed } + kept;
         if set && cached && variable != DELAY {
             stops = stops.min(UNDECOMMITTED);
         }
