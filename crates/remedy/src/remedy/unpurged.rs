@@ -18,11 +18,13 @@ pub(super) struct Unpurged;
 /// better used for what is freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache,
 /// and with one 2 to 17 % in 1.20 times.
 const WORTH: f64 = 0.1;
-/// What is not purged comes on top of the bound, since nobody can give it back: 2.0.9 took 1.29 times the memory with a
-/// bound of 1.18 times what was seen, 3.1.5 1.20 to 1.25 times with 1.2 and 1.17 with 1.1 (medians of 5 and 6 runs).
+/// What is not purged comes on top of the bound, since nobody can give it back: 3.1.5 took 1.20 to 1.25 times the memory
+/// with a bound of 1.2 times what was seen, and 1.17 with 1.1 (medians of 5 and 6 runs).
 const UNPURGED: u64 = 12;
-/// What that leaves of the cache stops no more in versions that decommit: 2.0.9 with 85 to 94 % in three tables.
-const UNDECOMMITTED: f64 = 0.91;
+/// And what is not decommitted: 2.0.9 1.40, 1.29, 1.23 and 1.20 times with 1.3, 1.18, 1.12 and 1.05 (6 and 9 runs).
+const UNDECOMMITTED: u64 = 6;
+/// What that leaves of the cache stops no more in versions that decommit: of 2.0.9 88 %.
+const LITTLE: f64 = 0.88;
 /// What a segment of mimalloc 2 is aligned to (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
 const SEGMENT: &str = "hint=32M";
 
@@ -80,7 +82,11 @@ impl Remedy for Unpurged {
         // or never has a reason to.
         let set = variable == DELAY || given >= WORTH;
         let sizes = if set && cached {
-            sizes.without(UNPURGED)
+            sizes.without(if variable == DELAY {
+                UNPURGED
+            } else {
+                UNDECOMMITTED
+            })
         } else {
             sizes
         };
@@ -100,7 +106,7 @@ impl Remedy for Unpurged {
         };
         let mut stops = STOPS * if set { given } else { freed } + kept;
         if set && cached && variable != DELAY {
-            stops = stops.min(UNDECOMMITTED);
+            stops = stops.min(LITTLE);
         }
         let library = offer(settings, stops, memory, sizes.cost("freed"));
         let Verdict::Offer(offers) = library else {
