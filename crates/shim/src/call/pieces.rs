@@ -75,8 +75,8 @@ impl<K: Kernel> Shim<K> {
     /// # Errors
     ///
     /// Those of mremap(2) and mmap(2); the range is then where it was. Only where the kernel refuses to bring it back,
-    /// too, what was moved before is lost: unmapped, or zeros where `MREMAP_DONTUNMAP` leaves a mapping. For lack of
-    /// mappings that takes other threads that map meanwhile what was set aside ([`SPARE`]).
+    /// too, what was moved before is lost: unmapped, or not to be used, or zeros where `MREMAP_DONTUNMAP` leaves a mapping.
+    /// For lack of mappings that takes other threads that map meanwhile what was set aside ([`SPARE`]).
     pub(super) unsafe fn remap_pieces(
         &self,
         from: Range,
@@ -156,7 +156,13 @@ impl<K: Kernel> Shim<K> {
                 }
                 .and_then(|start| {
                     self.move_each(back, start, stuck.moved, 0)
-                        .map_err(|stuck| stuck.why)
+                        .map_err(|again| {
+                            if stays == 0 && again.reserved < stuck.moved {
+                                let rest = stuck.moved - again.reserved;
+                                let _ = self.kernel.munmap(start + again.reserved, rest);
+                            }
+                            again.why
+                        })
                 })
             };
         }

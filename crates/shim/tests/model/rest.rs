@@ -5,7 +5,7 @@ use quell_shim::{Errno, PAGE, Range};
 
 use super::World;
 use super::fake::{BASE, END, PAGES};
-use super::promise::{number, numbers};
+use super::promise::{Owned, number, numbers};
 
 impl World {
     pub(super) fn remap(&self) {
@@ -103,6 +103,14 @@ impl World {
             (Err(Errno::ENOMEM), expected) if self.loose.get() || (expected.is_ok() && !roomy) => {
                 if self.loose.get() {
                     self.resync(from);
+                    // What was moved, and could not be brought back either: what is there is no mapping of the program's.
+                    let mut promise = self.promise.borrow_mut();
+                    for (n, old) in numbers(from).zip(&old) {
+                        let attr = |page: &Option<Owned>| page.map(|p| p.attr);
+                        if attr(&promise.pages[n]) != attr(old) {
+                            promise.pages[n] = None;
+                        }
+                    }
                 }
                 if self.loose.get() && flags == 5 {
                     // What was moved, and could not be brought back.
