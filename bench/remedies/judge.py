@@ -110,7 +110,7 @@ class Row:
         said = self.predicted < self.least == STOPS
         holds["stops"] = not short or (said and memory is not None and memory <= MEMORY)
         words = [" and ".join(short)] if short else ["holds"]
-        if short and said:
+        if short and holds["stops"]:
             words.append("it said so")
         if not holds["predicted"]:
             words.append("not as predicted")

@@ -252,7 +252,7 @@ pub(crate) struct ProveArgs {
     pub(crate) plan: Option<PathBuf>,
     /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
     /// 25%, or 16 MB where that is more.
-    #[arg(long, value_name = "P%")]
+    #[arg(long, value_name = "P%", conflicts_with = "plan")]
     pub(crate) budget: Option<Budget>,
     /// Write the plan as TOML.
     #[arg(long, value_name = "FILE")]

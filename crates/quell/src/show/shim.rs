@@ -59,10 +59,10 @@ pub(crate) fn text(library: &Library) -> String {
         );
         let _ = writeln!(
             out,
-            "  given back in {} batches of {} regions; {} times memory was short",
+            "  given back in {} batches of {} regions; memory was short {}",
             n("trims"),
             n("trimmed"),
-            n("pressure"),
+            plural(seen.get("pressure"), "time"),
         );
         let _ = writeln!(
             out,
@@ -116,7 +116,7 @@ mod tests {
           1,001 of 1,000 mappings served from what was kept, 1,003 of 1,002 unmappings kept
           1,005 of 1,004 MADV_DONTNEED zeroed, 1,007 of 1,006 MADV_FREE dropped, 1,008 changes of protection folded
           kept now: 1.01 kB in memory, 1.01 kB of addresses without; 1.01 kB may be unused beside that
-          given back in 1,009 batches of 1,010 regions; 1,018 times memory was short
+          given back in 1,009 batches of 1,010 regions; memory was short 1,018 times
           left to the kernel: 1,016 not known, 1,017 over the budget, 1,015 because it was busy
         note: try as root
         ");
