@@ -103,11 +103,13 @@ impl World {
             (Err(Errno::ENOMEM), expected) if self.loose.get() || (expected.is_ok() && !roomy) => {
                 if self.loose.get() {
                     self.resync(from);
-                    // What was moved, and could not be brought back either: what is there is no mapping of the program's.
+                    // What was moved, and could not be brought back either: what is there is no mapping of the program's,
+                    // unless another thread has one there by now.
                     let mut promise = self.promise.borrow_mut();
                     for (n, old) in numbers(from).zip(&old) {
-                        let attr = |page: &Option<Owned>| page.map(|p| p.attr);
-                        if attr(&promise.pages[n]) != attr(old) {
+                        let lost =
+                            |(now, old): (Owned, Owned)| now.id == old.id && now.attr != old.attr;
+                        if promise.pages[n].zip(*old).is_some_and(lost) {
                             promise.pages[n] = None;
                         }
                     }
