@@ -35,6 +35,7 @@ mod lock;
 mod loomed;
 mod measure;
 mod nodes;
+mod once;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;
 #[cfg(quell_preload)]

@@ -6,17 +6,16 @@ use core::sync::atomic::AtomicU32;
 use self::file::{File, Path, number};
 use self::filter::Filter;
 use self::group::Group;
-use self::once::Once;
 use self::opened::OPENED;
 use crate::kernel::{Errno, Kernel, Map, Pressure};
 use crate::linux::MADV_WILLNEED;
+use crate::once::Once;
 use crate::{PAGE, Part, Range};
 
 mod bound;
 mod file;
 mod filter;
 mod group;
-mod once;
 mod opened;
 mod pagemap;
 
@@ -86,7 +85,8 @@ pub struct Linux {
     pressed: Once<Pressed>,
 }
 
-/// Where memory pressure is to be read.
+/// Where memory pressure is to be read. Found out by whoever first needs it, and where it is kept: a signal stack may be
+/// small.
 struct Pressed {
     group: Group,
     stalls: Path,

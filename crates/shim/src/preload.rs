@@ -4,11 +4,11 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::counters::Counters;
 use crate::kernel::{Errno, Map};
 use crate::nodes::Node;
+use crate::once::Once;
 use crate::os::{Linux, syscall};
 use crate::scratch::Scratch;
 use crate::settings::Settings;
@@ -40,47 +40,30 @@ const PLACES: usize = 16_384;
 #[unsafe(no_mangle)]
 pub static quell_shim_counters: Counters = Counters::new();
 
+static SHIM: Once<MaybeUninit<Shim<Linux>>> = Once::new(MaybeUninit::uninit());
+
 struct Place<T>(UnsafeCell<T>);
-// SAFETY: only whoever brings the state from NONE to COMING writes it, or gets a reference to it that writes. What is
-// made there is read when the state is THERE.
+// SAFETY: only `make` looks at it, which runs once.
 unsafe impl<T> Sync for Place<T> {}
 
-static PLACE: Place<MaybeUninit<Shim<Linux>>> = Place(UnsafeCell::new(MaybeUninit::uninit()));
 // Zeros, as the linker leaves them out of the file.
 static NODES: Place<[Node; PLACES]> = Place(UnsafeCell::new([Node::EMPTY; PLACES]));
 static SCRATCH: Place<Scratch> = Place(UnsafeCell::new(Scratch::EMPTY));
-static STATE: AtomicU8 = AtomicU8::new(NONE);
-
-const NONE: u8 = 0;
-const COMING: u8 = 1;
-const THERE: u8 = 2;
 
 /// The library. It is there from the first call on, and that may be the loader's, before any constructor:
-/// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note.
+/// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note. While another thread
+/// makes it, calls go to the kernel, and what they map is not known.
 fn shim() -> Option<&'static Shim<Linux>> {
-    if STATE.load(Ordering::Acquire) != THERE && !make() {
-        return None;
-    }
-    // SAFETY: see `Place`.
-    Some(unsafe { (*PLACE.0.get()).assume_init_ref() })
+    // SAFETY: `make` has written it.
+    SHIM.get(make).map(|shim| unsafe { shim.assume_init_ref() })
 }
 
-/// Makes it; false where another thread is at it: its calls of this moment go to the kernel, and what they map is not
-/// known.
 #[cold]
-fn make() -> bool {
-    let taken = STATE.compare_exchange(NONE, COMING, Ordering::Acquire, Ordering::Acquire);
-    if taken.is_err() {
-        return taken == Err(THERE);
-    }
-    // SAFETY: we come here once, so these are the only references; and nobody reads the third before the state says
-    // so.
-    unsafe {
-        let (nodes, scratch) = (&mut *NODES.0.get(), &mut *SCRATCH.0.get());
-        let shim = Shim::waiting(Linux::new(), &quell_shim_counters, nodes, scratch);
-        (*PLACE.0.get()).write(shim);
-    }
-    STATE.store(THERE, Ordering::Release);
+fn make(place: &mut MaybeUninit<Shim<Linux>>) -> bool {
+    // SAFETY: we come here once, so these are the only references.
+    let (nodes, scratch) = unsafe { (&mut *NODES.0.get(), &mut *SCRATCH.0.get()) };
+    let linux = Linux::new();
+    place.write(Shim::waiting(linux, &quell_shim_counters, nodes, scratch));
     true
 }
 

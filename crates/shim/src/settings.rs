@@ -1,8 +1,5 @@
 //! What `QUELL_SHIM` says: `key=value`, with commas between.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use crate::PAGE;
 
 /// What the library does.
@@ -71,8 +68,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Nothing is kept, zeroed or dropped.
-    const IDLE: Settings = Settings {
+    /// Nothing is kept, zeroed or dropped: until there are others.
+    pub(crate) const IDLE: Settings = Settings {
         off: false,
         strict: false,
         cache: 0,
@@ -86,55 +83,6 @@ impl Settings {
         huge: 0,
         lock: false,
     };
-}
-
-/// Settings that may come after the first call; until then [`Settings::IDLE`].
-pub(crate) struct Later {
-    value: UnsafeCell<Settings>,
-    state: AtomicU8,
-}
-
-const NONE: u8 = 0;
-const COMING: u8 = 1;
-const THERE: u8 = 2;
-
-// SAFETY: written by whoever brought the state from NONE to COMING, and read when it is THERE, after which nobody
-// writes.
-unsafe impl Sync for Later {}
-
-impl Default for Later {
-    fn default() -> Self {
-        Later {
-            value: UnsafeCell::new(Settings::IDLE),
-            state: AtomicU8::new(NONE),
-        }
-    }
-}
-
-impl Later {
-    /// Whether these are the ones from now on.
-    pub(crate) fn set(&self, settings: Settings) -> bool {
-        let (before, after) = (Ordering::Acquire, Ordering::Relaxed);
-        let first = self
-            .state
-            .compare_exchange(NONE, COMING, before, after)
-            .is_ok();
-        if first {
-            // SAFETY: nobody else writes, and nobody reads yet: see `Sync`.
-            unsafe { *self.value.get() = settings };
-            self.state.store(THERE, Ordering::Release);
-        }
-        first
-    }
-
-    pub(crate) fn get(&self) -> &Settings {
-        const IDLE: &Settings = &Settings::IDLE;
-        if self.state.load(Ordering::Acquire) != THERE {
-            return IDLE;
-        }
-        // SAFETY: it is not written any more: see `Sync`.
-        unsafe { &*self.value.get() }
-    }
 }
 
 /// A part of the text that is no setting, by where it begins and ends.

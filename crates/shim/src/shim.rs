@@ -14,8 +14,9 @@ use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
+use crate::once::Once;
 use crate::scratch::Scratch;
-use crate::settings::{Later, Settings, Zero};
+use crate::settings::{Settings, Zero};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::trim::Leavers;
@@ -30,7 +31,7 @@ const OF_BOUND: usize = 16;
 /// The library, over a kernel.
 pub struct Shim<K> {
     pub(crate) kernel: K,
-    settings: Later,
+    settings: Once<Settings>,
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; MAX until it is measured.
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
@@ -94,7 +95,7 @@ impl<K: Kernel> Shim<K> {
         let Scratch { blocks, batch } = scratch;
         Shim {
             kernel,
-            settings: Later::default(),
+            settings: Once::new(Settings::IDLE),
             zero_up_to: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
@@ -116,7 +117,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Tells it its settings, once: what is said later is not heard.
     pub fn start(&self, settings: Settings) {
-        if !self.settings.set(settings) {
+        let first = self.settings.fill(|own| {
+            *own = settings;
+            true
+        });
+        if !first {
             return;
         }
         if settings.off {
@@ -131,7 +136,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     pub(crate) fn settings(&self) -> &Settings {
-        self.settings.get()
+        const IDLE: &Settings = &Settings::IDLE;
+        self.settings.known().unwrap_or(IDLE)
     }
 
     /// What it runs over.

@@ -180,8 +180,13 @@ impl Table {
         });
     }
 
-    /// The program's mappings in `range` are of another kind now.
+    /// The program's mappings in `range` are of another kind now. Without room they are forgotten, which is safe.
     pub(crate) fn change(&mut self, range: Range, how: impl Fn(&mut Kind)) {
+        // Two for the ends; those between them are there already.
+        if !self.nodes.has_room(2) {
+            self.forget(range, false);
+            return;
+        }
         let mut from = range.start;
         while let Some(id) = self.nodes.first_in(Range {
             start: from,

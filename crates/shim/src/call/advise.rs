@@ -65,14 +65,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Notes what the program's memory is from now on.
     pub(super) fn note_of(&self, range: Range, how: impl Fn(&mut Kind)) {
-        let told = self.locked(|table| {
-            // Two for the ends; those between them are there already.
-            if table.nodes.has_room(2) {
-                table.change(range, how);
-            } else {
-                table.forget(range, false);
-            }
-        });
+        let told = self.locked(|table| table.change(range, how));
         if !matches!(told, Locked::Done(())) {
             self.forget(range);
         }

@@ -40,18 +40,13 @@ impl<K: Kernel> Shim<K> {
         self.evict(range)?;
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.
         let begun = self.begin_to_change(range, |table| {
-            // Two for the ends; those between them are there already.
-            if table.nodes.has_room(2) {
-                table.change(range, |kind| kind.prot &= prot as u8);
-            } else {
-                table.forget(range, false);
-            }
+            table.change(range, |kind| kind.prot &= prot as u8);
         });
         // SAFETY: the caller's own call.
         let done = unsafe { self.kernel.mprotect(addr, len, prot) };
         if let Some(begun) = begun {
             self.end_with(begun, |table| {
-                if done.is_ok() && table.nodes.has_room(2) {
+                if done.is_ok() {
                     table.change(range, |kind| kind.prot = prot as u8);
                 } else {
                     table.forget(range, false);

@@ -1,0 +1,66 @@
+//! What is made once, in memory that is there, and only read from then on. Nobody waits for it: whoever comes while it is
+//! made does without.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+pub(crate) struct Once<T> {
+    state: AtomicU8,
+    value: UnsafeCell<T>,
+}
+
+const NONE: u8 = 0;
+const COMING: u8 = 1;
+const THERE: u8 = 2;
+
+// SAFETY: written by whoever brought the state from NONE to COMING, and read when it is THERE, after which nobody
+// writes.
+unsafe impl<T: Send + Sync> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    pub(crate) const fn new(empty: T) -> Once<T> {
+        Once {
+            state: AtomicU8::new(NONE),
+            value: UnsafeCell::new(empty),
+        }
+    }
+
+    /// It, once it is there.
+    #[inline]
+    pub(crate) fn known(&self) -> Option<&T> {
+        let there = self.state.load(Ordering::Acquire) == THERE;
+        // SAFETY: it is not written any more: see `Sync`.
+        there.then(|| unsafe { &*self.value.get() })
+    }
+
+    /// Whether `fill` has made it, just now: not where it was there before, where `fill` says no, which is tried again
+    /// the next time, and while another thread is at it, or this one below a signal handler.
+    pub(crate) fn fill(&self, fill: impl FnOnce(&mut T) -> bool) -> bool {
+        let (before, after) = (Ordering::Acquire, Ordering::Relaxed);
+        let first = self.state.compare_exchange(NONE, COMING, before, after);
+        if first.is_err() {
+            return false;
+        }
+        // SAFETY: see `Sync`.
+        let filled = fill(unsafe { &mut *self.value.get() });
+        let state = if filled { THERE } else { NONE };
+        self.state.store(state, Ordering::Release);
+        filled
+    }
+
+    /// It, made by [`Once::fill`] if it is not there yet.
+    #[inline]
+    pub(crate) fn get(&self, fill: impl FnOnce(&mut T) -> bool) -> Option<&T> {
+        if self.known().is_none() {
+            self.fill(fill);
+        }
+        self.known()
+    }
+
+    /// In the child of fork(2): whoever was at it may be a thread that the child does not have. If it is this one,
+    /// below a handler that forks, both write the same.
+    pub(crate) fn abandon(&self) {
+        let order = Ordering::Relaxed;
+        let _ = self.state.compare_exchange(COMING, NONE, order, order);
+    }
+}
