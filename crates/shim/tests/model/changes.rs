@@ -142,13 +142,8 @@ impl World {
         if done.is_err() && self.loose.get() {
             return self.resync(range);
         }
-        // Up to the first hole.
-        let mut promise = self.promise.borrow_mut();
-        for n in numbers(range) {
-            match &mut promise.pages[n] {
-                Some(page) => page.attr.prot = prot,
-                None => break,
-            }
-        }
+        self.promise
+            .borrow_mut()
+            .change_first(range, |p| p.attr.prot = prot);
     }
 }

@@ -84,6 +84,12 @@ impl Promise {
             .for_each(&mut how);
     }
 
+    /// The same up to the first hole, where the kernel stops.
+    pub fn change_first(&mut self, range: Range, how: impl FnMut(&mut Owned)) {
+        let pages = self.pages[numbers(range)].iter_mut();
+        pages.map_while(Option::as_mut).for_each(how);
+    }
+
     /// The longest run of one mapping that holds this page.
     pub fn run_at(&self, n: usize) -> Option<Range> {
         let id = self.pages[n]?.id;

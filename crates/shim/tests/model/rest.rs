@@ -176,14 +176,9 @@ impl World {
         if done.is_err() && self.loose.get() {
             return self.resync(range);
         }
-        // Up to the first hole.
-        let mut promise = self.promise.borrow_mut();
-        for n in numbers(range) {
-            match &mut promise.pages[n] {
-                Some(page) => page.attr.name = name,
-                None => break,
-            }
-        }
+        self.promise
+            .borrow_mut()
+            .change_first(range, |p| p.attr.name = name);
     }
 
     pub(super) fn fork(&self) {

@@ -77,6 +77,16 @@ static inline char *in_pieces(size_t len) {
 	return p;
 }
 
+// A child that ends well.
+static inline void wait_for(pid_t child) {
+	int status = 0;
+	MUST(child > 0 && waitpid(child, &status, 0) == child);
+	if (status) {
+		fprintf(stderr, "a child ended with %#x\n", status);
+		exit(1);
+	}
+}
+
 // Resident memory of the process, in KB.
 static inline long rss(void) {
 	long all, own;

@@ -54,9 +54,7 @@ int main(void) {
 			crowd(limit, n & 1 ? MREMAP_DONTUNMAP : 0, n & 2 ? PAGE : 64 * PAGE);
 			exit(0);
 		}
-		int status;
-		MUST(child > 0 && waitpid(child, &status, 0) == child);
-		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		wait_for(child);
 	}
 	return 0;
 }

@@ -16,15 +16,6 @@ static void *churn(void *arg) {
 	return arg;
 }
 
-static void wait_for(pid_t child) {
-	int status = 0;
-	MUST(child > 0 && waitpid(child, &status, 0) == child);
-	if (status) {
-		fprintf(stderr, "a child ended with %#x\n", status);
-		exit(1);
-	}
-}
-
 static void in_child(char *own) {
 	alarm(20);
 	MUST(own[0] == 42 && own[63 * PAGE] == 43);

@@ -39,9 +39,7 @@ int main(void) {
 			first(what);
 			exit(0);
 		}
-		int status;
-		MUST(child > 0 && waitpid(child, &status, 0) == child);
-		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		wait_for(child);
 	}
 	return 0;
 }
