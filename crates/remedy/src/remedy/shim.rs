@@ -160,17 +160,13 @@ pub(super) fn forks(case: &Case<'_>) -> bool {
 ///
 /// Measured: jemalloc with decay 0 under a prototype that kept 64 MB, 971 to 3.3 with blocks of 64 KB to 4 MB, and
 /// 1,087 to 127 with 1 to 64 MB; google/tcmalloc within a quarter more memory, 78 to 98 % in six runs, since it
-/// gives back what it does not use again soon, and the bound is reached; with what [`ZERO_SOME`] leaves, 80 %. A program's own calls where any of 128 ranges is used
-/// next, half of them in use: 15, 46 and 66 % where the room was 0.18, 0.25 and 0.93 of what was seen. What was
-/// zeroed serves no other address, so it takes room for all that is not in use, and not only for what is used again
-/// soon. Assumed: blocks of unknown size are large, allocators use again soon, and where there is little room for one
-/// that does, as many calls go to the kernel as the cache would miss.
+/// gives back what it does not use again soon, and the bound is reached; with what [`ZERO_SOME`] leaves, 80 %. A
+/// program's own calls where any of 128 ranges is used next, half of them in use: 15, 46 and 66 % where the room was
+/// 0.18, 0.25 and 0.93 of what was seen. What was zeroed serves no other address, so it takes room for all that is not
+/// in use, and not only for what is used again soon. Assumed: blocks of unknown size are large, allocators use again
+/// soon, and where there is little room for one that does, as many calls go to the kernel as the cache would miss.
 fn zeroed(case: &Case<'_>, sizes: &Sizes) -> f64 {
-    let mean = case.evidence.mean_block();
-    let best = match (
-        case.allocator(Kind::GoogleTcmalloc).is_some(),
-        is_small(case),
-    ) {
+    let best = match (is_google(case), is_small(case)) {
         (true, true) => 0.90,
         (true, false) => 0.78,
         (false, true) => 0.99,
@@ -180,21 +176,27 @@ fn zeroed(case: &Case<'_>, sizes: &Sizes) -> f64 {
         Subject::Own(_) => sizes.of_seen(),
         _ => 1.0,
     };
+    let mean = case.evidence.mean_block();
     sizes.stops(mean).min(best).min(soon)
+}
+
+fn is_google(case: &Case<'_>) -> bool {
+    case.allocator(Kind::GoogleTcmalloc).is_some()
 }
 
 /// Whether the blocks that are given back are small; those of unknown size are not.
 fn is_small(case: &Case<'_>) -> bool {
-    let most = match case.allocator(Kind::GoogleTcmalloc) {
-        Some(_) => SMALL_TOGETHER,
-        None => SMALL,
+    let most = if is_google(case) {
+        SMALL_TOGETHER
+    } else {
+        SMALL
     };
     let mean = case.evidence.mean_block();
     mean.is_some_and(|bytes| bytes <= most)
 }
 
 fn zero_up_to(case: &Case<'_>) -> &'static str {
-    if case.allocator(Kind::GoogleTcmalloc).is_some() && !is_small(case) {
+    if is_google(case) && !is_small(case) {
         ZERO_SOME
     } else {
         ZERO

@@ -81,33 +81,24 @@ impl Remedy for Unpurged {
         // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does
         // or never has a reason to.
         let set = variable == DELAY || given >= WORTH;
-        let sizes = if set && cached {
-            sizes.without(if variable == DELAY {
-                UNPURGED
-            } else {
-                UNDECOMMITTED
-            })
-        } else {
-            sizes
+        let undecommitted = cached && set && variable != DELAY;
+        let sizes = match (cached && set, undecommitted) {
+            (true, true) => sizes.without(UNDECOMMITTED),
+            (true, false) => sizes.without(UNPURGED),
+            (false, _) => sizes,
         };
-        let mut settings = if cached {
-            sizes.settings()
+        let (mut settings, kept) = if cached {
+            let kept = sizes.stops(case.evidence.mean_block());
+            (sizes.settings(), kept * unmapped)
         } else {
-            sizes.without_cache()
+            (sizes.without_cache(), 0.0)
         };
         settings += ",zero=off";
         if cached && !found.at_least(3, 0, 0) {
             settings = settings + "," + SEGMENT;
         }
-        let kept = if cached {
-            sizes.stops(case.evidence.mean_block()) * unmapped
-        } else {
-            0.0
-        };
-        let mut stops = STOPS * if set { given } else { freed } + kept;
-        if set && cached && variable != DELAY {
-            stops = stops.min(LITTLE);
-        }
+        let stops = STOPS * if set { given } else { freed } + kept;
+        let stops = stops.min(if undecommitted { LITTLE } else { 1.0 });
         let library = offer(settings, stops, memory, sizes.cost("freed"));
         let Verdict::Offer(offers) = library else {
             return Some(library);
