@@ -25,14 +25,14 @@ impl World {
         let fixed = flags & MREMAP_FIXED != 0;
         let free = self.free();
         // What is several mappings to the kernel is moved piece by piece, and mappings are set aside for that, not in
-        // the target: wherever else they lie, there is room for one on one side of them.
+        // the target: wherever that lies in a gap, there must be room for them on one side of it.
         const SPARE: usize = 8;
         let roomy = {
             let (mut free, mut pages) = (free, SPARE);
             if fixed {
                 free[numbers(to)].fill(false);
             } else {
-                pages += 2 * new_len / PAGE;
+                pages += SPARE + 2 * new_len / PAGE;
             }
             free.windows(pages).any(|w| w.iter().all(|f| *f))
         };
