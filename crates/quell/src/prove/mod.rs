@@ -13,6 +13,7 @@ pub(crate) mod plan_text;
 mod progress;
 mod proof;
 mod sample;
+mod short;
 pub(crate) mod temp;
 mod text;
 mod watch;
@@ -36,6 +37,7 @@ use metric::Metric;
 use progress::Progress;
 pub(crate) use proof::Proof;
 use sample::Sample;
+use short::Short;
 pub(crate) use text::text;
 
 /// More pairs than anyone waits for.
@@ -172,6 +174,7 @@ fn run_pairs(
     asked: usize,
 ) -> anyhow::Result<RanPairs> {
     let setup = plan_text::setup(&proof.environment, &proof.plan);
+    let mut short = Short::of(&proof.environment);
     let mut ran = RanPairs {
         pairs: Vec::new(),
         notes: Vec::new(),
@@ -199,10 +202,10 @@ fn run_pairs(
             let (before, after) = match order {
                 Order::BeforeFirst => {
                     let before = side(Setup::NONE, "without")?;
-                    (before, side(&setup, "with")?)
+                    (before, short.during(|| side(&setup, "with"))?)
                 }
                 Order::AfterFirst => {
-                    let after = side(&setup, "with")?;
+                    let after = short.during(|| side(&setup, "with"))?;
                     (side(Setup::NONE, "without")?, after)
                 }
             };
@@ -214,7 +217,9 @@ fn run_pairs(
         }
         Ok(())
     };
-    match run() {
+    let done = run();
+    ran.notes.extend(short.note());
+    match done {
         // What a few pairs say is said; without any there is nothing to say.
         Err(err) if err.is::<failed::Interrupted>() && !ran.pairs.is_empty() => {
             ran.interrupted = err.downcast_ref::<failed::Interrupted>().map(|i| i.0);
