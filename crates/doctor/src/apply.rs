@@ -281,7 +281,7 @@ fn load(file: &Path) -> Result<Undo> {
     let text = read(file)?;
     let undo: Undo = serde_json::from_str(&text).with_context(|| {
         format!(
-            "{} is no undo file of quell's; one that was cut short is of no change: remove it",
+            "{} is no undo file of quell's, or only the beginning of one: then nothing was changed",
             file.display()
         )
     })?;

@@ -29,13 +29,11 @@ pub(crate) fn make(
     if !unknown.is_empty() {
         say!("quell: could not be told: {}", unknown.join(", "));
     }
-    let wanted: Vec<Finding> = findings
-        .iter()
-        .filter(|f| f.status == Status::Hazard && f.severity >= least)
-        .cloned()
-        .collect();
+    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    let (wanted, below): (Vec<Finding>, Vec<Finding>) =
+        hazards.cloned().partition(|f| f.severity >= least);
     let changes = apply::plan(root, &wanted)?;
-    say_on!("{}", left(&wanted, &changes));
+    say_on!("{}{}", passed_over(&below, least), left(&wanted, &changes));
     if changes.is_empty() {
         say!("quell: nothing to change: no hazard here has a setting that can be taken back whole");
         return Ok(());
@@ -53,6 +51,18 @@ pub(crate) fn make(
         undo.display()
     );
     Ok(())
+}
+
+/// The hazards that are not of the severity that is asked for.
+fn passed_over(below: &[Finding], least: Severity) -> String {
+    if below.is_empty() {
+        return String::new();
+    }
+    let rules: Vec<&str> = below.iter().map(|f| f.rule).collect();
+    format!(
+        "quell: below {least}, and left alone: {}; --fail-on names the severity\n",
+        rules.join(", ")
+    )
 }
 
 /// The hazards that no change mends, with what would.
@@ -153,6 +163,17 @@ mod tests {
             after: String::new(),
         };
         assert_eq!(left(&[found], &[change]), "");
+    }
+
+    /// Check that hazards below the severity that is asked for are named.
+    #[test]
+    fn what_is_below() {
+        let found = super::super::text_tests::finding("SYS-KSM", Status::Hazard);
+        assert_eq!(
+            passed_over(&[found.clone(), found], Severity::High),
+            "quell: below high, and left alone: SYS-KSM, SYS-KSM; --fail-on names the severity\n"
+        );
+        assert_eq!(passed_over(&[], Severity::High), "");
     }
 
     /// Check that each change is shown with its file, what it says and what it will say.

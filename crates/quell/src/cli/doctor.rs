@@ -24,9 +24,9 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) rule: Vec<String>,
     /// Exit status 1 if there is a hazard of this severity or above, 3 if that could not be told: info,
-    /// low, medium, high or critical.
-    #[arg(long, value_name = "SEVERITY", default_value_t = Severity::Medium)]
-    pub(crate) fail_on: Severity,
+    /// low, medium, high or critical; medium without.
+    #[arg(long, value_name = "SEVERITY")]
+    pub(crate) fail_on: Option<Severity>,
     /// Say what is fine, too.
     #[arg(long)]
     pub(crate) all: bool,

@@ -15,6 +15,9 @@ use crate::cmd::usage;
 use crate::show::{self, emit as print};
 use crate::target;
 
+/// What `--fail-on` is without.
+const FAILS: Severity = Severity::Medium;
+
 /// The contract's object.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -57,7 +60,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let wanted = |rule: &Rule| asked.is_empty() || asked.contains(&rule.id);
     let findings = audit(&look, wanted);
     if args.apply {
-        change::make(&findings, args.fail_on, args.yes, &args.undo_file)?;
+        let least = to_mend(args.fail_on, &asked);
+        change::make(&findings, least, args.yes, &args.undo_file)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = show::output(args.output.as_deref())?;
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         let tuned = look.file("/etc/tuned/active_profile");
         let wanted = Wanted {
             form,
-            least: args.fail_on,
+            least: to_mend(args.fail_on, &asked),
             tuned: tuned.text().map(str::to_owned),
         };
         print(&mut *out, &emit::emit(&findings, &wanted))?;
@@ -89,7 +93,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         text::text(&findings, args.profile, args.all)
     };
     print(&mut *out, &said)?;
-    Ok(ExitCode::from(status(&findings, args.fail_on)))
+    let least = args.fail_on.unwrap_or(FAILS);
+    Ok(ExitCode::from(status(&findings, least)))
 }
 
 /// The rules that are asked for; none where it is all. Bad usage: a process or a rule that isn't there, or a rule about
@@ -126,6 +131,16 @@ fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> 
         asked.push(rule.id);
     }
     Ok(asked)
+}
+
+/// From which severity on a hazard is mended: whoever names a rule wants it mended.
+fn to_mend(fail_on: Option<Severity>, asked: &[&str]) -> Severity {
+    let least = if asked.is_empty() {
+        FAILS
+    } else {
+        Severity::Info
+    };
+    fail_on.unwrap_or(least)
 }
 
 /// By PF_KTHREAD, of field 9 of proc_pid_stat(5), counted from the end of the name, which may hold anything.
@@ -175,6 +190,14 @@ mod tests {
         assert!(named(&names(&["CG-MEM"]), false).is_err());
         let err = named(&names(&[" x"]), true).unwrap_err();
         assert!(err.to_string().starts_with("no rule 'x'"), "{err}");
+    }
+
+    /// Check that a rule that is named is mended whatever its severity, unless a severity is named too.
+    #[test]
+    fn severities_to_mend() {
+        assert_eq!(to_mend(None, &[]), Severity::Medium);
+        assert_eq!(to_mend(None, &["SYS-THP"]), Severity::Info);
+        assert_eq!(to_mend(Some(Severity::High), &["SYS-THP"]), Severity::High);
     }
 
     /// Check that a thread of the kernel is known by its flags, whatever its name.
