@@ -110,6 +110,14 @@ impl Histogram {
         self.counts.iter().fold(0, |a, &n| a.wrapping_add(n))
     }
 
+    /// The lowest value of each bucket that has any, ns, and how many.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate();
+        counts
+            .filter(|(_, n)| **n > 0)
+            .map(|(bucket, n)| (lowest(bucket), *n))
+    }
+
     /// The sum of all values, ns.
     #[must_use]
     pub fn sum(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 mod cause;
 pub mod hist;
+mod interruption;
 mod ipi;
 mod matrix;
 mod shootdown;
@@ -11,6 +12,7 @@ pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
 pub use hist::Histogram;
+pub use interruption::{Backtraces, Interruption, InterruptionKind};
 pub use ipi::{CallKind, CallTally, CallVictim, Calls};
 pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};

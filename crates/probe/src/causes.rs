@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolizer};
+use libbpf_rs::MapHandle;
 use quell_event::{Cause, Comm};
 
 use crate::calls;
@@ -52,8 +53,7 @@ impl Causes {
         }
     }
 
-    /// Knows nobody, for tests of what only passes causes on.
-    #[cfg(test)]
+    /// Knows nobody: for names alone.
     pub(crate) fn unattached() -> Self {
         Self {
             maps: None,
@@ -138,7 +138,7 @@ impl Causes {
         let Some(maps) = &self.maps else {
             return Ok(Vec::new());
         };
-        let addresses = stack(maps, id)?;
+        let addresses = stack(&maps.stacks, id)?;
         self.kernel_names(&addresses)
     }
 
@@ -170,11 +170,11 @@ impl Causes {
 }
 
 /// The addresses of a stack, innermost first.
-pub(crate) fn stack(maps: &Maps, id: i32) -> Result<Vec<u64>> {
+pub(crate) fn stack(stacks: &MapHandle, id: i32) -> Result<Vec<u64>> {
     let Ok(id) = u32::try_from(id) else {
         return Ok(Vec::new());
     };
-    Ok(lookup(&maps.stacks, id)?
+    Ok(lookup(stacks, id)?
         .chunks_exact(8)
         .map(|w| {
             let mut word = [0; 8];

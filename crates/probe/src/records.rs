@@ -47,7 +47,7 @@ impl Records {
             incomplete: 0,
         }));
         let theirs = Rc::clone(&joiner);
-        let ring = Ring::new(probe, move |bytes| {
+        let ring = Ring::new(&probe.maps.records, move |bytes| {
             // never borrowed while the ring is read: Records' own methods end before they read it
             if let Ok(mut joiner) = theirs.try_borrow_mut() {
                 joiner.take(bytes);

@@ -152,7 +152,7 @@ impl Resolver {
     }
 
     fn kernel(&self, new: &NewStack) -> Stack {
-        let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
+        let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         let names = self.causes.borrow().kernel_symbols(&addresses).ok();
         let frames = kernel_frames(&addresses, names.as_deref());
         Stack {
@@ -165,7 +165,7 @@ impl Resolver {
     }
 
     fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
-        let addresses = stack(&self.maps, new.kernel_id).unwrap_or_default();
+        let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         self.user_stack(new.id, pid, addresses, new.caller)
     }
 

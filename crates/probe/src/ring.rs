@@ -1,11 +1,10 @@
-//! Reading the probe's ring: without waiting, and never so much at once that the reader does nothing else.
+//! Reading a ring of records: without waiting, and never so much at once that the reader does nothing else.
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::error::{Error, Result};
-use crate::loader::Probe;
 
-/// The ring of a probe, mapped, and what takes its records.
+/// A ring, mapped, and what takes its records.
 pub(crate) struct Ring(RingBuffer<'static>);
 
 impl Ring {
@@ -14,10 +13,10 @@ impl Ring {
     /// # Errors
     ///
     /// If the ring can't be mapped.
-    pub(crate) fn new(probe: &Probe, mut take: impl FnMut(&[u8]) + 'static) -> Result<Self> {
+    pub(crate) fn new(map: &MapHandle, mut take: impl FnMut(&[u8]) + 'static) -> Result<Self> {
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(&probe.maps.records, move |bytes| {
+            .add(map, move |bytes| {
                 take(bytes);
                 0
             })

@@ -55,7 +55,7 @@ impl Samples {
     pub fn new(probe: &Probe) -> Result<Self> {
         let read = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&read);
-        let ring = Ring::new(probe, move |bytes| {
+        let ring = Ring::new(&probe.maps.records, move |bytes| {
             let sample = layout::read::<SampleRecord>(bytes);
             // never borrowed while the ring is read: take() ends before it reads again
             if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())

@@ -1,0 +1,69 @@
+//! What can take a CPU from a thread that wants to run.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a thread did not run for a moment. The order is that of precedence: where several lie in one gap, the
+/// first is its class, for the others are part of it or small beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterruptionKind {
+    /// Another thread ran on its CPU, against its will.
+    Sched,
+    /// A page fault of its own, with what it waited for in it.
+    Fault,
+    /// The handler of a shootdown.
+    Tlb,
+    /// Another function that another CPU made this one run.
+    Callfn,
+    /// A device, or another of the kernel's vectors.
+    Irq,
+    /// The CPU's own timer, with what the kernel does on that occasion.
+    Timer,
+    /// The interrupt of function calls, whatever ran in it: alone where another one had done the work.
+    Vector,
+}
+
+impl InterruptionKind {
+    /// All, in the order of precedence, which is that of the probe's numbers (`bpf/interruptions.h`).
+    pub const ALL: [Self; 7] = [
+        Self::Sched,
+        Self::Fault,
+        Self::Tlb,
+        Self::Callfn,
+        Self::Irq,
+        Self::Timer,
+        Self::Vector,
+    ];
+
+    /// The kind with the probe's number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// One interruption of the thread that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interruption {
+    /// Why.
+    pub kind: InterruptionKind,
+    /// When it began, ns of `CLOCK_MONOTONIC`.
+    pub begin_ns: u64,
+    /// When it ended; as `begin_ns` for faults, whose end has no tracepoint.
+    pub end_ns: u64,
+    /// The process that asked for the call, or that the CPU was lost to; else 0.
+    pub tgid: u32,
+    /// Its thread.
+    pub tid: u32,
+}
+
+/// The kernel's functions on both sides of shootdowns, innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backtraces {
+    /// Where the culprit sends the request.
+    pub culprit: Vec<String>,
+    /// Where the victim handles it.
+    pub victim: Vec<String>,
+    /// How many came and went this way.
+    pub shootdowns: u64,
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Records all that interrupts one thread on one CPU: what the lab lays beside the gaps that the thread itself
+ * has seen in the time stamp counter.
+ *
+ * Every program looks at its CPU first and leaves where it is another one, but for csd_queue_cpu, which runs
+ * where the request comes from and remembers who asked.
+ *
+ * There is no loop here. What begins is kept in one slot a kind: interrupts of one kind don't nest, for they run
+ * with interrupts off, and only the watched CPU writes. The hash map takes its bucket's lock with interrupts
+ * off and refuses rather than waits on the CPU that holds it (kernel/bpf/hashtab.c): who asked is then 0, and
+ * that is counted. The ring refuses when it is full, or when an NMI finds its lock taken: counted as lost.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "interruptions.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile struct interruptions_config watch SEC(".rodata.watch") = {};
+
+struct asker {
+	u32 tgid;
+	u32 tid;
+	s32 stack; /* negative: not kept */
+	s32 zero;
+};
+
+/* By the request's address: it is in flight once at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ASKED);
+	__type(key, u64);
+	__type(value, struct asker);
+} asked SEC(".maps");
+
+struct begun {
+	u64 at;
+	struct asker by;
+	s32 stack;
+	s32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KINDS);
+	__type(key, u32);
+	__type(value, struct begun);
+} begun SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, MAX_WATCH_STACKS);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, WATCH_STACK_DEPTH * sizeof(u64));
+} watch_stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set by the loader */
+} interruptions SEC(".maps");
+
+/* What was lost: records that found no room, and requests of which nobody knows who asked. */
+struct lost {
+	u64 records;
+	u64 askers;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lost);
+} losses SEC(".maps");
+
+static __always_inline struct lost *losses_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&losses, &zero);
+}
+
+static __always_inline bool is_watched(void)
+{
+	return bpf_get_smp_processor_id() == watch.cpu;
+}
+
+static __always_inline struct asker nobody(void)
+{
+	struct asker none = { .stack = -1 };
+
+	return none;
+}
+
+/* The kernel's stack here; the kernel bounds the walk (kernel/bpf/stackmap.c). */
+static __always_inline s32 stack_here(void *ctx)
+{
+	return watch.stacks ? (s32)bpf_get_stackid(ctx, &watch_stacks, 0) : -1;
+}
+
+static __always_inline void begins(u32 kind, struct asker by, s32 stack)
+{
+	struct begun *b = bpf_map_lookup_elem(&begun, &kind);
+
+	if (!b)
+		return;
+	b->by = by;
+	b->stack = stack;
+	b->at = bpf_ktime_get_ns();
+}
+
+static __always_inline void put(u32 kind, u64 begin, u64 end, struct asker by, s32 stack)
+{
+	struct interruption *i = bpf_ringbuf_reserve(&interruptions, sizeof(*i), 0);
+
+	if (!i) {
+		struct lost *lost = losses_here();
+
+		if (lost)
+			lost->records++;
+		return;
+	}
+	i->begin_ns = begin;
+	i->end_ns = end;
+	i->kind = kind;
+	i->tgid = by.tgid;
+	i->tid = by.tid;
+	i->zero = 0;
+	i->culprit_stack = by.stack;
+	i->victim_stack = stack;
+	/* the reader comes by the clock: a wake-up would be one more interrupt */
+	bpf_ringbuf_submit(i, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void ends(u32 kind)
+{
+	struct begun *b = bpf_map_lookup_elem(&begun, &kind);
+
+	if (!b || !b->at)
+		return;
+	put(kind, b->at, bpf_ktime_get_ns(), b->by, b->stack);
+	b->at = 0;
+}
+
+SEC("raw_tp/csd_queue_cpu")
+int watch_queue(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 csd = ctx->args[3], now;
+	struct asker by = nobody();
+
+	if ((u32)ctx->args[0] != watch.cpu)
+		return 0;
+	now = bpf_get_current_pid_tgid();
+	if (ctx->args[2] == watch.fn_flush_tlb_func)
+		by.stack = stack_here(ctx);
+	by.tgid = now >> 32;
+	by.tid = (u32)now;
+	bpf_map_update_elem(&asked, &csd, &by, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp/csd_function_entry")
+int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 func = ctx->args[0], csd = ctx->args[1];
+	struct asker *known, by = nobody();
+	bool flush = func == watch.fn_flush_tlb_func;
+
+	/* without a request it is the CPU's own */
+	if (!is_watched() || !csd)
+		return 0;
+	known = bpf_map_lookup_elem(&asked, &csd);
+	if (known) {
+		by = *known;
+	} else {
+		struct lost *lost = losses_here();
+
+		if (lost)
+			lost->askers++;
+	}
+	begins(flush ? KIND_TLB : KIND_CALL, by, flush ? stack_here(ctx) : -1);
+	return 0;
+}
+
+SEC("raw_tp/csd_function_exit")
+int watch_call_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 func = ctx->args[0], csd = ctx->args[1];
+
+	if (is_watched() && csd)
+		ends(func == watch.fn_flush_tlb_func ? KIND_TLB : KIND_CALL);
+	return 0;
+}
+
+#define VECTOR(name, kind)                                        \
+	SEC("raw_tp/" #name "_entry")                             \
+	int watch_##name##_entry(struct bpf_raw_tracepoint_args *ctx) \
+	{                                                         \
+		if (is_watched())                                 \
+			begins(kind, nobody(), -1);               \
+		return 0;                                         \
+	}                                                         \
+	SEC("raw_tp/" #name "_exit")                              \
+	int watch_##name##_exit(struct bpf_raw_tracepoint_args *ctx)  \
+	{                                                         \
+		if (is_watched())                                 \
+			ends(kind);                               \
+		return 0;                                         \
+	}
+
+VECTOR(local_timer, KIND_TIMER)
+VECTOR(irq_handler, KIND_IRQ)
+VECTOR(reschedule, KIND_IRQ)
+VECTOR(irq_work, KIND_IRQ)
+VECTOR(x86_platform_ipi, KIND_IRQ)
+VECTOR(call_function, KIND_VECTOR)
+VECTOR(call_function_single, KIND_VECTOR)
+
+SEC("raw_tp/page_fault_user")
+int watch_fault(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct asker by = nobody();
+	u64 now;
+
+	if (!is_watched())
+		return 0;
+	now = bpf_get_current_pid_tgid();
+	by.tgid = now >> 32;
+	by.tid = (u32)now;
+	if (by.tid != watch.tid)
+		return 0;
+	now = bpf_ktime_get_ns();
+	put(KIND_FAULT, now, now, by, -1);
+	return 0;
+}
+
+SEC("raw_tp/sched_switch")
+int watch_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx->args[1];
+	struct task_struct *next = (struct task_struct *)ctx->args[2];
+	struct asker by = nobody();
+
+	if (!is_watched())
+		return 0;
+	/*
+	 * Taken away while it wanted to run: its state is 0 (kernel/sched/core.c: __schedule(), Linux 5.18). One that
+	 * sleeps waits for what it has asked for, in a fault for the disk or a lock: that is the fault's length.
+	 */
+	if (BPF_CORE_READ(prev, pid) == (int)watch.tid) {
+		if ((u32)ctx->args[3])
+			return 0;
+		by.tgid = BPF_CORE_READ(next, tgid);
+		by.tid = BPF_CORE_READ(next, pid);
+		begins(KIND_SCHED, by, -1);
+	} else if (BPF_CORE_READ(next, pid) == (int)watch.tid) {
+		ends(KIND_SCHED);
+	}
+	return 0;
+}

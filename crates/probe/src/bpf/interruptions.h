@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/*
+ * What the programs of interruptions and their loader share. The loader's twin of this file is in
+ * interruptions/layout.rs.
+ */
+#ifndef QUELL_INTERRUPTIONS_H
+#define QUELL_INTERRUPTIONS_H
+
+/* Requests under way to one CPU: each other CPU has one of flushes, and one a caller of others. */
+#define MAX_ASKED 16384
+/* Different kernel stacks; more are told without. */
+#define MAX_WATCH_STACKS 1024
+#define WATCH_STACK_DEPTH 64
+
+struct interruptions_config {
+	u64 fn_flush_tlb_func;
+	u32 cpu; /* the one that is watched */
+	u32 tid; /* the thread whose time on it is watched */
+	u32 stacks; /* whether kernel stacks of both sides are kept, which takes microseconds */
+	u32 zero;
+};
+
+enum {
+	KIND_SCHED,  /* from where the thread lost its CPU against its will until it got it back */
+	KIND_FAULT,  /* a page fault: where it began */
+	KIND_TLB,    /* the handler of a shootdown */
+	KIND_CALL,   /* that of another function call */
+	KIND_IRQ,    /* of a device, and other vectors */
+	KIND_TIMER,  /* of the CPU's own timer */
+	KIND_VECTOR, /* the interrupt of function calls, whatever runs in it */
+	KINDS,
+};
+
+struct interruption {
+	u64 begin_ns;
+	u64 end_ns; /* as begin_ns where the end is not traced */
+	u32 kind;
+	u32 tgid; /* who asked for the call, or whom the CPU was lost to; else 0 */
+	u32 tid;
+	u32 zero;
+	s32 culprit_stack; /* of a shootdown, where stacks are kept; else negative */
+	s32 victim_stack;
+};
+
+_Static_assert(sizeof(struct interruptions_config) == 24, "interruptions/layout.rs: WatchConfig");
+_Static_assert(sizeof(struct interruption) == 40, "interruptions/layout.rs: InterruptionRecord");
+
+#endif

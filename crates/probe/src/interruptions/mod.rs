@@ -1,0 +1,232 @@
+//! All that interrupts one thread on one CPU, for the lab.
+
+mod layout;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use quell_event::{Backtraces, Interruption, InterruptionKind};
+
+use crate::causes::{self, Causes};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Symbols, release};
+use crate::layout as shared;
+use crate::loader;
+use crate::ring::Ring;
+use layout::{InterruptionRecord, LostCounts, WatchConfig};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/interruptions.bpf.o"));
+
+/// Records that are read in one go.
+const AT_ONCE: usize = 1 << 16;
+
+/// Room for records, bytes: half a second of the worst case there is, at 40 bytes each with the ring's header.
+const RING_BYTES: u32 = 8 << 20;
+
+/// Programs that the lab can't do without: what they attach to is there from Linux 6.5 on.
+const NEEDED: &[&str] = &[
+    "csd_queue_cpu",
+    "csd_function_entry",
+    "csd_function_exit",
+    "sched_switch",
+];
+
+/// A process and two numbers of stacks.
+type Sides = (u32, i32, i32);
+
+/// What the ring's reader keeps.
+#[derive(Default)]
+struct Seen {
+    taken: Vec<Interruption>,
+    sides: HashMap<Sides, u64>,
+}
+
+/// A watch of one thread on one CPU.
+pub struct Interruptions {
+    // the links go first
+    links: Vec<Link>,
+    ring: Ring,
+    seen: Rc<RefCell<Seen>>,
+    stacks: MapHandle,
+    losses: MapHandle,
+    object: Object,
+}
+
+impl Interruptions {
+    /// Loads the programs for this CPU and this thread on it, and attaches them; with `stacks`, both sides of every
+    /// shootdown, which takes microseconds each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
+    pub fn attach(cpu: u32, tid: u32, stacks: bool) -> Result<Self> {
+        let (symbols, flushes) = kernel::prepare()?;
+        kernel::require_host_pids()?;
+        require(&symbols)?;
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(Error::load("open the eBPF object of interruptions"))?;
+        let config = WatchConfig {
+            fn_flush_tlb_func: flushes.flush_tlb_func,
+            cpu,
+            tid,
+            stacks: stacks.into(),
+            zero: 0,
+        };
+        for mut map in open.maps_mut() {
+            match map.name().to_string_lossy().as_ref() {
+                ".rodata.watch" => map.set_initial_value(shared::bytes(&config)),
+                "interruptions" => map.set_max_entries(RING_BYTES),
+                _ => Ok(()),
+            }
+            .map_err(Error::load("configure the eBPF programs of interruptions"))?;
+        }
+        // a vector that this kernel was built without can't interrupt either
+        for mut program in open.progs_mut() {
+            let section = program.section().to_string_lossy().into_owned();
+            let tracepoint = section.trim_start_matches("raw_tp/");
+            program.set_autoload(symbols.has_tracepoint(tracepoint));
+        }
+        let object = open
+            .load()
+            .map_err(Error::judge("load the eBPF programs of interruptions"))?;
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let theirs = Rc::clone(&seen);
+        let ring = Ring::new(&loader::map(&object, "interruptions")?, move |bytes| {
+            // never borrowed while the ring is read
+            if let (Some(record), Ok(mut seen)) = (shared::read(bytes), theirs.try_borrow_mut()) {
+                seen.add(&record);
+            }
+        })?;
+        let mut watch = Self {
+            links: Vec::new(),
+            ring,
+            seen,
+            stacks: loader::map(&object, "watch_stacks")?,
+            losses: loader::map(&object, "losses")?,
+            object,
+        };
+        watch.resume()?;
+        Ok(watch)
+    }
+
+    /// Attaches the programs, if they are not.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn resume(&mut self) -> Result<()> {
+        if !self.links.is_empty() {
+            return Ok(());
+        }
+        let mut links = Vec::new();
+        for program in self.object.progs_mut() {
+            if !program.autoload() {
+                continue;
+            }
+            let name = program.name().to_string_lossy().into_owned();
+            links.push(
+                program
+                    .attach()
+                    .map_err(|err| kernel::explain_attach(&name, &err))?,
+            );
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// Takes the programs away for a while: a run without them says what they cost.
+    pub fn pause(&mut self) {
+        self.links.clear();
+    }
+
+    /// What was recorded since the last call, in the order of its ends.
+    ///
+    /// # Errors
+    ///
+    /// If libbpf fails to read.
+    pub fn take(&self) -> Result<Vec<Interruption>> {
+        while self.ring.read(AT_ONCE)? {}
+        Ok(std::mem::take(&mut self.seen.borrow_mut().taken))
+    }
+
+    /// Both sides of the shootdowns of a process so far: those that are most often the same.
+    ///
+    /// # Errors
+    ///
+    /// If the stacks can't be read, or the kernel's functions not be named.
+    pub fn backtraces(&self, tgid: u32) -> Result<Option<Backtraces>> {
+        let seen = self.seen.borrow();
+        let of_process = seen.sides.iter().filter(|((t, _, _), _)| *t == tgid);
+        let Some((&(_, culprit, victim), &shootdowns)) = of_process.max_by_key(|(_, n)| **n) else {
+            return Ok(None);
+        };
+        let causes = Causes::unattached();
+        let named =
+            |id| -> Result<Vec<String>> { causes.kernel_names(&causes::stack(&self.stacks, id)?) };
+        Ok(Some(Backtraces {
+            culprit: named(culprit)?,
+            victim: named(victim)?,
+            shootdowns,
+        }))
+    }
+
+    /// Records that were lost so far, and requests of which nobody knows who asked.
+    ///
+    /// # Errors
+    ///
+    /// If the counts can't be read.
+    pub fn lost(&self) -> Result<u64> {
+        let cpus = self
+            .losses
+            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::load("read what was lost of interruptions"))?;
+        let cpus = cpus.unwrap_or_default();
+        let lost = cpus.iter().map(|cpu| {
+            let lost: LostCounts = shared::read(cpu).unwrap_or_default();
+            lost.records + lost.askers
+        });
+        Ok(lost.sum())
+    }
+}
+
+impl Seen {
+    fn add(&mut self, record: &InterruptionRecord) {
+        // a kind that only a newer object would write is left out
+        let Some(interruption) = interruption(record) else {
+            return;
+        };
+        self.taken.push(interruption);
+        if record.culprit_stack >= 0 && record.victim_stack >= 0 {
+            let sides = (record.tgid, record.culprit_stack, record.victim_stack);
+            *self.sides.entry(sides).or_default() += 1;
+        }
+    }
+}
+
+/// Says what this kernel lacks for it, if it does.
+fn require(symbols: &Symbols) -> Result<()> {
+    match NEEDED.iter().find(|name| !symbols.has_tracepoint(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Missing {
+            what: format!(
+                "the lab needs the tracepoint '{name}' (Linux 6.5), and this kernel ({}) has none",
+                release()
+            ),
+            help: "boot a newer kernel; 'quell stat' counts shootdowns on this one".to_owned(),
+        }),
+    }
+}
+
+/// `None` for a kind that only a newer object would write.
+fn interruption(record: &InterruptionRecord) -> Option<Interruption> {
+    Some(Interruption {
+        kind: InterruptionKind::from_number(record.kind)?,
+        begin_ns: record.begin_ns,
+        end_ns: record.end_ns,
+        tgid: record.tgid,
+        tid: record.tid,
+    })
+}
