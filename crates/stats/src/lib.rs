@@ -24,6 +24,7 @@
 
 mod compare;
 mod counts;
+mod difference;
 mod dist;
 mod guard;
 mod interval;
@@ -38,6 +39,7 @@ mod verdict;
 
 pub use compare::{Comparison, FEWEST_PAIRS, Kind, Pair, Rules, compare};
 pub use counts::FEWEST_COUNTS;
+pub use difference::{Difference, difference};
 pub use guard::FAMILY_ERROR;
 pub use order::{Order, orders};
 pub use overall::{Named, Overall, Role, overall};
