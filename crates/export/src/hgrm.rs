@@ -26,10 +26,15 @@ pub fn write(rows: &Rows<'_>, measure: Measure, out: &mut dyn Write) -> anyhow::
         }
         Ok(())
     })?;
-    text(&histogram, measure, out).context("can't write the distribution")
+    text(&histogram, measure.name(), out).context("can't write the distribution")
 }
 
-fn text(histogram: &Histogram<u64>, measure: Measure, out: &mut dyn Write) -> std::io::Result<()> {
+/// The text of a histogram of ns, in µs; `what` says of what.
+pub(crate) fn text(
+    histogram: &Histogram<u64>,
+    what: &str,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let units = |ns: f64| ns / NS_PER_UNIT;
     writeln!(
         out,
@@ -69,7 +74,7 @@ fn text(histogram: &Histogram<u64>, measure: Measure, out: &mut dyn Write) -> st
         sub_buckets(histogram)
     )?;
     // A line that readers take for a comment: the form itself has no place for a unit.
-    writeln!(out, "#[Unit    = microseconds of {}]", measure.name())
+    writeln!(out, "#[Unit    = microseconds of {what}]")
 }
 
 /// As HdrHistogram counts them: the power of two that holds 2 · 10^digits.

@@ -8,6 +8,8 @@ pub mod csv;
 pub mod folded;
 pub mod hgrm;
 pub mod hlog;
+pub mod influx;
+pub mod lab;
 mod measure;
 pub mod perfetto;
 pub mod pprof;

@@ -22,13 +22,13 @@ use proto::{Clock, ClockSnapshot, Data, Defaults, InternedData, Packet, TrackEve
 use tracks::{Side, Spot, Tracks};
 
 /// All packets are of one sequence: what names stand for is said once.
-const SEQUENCE: u32 = 1;
+pub(crate) const SEQUENCE: u32 = 1;
 /// `BUILTIN_CLOCK_REALTIME` and `BUILTIN_CLOCK_MONOTONIC` of perfetto's `builtin_clock.proto`.
-const REALTIME: u32 = 1;
-const MONOTONIC: u32 = 3;
+pub(crate) const REALTIME: u32 = 1;
+pub(crate) const MONOTONIC: u32 = 3;
 /// `SEQ_INCREMENTAL_STATE_CLEARED` and `SEQ_NEEDS_INCREMENTAL_STATE` of `trace_packet.proto`.
-const STATE_CLEARED: u32 = 1;
-const NEEDS_STATE: u32 = 2;
+pub(crate) const STATE_CLEARED: u32 = 1;
+pub(crate) const NEEDS_STATE: u32 = 2;
 
 /// Writes the trace as a `perfetto.protos.Trace`.
 ///

@@ -4,6 +4,8 @@ mod perfetto;
 mod stacks;
 mod times;
 
+pub(crate) use times::base64_of;
+
 use std::io::Write;
 
 use proptest::prelude::*;
@@ -143,7 +145,7 @@ fn export(
     out
 }
 
-struct Broken;
+pub(crate) struct Broken;
 
 impl Write for Broken {
     fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

@@ -28,7 +28,7 @@ fn intervals(log: &[u8]) -> Vec<Interval> {
 }
 
 /// Base64 as RFC 4648 says it, which the log has its histograms in.
-fn base64_of(text: &str) -> Vec<u8> {
+pub(crate) fn base64_of(text: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bytes = Vec::new();
     let (mut held, mut bits) = (0u32, 0);
