@@ -1,7 +1,7 @@
 //! Amounts as bytes: numbers of 7 bits a byte, lowest first, the top bit set where more follow.
 //!
 //! Ten million shootdowns take half a million amounts, most of them small: as JSON they would be
-//! three times as long, and slower to read. `web/data.js` reads them.
+//! three times as long, and slower to read. `web/reader.js` reads them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,8 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    fn push(&mut self, mut n: u64) {
+    /// One number.
+    pub(crate) fn push(&mut self, mut n: u64) {
         while n >= 0x80 {
             self.bytes.push((n & 0x7f) as u8 | 0x80);
             n >>= 7;

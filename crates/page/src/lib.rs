@@ -1,4 +1,4 @@
-//! A trace as one HTML page that needs nothing but a browser.
+//! A trace as one HTML page that needs nothing but a browser; and so are results of the lab ([`lab`]).
 //!
 //! Rows are summed while they are read: into *bins* of time for the timeline, and into *steps*, some
 //! bins each, for everything else that a brush on the timeline filters. What is told apart (stacks,
@@ -10,7 +10,9 @@ mod about;
 mod bins;
 mod cells;
 mod data;
+mod document;
 mod keys;
+pub mod lab;
 mod limits;
 mod matrix;
 mod names;

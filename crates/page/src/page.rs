@@ -1,14 +1,11 @@
-//! The page around the data.
+//! A trace's page, and how it is made to fit.
 
 use std::io;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest as _, Sha256};
 
 use crate::about::{About, Names};
 use crate::bins::{Binner, LONGEST_LOG2};
 use crate::data::{Named, Packed, data};
+use crate::document::Document;
 use crate::names::cut;
 
 const PAGE: &str = include_str!("web/page.html");
@@ -16,6 +13,7 @@ const STYLE: &str = include_str!("web/page.css");
 /// In the order in which they use each other.
 const SCRIPTS: &[&str] = &[
     include_str!("web/units.js"),
+    include_str!("web/reader.js"),
     include_str!("web/data.js"),
     include_str!("web/dom.js"),
     include_str!("web/colours.js"),
@@ -45,33 +43,13 @@ impl Binner {
         let (packed, named) = self.fit(names);
         let data = data(&self, about, names, &packed, named);
         let json = serde_json::to_string(&data)?;
-        let script = format!(
-            "(() => {{\n\"use strict\";\n{}\n}})();\n",
-            SCRIPTS.join("\n")
-        );
-        let mut rest = PAGE;
-        for (mark, text) in [
-            // Nothing is fetched, from nowhere, and no script runs but ours, whatever a name holds.
-            (
-                "@CSP@",
-                format!(
-                    "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
-                    hash(&script),
-                    hash(STYLE)
-                ),
-            ),
-            ("@TITLE@", escape(&cut(about.title))),
-            ("@STYLE@", STYLE.to_owned()),
-            ("@DATA@", inert(&json)),
-            ("@SCRIPT@", script),
-        ] {
-            // The marks stand in this order, so that none in a name is taken for one.
-            let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-            out.write_all(before.as_bytes())?;
-            out.write_all(text.as_bytes())?;
-            rest = after;
-        }
-        out.write_all(rest.as_bytes())
+        let document = Document {
+            page: PAGE,
+            styles: &[STYLE],
+            scripts: SCRIPTS,
+            title: &cut(about.title),
+        };
+        document.write(&json, out)
     }
 
     /// Makes it fit: first longer steps, down to a number that a brush can still use, then fewer
@@ -105,36 +83,4 @@ impl Binner {
         }
         (packed, named)
     }
-}
-
-/// How CSP names a text that may run.
-fn hash(text: &str) -> String {
-    format!(
-        "'sha256-{}'",
-        STANDARD.encode(Sha256::digest(text.as_bytes()))
-    )
-}
-
-/// Text in HTML.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// JSON that can't end its script block, nor begin a comment in it: these characters are only in its
-/// strings, where an escape means the same.
-fn inert(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
 }

@@ -2,22 +2,6 @@
 
 const D = JSON.parse(document.getElementById("data").textContent);
 
-// Numbers of 7 bits a byte, lowest first. Multiplied and not shifted, for they may exceed 32 bits.
-function reader(base64) {
-  const text = atob(base64);
-  let at = 0;
-  return () => {
-    let n = 0;
-    let scale = 1;
-    for (;;) {
-      const byte = text.charCodeAt(at++);
-      n += (byte & 0x7f) * scale;
-      if (byte < 0x80) return n;
-      scale *= 128;
-    }
-  };
-}
-
 // Amounts of `many` things over time: those of thing i are at start[i] up to start[i + 1].
 function unpackSeries(base64, many, width) {
   const next = reader(base64);

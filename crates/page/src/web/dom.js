@@ -13,6 +13,13 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
+const svg = (tag, attributes, text) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text) node.textContent = text;
+  return node;
+};
+
 const swatch = (colour) => {
   const node = el("span", { class: "swatch" });
   node.style.background = colour;

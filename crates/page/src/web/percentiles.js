@@ -6,13 +6,6 @@ const KINDS = [
   { name: "stall", colour: 2, dash: "2 3" },
 ];
 
-const svg = (tag, attributes, text) => {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text) node.textContent = text;
-  return node;
-};
-
 // The value that a share of all does not exceed: the middle of its bucket, as the text report has it.
 function quantile(kind, share) {
   if (kind.total === 0) return 0;

@@ -1,0 +1,85 @@
+//! What every page has: one file with its style, its script and its data, that fetches nothing.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+
+/// A page without its data.
+pub(crate) struct Document<'a> {
+    /// HTML with the marks `@CSP@`, `@TITLE@`, `@STYLE@`, `@DATA@` and `@SCRIPT@`, in this order.
+    pub(crate) page: &'a str,
+    /// One after the other.
+    pub(crate) styles: &'a [&'a str],
+    /// In the order in which they use each other.
+    pub(crate) scripts: &'a [&'a str],
+    /// Of the window, by anybody.
+    pub(crate) title: &'a str,
+}
+
+impl Document<'_> {
+    /// Writes it around data in JSON.
+    pub(crate) fn write(&self, json: &str, out: &mut dyn io::Write) -> io::Result<()> {
+        let style = self.styles.join("\n");
+        let script = format!(
+            "(() => {{\n\"use strict\";\n{}\n}})();\n",
+            self.scripts.join("\n")
+        );
+        let mut rest = self.page;
+        for (mark, text) in [
+            // Nothing is fetched, from nowhere, and no script runs but ours, whatever a name holds.
+            (
+                "@CSP@",
+                format!(
+                    "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
+                    hash(&script),
+                    hash(&style)
+                ),
+            ),
+            ("@TITLE@", escape(self.title)),
+            ("@STYLE@", style),
+            ("@DATA@", inert(json)),
+            ("@SCRIPT@", script),
+        ] {
+            // The marks stand in this order, so that none in a name is taken for one.
+            let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+            out.write_all(before.as_bytes())?;
+            out.write_all(text.as_bytes())?;
+            rest = after;
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// How CSP names a text that may run.
+fn hash(text: &str) -> String {
+    format!(
+        "'sha256-{}'",
+        STANDARD.encode(Sha256::digest(text.as_bytes()))
+    )
+}
+
+/// Text in HTML.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON that can't end its script block, nor begin a comment in it: these characters are only in its
+/// strings, where an escape means the same.
+fn inert(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}

@@ -1,0 +1,79 @@
+//! Results of the lab as one HTML page that needs nothing but a browser.
+//!
+//! The page reads results in the form that is quell's contract (`quell/lab/1`), so that nothing stands between a
+//! result file and what is drawn of it. Only timelines are packed: as JSON those of thirty experiments are twenty
+//! megabytes.
+
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::document::Document;
+use crate::names::cut;
+
+const PAGE: &str = include_str!("web/lab.html");
+/// The tokens, and what every page has, come first.
+const STYLES: &[&str] = &[include_str!("../web/page.css"), include_str!("web/lab.css")];
+/// In the order in which they use each other.
+const SCRIPTS: &[&str] = &[
+    include_str!("../web/units.js"),
+    include_str!("../web/reader.js"),
+    include_str!("../web/dom.js"),
+    include_str!("../web/colours.js"),
+    include_str!("web/results.js"),
+    include_str!("web/marks.js"),
+    include_str!("web/axes.js"),
+    include_str!("web/words.js"),
+    include_str!("web/tables.js"),
+    include_str!("web/gaps.js"),
+    include_str!("web/walk.js"),
+    include_str!("web/percentiles.js"),
+    include_str!("web/budget.js"),
+    include_str!("web/heat.js"),
+    include_str!("web/phase.js"),
+    include_str!("web/main.js"),
+];
+
+/// What the page reads. No part of quell's contract, but for what `results` holds.
+#[derive(Serialize)]
+struct Data<'a> {
+    version: &'a str,
+    /// What the numbers of classes in packed timelines stand for.
+    classes: Vec<String>,
+    results: Vec<Value>,
+}
+
+/// Writes the page of `results`, each an object of the form `quell/lab/1`.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(mut results: Vec<Value>, version: &str, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut classes = Vec::new();
+    for result in &mut results {
+        pack::pack(result, &mut classes);
+    }
+    let names: Vec<&str> = results
+        .iter()
+        .filter_map(|r| r.get("experiment")?.as_str())
+        .collect();
+    let title = cut(&format!("quell lab: {}", names.join(", ")));
+    let data = Data {
+        version,
+        classes,
+        results,
+    };
+    let json = serde_json::to_string(&data)?;
+    let document = Document {
+        page: PAGE,
+        styles: STYLES,
+        scripts: SCRIPTS,
+        title: &title,
+    };
+    document.write(&json, out)
+}

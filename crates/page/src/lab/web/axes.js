@@ -1,0 +1,67 @@
+// Logarithmic scales, and the axes of canvases.
+
+// The decades that hold all values, from `low` up.
+function decades(values) {
+  let [low, high] = [Infinity, 0];
+  for (const v of values) {
+    if (v > 0 && v < low) low = v;
+    if (v > high) high = v;
+  }
+  if (!(high > 0)) return [1, 10];
+  low = 10 ** Math.floor(Math.log10(low) + 1e-9);
+  high = 10 ** Math.ceil(Math.log10(high) - 1e-9);
+  return [low, Math.max(high, low * 10)];
+}
+
+// A scale from values to places: `bottom` is where the lowest is.
+const logScale = ([low, high], bottom, top) => (v) => bottom - (Math.log(Math.max(v, low) / low) / Math.log(high / low)) * (bottom - top);
+
+function* powers([low, high]) {
+  for (let v = low; v <= high * 1.01; v *= 10) yield v;
+}
+
+// Lines and texts of a logarithmic axis at the left of a box.
+function leftAxis(pen, range, box) {
+  const y = logScale(range, box.bottom, box.top);
+  const every = (box.bottom - box.top) / Math.log10(range[1] / range[0]) < 15 ? 2 : 1;
+  let n = 0;
+  for (const v of powers(range)) {
+    pen.strokeStyle = C.rule;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    pen.moveTo(box.left, Math.round(y(v)) + 0.5);
+    pen.lineTo(box.right, Math.round(y(v)) + 0.5);
+    pen.stroke();
+    if (n % every === 0 && box.labels !== false) {
+      pen.fillStyle = C.soft;
+      pen.textAlign = "right";
+      pen.textBaseline = "middle";
+      pen.fillText(shortTime(v), box.left - 7, y(v));
+    }
+    n += 1;
+  }
+}
+
+// Ticks and texts of time below a box that shows `from` to `to`.
+function bottomAxis(pen, from, to, box) {
+  const step = roundStep(to - from, Math.max(2, Math.floor((box.right - box.left) / 90)));
+  pen.strokeStyle = C.rule;
+  pen.fillStyle = C.soft;
+  pen.lineWidth = 1;
+  pen.textAlign = "center";
+  pen.textBaseline = "top";
+  for (let k = Math.ceil(from / step - 1e-9); k * step <= to + step * 1e-6; k += 1) {
+    const x = Math.round(box.left + ((k * step - from) / (to - from)) * (box.right - box.left)) + 0.5;
+    pen.beginPath();
+    pen.moveTo(x, box.bottom);
+    pen.lineTo(x, box.bottom + 4);
+    pen.stroke();
+    if (x < box.right - 10 || k === 0) pen.fillText(shortTime(Math.round(k * step)), x, box.bottom + 6);
+  }
+}
+
+// What a figure says instead of nothing.
+function noTimeline(figure) {
+  figure.querySelector(".plot").replaceChildren(el("p", { class: "none-drawn" }, "This result holds no timeline: it was printed with --json, and not written with -o."));
+  for (const rest of figure.querySelectorAll(".legend, .read, .help")) rest.remove();
+}

@@ -1,0 +1,76 @@
+// Everything together, and once more whenever the theme or the window changes.
+
+const ALL = D.results.map(experiment);
+
+// What does not change with the window.
+function begin(E) {
+  const box = $("experiment").content.firstElementChild.cloneNode(true);
+  E.box = box;
+  box.id = E.id;
+  const { result } = E;
+  box.querySelector(".name").textContent = result.experiment;
+  box.querySelector(".what").textContent = `${result.about}${params(result) ? ` (${params(result)})` : ""}`;
+  const m = result.machine;
+  box.querySelector(".where").textContent = `Victim on CPU ${m.victim_cpu}${result.victim === "sleep" ? ", asleep" : ""}, culprit on CPU ${m.culprit_cpu}; ${machineWords(m)}`;
+  box.querySelector(".answer").replaceChildren(...answer(result));
+  for (const [part, label] of [[".arms", "arms"], [".percentiles .scroll", "percentiles"], [".budget .scroll", "gaps by class"]]) {
+    box.querySelector(part).setAttribute("role", "region");
+    box.querySelector(part).setAttribute("aria-label", `${result.experiment}: ${label}`);
+  }
+  $("experiments").append(box);
+  if (E.span > 0) walkGaps(E);
+  else for (const part of [".gaps", ".heat", ".phase"]) noTimeline(box.querySelector(part));
+}
+
+// What does: one experiment.
+function draw(E) {
+  E.box.querySelector(".arms").replaceChildren(armsTable(E.result));
+  percentilesText(E);
+  drawPercentiles(E);
+  budgetText(E);
+  drawBudget(E);
+  if (!(E.span > 0)) return;
+  gapsText(E);
+  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(E, SEEN));
+  drawGaps(E);
+  heatText(E);
+  drawHeat(E);
+  phaseText(E);
+  drawPhase(E);
+}
+
+// One experiment a frame, however many there are, and from the first again when something has changed meanwhile.
+let turn = 0;
+function redraw() {
+  turn += 1;
+  const mine = turn;
+  let next = 0;
+  const step = () => {
+    if (mine !== turn) return;
+    if (next < ALL.length) {
+      draw(ALL[next]);
+      next += 1;
+      requestAnimationFrame(step);
+    } else {
+      // for scripts/use_lab_page.py
+      document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
+    }
+  };
+  delete document.documentElement.dataset.drawnMs;
+  requestAnimationFrame(step);
+}
+
+readColours();
+readLabColours();
+const names = ALL.map((E) => E.result.experiment);
+$("title").textContent = names.length === 1 ? `Does ${names[0]} stall other threads?` : `${plural(names.length, "experiment")} of the lab`;
+const machines = [...new Set(ALL.map((E) => machineWords(E.result.machine)))];
+$("about").textContent = `${machines.join("; ")}; quell ${D.version}`;
+if (ALL.length > 1) {
+  $("overview").replaceChildren(...overview(ALL));
+  $("overview").hidden = false;
+}
+ALL.forEach(begin);
+themes(() => { readLabColours(); redraw(); });
+window.addEventListener("resize", redraw);
+redraw();
