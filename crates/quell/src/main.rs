@@ -10,6 +10,7 @@ mod cmd;
 mod coarse;
 mod compare;
 mod evidence;
+mod lab;
 mod launch;
 mod outcome;
 mod preload;

@@ -3,6 +3,9 @@
 mod budget;
 mod doctor;
 mod export;
+mod lab;
+mod lab_more;
+mod lab_report;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +17,11 @@ use quell_probe::Backend;
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
+pub(crate) use lab::{
+    LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
+};
+pub(crate) use lab_more::{LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs};
+pub(crate) use lab_report::{LabCompareArgs, LabReportArgs};
 
 /// Finds, explains, stops and proves away TLB shootdowns.
 #[derive(Debug, Parser)]
@@ -54,6 +62,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Find, plan, then run with and without in pairs; say what changed.
     Prove(ProveArgs),
+    /// Cause one kind of stall on purpose and measure it.
+    Lab(LabArgs),
 }
 
 /// How shootdowns are seen.

@@ -10,6 +10,8 @@ use crate::cli::{Cli, Color, Verb};
 use crate::show::emit;
 
 mod doctor;
+mod lab;
+mod lab_report;
 mod plan;
 mod prove;
 mod record;
@@ -52,6 +54,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Plan(args) => plan::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Prove(args) => prove::run(&args),
+        Verb::Lab(args) => lab::run(&args),
     }
 }
 

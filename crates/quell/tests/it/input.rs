@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::common::{QUELL, beside_others, quell, root_only};
 
 /// One line on stderr, nothing on stdout, status 2.
-fn refused(args: &[&str]) -> String {
+pub(crate) fn refused(args: &[&str]) -> String {
     let out = quell(args);
     one_line(args, &out)
 }
 
-fn one_line(args: &[&str], out: &Output) -> String {
+pub(crate) fn one_line(args: &[&str], out: &Output) -> String {
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(2), "{args:?}: {text}");
     assert!(out.stdout.is_empty(), "{args:?}");
@@ -91,7 +91,7 @@ fn plans() {
 }
 
 /// quell as a user without rights; `None`, loudly, where that user may not run it.
-fn as_nobody(test: &str, args: &[&str]) -> Option<Output> {
+pub(crate) fn as_nobody(test: &str, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(QUELL);
     command.args(args);
     if rustix::process::geteuid().is_root() {

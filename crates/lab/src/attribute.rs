@@ -1,0 +1,382 @@
+//! Lays what the probe saw on the victim's CPU beside the gaps that the victim saw itself.
+
+use quell_event::{Interruption, InterruptionKind as Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::away::{is_missed, is_stolen};
+use crate::block::{Gap, Op, Raw};
+
+/// Why there was a gap. Where several things lie in one, the first of this list: the rest is part of it, or small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Another thread ran, against the victim's will.
+    Sched,
+    /// A page fault, with what it waited for: a disk, a lock.
+    Fault,
+    /// A shootdown.
+    Tlb,
+    /// Another function that another CPU asked for.
+    Callfn,
+    /// A device, or another vector of the kernel's.
+    Irq,
+    /// The CPU's timer.
+    Timer,
+    /// Nothing that the kernel knows of: the hypervisor, firmware, or the memory itself. quell names no cause.
+    None,
+}
+
+impl Class {
+    /// All, in the order in which they are told.
+    pub const ALL: [Self; 7] = [
+        Self::Sched,
+        Self::Fault,
+        Self::Tlb,
+        Self::Callfn,
+        Self::Irq,
+        Self::Timer,
+        Self::None,
+    ];
+
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sched => "sched",
+            Self::Fault => "fault",
+            Self::Tlb => "tlb",
+            Self::Callfn => "callfn",
+            Self::Irq => "irq",
+            Self::Timer => "timer",
+            Self::None => "none",
+        }
+    }
+
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Sched => Self::Sched,
+            Kind::Fault => Self::Fault,
+            Kind::Tlb => Self::Tlb,
+            Kind::Callfn | Kind::Vector => Self::Callfn,
+            Kind::Irq => Self::Irq,
+            Kind::Timer => Self::Timer,
+        }
+    }
+}
+
+/// A gap and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The gap.
+    pub gap: Gap,
+    /// Its class.
+    pub class: Class,
+    /// Whether the culprit had a part in it: a shootdown of its, or a fault of the victim.
+    pub caused: bool,
+    /// The process that asked for what gave it its class, or that ran instead; 0 where nobody did.
+    pub by: u32,
+}
+
+/// A block of which every gap has a class.
+#[derive(Clone, Debug, Default)]
+pub struct Attributed {
+    /// When the victim began.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Turns that were no gaps: ns and how many.
+    pub turns: Vec<(u64, u64)>,
+    /// The gaps, in order.
+    pub gaps: Vec<Told>,
+    /// The culprit's operations, in order.
+    pub ops: Vec<Op>,
+    /// For how long other threads had the victim's CPU, ns.
+    pub away_ns: u64,
+    /// Shootdowns that interrupted the victim while it ran.
+    pub hits: u64,
+    /// Those of them that lie in a gap.
+    pub matched: u64,
+    /// Those that the culprit asked for.
+    pub caused_hits: u64,
+    /// Faults of the victim.
+    pub faults: u64,
+    /// Operations that lie in the block from their beginning to their end.
+    pub whole_ops: u64,
+    /// Those of them while the victim had its CPU, for all but a hundredth of them at most.
+    pub counted_ops: u64,
+    /// Shootdowns of the culprit at the victim within those.
+    pub counted_hits: u64,
+    /// Faults of the victim within those.
+    pub counted_faults: u64,
+}
+
+/// By how much an interruption may lie beside its gap, ns: what two readings of two clocks and the line through two
+/// moments are off by.
+const SLACK_NS: u64 = 500;
+
+impl Attributed {
+    /// For how long the victim had its CPU, ns.
+    #[must_use]
+    pub fn ran_ns(&self) -> u64 {
+        (self.end_ns - self.begin_ns).saturating_sub(self.away_ns)
+    }
+
+    /// Whether an operation fell into the time of the victim, also one of which nobody can say what came of it: long ones
+    /// are all of that kind where others have the CPU now and then.
+    #[must_use]
+    pub fn is_operated(&self) -> bool {
+        let in_time = |op: &Op| op.end_ns > self.begin_ns && op.begin_ns < self.end_ns;
+        self.ops.iter().any(in_time)
+    }
+
+    /// Time in gaps of the culprit's, ns.
+    #[must_use]
+    pub fn caused_ns(&self) -> u64 {
+        self.gaps
+            .iter()
+            .filter(|t| t.caused)
+            .map(|t| t.gap.ns)
+            .sum()
+    }
+}
+
+/// Tells each gap's class. `is_culprit` knows the culprit's process and the kernel's threads that work for it, by
+/// their number.
+#[must_use]
+pub fn attribute(
+    raw: Raw,
+    mut seen: Vec<Interruption>,
+    is_culprit: &dyn Fn(u32) -> bool,
+) -> Attributed {
+    seen.sort_by_key(|i| i.begin_ns);
+    let mut kinds: Vec<Vec<Interruption>> = vec![Vec::new(); raw.gaps.len()];
+    let mut stray = Vec::new();
+    for i in &seen {
+        match gap_of(&raw.gaps, i.begin_ns) {
+            Some(at) => kinds[at].push(*i),
+            None => stray.push(*i),
+        }
+    }
+    let mut told = Attributed {
+        begin_ns: raw.begin_ns,
+        end_ns: raw.end_ns,
+        turns: raw.turns,
+        ..Attributed::default()
+    };
+    let mut away = Vec::new();
+    let mut hits = Vec::new();
+    let mut faults = Vec::new();
+    for (gap, seen) in raw.gaps.iter().zip(&kinds) {
+        let first = seen.iter().min_by_key(|i| i.kind);
+        let class = first.map_or(Class::None, |i| Class::of(i.kind));
+        let mut caused = false;
+        if class == Class::Sched {
+            told.away_ns += gap.ns;
+            away.push(*gap);
+        } else {
+            // A CPU that the hypervisor has taken away is not interrupted but flushes when it comes back
+            // (arch/x86/kernel/kvm.c: kvm_flush_tlb_multi()).
+            if is_stolen(gap, seen) {
+                away.push(*gap);
+            }
+            for i in seen {
+                match i.kind {
+                    Kind::Tlb => {
+                        told.hits += 1;
+                        told.matched += 1;
+                        if is_culprit(i.tgid) {
+                            caused = true;
+                            hits.push(i.begin_ns);
+                        }
+                    }
+                    Kind::Fault => {
+                        caused = true;
+                        faults.push(i.begin_ns);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        told.gaps.push(Told {
+            gap: *gap,
+            class,
+            caused,
+            by: first.map_or(0, |i| i.tgid),
+        });
+    }
+    // those that no gap shows, while the victim spun: the share that can't be explained is counted, not hidden
+    for i in stray {
+        let spun = (raw.begin_ns..raw.end_ns).contains(&i.begin_ns);
+        if i.kind == Kind::Tlb && spun {
+            told.hits += 1;
+            if is_culprit(i.tgid) {
+                hits.push(i.begin_ns);
+            }
+        }
+    }
+    hits.sort_unstable();
+    told.caused_hits = count(hits.len());
+    told.faults = count(faults.len());
+    for op in &raw.ops {
+        let whole = op.begin_ns >= raw.begin_ns && op.end_ns <= raw.end_ns;
+        if !whole {
+            continue;
+        }
+        told.whole_ops += 1;
+        if is_missed(&away, op) {
+            continue;
+        }
+        told.counted_ops += 1;
+        told.counted_hits += within(&hits, op);
+        told.counted_faults += within(&faults, op);
+    }
+    told.ops = raw.ops;
+    told
+}
+
+/// The gap that a moment lies in, or beside which it lies within the slack.
+fn gap_of(gaps: &[Gap], at: u64) -> Option<usize> {
+    let after = gaps.partition_point(|g| g.begin_ns <= at);
+    let before = after.checked_sub(1);
+    if let Some(before) = before
+        && at < gaps[before].end_ns()
+    {
+        return Some(before);
+    }
+    let late = before
+        .map(|i| (at - gaps[i].end_ns(), i))
+        .filter(|(off, _)| *off <= SLACK_NS);
+    let early = gaps
+        .get(after)
+        .map(|g| (g.begin_ns - at, after))
+        .filter(|(off, _)| *off <= SLACK_NS);
+    late.into_iter().chain(early).min().map(|(_, i)| i)
+}
+
+/// How many of these moments lie within an operation.
+fn within(moments: &[u64], op: &Op) -> u64 {
+    let from = moments.partition_point(|&m| m < op.begin_ns.saturating_sub(SLACK_NS));
+    let to = moments.partition_point(|&m| m <= op.end_ns + SLACK_NS);
+    count(to.saturating_sub(from))
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gap(begin_ns: u64, ns: u64) -> Gap {
+        Gap { begin_ns, ns }
+    }
+
+    fn seen(kind: Kind, begin_ns: u64, tgid: u32) -> Interruption {
+        Interruption {
+            kind,
+            begin_ns,
+            end_ns: begin_ns + 10,
+            tgid,
+            tid: tgid,
+        }
+    }
+
+    fn spun(gaps: Vec<Gap>, ops: Vec<Op>) -> Raw {
+        Raw {
+            begin_ns: 0,
+            end_ns: 1_000_000,
+            gaps,
+            ops,
+            ..Raw::default()
+        }
+    }
+
+    /// Check that a gap's class is the weightiest of what lies in it, that only the culprit's shootdowns are caused by
+    /// it, and that what lies in no gap is counted as unmatched.
+    #[test]
+    fn gaps_get_their_class() {
+        let gaps = vec![
+            gap(10_000, 2_000),
+            gap(20_000, 3_000),
+            gap(30_000, 500),
+            gap(50_000, 900_000),
+        ];
+        let events = vec![
+            seen(Kind::Timer, 10_500, 0),
+            seen(Kind::Tlb, 10_700, 7),
+            seen(Kind::Tlb, 20_100, 8),
+            seen(Kind::Tlb, 40_000, 7),
+            seen(Kind::Sched, 60_000, 0),
+            seen(Kind::Tlb, 70_000, 7),
+        ];
+        let told = attribute(spun(gaps, vec![]), events, &|tgid| tgid == 7);
+        let classes: Vec<_> = told.gaps.iter().map(|t| (t.class, t.caused)).collect();
+        assert_eq!(
+            classes,
+            [
+                (Class::Tlb, true),
+                (Class::Tlb, false),
+                (Class::None, false),
+                (Class::Sched, false)
+            ]
+        );
+        assert_eq!((told.hits, told.matched, told.caused_hits), (3, 2, 2));
+        assert_eq!((told.caused_ns(), told.ran_ns()), (2_000, 100_000));
+    }
+
+    /// Check that only operations count during which the victim had its CPU, each with what fell into it.
+    #[test]
+    fn operations_count_while_the_victim_runs() {
+        let op = |begin_ns, end_ns| Op { begin_ns, end_ns };
+        let gaps = vec![
+            gap(10_000, 2_000),
+            gap(100_000, 50_000),
+            gap(200_000, 1_000),
+        ];
+        let ops = vec![
+            op(9_000, 13_000),
+            op(90_000, 101_000),
+            op(110_000, 120_000),
+            op(199_000, 202_000),
+        ];
+        let events = vec![
+            seen(Kind::Tlb, 10_500, 7),
+            seen(Kind::Sched, 100_100, 1),
+            seen(Kind::Fault, 200_100, 7),
+        ];
+        let told = attribute(spun(gaps, ops), events, &|tgid| tgid == 7);
+        assert_eq!(
+            (told.counted_ops, told.counted_hits, told.counted_faults),
+            (2, 1, 1)
+        );
+    }
+
+    proptest! {
+        /// Check that whatever is seen, every gap is told once, no hit is counted twice, and no time is lost.
+        #[test]
+        fn nothing_is_lost(
+            lengths in prop::collection::vec((1_u64..5_000, 1_u64..5_000), 0..40),
+            events in prop::collection::vec((0_u32..7, 0_u64..400_000, 6_u32..9), 0..80),
+        ) {
+            let mut at = 0;
+            let gaps: Vec<Gap> = lengths.iter().map(|&(turns, ns)| {
+                let g = gap(at + turns, ns);
+                at = g.end_ns();
+                g
+            }).collect();
+            let events: Vec<_> = events.iter()
+                .filter_map(|&(kind, at, tgid)| Some(seen(Kind::from_number(kind)?, at, tgid)))
+                .collect();
+            let tlb = events.iter().filter(|i| i.kind == Kind::Tlb).count() as u64;
+            let total: u64 = gaps.iter().map(|g| g.ns).sum();
+            let told = attribute(spun(gaps.clone(), vec![]), events, &|tgid| tgid == 7);
+            prop_assert_eq!(told.gaps.len(), gaps.len());
+            prop_assert!(told.hits <= tlb && told.matched <= told.hits && told.caused_hits <= told.hits);
+            prop_assert!(told.caused_ns() + told.away_ns <= total);
+            prop_assert_eq!(told.ran_ns() + told.away_ns, 1_000_000);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! When the victim's CPU was not there to be interrupted, and which operations that spoils.
+
+use quell_event::{Interruption, InterruptionKind as Kind};
+
+use crate::block::{Gap, Op};
+
+/// A gap that is longer by this than what the probe saw in it, for each thing seen and one more, ns: then the CPU itself
+/// was taken away. To enter and leave an interrupt takes a few µs, where the hypervisor has a part in it too.
+const STOLEN_NS: u64 = 20_000;
+
+/// An operation counts if the victim was away for less than one part in so many of it: what it may have missed then is
+/// below 1 % of what is counted.
+const MOST_AWAY: u64 = 100;
+
+/// Whether the CPU did not run for the most of a gap. A fault has no end that the probe sees, and may take as long as
+/// it takes to read a page: there nobody knows.
+pub(crate) fn is_stolen(gap: &Gap, seen: &[Interruption]) -> bool {
+    let known: u64 = seen
+        .iter()
+        .map(|i| i.end_ns.saturating_sub(i.begin_ns))
+        .sum();
+    let entries = u64::try_from(1 + seen.len()).unwrap_or(u64::MAX);
+    seen.iter().all(|i| i.kind != Kind::Fault)
+        && gap.ns.saturating_sub(known) >= entries.saturating_mul(STOLEN_NS)
+}
+
+/// Whether the victim was away for so much of an operation that it may have missed what came of it.
+pub(crate) fn is_missed(away: &[Gap], op: &Op) -> bool {
+    let from = away.partition_point(|g| g.end_ns() <= op.begin_ns);
+    let missed: u64 = away[from..]
+        .iter()
+        .take_while(|g| g.begin_ns < op.end_ns)
+        .map(|g| g.end_ns().min(op.end_ns) - g.begin_ns.max(op.begin_ns))
+        .sum();
+    missed * MOST_AWAY > op.end_ns.saturating_sub(op.begin_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(kind: Kind, ns: u64) -> Interruption {
+        Interruption {
+            kind,
+            begin_ns: 100,
+            end_ns: 100 + ns,
+            tgid: 0,
+            tid: 0,
+        }
+    }
+
+    /// Check that a gap is the hypervisor's if what the probe saw in it explains too little, and never with a fault.
+    #[test]
+    fn what_nobody_explains_is_stolen() {
+        let gap = |ns| Gap { begin_ns: 0, ns };
+        assert!(!is_stolen(&gap(15_000), &[]));
+        assert!(is_stolen(&gap(60_000), &[]));
+        assert!(is_stolen(&gap(60_000), &[seen(Kind::Timer, 900)]));
+        assert!(!is_stolen(&gap(30_000), &[seen(Kind::Timer, 900)]));
+        assert!(!is_stolen(&gap(90_000), &[seen(Kind::Irq, 88_000)]));
+        assert!(!is_stolen(&gap(90_000), &[seen(Kind::Fault, 0)]));
+    }
+
+    /// Check that an operation is missed while the victim was away, from a hundredth of it on.
+    #[test]
+    fn operations_are_missed_while_away() {
+        let away =
+            [(100_000, 60_000), (300_000, 90_000)].map(|(begin_ns, ns)| Gap { begin_ns, ns });
+        let missed = |begin_ns, end_ns| is_missed(&away, &Op { begin_ns, end_ns });
+        assert!(!missed(9_000, 19_000));
+        assert!(missed(110_000, 111_000));
+        assert!(missed(299_000, 301_000));
+        assert!(!missed(160_000, 300_000));
+        assert!(missed(90_000, 290_000));
+        assert!(!missed(161_000, 20_161_000));
+        assert!(missed(0, 10_000_000));
+        assert!(!missed(0, 15_000_000));
+        assert!(!missed(500_000, 500_000));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a service does with its allocator: two threads that allocate blocks of 64 KB to 4 MB, write them, and free
+//! them, bursts of them at once. Through the process's own malloc, so that a preloaded allocator is the one that
+//! is measured.
+
+use std::thread;
+
+use quell_stats::Rng;
+
+use crate::memory::PAGE;
+
+/// Blocks that a thread holds at once.
+const HELD: usize = 24;
+
+/// Each of two threads does so many operations: an allocation or a free.
+pub fn run(operations: u64, seed: u64) {
+    thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || churn(operations, seed + thread));
+        }
+    });
+}
+
+fn churn(operations: u64, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let mut held: Vec<Block> = Vec::with_capacity(HELD);
+    for _ in 0..operations {
+        if held.len() == HELD || (!held.is_empty() && rng.unit() < 0.5) {
+            let which = rng.below(held.len());
+            held.swap_remove(which);
+        } else {
+            // as many of each size from 64 KB to 4 MB, by octaves
+            let size = (64 << 10) << rng.below(7);
+            held.extend(Block::new(size));
+        }
+    }
+}
+
+/// A block of malloc's.
+struct Block(*mut libc::c_void);
+
+impl Block {
+    fn new(bytes: usize) -> Option<Self> {
+        // SAFETY: any size may be asked for; null is looked at.
+        let at = unsafe { libc::malloc(bytes) };
+        if at.is_null() {
+            return None;
+        }
+        for offset in (0..bytes).step_by(PAGE) {
+            // SAFETY: within the block, which nobody else knows.
+            unsafe { at.cast::<u8>().add(offset).write_volatile(1) };
+        }
+        Some(Self(at))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: it is malloc's, and freed once.
+        unsafe { libc::free(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Check that the operations end, whatever the seed, with every block given back.
+    #[test]
+    fn ends() {
+        (0..4).for_each(|seed| super::run(200, seed));
+    }
+}

@@ -1,0 +1,178 @@
+//! Times of one point, taken in one go.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use crate::tsc::{self, Moment};
+
+/// Room for the times of a batch: many rounds of some are better than one of very many.
+const MOST: usize = 5000;
+
+/// How long a batch may go on without a single time: what is measured never came about.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The times of one batch, and when it ends.
+#[derive(Debug)]
+pub struct Batch {
+    ns_per_tick: f64,
+    until: u64,
+    last: u64,
+    samples: Vec<f64>,
+}
+
+impl Batch {
+    /// Room for times, in which the kernel has pages already: a fault of our own would be measured.
+    #[must_use]
+    pub fn new() -> Self {
+        let from = Moment::now();
+        thread::sleep(Duration::from_millis(10));
+        let to = Moment::now();
+        let ticks = to.tsc.saturating_sub(from.tsc).max(1);
+        let mut samples = vec![0.5; MOST];
+        samples.clear();
+        Self {
+            ns_per_tick: to.ns.saturating_sub(from.ns).max(1) as f64 / ticks as f64,
+            until: 0,
+            last: 0,
+            samples,
+        }
+    }
+
+    /// A new one, of so many ns.
+    pub fn begin(&mut self, ns: u64) {
+        self.samples.clear();
+        let now = tsc::now();
+        self.until = now.saturating_add(self.ticks(ns));
+        let patience = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        self.last = self.until.saturating_add(self.ticks(patience));
+    }
+
+    fn ticks(&self, ns: u64) -> u64 {
+        (ns as f64 / self.ns_per_tick) as u64
+    }
+
+    /// Whether there is time and room for another. There is time for one in any case, and an end in any case.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        let now = tsc::now();
+        self.samples.len() < MOST
+            && (now < self.until || (self.samples.is_empty() && now < self.last))
+    }
+
+    /// A reading of the counter after which no batch goes on, for whoever spins beside it; an operation that has begun by
+    /// then ends later.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Times one operation.
+    ///
+    /// # Errors
+    ///
+    /// The operation's.
+    #[inline(always)]
+    pub fn time<T>(&mut self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.time_mean(1, operation)
+    }
+
+    /// Times so many operations at once, for their mean.
+    ///
+    /// # Errors
+    ///
+    /// The operation's.
+    #[inline(always)]
+    pub fn time_mean<T>(
+        &mut self,
+        of: u64,
+        operation: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let begin = tsc::now();
+        let done = operation()?;
+        let end = tsc::now();
+        if self.samples.len() < MOST {
+            let ns = end.saturating_sub(begin) as f64 * self.ns_per_tick / of.max(1) as f64;
+            self.samples.push(ns);
+        }
+        Ok(done)
+    }
+
+    /// The last time was of something else.
+    pub fn forget_last(&mut self) {
+        self.samples.pop();
+    }
+
+    /// The times, ns, to a hundredth. The first tenth is left out: caches, branch predictor and peers were still at
+    /// what was before.
+    #[must_use]
+    pub fn times(&self) -> Vec<f64> {
+        let settled = &self.samples[self.samples.len() / 10..];
+        settled
+            .iter()
+            .map(|ns| (ns * 100.0).round() / 100.0)
+            .collect()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a batch ends by its time, that one in which nothing is timed ends too, and that one whose time is over
+    /// before it begins takes one time.
+    #[test]
+    fn ends_in_any_case() {
+        if !tsc::is_usable() {
+            return;
+        }
+        let mut batch = Batch::new();
+        batch.begin(2_000_000);
+        let before = std::time::Instant::now();
+        while batch.goes_on() {
+            batch
+                .time(|| {
+                    thread::sleep(Duration::from_micros(100));
+                    Ok(())
+                })
+                .unwrap();
+        }
+        assert!(before.elapsed() < Duration::from_secs(1));
+        let times = batch.times();
+        assert!(
+            !times.is_empty() && times.iter().all(|ns| *ns >= 100_000.0),
+            "{times:?}"
+        );
+        batch.begin(0);
+        let mut turns = 0;
+        while batch.goes_on() {
+            batch.time(|| Ok(())).unwrap();
+            turns += 1;
+        }
+        assert_eq!(turns, 1);
+        batch.begin(0);
+        batch.last = batch.until;
+        assert!(!batch.goes_on());
+    }
+
+    /// Check that there is never more than there is room for, that the first tenth is left out and that what was
+    /// forgotten does not count.
+    #[test]
+    fn has_an_end_of_room() {
+        let mut batch = Batch::new();
+        batch.begin(u64::MAX);
+        for _ in 0..MOST + 10 {
+            batch.time(|| Ok(())).unwrap();
+        }
+        assert!(!batch.goes_on());
+        assert_eq!(batch.times().len(), MOST - MOST / 10);
+        batch.forget_last();
+        assert_eq!(batch.samples.len(), MOST - 1);
+    }
+}

@@ -1,0 +1,82 @@
+//! madvise(MADV_DONTNEED) by its number of pages: up to a ceiling the kernel invalidates page by page, beyond it the
+//! whole address space, here and on every CPU that the address space runs on (arch/x86/mm/tlb.c: get_flush_tlb_info()
+//! and tlb_single_page_flush_ceiling, 33 unless somebody has changed it).
+
+use std::io;
+
+use super::area::Area;
+use super::batch::Batch;
+use super::peers::{Does, Peers};
+use super::{Bench, Curve, Part, Sample};
+use crate::memory::PAGE;
+
+pub(super) const CURVE: Curve = Curve {
+    name: "flush-threshold",
+    about: "madvise(MADV_DONTNEED) of pages that were written, alone, and with a peer on another CPU",
+    x: "pages",
+    wants: &[],
+    parts: |_| {
+        vec![
+            part("alone", None),
+            part("peer spinning", Some(Does::Spin)),
+            part("peer asleep", Some(Does::Sleep)),
+        ]
+    },
+    notes: |_| {
+        vec![
+            "0 pages is the control: the call on a page that holds nothing, which flushes nothing".to_owned(),
+            "a step after 33 pages is tlb_single_page_flush_ceiling (arch/x86/mm/tlb.c): from 34 on the whole address \
+             space is flushed; the refill of the TLB comes later and is not in these times"
+                .to_owned(),
+        ]
+    },
+};
+
+/// 0 is the control.
+const PAGES: [u64; 13] = [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64];
+
+fn part(series: &'static str, peer: Option<Does>) -> Part {
+    Part {
+        series,
+        per: "call",
+        sample: Sample::Operation,
+        xs: PAGES.to_vec(),
+        prepare: Box::new(move |place| {
+            let cpus = &place.others[..place.others.len().min(1)];
+            Ok(Box::new(DontNeed::new(cpus, peer)?))
+        }),
+    }
+}
+
+/// Writes pages and gives them back.
+#[derive(Debug)]
+pub(super) struct DontNeed {
+    area: Area,
+    peers: Option<Peers>,
+}
+
+impl DontNeed {
+    /// With peers on these CPUs, or with none: then the process has one thread, and the kernel knows of no other CPU.
+    pub(super) fn new(cpus: &[u32], peers: Option<Does>) -> io::Result<Self> {
+        Ok(Self {
+            area: Area::new(64 * PAGE, false)?,
+            peers: peers.map(|does| Peers::on(cpus, does)).transpose()?,
+        })
+    }
+}
+
+impl Bench for DontNeed {
+    fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
+        let _busy = self.peers.as_ref().map(|p| p.begin(batch)).transpose()?;
+        let written = usize::try_from(pages).unwrap_or(0) * PAGE;
+        let bytes = written.max(PAGE);
+        while batch.goes_on() {
+            for offset in (0..written).step_by(PAGE) {
+                // SAFETY: within the area, which has room for 64 pages.
+                unsafe { self.area.start().add(offset).write_volatile(1) };
+            }
+            batch.time(|| self.area.advise(0, bytes, libc::MADV_DONTNEED))?;
+        }
+        Ok(())
+    }
+}

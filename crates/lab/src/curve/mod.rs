@@ -1,0 +1,167 @@
+//! The lab's second kind of experiment: a curve. What one thing costs whoever does it, as one parameter changes; no
+//! victim, no verdict.
+//!
+//! A curve has parts, and every part has a worker, a process of its own: what one part leaves behind in its address
+//! space (the CPUs that it has run on, huge pages, a fragmented heap) changes nothing for the others. The points of
+//! all parts are measured in rounds, each point once a round and in an order that chance decides, so that a machine
+//! that gets slower or faster meanwhile moves no point against another.
+//!
+//! ```text
+//! families ─> part ─> worker (a process) ─> batch of times ─> run ─> told (JSON)
+//! ```
+
+mod area;
+pub mod batch;
+mod context_switch;
+mod faults;
+mod flush_threshold;
+mod free_chunk;
+mod peers;
+mod prefault;
+mod process;
+mod run;
+mod summary;
+mod targets;
+mod tlb;
+mod walk;
+mod worker;
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use batch::Batch;
+pub use run::{Measured, MeasuredPart, Options, Times, run};
+pub use summary::{Curved, Point, SCHEMA, Series};
+pub use worker::work;
+
+use crate::mechanism::Need;
+
+/// One curve.
+#[derive(Debug)]
+pub struct Curve {
+    /// As it is written on the command line.
+    pub name: &'static str,
+    /// What is measured, in one sentence.
+    pub about: &'static str,
+    /// What its x counts.
+    pub x: &'static str,
+    /// What of the system it would have set up, though most of it goes without.
+    pub wants: &'static [Need],
+    /// What it is made of on this machine. The lab and its workers both ask, so the same place gives the same parts.
+    pub parts: fn(&Place) -> Vec<Part>,
+    /// What has to be known to read it.
+    pub notes: fn(&Place) -> Vec<String>,
+}
+
+/// Where it is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// What is measured runs on this CPU.
+    pub cpu: u32,
+    /// The others that the lab may use, in the order in which they are taken.
+    pub others: Vec<u32>,
+    /// Memory that is free, bytes.
+    pub memory: u64,
+}
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// One operation, so that percentiles are those of operations.
+    Operation,
+    /// The mean of many, which has no percentiles of operations.
+    Mean,
+}
+
+/// Makes a bench, in the worker.
+pub type Prepare = dyn Fn(&Place) -> io::Result<Box<dyn Bench>>;
+
+/// Points of one series that share a worker.
+pub struct Part {
+    /// The series. Parts of the same name are told as one.
+    pub series: &'static str,
+    /// What one figure is the cost of.
+    pub per: &'static str,
+    /// What a sample is.
+    pub sample: Sample,
+    /// The points.
+    pub xs: Vec<u64>,
+    /// Makes it ready.
+    pub prepare: Box<Prepare>,
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.series, self.xs)
+    }
+}
+
+/// What measures a part.
+pub trait Bench {
+    /// Takes times at this point for as long as the batch goes on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn batch(&mut self, x: u64, batch: &mut Batch) -> io::Result<()>;
+}
+
+/// All of them, in the order in which they are listed.
+pub static ALL: &[Curve] = &[
+    flush_threshold::CURVE,
+    targets::CURVE,
+    faults::CURVE,
+    tlb::CURVE,
+    context_switch::CURVE,
+    free_chunk::CURVE,
+];
+
+/// The curve of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Curve> {
+    ALL.iter().find(|c| c.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mechanism;
+
+    /// Check that a name is one experiment's only, and that each curve says in one sentence what it measures.
+    #[test]
+    fn names_are_their_own() {
+        for c in ALL {
+            assert!(std::ptr::eq(find(c.name).unwrap(), c), "{} twice", c.name);
+            assert!(mechanism::find(c.name).is_none(), "{}", c.name);
+            assert!(c.about.len() > 10 && !c.about.contains('\n'), "{}", c.name);
+        }
+    }
+
+    proptest! {
+        /// Check that wherever it is, a curve has the same parts when asked again, that each has points in order, and that
+        /// no series has the same point twice, whatever the CPUs and the memory.
+        #[test]
+        fn parts_are_whole(others in 1_u32..300, memory in 0_u64..1 << 40) {
+            let place = Place { cpu: 0, others: (1..=others).collect(), memory };
+            for c in ALL {
+                let (parts, again) = ((c.parts)(&place), (c.parts)(&place));
+                let told: Vec<_> = parts.iter().map(|p| format!("{p:?}")).collect();
+                prop_assert_eq!(&told, &again.iter().map(|p| format!("{p:?}")).collect::<Vec<_>>());
+                prop_assert!(!parts.is_empty(), "{}", c.name);
+                let mut seen = BTreeSet::new();
+                for part in &parts {
+                    prop_assert!(!part.xs.is_empty(), "{} {}", c.name, part.series);
+                    prop_assert!(part.xs.is_sorted(), "{} {}", c.name, part.series);
+                    for x in &part.xs {
+                        prop_assert!(seen.insert((part.series, *x)), "{} {} {x}", c.name, part.series);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Measures a curve: all points of all parts in rounds, until the time is spent.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use quell_stats::{Rng, median};
+
+use super::process::Hand;
+use super::{Curve, Part, Place, Sample};
+
+/// Where and for how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub place: Place,
+    /// So long, and no longer than one round more.
+    pub budget: Duration,
+    /// Of the order of the points.
+    pub seed: u64,
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Part by part.
+    pub parts: Vec<MeasuredPart>,
+    /// Whole rounds.
+    pub rounds: usize,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+    /// Whether somebody ended it early.
+    pub interrupted: bool,
+}
+
+/// One part.
+#[derive(Debug)]
+pub struct MeasuredPart {
+    /// Its series.
+    pub series: &'static str,
+    /// What a figure is the cost of.
+    pub per: &'static str,
+    /// What a sample is.
+    pub sample: Sample,
+    /// By x.
+    pub points: BTreeMap<u64, Times>,
+}
+
+/// The times of one point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// The middle of each round, ns.
+    pub medians: Vec<f64>,
+    /// All times, ns to three digits, and how often each.
+    pub all: BTreeMap<u64, u64>,
+}
+
+impl Times {
+    /// Adds a round.
+    pub fn add(&mut self, times: &[f64]) {
+        if times.is_empty() {
+            return;
+        }
+        self.medians.push(median(times));
+        for ns in times {
+            *self.all.entry(three_digits(ns.round() as u64)).or_default() += 1;
+        }
+    }
+}
+
+/// Fewer digits, so that an hour's times have room.
+fn three_digits(ns: u64) -> u64 {
+    let digits = ns.checked_ilog10().unwrap_or(0);
+    let step = 10_u64.pow(digits.saturating_sub(2));
+    ns / step * step
+}
+
+/// Rounds that a budget is divided into: enough for intervals, and for what a machine does over some seconds.
+const ROUNDS: u128 = 24;
+
+/// How long a batch is: shorter ones would be all beginning, longer ones teach nothing.
+const BATCH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// So long a batch, for so many points.
+fn batch_ns(budget: Duration, points: usize) -> u64 {
+    let each = budget.as_nanos() / (ROUNDS * points.max(1) as u128);
+    let each = u64::try_from(each).unwrap_or(u64::MAX);
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    each.clamp(ns(BATCH.0), ns(BATCH.1))
+}
+
+/// Runs one.
+///
+/// # Errors
+///
+/// If nothing of it can be measured here; why, in words.
+pub fn run(
+    curve: &'static Curve,
+    options: &Options,
+    worker: &dyn Fn() -> Command,
+    goes_on: &dyn Fn(usize) -> bool,
+) -> io::Result<Measured> {
+    let until = Instant::now() + options.budget;
+    let mut measured = Measured::default();
+    let mut hands = Vec::new();
+    for (at, part) in (curve.parts)(&options.place).into_iter().enumerate() {
+        match Hand::start(&mut worker(), curve.name, at, &options.place) {
+            Ok(hand) => hands.push(hand),
+            Err(err) => {
+                measured.missing.push(missing(&part, &err));
+                continue;
+            }
+        }
+        measured.parts.push(MeasuredPart {
+            series: part.series,
+            per: part.per,
+            sample: part.sample,
+            points: part.xs.iter().map(|x| (*x, Times::default())).collect(),
+        });
+    }
+    let mut hands: Vec<Option<Hand>> = hands.into_iter().map(Some).collect();
+    let points = measured.parts.iter().map(|p| p.points.len()).sum();
+    let ns = batch_ns(options.budget, points);
+    let mut rng = Rng::new(options.seed);
+    let mut took = Duration::ZERO;
+    while measured.rounds == 0 || Instant::now() + took < until {
+        let began = Instant::now();
+        let Some(round) = round(&mut measured, &mut hands, ns, &mut rng, goes_on) else {
+            measured.interrupted = true;
+            break;
+        };
+        if round.is_empty() {
+            break;
+        }
+        for ((part, x), times) in round {
+            if let Some(point) = measured.parts[part].points.get_mut(&x) {
+                point.add(&times);
+            }
+        }
+        measured.rounds += 1;
+        took = took.max(began.elapsed());
+    }
+    for part in &mut measured.parts {
+        part.points.retain(|_, times| !times.medians.is_empty());
+    }
+    measured.parts.retain(|part| !part.points.is_empty());
+    if measured.parts.is_empty() && !measured.interrupted {
+        return Err(io::Error::other(measured.missing.join("; ")));
+    }
+    Ok(measured)
+}
+
+/// Which part and which x.
+type At = (usize, u64);
+
+/// Every point once, in an order that chance decides; none if somebody wants it to end, for a part of a round would
+/// have more of some points than of others. A part that fails is left out from then on.
+fn round(
+    measured: &mut Measured,
+    hands: &mut [Option<Hand>],
+    ns: u64,
+    rng: &mut Rng,
+    goes_on: &dyn Fn(usize) -> bool,
+) -> Option<BTreeMap<At, Vec<f64>>> {
+    let mut order: Vec<At> = Vec::new();
+    for (part, _) in hands.iter().enumerate().filter(|(_, h)| h.is_some()) {
+        order.extend(measured.parts[part].points.keys().map(|x| (part, *x)));
+    }
+    rng.shuffle(&mut order);
+    let mut round = BTreeMap::new();
+    for (part, x) in order {
+        if !goes_on(measured.rounds) {
+            return None;
+        }
+        let Some(hand) = &mut hands[part] else {
+            continue;
+        };
+        match hand.batch(x, ns) {
+            Ok(times) => {
+                round.insert((part, x), times);
+            }
+            Err(err) => {
+                let series = measured.parts[part].series;
+                measured.missing.push(format!("{series} at {x}: {err}"));
+                hands[part] = None;
+            }
+        }
+    }
+    Some(round)
+}
+
+fn missing(part: &Part, err: &io::Error) -> String {
+    format!("{}: {err}", part.series)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Check that three digits are never more than one in a hundred away, never above, and few in number.
+        #[test]
+        fn three_digits_are_near(ns in 0_u64..u64::MAX) {
+            let near = three_digits(ns);
+            prop_assert!(near <= ns && (ns - near) as f64 <= ns as f64 / 100.0);
+            prop_assert_eq!(three_digits(near), near);
+        }
+
+        /// Check that all batches of all rounds fit into a budget that has room for them at all, and that none is endless.
+        #[test]
+        fn batches_fit(seconds in 1_u64..86_400, points in 1_usize..200) {
+            let ns = batch_ns(Duration::from_secs(seconds), points);
+            let all = u128::from(ns) * ROUNDS * points as u128;
+            prop_assert!((1_000_000..=50_000_000).contains(&ns));
+            prop_assert!(all <= u128::from(seconds) * 1_000_000_000 || ns == 1_000_000);
+        }
+
+        /// Check that times are counted once each and rounds one by one.
+        #[test]
+        fn times_are_counted(rounds in prop::collection::vec(prop::collection::vec(0.5_f64..1e9, 0..20), 0..10)) {
+            let mut times = Times::default();
+            for round in &rounds {
+                times.add(round);
+            }
+            prop_assert_eq!(times.medians.len(), rounds.iter().filter(|r| !r.is_empty()).count());
+            prop_assert_eq!(times.all.values().sum::<u64>(), rounds.iter().map(Vec::len).sum::<usize>() as u64);
+        }
+    }
+}

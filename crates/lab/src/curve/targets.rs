@@ -1,0 +1,94 @@
+//! A shootdown by the number of its victims: the culprit waits until the last has answered (kernel/smp.c:
+//! smp_call_function_many_cond()). A CPU whose thread of the address space sleeps is not interrupted unless page
+//! tables were freed (arch/x86/mm/tlb.c: should_flush_tlb()).
+
+use super::flush_threshold::DontNeed;
+use super::peers::Does;
+use super::{Bench, Curve, Part, Place, Sample};
+
+pub(super) const CURVE: Curve = Curve {
+    name: "targets",
+    about: "madvise(MADV_DONTNEED) of one page, by the CPUs on which threads of the address space spin or sleep",
+    x: "CPUs",
+    wants: &[],
+    parts: |place| {
+        let others = place.others.len();
+        // A process for each point, or a CPU would be noted for the address space that has slept since another point.
+        steps(others)
+            .into_iter()
+            .flat_map(|n| {
+                [
+                    part("spinning", n, Does::Spin),
+                    part("asleep", n, Does::Sleep),
+                ]
+            })
+            .collect()
+    },
+    notes: |place: &Place| {
+        let n = place.others.len();
+        vec![
+            "0 CPUs is the control: nobody else runs in the address space".to_owned(),
+            format!(
+                "there {} besides the culprit's: this says nothing of more",
+                if n == 1 {
+                    "is 1 CPU".to_owned()
+                } else {
+                    format!("are {n} CPUs")
+                }
+            ),
+        ]
+    },
+};
+
+fn part(series: &'static str, cpus: usize, does: Does) -> Part {
+    Part {
+        series,
+        per: "call",
+        sample: Sample::Operation,
+        xs: vec![u64::try_from(cpus).unwrap_or(u64::MAX)],
+        prepare: Box::new(move |place| {
+            let cpus = &place.others[..cpus.min(place.others.len())];
+            let bench = DontNeed::new(cpus, Some(does))?;
+            Ok(Box::new(OnePage(bench)))
+        }),
+    }
+}
+
+/// x is the number of CPUs, the pages are always one.
+struct OnePage(DontNeed);
+
+impl Bench for OnePage {
+    fn batch(&mut self, _: u64, batch: &mut super::Batch) -> std::io::Result<()> {
+        self.0.batch(1, batch)
+    }
+}
+
+/// Up to 8 all of them, then powers of two, and the last: every point is a process with as many threads.
+fn steps(others: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..=others.min(8)).collect();
+    let doubled = std::iter::successors(Some(16_usize), |n| n.checked_mul(2));
+    all.extend(doubled.take_while(|n| *n < others));
+    if others > 8 {
+        all.push(others);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Check that the points begin with the control and end with all CPUs, rise, and stay few.
+        #[test]
+        fn steps_reach_all(others in 0_usize..5000) {
+            let all = steps(others);
+            prop_assert_eq!(all[0], 0);
+            prop_assert_eq!(all[all.len() - 1], others);
+            prop_assert!(all.windows(2).all(|w| w[0] < w[1]));
+            prop_assert!(all.len() <= 9 + 11);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! An experiment: rounds of blocks, one of each arm, in an order that chance decides, until the effect is known well
+//! enough or the time is spent.
+
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_event::{Backtraces, Interruption};
+use quell_stats::Rng;
+
+use crate::attribute::{Attributed, attribute};
+use crate::block::{Arm, Raw};
+use crate::judge::{self, Judgement};
+use crate::mechanism::{Mechanism, Timing};
+use crate::params::Params;
+use crate::process::{Stop, Worker};
+use crate::protocol::{Block, Mode, Role, Setup};
+
+/// What sees all that interrupts the victim: the probe, which the lab knows by this only.
+pub trait Watch {
+    /// What was seen since the last call.
+    ///
+    /// # Errors
+    ///
+    /// If the probe fails.
+    fn take(&mut self) -> anyhow::Result<Vec<Interruption>>;
+    /// How much it has lost so far.
+    ///
+    /// # Errors
+    ///
+    /// If the probe fails.
+    fn lost(&mut self) -> anyhow::Result<u64>;
+    /// The kernel's functions on both sides of the shootdowns of this process, where stacks are kept.
+    ///
+    /// # Errors
+    ///
+    /// If the probe fails.
+    fn backtraces(&mut self, tgid: u32) -> anyhow::Result<Option<Backtraces>>;
+    /// Takes it away.
+    fn pause(&mut self);
+    /// Brings it back.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    fn resume(&mut self) -> anyhow::Result<()>;
+}
+
+/// What is around an experiment.
+pub trait Surroundings {
+    /// How to start a worker.
+    fn worker(&self) -> Command;
+    /// Watches this thread on this CPU, and keeps stacks if asked to.
+    ///
+    /// # Errors
+    ///
+    /// If this kernel or user lacks something.
+    fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
+    /// A round is done: what is known so far.
+    fn round(&self, rounds: &[Round], judgement: &Judgement);
+    /// Says, also in the middle of a block, whether somebody wants it to end.
+    fn stop(&self) -> Stop;
+}
+
+/// Where, for how long, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The victim's CPU.
+    pub victim_cpu: u32,
+    /// The culprit's.
+    pub culprit_cpu: u32,
+    /// At most so long, all in all.
+    pub budget: Duration,
+    /// So long a block.
+    pub block: Duration,
+    /// How soon one operation may follow the start of the last.
+    pub pace: Duration,
+    /// What the victim does.
+    pub mode: Mode,
+    /// Of the order of the arms.
+    pub seed: u64,
+    /// Rounds at most; 0 is as many as the budget allows.
+    pub rounds: usize,
+}
+
+/// A block of one arm.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which.
+    pub arm: Arm,
+    /// What was measured.
+    pub block: Attributed,
+    /// Why it does not count, if it does not.
+    pub invalid: Option<Invalid>,
+}
+
+/// Why a block does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invalid {
+    /// The probe lost records.
+    Lost,
+    /// The victim had its CPU for less than a fifth of the block.
+    Away,
+    /// No operation of the culprit began and ended in it.
+    NoOperation,
+}
+
+impl Invalid {
+    /// In words.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Lost => "the probe lost records",
+            Self::Away => "others had the victim's CPU for more than four fifths of the time",
+            Self::NoOperation => "no operation began and ended in it",
+        }
+    }
+}
+
+/// One block of each arm.
+pub type Round = Vec<Measured>;
+
+/// All that was measured.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Round by round.
+    pub rounds: Vec<Round>,
+    /// What it says.
+    pub judgement: Judgement,
+    /// Whether somebody ended it early.
+    pub interrupted: bool,
+    /// The kernel's functions on both sides, where they were asked for.
+    pub backtraces: Option<Backtraces>,
+}
+
+/// The smallest share of a block in which the victim must have run.
+const LEAST_RUN: u64 = 5;
+
+/// Rounds before which nothing is judged.
+const FEWEST_ROUNDS: usize = 8;
+
+/// Runs one.
+///
+/// # Errors
+///
+/// If a worker or the probe fails, in words that say at what.
+pub fn run(
+    mechanism: &'static Mechanism,
+    params: &Params,
+    options: &Options,
+    around: &dyn Surroundings,
+) -> anyhow::Result<Outcome> {
+    let mut rounds = Vec::new();
+    let done = rounds_of(mechanism, params, options, around, &mut rounds);
+    let (interrupted, backtraces) = match done {
+        Ok(done) => done,
+        // the round in which it was does not count
+        Err(err) if is_interruption(&err) => (true, None),
+        Err(err) => return Err(err),
+    };
+    let judgement = judge::judge(mechanism, params, options.mode, &rounds);
+    Ok(Outcome {
+        rounds,
+        judgement,
+        interrupted,
+        backtraces,
+    })
+}
+
+fn is_interruption(err: &anyhow::Error) -> bool {
+    err.chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|err| err.kind() == io::ErrorKind::Interrupted)
+}
+
+/// Adds round after round, until it is known well, the time is over, or somebody wants it to end: true then. And both
+/// sides of the shootdowns, where stacks were kept.
+fn rounds_of(
+    mechanism: &'static Mechanism,
+    params: &Params,
+    options: &Options,
+    around: &dyn Surroundings,
+    rounds: &mut Vec<Round>,
+) -> anyhow::Result<(bool, Option<Backtraces>)> {
+    let until = Instant::now() + options.budget;
+    let stop = around.stop();
+    let mut options = options.clone();
+    if let Timing::Once { block_ms, .. } = mechanism.timing {
+        options.block = Duration::from_millis(block_ms);
+    }
+    let options = &options;
+    let setup = |role| Setup {
+        mechanism: mechanism.name.to_owned(),
+        params: params.clone(),
+        role,
+        culprit_cpu: options.culprit_cpu,
+        victim_cpu: options.victim_cpu,
+        mode: options.mode,
+    };
+    let start = |role| {
+        Worker::start_unless(&mut around.worker(), &setup(role), stop)
+            .with_context(|| format!("can't prepare {}", mechanism.name))
+    };
+    let mut workers = Workers {
+        both: start(Role::Both)?,
+        sham: start(Role::Culprit)?,
+        stop,
+    };
+    // microseconds each, which only matter where there are many
+    let stacks = mechanism.timing != Timing::Repeated;
+    let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
+    let daemons = daemons(mechanism.daemons);
+    let mut rng = Rng::new(options.seed);
+    let mut took = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        let mut arms = Arm::ALL;
+        rng.shuffle(&mut arms);
+        let mut round = Vec::new();
+        for arm in arms {
+            if stop() {
+                break;
+            }
+            let block = workers
+                .block(arm, options, mechanism.timing, &mut *watch, &daemons)
+                .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
+            round.push(block);
+        }
+        let interrupted = stop();
+        // half a round compares nothing
+        if round.len() == arms.len() {
+            rounds.push(round);
+        }
+        took = took.max(began.elapsed());
+        let judgement = judge::judge(mechanism, params, options.mode, rounds);
+        around.round(rounds, &judgement);
+        let enough = rounds.len() >= FEWEST_ROUNDS && judgement.is_known_well();
+        let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
+        if interrupted || enough || counted_out || Instant::now() + took > until {
+            let backtraces = watch.backtraces(workers.both.pid())?;
+            return Ok((interrupted, backtraces));
+        }
+    }
+}
+
+struct Workers {
+    both: Worker,
+    sham: Worker,
+    stop: Stop,
+}
+
+impl Workers {
+    fn block(
+        &mut self,
+        arm: Arm,
+        options: &Options,
+        timing: Timing,
+        watch: &mut dyn Watch,
+        daemons: &[u32],
+    ) -> anyhow::Result<Measured> {
+        let once_after_ns = match timing {
+            Timing::Repeated => None,
+            Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
+        };
+        if once_after_ns.is_some() {
+            match arm {
+                Arm::Idle => {}
+                Arm::Sham => self.sham.prepare()?,
+                Arm::Real | Arm::Untraced => self.both.prepare()?,
+            }
+        }
+        let block = |operate| Block {
+            ns: nanoseconds(options.block),
+            operate,
+            pace_ns: nanoseconds(options.pace),
+            once_after_ns,
+        };
+        if arm == Arm::Untraced {
+            watch.pause();
+        } else {
+            watch.resume()?;
+        }
+        // what fell between the blocks is nobody's
+        watch.take()?;
+        let lost = watch.lost()?;
+        let sham = arm == Arm::Sham;
+        if sham {
+            self.sham.begin(block(true))?;
+        }
+        self.both
+            .begin(block(arm == Arm::Real || arm == Arm::Untraced))?;
+        let mut seen = Vec::new();
+        self.wait(options.block, watch, &mut seen)?;
+        let mut raw = self.both.end()?;
+        let culprit = if sham {
+            // its operations are the culprit's, the gaps are the victim's
+            raw.ops = self.sham.end()?.ops;
+            self.sham.pid()
+        } else {
+            self.both.pid()
+        };
+        seen.append(&mut watch.take()?);
+        let lost = watch.lost()? > lost;
+        let whole = nanoseconds(options.block);
+        let asleep = raw.begin_ns == 0;
+        let raw = if asleep {
+            without_gaps(raw, whole)
+        } else {
+            raw
+        };
+        let block = attribute(raw, seen, &|tgid| {
+            tgid == culprit || daemons.contains(&tgid)
+        });
+        let invalid = if lost {
+            Some(Invalid::Lost)
+        } else if !asleep && block.ran_ns() < whole / LEAST_RUN {
+            Some(Invalid::Away)
+        } else if arm != Arm::Idle && !block.is_operated() {
+            Some(Invalid::NoOperation)
+        } else {
+            None
+        };
+        Ok(Measured {
+            arm,
+            block,
+            invalid,
+        })
+    }
+
+    /// Reads the probe now and then, so that its ring does not fill.
+    fn wait(
+        &mut self,
+        time: Duration,
+        watch: &mut dyn Watch,
+        seen: &mut Vec<Interruption>,
+    ) -> anyhow::Result<()> {
+        const NAP: Duration = Duration::from_millis(100);
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left.min(NAP));
+            seen.append(&mut watch.take()?);
+            if (self.stop)() {
+                return Err(io::Error::from(io::ErrorKind::Interrupted).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Operations that tell something. One that is done once takes so long that on a busy machine the victim is always away
+/// for a part of it: it tells less then, but still something.
+#[must_use]
+pub fn operations(block: &Attributed, timing: Timing) -> u64 {
+    match timing {
+        Timing::Repeated => block.counted_ops,
+        Timing::Once { .. } => block.whole_ops,
+    }
+}
+
+/// Of a victim that slept: the time of the operations, all of which count.
+fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
+    let first = raw.ops.first().map_or(0, |op| op.begin_ns);
+    let last = raw.ops.last().map_or(0, |op| op.end_ns);
+    raw.begin_ns = first;
+    raw.end_ns = last.max(first + whole);
+    raw
+}
+
+/// The processes of kernel threads whose names begin so.
+fn daemons(names: &[&str]) -> Vec<u32> {
+    let proc = quell_host::proc::Proc::new("/");
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let pids = proc.pids().unwrap_or_default();
+    let is_daemon = |pid: &u32| {
+        let of_the_kernel = proc.stat(*pid).is_ok_and(|s| s.ppid == 2);
+        of_the_kernel
+            && proc
+                .comm(*pid)
+                .is_ok_and(|comm| names.iter().any(|n| comm.starts_with(n)))
+    };
+    pids.into_iter().filter(is_daemon).collect()
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,39 @@
+//! The lab: causes one kind of stall on purpose and measures it, with controls.
+//!
+//! A *victim* spins on one CPU and writes down every gap in the time stamp counter. A *culprit* on another CPU
+//! repeats one operation. There are three arms: *idle* (no culprit), *sham* (the same culprit in another address
+//! space, which may disturb the machine but has nothing to shoot down at the victim) and *real* (the culprit shares
+//! the victim's address space). Blocks of a fraction of a second follow each other in rounds, the arms of a round
+//! in an order that chance decides. Every gap is laid beside what the probe saw on that CPU, so that a gap has a
+//! cause and not just a length.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! mechanism ─> culprit ┐
+//!                      ├─> worker (a process) ─> block ─> attribute ─> experiment ─> judge
+//! tsc ───────> victim  ┘
+//! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod attribute;
+mod away;
+pub mod block;
+pub mod churn;
+pub mod curve;
+pub mod experiment;
+pub mod judge;
+pub mod madv;
+pub mod mechanism;
+pub mod memory;
+pub mod params;
+pub mod pin;
+pub mod process;
+pub mod protocol;
+pub mod summary;
+pub mod system;
+pub mod tsc;
+pub mod victim;
+pub mod watching;
+pub mod worker;

@@ -1,0 +1,96 @@
+//! jabperf's madv: N threads, each on a CPU of its own, that advise one page away a million times
+//! (jabperf.com, "How to deter or disarm TLB shootdowns"). The page is the same for all of them.
+
+use std::io;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::memory::{Mapping, PAGE};
+use crate::pin;
+
+/// A thread that has not done its calls by then stops: nothing here runs for ever.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How often a thread looks at the clock, calls.
+const LOOK: u64 = 1024;
+
+/// Does it, and says how many calls were made.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn run(threads: usize, calls: u64, touch: bool) -> io::Result<u64> {
+    let cpus = pin::allowed()?;
+    if threads == 0 || threads > cpus.len() {
+        return Err(io::Error::other(format!(
+            "{threads} threads on {} CPUs",
+            cpus.len()
+        )));
+    }
+    let page = Mapping::anonymous(PAGE)?;
+    page.touch();
+    let barrier = Barrier::new(threads);
+    let (barrier, page) = (&barrier, Shared(&page));
+    thread::scope(|scope| {
+        let started: Vec<_> = cpus
+            .iter()
+            .take(threads)
+            .map(|&cpu| scope.spawn(move || advise(cpu, calls, touch, barrier, page)))
+            .collect();
+        let mut made = 0;
+        for thread in started {
+            let done = thread.join();
+            made += done.map_err(|_| io::Error::other("a thread panicked"))??;
+        }
+        Ok(made)
+    })
+}
+
+/// A page that all threads advise about.
+#[derive(Clone, Copy)]
+struct Shared<'a>(&'a Mapping);
+
+// SAFETY: threads touch a byte of it by volatile writes of the same value, and advise the kernel about it; nothing is
+// read from it.
+unsafe impl Send for Shared<'_> {}
+
+fn advise(
+    cpu: u32,
+    calls: u64,
+    touch: bool,
+    barrier: &Barrier,
+    page: Shared<'_>,
+) -> io::Result<u64> {
+    let pinned = pin::to(&[cpu]);
+    // before anything can fail: the others wait
+    barrier.wait();
+    pinned?;
+    let page = page.0;
+    let until = Instant::now() + LIMIT;
+    for call in 0..calls {
+        if call % LOOK == 0 && Instant::now() > until {
+            return Ok(call);
+        }
+        if touch {
+            page.touch();
+        }
+        page.advise(PAGE, libc::MADV_DONTNEED)?;
+    }
+    Ok(calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that every thread makes its calls, and that more threads than CPUs are refused.
+    #[test]
+    fn all_calls_are_made() {
+        let cpus = pin::allowed().unwrap().len();
+        assert_eq!(run(1, 3000, true).unwrap(), 3000);
+        assert_eq!(run(cpus, 2000, false).unwrap(), 2000 * cpus as u64);
+        assert!(run(cpus + 1, 1, false).is_err());
+        assert!(run(0, 1, false).is_err());
+    }
+}

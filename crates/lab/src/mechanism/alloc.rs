@@ -1,0 +1,89 @@
+//! malloc and free of the process's own: glibc's, or what is preloaded in its place. What free shoots depends on what
+//! the allocator keeps. glibc maps a chunk of 128 KiB and more on its own at first; when such a one is freed it
+//! raises that bound, up to 32 MiB, and takes the next from the heap, which it trims when more than twice the bound
+//! is free at its end (malloc/malloc.c: free(), M_MMAP_THRESHOLD). So one such chunk at a time shoots once and never again; several
+//! that are freed in a row are trimmed, and all beyond 32 MiB are unmapped each time.
+
+use std::ffi::c_void;
+use std::io;
+
+use super::{Culprit, DEFAULT, Expects, Mechanism};
+use crate::memory::PAGE;
+use crate::params::Param;
+
+pub(super) const ALLOC_FREE: Mechanism = Mechanism {
+    name: "alloc-free",
+    about: "free of written memory, by the allocator that the process has: glibc's, or what is preloaded",
+    params: &[
+        Param {
+            name: "bytes",
+            about: "bytes of a chunk",
+            default: 256 << 10,
+            range: (1, 16 << 30),
+        },
+        Param {
+            name: "chunks",
+            about: "chunks that are freed in a row",
+            default: 8,
+            range: (1, 1 << 16),
+        },
+    ],
+    expects: |_| Expects::some(),
+    prepare: |params| {
+        let chunks = params.size("chunks");
+        Ok(Box::new(AllocFree {
+            bytes: params.size("bytes"),
+            chunks: Vec::with_capacity(chunks),
+            most: chunks,
+        }))
+    },
+    ..DEFAULT
+};
+
+struct AllocFree {
+    bytes: usize,
+    chunks: Vec<*mut c_void>,
+    most: usize,
+}
+
+// SAFETY: a chunk may be freed by another thread than has allocated it (malloc(3), MT-Safe).
+unsafe impl Send for AllocFree {}
+
+impl AllocFree {
+    fn free(&mut self) {
+        for chunk in self.chunks.drain(..) {
+            // SAFETY: it comes from malloc, and is freed once.
+            unsafe { libc::free(chunk) };
+        }
+    }
+}
+
+impl Culprit for AllocFree {
+    fn before(&mut self) -> io::Result<()> {
+        for _ in 0..self.most {
+            // SAFETY: any size may be asked for.
+            let chunk = unsafe { libc::malloc(self.bytes) };
+            if chunk.is_null() {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            // room was made for all of them, so that nothing else is allocated
+            self.chunks.push(chunk);
+            for at in (0..self.bytes).step_by(PAGE) {
+                // SAFETY: within the chunk.
+                unsafe { chunk.cast::<u8>().add(at).write_volatile(1) };
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        self.free();
+        Ok(())
+    }
+}
+
+impl Drop for AllocFree {
+    fn drop(&mut self) {
+        self.free();
+    }
+}

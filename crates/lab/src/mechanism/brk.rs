@@ -1,0 +1,88 @@
+//! brk: what malloc grows and shrinks the heap with. To shrink it is a munmap of its end (mm/mmap.c: brk()), so one
+//! flush; to grow it flushes nothing.
+
+use std::io;
+
+use super::{Culprit, DEFAULT, Expects, GATHERED, Mechanism, pages};
+use crate::memory::PAGE;
+
+pub(super) const BRK: Mechanism = Mechanism {
+    name: "brk",
+    about: "the heap's end moved up, written to, and moved back: what malloc does where it trims",
+    params: &[pages(16, 1 << 18)],
+    expects: |params| {
+        if params.get("pages") <= GATHERED {
+            Expects::shootdowns(1.0)
+        } else {
+            Expects::some()
+        }
+    },
+    prepare: |params| {
+        leave_the_heap_alone();
+        Ok(Box::new(Brk {
+            bytes: params.size("pages") * PAGE,
+            end: set(0)?,
+        }))
+    },
+    ..DEFAULT
+};
+
+struct Brk {
+    bytes: usize,
+    end: usize,
+}
+
+/// Moves the heap's end, and says where it is: where it was, if the kernel refuses (brk(2), the system call).
+fn set(end: usize) -> io::Result<usize> {
+    // SAFETY: 0 moves nothing; others are only asked to go to where the heap ended, and beyond that and back, and
+    // nobody else moves it meanwhile, see `leave_the_heap_alone`.
+    let now = unsafe { libc::syscall(libc::SYS_brk, end) };
+    usize::try_from(now).map_err(io::Error::other)
+}
+
+/// Has malloc neither grow nor shrink the heap from here on. It would not notice that the end was moved, and give out
+/// what is taken away again. Of the two threads of a worker the culprit allocates nothing during an operation; the
+/// victim's has an arena of its own, but may free what the culprit's allocated, which trims the heap, or use the
+/// heap where arenas are limited (mallopt(3), M_ARENA_MAX). So: never trim, and have more left than both will ever
+/// ask for.
+fn leave_the_heap_alone() {
+    #[cfg(target_env = "gnu")]
+    {
+        const LEFT: i32 = 16 << 20;
+        // less than what malloc maps on its own (M_MMAP_THRESHOLD, 128 KiB)
+        const CHUNK: usize = 64 << 10;
+        // SAFETY: mallopt takes any numbers; each chunk is freed once, and nothing else is done with it.
+        unsafe {
+            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
+            libc::mallopt(libc::M_TOP_PAD, LEFT);
+            let before = libc::syscall(libc::SYS_brk, 0);
+            let mut chunks = Vec::new();
+            // until the heap was grown once, by that much more than was asked for
+            while libc::syscall(libc::SYS_brk, 0) == before && chunks.len() < 64 {
+                chunks.push(libc::malloc(CHUNK));
+            }
+            for chunk in chunks {
+                libc::free(chunk);
+            }
+        }
+    }
+}
+
+impl Culprit for Brk {
+    fn before(&mut self) -> io::Result<()> {
+        self.end = set(0)?;
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let new = self.end.next_multiple_of(PAGE) + self.bytes;
+        if set(new)? != new {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        for at in (self.end.next_multiple_of(PAGE)..new).step_by(PAGE) {
+            // SAFETY: between the heap's old end and its new one, which nobody but us knows.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u8>(at).write_volatile(1) };
+        }
+        set(self.end).map(drop)
+    }
+}

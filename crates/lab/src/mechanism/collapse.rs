@@ -1,0 +1,68 @@
+//! Collapse: 512 small pages become a huge one, as khugepaged does it or whoever asks by madvise. The page table is
+//! taken away and flushed once (mm/khugepaged.c: collapse_huge_page(), pmdp_collapse_flush()); that nobody walks it
+//! any more is made sure by another interrupt of every CPU, which is no shootdown but a call
+//! (mm/mmu_gather.c: tlb_remove_table_sync_one()).
+
+use std::io;
+
+use super::place::Aligned;
+use super::{Culprit, DEFAULT, Expects, Mechanism};
+use crate::memory::{HUGE, PAGE};
+
+pub(super) const COLLAPSE: Mechanism = Mechanism {
+    name: "collapse",
+    about: "madvise(MADV_COLLAPSE) of 512 written small pages, which were split before",
+    expects: |_| Expects::shootdowns(1.0),
+    prepare: |_| Ok(Box::new(Collapse::new()?)),
+    lacks: || {
+        let tried = Collapse::new().and_then(|mut c| c.before().and_then(|()| c.operate()));
+        tried
+            .err()
+            .map(|err| format!("no MADV_COLLAPSE here (Linux 6.1, with huge pages): {err}"))
+    },
+    ..DEFAULT
+};
+
+/// Of include/uapi/asm-generic/mman-common.h.
+const MADV_COLLAPSE: i32 = 25;
+
+/// How often it is tried, while something has a page in hand.
+const TRIES: usize = 8;
+
+struct Collapse {
+    place: Aligned,
+}
+
+impl Collapse {
+    fn new() -> io::Result<Self> {
+        let place = Aligned::new()?;
+        place.touch();
+        Ok(Self { place })
+    }
+}
+
+impl Culprit for Collapse {
+    fn before(&mut self) -> io::Result<()> {
+        // a huge page of which a part goes is mapped by small ones from then on, of which the new one is another
+        self.place.advise(PAGE, libc::MADV_DONTNEED)?;
+        self.place.touch();
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            last = self.place.advise(HUGE, MADV_COLLAPSE);
+            match &last {
+                // no huge page at once, or a page that is in use: worth another try (madvise(2))
+                Err(err)
+                    if matches!(
+                        err.raw_os_error(),
+                        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+                    ) => {}
+                _ => break,
+            }
+        }
+        last
+    }
+}

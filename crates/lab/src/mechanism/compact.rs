@@ -1,0 +1,76 @@
+//! Compaction: pages are moved together so that what is free lies together. Up to 32 pages are unmapped and flushed
+//! at a time (mm/compaction.c: COMPACT_CLUSTER_MAX, mm/migrate.c: migrate_pages_batch()). It takes the pages of every
+//! process, whoever asks; the sham's own memory is moved in the sham's blocks, and the victim's has been by then.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use super::{Culprit, DEFAULT, Expects, Mechanism};
+use crate::memory::{Mapping, PAGE};
+use crate::params::Param;
+
+pub(super) const COMPACT: Mechanism = Mechanism {
+    name: "compact",
+    about: "1 written to /proc/sys/vm/compact_memory, when every second page of memory was freed before",
+    params: &[Param {
+        name: "pages",
+        about: "pages that are left to be moved",
+        default: 2048,
+        range: (64, 1 << 20),
+    }],
+    expects: |_| Expects::some(),
+    prepare: |params| {
+        Ok(Box::new(Compact {
+            control: control()?,
+            bytes: params.size("pages") * PAGE,
+            left: VecDeque::new(),
+        }))
+    },
+    lacks: || {
+        let refused = control().err();
+        refused.map(|err| format!("can't ask for compaction (/proc/sys/vm/compact_memory): {err}"))
+    },
+    ..DEFAULT
+};
+
+fn control() -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .open("/proc/sys/vm/compact_memory")
+}
+
+struct Compact {
+    control: File,
+    bytes: usize,
+    left: VecDeque<Mapping>,
+}
+
+impl Culprit for Compact {
+    fn before(&mut self) -> io::Result<()> {
+        let left = Mapping::anonymous(self.bytes)?;
+        let freed = Mapping::anonymous(self.bytes)?;
+        for mapping in [&left, &freed] {
+            let _ = mapping.advise(self.bytes, libc::MADV_NOHUGEPAGE);
+        }
+        // one of each in turn, so that they lie in memory in turn
+        for at in (0..self.bytes).step_by(PAGE) {
+            for mapping in [&left, &freed] {
+                // SAFETY: within the mapping.
+                unsafe { mapping.start().add(at).write_volatile(1) };
+            }
+        }
+        drop(freed);
+        self.left.push_back(left);
+        // those before have been moved already; they go when there are new ones, which lie elsewhere so
+        if self.left.len() > 2 {
+            self.left.pop_front();
+        }
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        self.control.write_all_at(b"1", 0)
+    }
+}

@@ -1,0 +1,56 @@
+//! Files that mechanisms map: without a name, so that nothing is left behind whatever happens.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::FromRawFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+
+/// A file on a disk, all zero: tmpfs writes nothing back, hence not /tmp first.
+pub(super) fn on_disk(bytes: usize) -> io::Result<File> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for folder in [PathBuf::from("/var/tmp"), std::env::temp_dir()] {
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .open(&folder);
+        match opened {
+            Ok(file) => {
+                file.set_len(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+                return Ok(file);
+            }
+            Err(err) => {
+                last = io::Error::new(
+                    err.kind(),
+                    format!("can't make a file in {}: {err}", folder.display()),
+                );
+            }
+        }
+    }
+    Err(last)
+}
+
+/// A file in memory, all zero.
+pub(super) fn in_memory(bytes: usize) -> io::Result<File> {
+    // SAFETY: a name that ends in 0; the kernel gives a new descriptor or -1.
+    let fd = unsafe { libc::memfd_create(c"quell-lab".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+    Ok(file)
+}
+
+/// Writes all of it, so that it is no hole.
+pub(super) fn fill(file: &File, bytes: usize) -> io::Result<()> {
+    const CHUNK: usize = 1 << 16;
+    let chunk = vec![b'q'; CHUNK.min(bytes)];
+    for at in (0..bytes).step_by(CHUNK) {
+        let now = chunk.len().min(bytes - at);
+        file.write_all_at(&chunk[..now], at as u64)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! KSM: ksmd makes equal pages one. Each is made read only, compared, and replaced, which is two flushes
+//! (mm/ksm.c: write_protect_page() and replace_page()); and whoever writes to it again gets a copy of his own, which
+//! is one more (mm/memory.c: wp_page_copy()).
+
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::pagemap::Pagemap;
+use super::{Culprit, DEFAULT, Expects, Mechanism};
+use crate::memory::{Mapping, PAGE};
+use crate::params::Param;
+
+pub(super) const KSM: Mechanism = Mechanism {
+    name: "ksm",
+    about: "equal pages that ksmd makes one, and that are written again: a copy and two flushes for each",
+    params: &[Param {
+        name: "pages",
+        about: "equal pages",
+        default: 64,
+        // one more is never written, and a page that KSM shares has 256 places at most (max_page_sharing)
+        range: (1, 250),
+    }],
+    expects: |_| Expects::some(),
+    prepare: |params| Ok(Box::new(Ksm::new(params.size("pages") * PAGE)?)),
+    daemons: &["ksmd"],
+    needs: &[super::Need::Ksm],
+    lacks: || {
+        let run = fs::read_to_string("/sys/kernel/mm/ksm/run").unwrap_or_default();
+        (run.trim() != "1").then(|| "ksmd does not run (/sys/kernel/mm/ksm/run)".to_owned())
+    },
+    ..DEFAULT
+};
+
+/// For how long ksmd may not come round.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two looks at what it has done: short against its pause, and the CPU is free for it.
+const NAP: Duration = Duration::from_micros(500);
+
+struct Ksm {
+    mapping: Mapping,
+    pagemap: Pagemap,
+    /// Bytes that are written again: all but the last two pages, which stay one, so that the others need not wait
+    /// until they have been seen unchanged twice (mm/ksm.c: stable_tree_search() comes first).
+    again: usize,
+}
+
+impl Ksm {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let mapping = Mapping::anonymous(bytes + 2 * PAGE)?;
+        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
+        // equal to no page of another process, or the sham would be merged with the victim's
+        let mine = u64::from(std::process::id()) << 32 | 0x7175_656c;
+        for at in (0..mapping.bytes()).step_by(PAGE) {
+            // SAFETY: within the mapping, and aligned to a page.
+            unsafe { mapping.start().add(at).cast::<u64>().write_volatile(mine) };
+        }
+        mapping.advise(mapping.bytes(), libc::MADV_MERGEABLE)?;
+        let mut new = Self {
+            pagemap: Pagemap::of(&mapping)?,
+            mapping,
+            again: bytes,
+        };
+        new.wait()?;
+        Ok(new)
+    }
+
+    /// Waits until all pages are one.
+    fn wait(&mut self) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !self.pagemap.read()?.all(|page| page.is_shared()) {
+            if Instant::now() > until {
+                return Err(io::Error::other(format!(
+                    "ksmd has not merged them in {} s (/sys/kernel/mm/ksm)",
+                    PATIENCE.as_secs()
+                )));
+            }
+            thread::sleep(NAP);
+        }
+        Ok(())
+    }
+}
+
+impl Culprit for Ksm {
+    fn operate(&mut self) -> io::Result<()> {
+        for at in (0..self.again).step_by(PAGE) {
+            // what is there already, so that they are equal still
+            // SAFETY: within the mapping.
+            unsafe { self.mapping.start().add(at + PAGE - 1).write_volatile(0) };
+        }
+        self.wait()
+    }
+}

@@ -1,0 +1,282 @@
+//! One file a mechanism: what the culprit repeats, and what is known of it.
+
+mod alloc;
+mod brk;
+mod collapse;
+mod compact;
+mod dontneed;
+mod file;
+mod fork;
+mod ksm;
+mod mprotect;
+mod mremap;
+mod msync;
+mod munmap;
+mod numa;
+mod pagemap;
+mod pageout;
+mod place;
+pub mod seed;
+mod soft_dirty;
+mod team;
+mod thread;
+mod truncate;
+mod uffd;
+mod untouched;
+
+use std::io;
+
+use crate::params::{Param, Params};
+use crate::victim::Touch;
+
+/// One way to stall others.
+#[derive(Debug)]
+pub struct Mechanism {
+    /// As it is written on the command line.
+    pub name: &'static str,
+    /// What the culprit repeats, in one sentence.
+    pub about: &'static str,
+    /// What can be changed.
+    pub params: &'static [Param],
+    /// What should come of it.
+    pub expects: fn(&Params) -> Expects,
+    /// Makes the culprit ready, in the process that it works in.
+    pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
+    /// The kernel threads that shoot on its behalf, by the beginnings of their names.
+    pub daemons: &'static [&'static str],
+    /// What of the system the lab sets up for it, and takes back.
+    pub needs: &'static [Need],
+    /// When the culprit works.
+    pub timing: Timing,
+    /// The document whose experiment it is.
+    pub seed: Option<&'static seed::Seed>,
+    /// What it takes that this machine may lack, once that is set up: why not, in words.
+    pub lacks: fn() -> Option<String>,
+}
+
+/// When the culprit works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Again and again, for the whole block.
+    Repeated,
+    /// Once in a block, so that there is a before and an after.
+    Once {
+        /// So long after the block begins, ms.
+        after_ms: u64,
+        /// So long is a block, ms.
+        block_ms: u64,
+    },
+}
+
+/// What of the system a mechanism needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Somewhere to swap to: where there is nothing, a compressed device in memory (zram).
+    Swap,
+    /// KSM that runs, and quickly.
+    Ksm,
+    /// NUMA balancing that is on.
+    NumaBalancing,
+}
+
+/// What is known of a mechanism.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expects {
+    /// Whether the victim is stalled.
+    pub stalls: bool,
+    /// Shootdowns that reach the victim for one operation, where that is a whole number by the kernel's code.
+    pub per_op: Option<f64>,
+    /// Page faults of the victim for one operation, about.
+    pub faults_per_op: Option<f64>,
+}
+
+impl Expects {
+    /// The negative control.
+    pub const NOTHING: Self = Self {
+        stalls: false,
+        per_op: Some(0.0),
+        faults_per_op: Some(0.0),
+    };
+
+    /// So many shootdowns an operation, exactly.
+    #[must_use]
+    pub fn shootdowns(per_op: f64) -> Self {
+        Self {
+            stalls: true,
+            per_op: Some(per_op),
+            faults_per_op: None,
+        }
+    }
+
+    /// Stalls, of which nobody knows beforehand how many.
+    #[must_use]
+    pub fn some() -> Self {
+        Self {
+            stalls: true,
+            per_op: None,
+            faults_per_op: None,
+        }
+    }
+}
+
+/// What repeats an operation.
+pub trait Culprit: Send {
+    /// What must be done before a block begins, with the culprit about to work in it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn begin_block(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What must be done before an operation and is no part of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn before(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The operation.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn operate(&mut self) -> io::Result<()>;
+
+    /// What must be done after it and is no part of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn after(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Memory that the victim reads once before the block begins, mapped until the first operation.
+    fn warm(&self) -> Option<Touch> {
+        None
+    }
+
+    /// The memory that the victim touches while it spins, mapped as long as the culprit lives.
+    fn touch(&self) -> Option<Touch> {
+        None
+    }
+}
+
+/// Nothing is lacking.
+fn nothing() -> Option<String> {
+    None
+}
+
+/// What a mechanism starts from.
+const DEFAULT: Mechanism = Mechanism {
+    name: "",
+    about: "",
+    params: &[],
+    expects: |_| Expects::NOTHING,
+    prepare: |_| Err(io::Error::other("no culprit")),
+    daemons: &[],
+    needs: &[],
+    timing: Timing::Repeated,
+    seed: None,
+    lacks: nothing,
+};
+
+/// Pages that are surely unmapped within one gather, and so with one flush: a gather is full with somewhat less than
+/// 10,000 (mm/mmu_gather.c: MAX_GATHER_BATCH_COUNT).
+const GATHERED: u64 = 8192;
+
+/// Pages that an operation is about.
+const fn pages(default: u64, most: u64) -> Param {
+    Param {
+        name: "pages",
+        about: "pages of an operation",
+        default,
+        range: (1, most),
+    }
+}
+
+/// All of them, in the order in which they are listed and run.
+pub static ALL: &[Mechanism] = &[
+    untouched::UNTOUCHED,
+    dontneed::DONTNEED,
+    dontneed::FREE,
+    munmap::MUNMAP,
+    brk::BRK,
+    alloc::ALLOC_FREE,
+    mprotect::MPROTECT,
+    mremap::MREMAP,
+    thread::THREAD_EXIT,
+    truncate::TRUNCATE,
+    fork::FORK,
+    soft_dirty::SOFT_DIRTY,
+    uffd::UFFD_WP,
+    msync::MSYNC,
+    pageout::SWAP,
+    pageout::RECLAIM_FILE,
+    collapse::COLLAPSE,
+    compact::COMPACT,
+    ksm::KSM,
+    numa::MOVE_PAGES,
+    numa::BALANCING,
+    team::CONCURRENT,
+    team::CONVOY,
+    seed::FREE,
+    seed::MUNMAP,
+    seed::WRITEBACK,
+];
+
+/// The mechanism of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Mechanism> {
+    ALL.iter().find(|m| m.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that every mechanism can be found by a name of its own, says what it does in one sentence, and that its
+    /// defaults lie within its ranges.
+    #[test]
+    fn all_are_whole() {
+        for m in ALL {
+            assert!(std::ptr::eq(find(m.name).unwrap(), m), "{} twice", m.name);
+            assert!(m.about.len() > 10 && !m.about.contains('\n'), "{}", m.name);
+            for p in m.params {
+                assert!(
+                    (p.range.0..=p.range.1).contains(&p.default),
+                    "{} {}",
+                    m.name,
+                    p.name
+                );
+            }
+        }
+    }
+
+    /// Check that each culprit can repeat its operation, and that its victim's memory is still there afterwards.
+    #[test]
+    fn each_operates() {
+        for m in ALL.iter().filter(|m| (m.lacks)().is_none()) {
+            // what takes gigabytes by default does the same with less
+            let known = |name: &str| m.params.iter().any(|p| p.name == name);
+            let small = [("bytes".to_owned(), 4 << 20)];
+            let said = if known("bytes") { &small[..] } else { &[] };
+            let params = Params::new(m.params, said).unwrap();
+            let mut culprit =
+                (m.prepare)(&params).unwrap_or_else(|err| panic!("{}: {err}", m.name));
+            for _ in 0..3 {
+                let all = culprit
+                    .before()
+                    .and_then(|()| culprit.operate())
+                    .and_then(|()| culprit.after());
+                all.unwrap_or_else(|err| panic!("{}: {err}", m.name));
+            }
+            let mut victim = crate::victim::Victim::calibrated(1 << 20, culprit.touch());
+            victim.spin(1 << 20, culprit.touch());
+        }
+    }
+}

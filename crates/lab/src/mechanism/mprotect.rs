@@ -1,0 +1,58 @@
+//! mprotect, there and back. A call gathers what it changes and flushes once at its end (mm/mprotect.c:
+//! change_protection_range(), tlb_finish_mmu()), if an entry changed in a way that needs it (pte_flags_need_flush() in
+//! arch/x86/include/asm/tlbflush.h, Linux 6.1): the right to write does, in both directions; the right to read when it
+//! is taken, and not when it is given, for what is not present is in no TLB. A page that is this process's alone gets
+//! its right to write back at once and not at the next fault (can_change_pte_writable()), whether it was written in
+//! between or not.
+
+use std::io;
+
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+use crate::params::Param;
+
+pub(super) const MPROTECT: Mechanism = Mechanism {
+    name: "mprotect",
+    about: "mprotect to read only and back, of pages that were written in between",
+    params: &[
+        pages(1, 1 << 18),
+        Param {
+            name: "none",
+            about: "1: to no access at all and back",
+            default: 0,
+            range: (0, 1),
+        },
+    ],
+    expects: |params| Expects::shootdowns(if params.get("none") == 1 { 1.0 } else { 2.0 }),
+    prepare: |params| {
+        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        mapping.touch();
+        Ok(Box::new(Mprotect {
+            mapping,
+            none: params.get("none") == 1,
+        }))
+    },
+    ..DEFAULT
+};
+
+struct Mprotect {
+    mapping: Mapping,
+    none: bool,
+}
+
+impl Culprit for Mprotect {
+    fn before(&mut self) -> io::Result<()> {
+        self.mapping.touch();
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let bytes = self.mapping.bytes();
+        if self.none {
+            self.mapping.forbid(bytes)?;
+        } else {
+            self.mapping.protect(bytes, false)?;
+        }
+        self.mapping.protect(bytes, true)
+    }
+}

@@ -1,0 +1,63 @@
+//! mremap that moves: the old place is flushed (mm/mremap.c: move_page_tables()), once a page table of the old place
+//! and of the new one, and the munmap of the new place once more.
+
+use std::io;
+
+use rustix::mm::{MremapFlags, mremap_fixed, munmap};
+
+use super::place::{ONE_TABLE, in_one_table};
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+
+pub(super) const MREMAP: Mechanism = Mechanism {
+    name: "mremap",
+    about: "mremap of written pages to another place, and munmap of them there",
+    params: &[pages(16, 1 << 12)],
+    expects: |params| {
+        if params.get("pages") <= ONE_TABLE {
+            Expects::shootdowns(2.0)
+        } else {
+            Expects::some()
+        }
+    },
+    prepare: |params| {
+        Ok(Box::new(Mremap {
+            bytes: params.size("pages") * PAGE,
+            from: None,
+            to: None,
+        }))
+    },
+    ..DEFAULT
+};
+
+struct Mremap {
+    bytes: usize,
+    from: Option<Mapping>,
+    to: Option<Mapping>,
+}
+
+impl Culprit for Mremap {
+    fn before(&mut self) -> io::Result<()> {
+        let from = in_one_table(self.bytes)?;
+        from.touch();
+        self.from = Some(from);
+        // never touched, so that to replace it flushes nothing
+        self.to = Some(in_one_table(self.bytes)?);
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let (Some(from), Some(to)) = (self.from.take(), self.to.take()) else {
+            return Err(io::Error::other("nothing to move"));
+        };
+        let (from, _) = from.into_raw();
+        let (to, bytes) = to.into_raw();
+        // SAFETY: both are mappings of this length that nobody else knows; the first is gone after the first call,
+        // and the second after the second.
+        unsafe {
+            mremap_fixed(from.cast(), bytes, bytes, MremapFlags::MAYMOVE, to.cast())?;
+            munmap(to.cast(), bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! munmap of memory that was written: one flush a gather, and a gather ends with the range or when its batch is full
+//! (mm/mmu_gather.c: MAX_GATHER_BATCH_COUNT, about 10,000 pages), so that a gigabyte of small pages takes some 30.
+
+use std::io;
+
+use super::{Culprit, DEFAULT, Expects, GATHERED, Mechanism};
+use crate::memory::{HUGE, Mapping, PAGE};
+use crate::params::Param;
+use crate::victim::Touch;
+
+pub(super) const MUNMAP: Mechanism = Mechanism {
+    name: "munmap",
+    about: "munmap of memory that was written: what free() does with a large chunk",
+    params: &[
+        Param {
+            name: "bytes",
+            about: "bytes of an operation",
+            default: 4096,
+            range: (4096, 64 << 30),
+        },
+        Param {
+            name: "huge",
+            about: "1: with transparent huge pages",
+            default: 0,
+            range: (0, 1),
+        },
+    ],
+    expects: |params| {
+        if params.get("bytes") <= GATHERED * PAGE as u64 {
+            Expects::shootdowns(1.0)
+        } else {
+            Expects::some()
+        }
+    },
+    prepare: |params| {
+        let (bytes, huge) = (params.size("bytes"), params.get("huge") == 1);
+        Ok(Box::new(Munmap::new(bytes, huge)))
+    },
+    ..DEFAULT
+};
+
+pub(super) struct Munmap {
+    bytes: usize,
+    huge: bool,
+    next: Option<Mapping>,
+}
+
+impl Munmap {
+    pub(super) fn new(bytes: usize, huge: bool) -> Self {
+        let next = None;
+        Self { bytes, huge, next }
+    }
+
+    /// What madvise(2) is told of such memory. EINVAL where the kernel has no huge pages: then they are small.
+    pub(super) fn advice(huge: bool) -> i32 {
+        if huge {
+            libc::MADV_HUGEPAGE
+        } else {
+            libc::MADV_NOHUGEPAGE
+        }
+    }
+}
+
+impl Culprit for Munmap {
+    fn before(&mut self) -> io::Result<()> {
+        let mapping = if self.huge {
+            Mapping::aligned(self.bytes, HUGE)?
+        } else {
+            Mapping::anonymous(self.bytes)?
+        };
+        let _ = mapping.advise(self.bytes, Self::advice(self.huge));
+        mapping.touch();
+        self.next = Some(mapping);
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        self.next = None;
+        Ok(())
+    }
+}
+
+impl Munmap {
+    /// The memory of the next operation.
+    pub(super) fn chunk(&self) -> Option<Touch> {
+        let next = self.next.as_ref()?;
+        Some(Touch::new(next.start(), next.bytes(), false))
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages that change their node: by request (move_pages), or because the kernel has found out by faults where they
+//! are used (NUMA balancing). To find that out it takes all rights away from some of the process now and then,
+//! with a flush (kernel/sched/fair.c: task_numa_work(), mm/mempolicy.c: change_prot_numa()). A page that moves is
+//! unmapped, and what is unmapped of a batch is flushed at once (mm/migrate.c: migrate_pages_batch(), 512 pages).
+
+use std::ffi::c_void;
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+use crate::victim::Touch;
+
+pub(super) const MOVE_PAGES: Mechanism = Mechanism {
+    name: "move-pages",
+    about: "move_pages of written pages to the next NUMA node",
+    params: &[pages(64, 1 << 16)],
+    expects: |params| {
+        if params.get("pages") <= 512 {
+            Expects::shootdowns(1.0)
+        } else {
+            Expects::some()
+        }
+    },
+    prepare: |params| Ok(Box::new(Move::new(params.size("pages"))?)),
+    lacks: one_node,
+    ..DEFAULT
+};
+
+pub(super) const BALANCING: Mechanism = Mechanism {
+    name: "numa-balancing",
+    about: "NUMA balancing of pages that culprit and victim write: it looks once a second, so take --block 3000",
+    params: &[pages(4096, 1 << 20)],
+    expects: |_| Expects::some(),
+    prepare: |params| {
+        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
+        mapping.touch();
+        Ok(Box::new(Balanced { mapping }))
+    },
+    needs: &[super::Need::NumaBalancing],
+    lacks: one_node,
+    ..DEFAULT
+};
+
+/// The nodes that have memory.
+fn nodes() -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
+    quell_host::cpus::list(text.trim()).unwrap_or_default()
+}
+
+fn one_node() -> Option<String> {
+    (nodes().len() < 2).then(|| "one NUMA node".to_owned())
+}
+
+/// Of include/uapi/linux/mempolicy.h: the pages that nobody else maps.
+const MPOL_MF_MOVE: i32 = 1 << 1;
+
+struct Move {
+    mapping: Mapping,
+    /// The pages' addresses, as numbers, and where each shall go, and where it is.
+    pages: Vec<usize>,
+    to: Vec<i32>,
+    status: Vec<i32>,
+    nodes: Vec<u32>,
+    next: usize,
+}
+
+impl Move {
+    fn new(pages: usize) -> io::Result<Self> {
+        let mapping = Mapping::anonymous(pages * PAGE)?;
+        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
+        mapping.touch();
+        let start = mapping.start().addr();
+        let mut new = Self {
+            mapping,
+            pages: (0..pages).map(|i| start + i * PAGE).collect(),
+            to: vec![0; pages],
+            status: vec![0; pages],
+            nodes: nodes(),
+            next: 0,
+        };
+        // all on one node, whichever they began on
+        new.operate()?;
+        Ok(new)
+    }
+}
+
+impl Culprit for Move {
+    fn before(&mut self) -> io::Result<()> {
+        self.mapping.touch();
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let Some(&node) = self.nodes.get(self.next) else {
+            return Err(io::Error::other("no NUMA node with memory"));
+        };
+        self.next = (self.next + 1) % self.nodes.len();
+        self.to.fill(i32::try_from(node).unwrap_or(0));
+        // SAFETY: three arrays of so many elements, of which the kernel writes the last.
+        let ret = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                self.pages.len(),
+                self.pages.as_ptr().cast::<*mut c_void>(),
+                self.to.as_ptr(),
+                self.status.as_mut_ptr(),
+                MPOL_MF_MOVE,
+            )
+        };
+        match ret {
+            0 => Ok(()),
+            -1 => Err(io::Error::last_os_error()),
+            left => Err(io::Error::other(format!(
+                "{left} pages did not go to node {node}"
+            ))),
+        }
+    }
+}
+
+struct Balanced {
+    mapping: Mapping,
+}
+
+impl Culprit for Balanced {
+    fn operate(&mut self) -> io::Result<()> {
+        // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it is a
+        // hundred times over the pages.
+        let until = Instant::now() + Duration::from_millis(1);
+        for _ in 0..100 {
+            self.mapping.touch();
+            if Instant::now() > until {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    }
+}

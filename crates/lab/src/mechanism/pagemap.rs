@@ -1,0 +1,51 @@
+//! What the kernel says of the pages of a mapping: /proc/self/pagemap, 64 bits a page
+//! (Documentation/admin-guide/mm/pagemap.rst).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use crate::memory::{Mapping, PAGE};
+
+/// The pages of a mapping.
+pub(super) struct Pagemap {
+    file: File,
+    from: u64,
+    /// Read into, so that reading allocates nothing.
+    entries: Vec<u8>,
+}
+
+/// One page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry(u64);
+
+impl Pagemap {
+    pub(super) fn of(mapping: &Mapping) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open("/proc/self/pagemap")?,
+            from: (mapping.start().addr() / PAGE) as u64 * 8,
+            entries: vec![0; mapping.bytes() / PAGE * 8],
+        })
+    }
+
+    /// What is said of them now.
+    pub(super) fn read(&mut self) -> io::Result<impl Iterator<Item = Entry>> {
+        self.file.read_exact_at(&mut self.entries, self.from)?;
+        Ok(self
+            .entries
+            .chunks_exact(8)
+            .map(|e| Entry(e.try_into().map(u64::from_ne_bytes).unwrap_or(0))))
+    }
+}
+
+impl Entry {
+    pub(super) fn is_soft_dirty(self) -> bool {
+        self.0 & (1 << 55) != 0
+    }
+
+    /// In memory, and mapped at more than one place.
+    pub(super) fn is_shared(self) -> bool {
+        let (present, exclusive) = (self.0 & (1 << 63) != 0, self.0 & (1 << 56) != 0);
+        present && !exclusive
+    }
+}

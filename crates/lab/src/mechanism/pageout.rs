@@ -1,0 +1,109 @@
+//! Reclaim on demand: madvise(MADV_PAGEOUT) walks the pages as reclaim does, unmaps them in batches and flushes a
+//! batch at once (mm/rmap.c: try_to_unmap_flush()), but each dirty page before it is written out. The victim that
+//! goes on touching them faults each back in: a major fault for anonymous memory, which takes swap, and for a clean
+//! page of a file, which leaves the page cache; a minor one for a dirty page of a file, which only kswapd would write
+//! out (mm/vmscan.c: shrink_folio_list()).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use super::file::{fill, on_disk};
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+use crate::params::Param;
+use crate::victim::Touch;
+
+pub(super) const SWAP: Mechanism = Mechanism {
+    name: "swap",
+    about: "madvise(MADV_PAGEOUT) of anonymous pages that the victim goes on writing",
+    params: &[pages(256, 1 << 18)],
+    expects: |_| Expects::some(),
+    prepare: |params| {
+        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
+        mapping.touch();
+        Ok(Box::new(Swap { mapping }))
+    },
+    needs: &[super::Need::Swap],
+    lacks: || {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        (swaps.lines().count() < 2).then(|| "no swap to page out to (/proc/swaps)".to_owned())
+    },
+    ..DEFAULT
+};
+
+pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
+    name: "reclaim-file",
+    about: "madvise(MADV_PAGEOUT) of a shared file mapping that the victim goes on reading",
+    params: &[
+        pages(256, 1 << 18),
+        Param {
+            name: "dirty",
+            about: "1: the file was just written, so that its pages stay in the page cache",
+            default: 0,
+            range: (0, 1),
+        },
+    ],
+    expects: |_| Expects::some(),
+    prepare: |params| {
+        let bytes = params.size("pages") * PAGE;
+        let file = on_disk(bytes)?;
+        fill(&file, bytes)?;
+        // what is dirty is not reclaimed
+        file.sync_all()?;
+        let mapping = Mapping::of_file(&file, bytes)?;
+        Ok(Box::new(ReclaimFile {
+            mapping,
+            file,
+            dirty: params.get("dirty") == 1,
+        }))
+    },
+    ..DEFAULT
+};
+
+struct ReclaimFile {
+    mapping: Mapping,
+    file: File,
+    dirty: bool,
+}
+
+impl Culprit for ReclaimFile {
+    fn before(&mut self) -> io::Result<()> {
+        if self.dirty {
+            // a byte a page, by a call and not by the mapping, whose pages stay as they are
+            for at in (0..self.mapping.bytes()).step_by(PAGE) {
+                self.file.write_all_at(b"q", at as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        self.mapping
+            .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(Touch::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            false,
+        ))
+    }
+}
+
+struct Swap {
+    mapping: Mapping,
+}
+
+impl Culprit for Swap {
+    fn operate(&mut self) -> io::Result<()> {
+        self.mapping
+            .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a mapping lies: what is done once a page table (2 MB of addresses) is done twice where a mapping lies across
+//! the border of two, and then the number of shootdowns is another.
+
+use std::io;
+
+use crate::memory::{HUGE, Mapping, PAGE};
+
+/// A mapping of so many bytes within one page table, where it is no longer than half of one; a longer one lies
+/// wherever it does.
+pub(super) fn in_one_table(bytes: usize) -> io::Result<Mapping> {
+    within(bytes, || Mapping::anonymous(bytes))
+}
+
+/// The same, made by `make`.
+pub(super) fn within(
+    bytes: usize,
+    mut make: impl FnMut() -> io::Result<Mapping>,
+) -> io::Result<Mapping> {
+    // The kernel places downwards, so the next lies below the border that this one lies across (mm/vma.c:
+    // unmapped_area_topdown()). Those that are in the way are unmapped untouched, which shoots nothing.
+    let mut in_the_way = Vec::new();
+    loop {
+        let mapping = make()?;
+        if in_the_way.len() == 3 || tables(&mapping, bytes) == 1 {
+            return Ok(mapping);
+        }
+        in_the_way.push(mapping);
+    }
+}
+
+/// In how many page tables its first so many bytes lie.
+fn tables(mapping: &Mapping, bytes: usize) -> usize {
+    let start = mapping.start().addr();
+    (start + bytes.max(1) - 1) / HUGE - start / HUGE + 1
+}
+
+/// Pages up to which [`in_one_table`] keeps its word.
+pub(super) const ONE_TABLE: u64 = (HUGE / PAGE / 2) as u64;
+
+/// A mapping with a huge page's worth of addresses in it, where a huge page may lie.
+#[derive(Debug)]
+pub(super) struct Aligned {
+    mapping: Mapping,
+    offset: usize,
+}
+
+impl Aligned {
+    pub(super) fn new() -> io::Result<Self> {
+        let mapping = Mapping::anonymous(2 * HUGE)?;
+        let offset = mapping.start().align_offset(HUGE).min(HUGE);
+        Ok(Self { mapping, offset })
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        // SAFETY: the offset is within the mapping.
+        unsafe { self.mapping.start().add(self.offset) }
+    }
+
+    /// Writes a byte into every page of the huge page's worth.
+    pub(super) fn touch(&self) {
+        for offset in (0..HUGE).step_by(PAGE) {
+            // SAFETY: within the mapping, of which one huge page's worth at least lies behind the offset.
+            unsafe { self.start().add(offset).write_volatile(1) };
+        }
+    }
+
+    /// Advises the kernel about its first so many bytes.
+    pub(super) fn advise(&self, bytes: usize, advice: i32) -> io::Result<()> {
+        // SAFETY: within the mapping; advice changes what its pages hold at most, and nobody relies on that.
+        let ret = unsafe { libc::madvise(self.start().cast(), bytes.min(HUGE), advice) };
+        if ret == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that small mappings never lie across a border, however often they are made, and that a huge page's
+    /// worth begins at one.
+    #[test]
+    fn nothing_lies_across_a_border() {
+        let mut all = Vec::new();
+        for pages in 1..200 {
+            let mapping = in_one_table(pages * PAGE).unwrap();
+            assert_eq!(tables(&mapping, pages * PAGE), 1, "{pages} pages");
+            all.push(mapping);
+        }
+        let aligned = Aligned::new().unwrap();
+        assert_eq!(aligned.start().addr() % HUGE, 0);
+        aligned.touch();
+    }
+}

@@ -1,0 +1,66 @@
+//! Soft-dirty: to find out which pages a process writes, checkpoints make all of it read only by a write to
+//! clear_refs, and flush all of it once (fs/proc/task_mmu.c: clear_refs_write()). Each first write is a fault then.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use super::pagemap::Pagemap;
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+use crate::victim::Touch;
+
+pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
+    name: "soft-dirty",
+    about: "4 written to /proc/self/clear_refs, while the victim writes pages: what a live checkpoint does",
+    params: &[pages(256, 1 << 16)],
+    expects: |_| Expects::shootdowns(1.0),
+    prepare: |params| {
+        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
+        mapping.touch();
+        Ok(Box::new(SoftDirty {
+            clear: clear_refs()?,
+            mapping,
+        }))
+    },
+    lacks: || match is_tracked() {
+        Ok(true) => None,
+        // it flushes all the same, but makes nothing read only
+        Ok(false) => Some("this kernel has no soft-dirty (CONFIG_MEM_SOFT_DIRTY)".to_owned()),
+        Err(err) => Some(format!(
+            "can't clear soft-dirty (/proc/self/clear_refs): {err}"
+        )),
+    },
+    ..DEFAULT
+};
+
+fn clear_refs() -> io::Result<File> {
+    OpenOptions::new().write(true).open("/proc/self/clear_refs")
+}
+
+/// Whether a page that was written after it was made clean is said to be, and one that was not is not.
+fn is_tracked() -> io::Result<bool> {
+    let mapping = Mapping::anonymous(2 * PAGE)?;
+    mapping.touch();
+    clear_refs()?.write_all_at(b"4", 0)?;
+    mapping.touch_first(PAGE);
+    let mut pagemap = Pagemap::of(&mapping)?;
+    let dirty: Vec<bool> = pagemap.read()?.map(|entry| entry.is_soft_dirty()).collect();
+    Ok(dirty == [true, false])
+}
+
+struct SoftDirty {
+    clear: File,
+    mapping: Mapping,
+}
+
+impl Culprit for SoftDirty {
+    fn operate(&mut self) -> io::Result<()> {
+        self.clear.write_all_at(b"4", 0)
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    }
+}

@@ -1,0 +1,171 @@
+//! Several culprits at once, in the victim's address space and on the culprit's CPU. Each waits for the victim on its
+//! own, and where they hold mmap_lock meanwhile the others wait too.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+use crate::params::{Param, Params};
+
+const THREADS: Param = Param {
+    name: "threads",
+    about: "culprits at once",
+    default: 4,
+    range: (1, 256),
+};
+
+const TIMES: Param = Param {
+    name: "times",
+    about: "how often each does it in an operation",
+    default: 8,
+    range: (1, 1024),
+};
+
+fn expects(params: &Params) -> Expects {
+    Expects::shootdowns((params.get("threads") * params.get("times")) as f64)
+}
+
+pub(super) const CONVOY: Mechanism = Mechanism {
+    name: "convoy",
+    about: "threads that mmap, write and munmap pages at once, and wait for each other (mmap_lock)",
+    params: &[THREADS, TIMES, pages(1, 8192)],
+    expects,
+    prepare: |params| {
+        let bytes = params.size("pages") * PAGE;
+        Ok(Box::new(Team::start(params, || {
+            Ok(move || {
+                let mapping = Mapping::anonymous(bytes)?;
+                mapping.touch();
+                drop(mapping);
+                Ok(())
+            })
+        })?))
+    },
+    ..DEFAULT
+};
+
+pub(super) const CONCURRENT: Mechanism = Mechanism {
+    name: "concurrent",
+    about: "threads that madvise(MADV_DONTNEED) at once, each a page of its own that it has written",
+    params: &[THREADS, TIMES],
+    expects,
+    prepare: |params| {
+        Ok(Box::new(Team::start(params, || {
+            let page = Mapping::anonymous(PAGE)?;
+            Ok(move || {
+                page.touch();
+                page.advise(PAGE, libc::MADV_DONTNEED)
+            })
+        })?))
+    },
+    ..DEFAULT
+};
+
+/// Threads that do the same at once: the culprit's own and others, which sleep between operations.
+struct Team {
+    shared: Arc<Shared>,
+    own: Box<dyn FnMut() -> io::Result<()> + Send>,
+    others: Vec<JoinHandle<()>>,
+    times: u64,
+}
+
+struct Shared {
+    begin: Barrier,
+    end: Barrier,
+    over: AtomicBool,
+    /// The number of the last error, 0 for none.
+    failed: AtomicI32,
+}
+
+impl Team {
+    /// Each does what `make` makes for it, so often an operation.
+    fn start<J>(params: &Params, make: impl Fn() -> io::Result<J>) -> io::Result<Self>
+    where
+        J: FnMut() -> io::Result<()> + Send + 'static,
+    {
+        let threads = params.size("threads");
+        let times = params.get("times");
+        let jobs: Vec<J> = (1..threads).map(|_| make()).collect::<io::Result<_>>()?;
+        let own = Box::new(make()?);
+        let shared = Arc::new(Shared {
+            begin: Barrier::new(threads),
+            end: Barrier::new(threads),
+            over: AtomicBool::new(false),
+            failed: AtomicI32::new(0),
+        });
+        // No thread waits at a barrier that not all come to: each waits here for its job first, and where one can't
+        // be started the others get none.
+        let mut sent = Vec::new();
+        let mut others = Vec::new();
+        for _ in 1..threads {
+            let (send, receive) = std::sync::mpsc::channel::<J>();
+            let of_all = Arc::clone(&shared);
+            // it runs where its creator does: affinity is inherited
+            others.push(thread::Builder::new().spawn(move || {
+                if let Ok(job) = receive.recv() {
+                    of_all.repeat(job, times);
+                }
+            })?);
+            sent.push(send);
+        }
+        for (send, job) in sent.iter().zip(jobs) {
+            send.send(job)
+                .map_err(|_| io::Error::other("a thread has ended"))?;
+        }
+        Ok(Self {
+            shared,
+            own,
+            others,
+            times,
+        })
+    }
+}
+
+impl Shared {
+    fn repeat(&self, mut job: impl FnMut() -> io::Result<()>, times: u64) {
+        loop {
+            self.begin.wait();
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+            self.work(&mut job, times);
+            self.end.wait();
+        }
+    }
+
+    fn work(&self, job: &mut dyn FnMut() -> io::Result<()>, times: u64) {
+        for _ in 0..times {
+            if let Err(err) = job() {
+                let number = err.raw_os_error().unwrap_or(libc::EIO);
+                self.failed.store(number, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+impl Culprit for Team {
+    fn operate(&mut self) -> io::Result<()> {
+        self.shared.begin.wait();
+        self.shared.work(&mut self.own, self.times);
+        self.shared.end.wait();
+        match self.shared.failed.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            number => Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.begin.wait();
+        for thread in self.others.drain(..) {
+            // one that has panicked has ended too
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The end of a thread. glibc gives the unused part of the stack back before the thread ends, and the stack itself
+//! when all stacks that it keeps are more than 40 MB (nptl/allocatestack.c: advise_stack_range() and
+//! __nptl_free_stacks()). A thread that has used its stack is two shootdowns then: one of its own, and one of who
+//! has joined it.
+
+use std::hint::black_box;
+use std::io;
+use std::thread;
+
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::PAGE;
+use crate::params::Param;
+
+/// What glibc keeps of stacks, bytes: stack_cache_maxsize.
+const KEPT: u64 = 40 << 20;
+
+/// Pages at the top of a stack that glibc does not give back: PTHREAD_STACK_MIN, and what it has in use itself. With
+/// fewer used there is nothing to give back.
+const TOP: u64 = 8;
+
+pub(super) const THREAD_EXIT: Mechanism = Mechanism {
+    name: "thread-exit",
+    about: "a thread that uses its stack and ends, and is joined",
+    params: &[
+        pages(64, 1024),
+        Param {
+            name: "stack",
+            about: "bytes of its stack; up to 40M glibc keeps it for the next",
+            default: 64 << 20,
+            range: (16 << 20, 1 << 30),
+        },
+    ],
+    expects: |params| {
+        let gnu = cfg!(target_env = "gnu");
+        match (params.get("pages") > TOP, params.get("stack") > KEPT) {
+            (true, true) if gnu => Expects::shootdowns(2.0),
+            (true, false) if gnu => Expects::shootdowns(1.0),
+            _ => Expects::some(),
+        }
+    },
+    prepare: |params| {
+        Ok(Box::new(ThreadExit {
+            pages: params.size("pages"),
+            stack: params.size("stack"),
+        }))
+    },
+    ..DEFAULT
+};
+
+struct ThreadExit {
+    pages: usize,
+    stack: usize,
+}
+
+/// Uses so many pages of the stack: a frame of a page and a little each.
+#[inline(never)]
+fn use_stack(pages: usize) {
+    let mut frame = [0_u8; PAGE];
+    black_box(&mut frame);
+    if pages > 1 {
+        use_stack(pages - 1);
+    }
+    // used after the call, so that the frame stays
+    black_box(&mut frame);
+}
+
+impl Culprit for ThreadExit {
+    fn operate(&mut self) -> io::Result<()> {
+        let pages = self.pages;
+        // it runs where its creator does: affinity is inherited
+        let thread = thread::Builder::new()
+            .stack_size(self.stack)
+            .spawn(move || use_stack(pages))?;
+        thread
+            .join()
+            .map_err(|_| io::Error::other("the thread has panicked"))
+    }
+}

@@ -1,0 +1,164 @@
+//! userfaultfd write protection: how a live migration and a snapshot find out what is written. Both ways change a
+//! right of present pages, and are flushed (mm/userfaultfd.c: uffd_wp_range(), mm/mprotect.c: change_pte_range(),
+//! pte_needs_flush() in arch/x86/include/asm/tlbflush.h). Nobody writes meanwhile, so that nobody need answer.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use crate::memory::{Mapping, PAGE};
+
+pub(super) const UFFD_WP: Mechanism = Mechanism {
+    name: "uffd-wp",
+    about: "write protection of written pages by userfaultfd, and its end: what a snapshot does",
+    params: &[pages(64, 1 << 18)],
+    expects: |_| Expects::shootdowns(2.0),
+    prepare: |params| {
+        let protected = Protected::new(params.size("pages") * PAGE)?;
+        Ok(Box::new(protected))
+    },
+    lacks: || {
+        let tried = Protected::new(PAGE).and_then(|mut p| p.operate());
+        tried
+            .err()
+            .map(|err| format!("userfaultfd can't write-protect here: {err}"))
+    },
+    ..DEFAULT
+};
+
+// The numbers are those of include/uapi/linux/userfaultfd.h; the libc crate has none of them.
+
+/// A descriptor that never stops the kernel's own accesses, which every user may have (Linux 5.11).
+const USER_MODE_ONLY: i32 = 1;
+const API: u64 = 0xaa;
+const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const MODE_WP: u64 = 1 << 1;
+const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+
+/// `_IOWR(0xaa, number, T)` (include/uapi/asm-generic/ioctl.h).
+const fn iowr<T>(number: u32) -> libc::c_ulong {
+    let bytes = size_of::<T>() as u32;
+    (3 << 30 | bytes << 16 | 0xaa << 8 | number) as libc::c_ulong
+}
+
+#[repr(C)]
+struct Handshake {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Register {
+    start: u64,
+    bytes: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct WriteProtect {
+    start: u64,
+    bytes: u64,
+    mode: u64,
+}
+
+const HANDSHAKE: libc::c_ulong = iowr::<Handshake>(0x3f);
+const REGISTER: libc::c_ulong = iowr::<Register>(0);
+const WRITEPROTECT: libc::c_ulong = iowr::<WriteProtect>(6);
+
+struct Protected {
+    // closed before the mapping goes, which ends all protection
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let with = |flags: i32| {
+        // SAFETY: flags only; the kernel gives a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags | libc::O_CLOEXEC) };
+        match i32::try_from(fd) {
+            // SAFETY: the descriptor is new and nobody else's.
+            Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // before Linux 5.11 there is no such flag
+    with(USER_MODE_ONLY).or_else(|_| with(0))
+}
+
+impl Protected {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let mapping = Mapping::anonymous(bytes)?;
+        let _ = mapping.advise(bytes, libc::MADV_NOHUGEPAGE);
+        mapping.touch();
+        let new = Self {
+            fd: open()?,
+            mapping,
+        };
+        new.ask(
+            HANDSHAKE,
+            &mut Handshake {
+                api: API,
+                features: FEATURE_PAGEFAULT_FLAG_WP,
+                ioctls: 0,
+            },
+        )?;
+        let mut register = Register {
+            start: new.start(),
+            bytes: new.mapping.bytes() as u64,
+            mode: MODE_WP,
+            ioctls: 0,
+        };
+        new.ask(REGISTER, &mut register)?;
+        Ok(new)
+    }
+
+    fn start(&self) -> u64 {
+        self.mapping.start().addr() as u64
+    }
+
+    fn ask<T>(&self, request: libc::c_ulong, what: &mut T) -> io::Result<()> {
+        let what = std::ptr::from_mut(what);
+        // SAFETY: the request is made for a T, of which the kernel reads and writes no more than its size.
+        if unsafe { libc::ioctl(self.fd.as_raw_fd(), request, what) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    fn protect(&self, mode: u64) -> io::Result<()> {
+        let mut protect = WriteProtect {
+            start: self.start(),
+            bytes: self.mapping.bytes() as u64,
+            mode,
+        };
+        self.ask(WRITEPROTECT, &mut protect)
+    }
+}
+
+impl Culprit for Protected {
+    fn before(&mut self) -> io::Result<()> {
+        self.mapping.touch();
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        self.protect(WRITEPROTECT_MODE_WP)?;
+        self.protect(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the numbers of the requests are those of the header, as a C compiler says them.
+    #[test]
+    fn requests_have_their_numbers() {
+        assert_eq!(HANDSHAKE, 0xc018_aa3f);
+        assert_eq!(REGISTER, 0xc020_aa00);
+        assert_eq!(WRITEPROTECT, 0xc018_aa06);
+    }
+}

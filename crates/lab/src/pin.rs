@@ -1,0 +1,38 @@
+//! On which CPU a thread runs.
+
+use std::io;
+
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+/// Keeps the calling thread on these CPUs.
+///
+/// # Errors
+///
+/// If none of them is one that the thread may use.
+pub fn to(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if let Ok(cpu) = usize::try_from(cpu)
+            && cpu < CpuSet::MAX_CPU
+        {
+            set.set(cpu);
+        }
+    }
+    sched_setaffinity(None::<Pid>, &set).map_err(|err| {
+        io::Error::new(
+            io::Error::from(err).kind(),
+            format!("can't keep a thread on CPU {cpus:?}: {err}"),
+        )
+    })
+}
+
+/// The CPUs that the calling thread may use.
+///
+/// # Errors
+///
+/// If the kernel does not say.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = sched_getaffinity(None::<Pid>)?;
+    let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
+    Ok(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+}

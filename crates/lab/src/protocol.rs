@@ -1,0 +1,208 @@
+//! What the lab and its workers say to each other: one JSON object a line, and behind a block's answer its gaps and
+//! operations as they lie in memory, for there may be hundreds of thousands.
+
+use std::io::{self, BufRead, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::params::Params;
+use crate::tsc::Moment;
+
+/// What a worker is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Culprit and victim in one address space.
+    Both,
+    /// The culprit alone: the sham.
+    Culprit,
+}
+
+/// What the victim does in a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// It spins.
+    #[default]
+    Spin,
+    /// It sleeps, so that its CPU idles with the address space still loaded.
+    Sleep,
+}
+
+/// What a worker is made ready for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    /// By its name.
+    pub mechanism: String,
+    /// Its parameters.
+    pub params: Params,
+    /// What this worker is for.
+    pub role: Role,
+    /// Where the culprit runs.
+    pub culprit_cpu: u32,
+    /// Where the victim runs.
+    pub victim_cpu: u32,
+    /// What the victim does.
+    pub mode: Mode,
+}
+
+/// One block.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Block {
+    /// How long, ns.
+    pub ns: u64,
+    /// Whether the culprit works.
+    pub operate: bool,
+    /// How soon one operation may follow the start of the last, ns.
+    pub pace_ns: u64,
+    /// One operation only, so long after the block begins, ns.
+    pub once_after_ns: Option<u64>,
+}
+
+/// From the lab to a worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Get ready.
+    Setup(Setup),
+    /// Do what must be done before a block in which the culprit works once.
+    Prepare,
+    /// Do a block.
+    Block(Block),
+}
+
+/// From a worker to the lab.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is ready.
+    Ready(Ready),
+    /// That is done.
+    Prepared,
+    /// A block is done; gaps and operations follow.
+    Done(Done),
+    /// It can't: why, in words.
+    Failed(String),
+}
+
+/// A worker that is ready.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Ready {
+    /// The victim's thread, 0 where there is none.
+    pub victim_tid: u32,
+    /// From how many ticks on a turn is a gap.
+    pub limit_ticks: u64,
+}
+
+/// A block that is done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// Before it.
+    pub from: Moment,
+    /// After it.
+    pub to: Moment,
+    /// When the victim spun: first and last reading; both 0 where it did not.
+    pub spun: (u64, u64),
+    /// Turns of the spin that were no gaps: ticks and how many.
+    pub turns: Vec<(u32, u32)>,
+    /// How many gaps follow.
+    pub gaps: usize,
+    /// How many operations follow.
+    pub ops: usize,
+    /// How often the victim lost its CPU against its will, as the kernel counts.
+    pub switches: u64,
+}
+
+/// A beginning and either a length (gaps) or an end (operations), ticks.
+pub type Stamp = (u64, u64);
+
+/// Sends one line.
+///
+/// # Errors
+///
+/// If the other side has gone.
+pub fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// Receives one line; `None` if the other side has gone.
+///
+/// # Errors
+///
+/// If it is no such message.
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&line)?))
+}
+
+/// Sends stamps as bytes.
+///
+/// # Errors
+///
+/// If the other side has gone.
+pub fn send_stamps(out: &mut impl Write, stamps: impl Iterator<Item = Stamp>) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    for (a, b) in stamps {
+        bytes.extend_from_slice(&a.to_ne_bytes());
+        bytes.extend_from_slice(&b.to_ne_bytes());
+    }
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+/// More stamps than a worker has room for are no stamps.
+const MOST_STAMPS: usize = 1 << 22;
+
+/// Receives so many.
+///
+/// # Errors
+///
+/// If there are fewer, or so many that they can't be meant.
+pub fn receive_stamps(from: &mut impl Read, count: usize) -> io::Result<Vec<Stamp>> {
+    if count > MOST_STAMPS {
+        return Err(io::Error::other(format!("{count} stamps in one block")));
+    }
+    let mut bytes = vec![0; count * 16];
+    from.read_exact(&mut bytes)?;
+    let word = |b: &[u8]| b.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+    Ok(bytes
+        .chunks_exact(16)
+        .map(|c| (word(&c[..8]), word(&c[8..])))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a line and stamps come through as they were sent, and that an end in the middle is an error.
+    #[test]
+    fn through_a_pipe() {
+        let mut pipe = Vec::new();
+        let order = Order::Block(Block {
+            ns: 5,
+            operate: true,
+            pace_ns: 10,
+            once_after_ns: None,
+        });
+        send(&mut pipe, &order).unwrap();
+        let stamps = vec![(1, 2), (u64::MAX, 0)];
+        send_stamps(&mut pipe, stamps.iter().copied()).unwrap();
+        let mut from = pipe.as_slice();
+        let Some(Order::Block(block)) = receive(&mut from).unwrap() else {
+            panic!("another order");
+        };
+        assert!(block.operate && block.ns == 5);
+        assert_eq!(receive_stamps(&mut from, 2).unwrap(), stamps);
+        assert!(receive::<Order>(&mut from).unwrap().is_none());
+        assert!(receive_stamps(&mut from, 1).is_err());
+        assert!(receive_stamps(&mut from, usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,404 @@
+//! An experiment as it is written to a file and to JSON: the contract `quell/lab/1`.
+
+use std::collections::BTreeMap;
+
+use quell_event::Backtraces;
+use quell_stats::{Difference, median, quantile};
+use serde::{Deserialize, Serialize};
+
+use crate::attribute::{Attributed, Class};
+use crate::block::Arm;
+use crate::experiment::{Options, Outcome, Round};
+use crate::judge::{Effect, Judgement, Verdict};
+use crate::mechanism::Mechanism;
+use crate::params::Params;
+use crate::protocol::Mode;
+
+/// The name of this form.
+pub const SCHEMA: &str = "quell/lab/1";
+
+/// One experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The mechanism's name.
+    pub experiment: String,
+    /// What the culprit repeats.
+    pub about: String,
+    /// With these values.
+    pub params: Params,
+    /// What the victim did.
+    pub victim: Mode,
+    /// The word.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub why: String,
+    /// The same for the control in another address space, against none.
+    pub sham_verdict: Verdict,
+    /// Why.
+    pub sham_why: String,
+    /// Whether it was ended early.
+    pub interrupted: bool,
+    /// On what it was measured.
+    pub machine: Machine,
+    /// Idle, sham, real, untraced.
+    pub arms: BTreeMap<String, ArmSummary>,
+    /// Shootdowns at the victim for one operation that fell into the time in which the victim ran.
+    pub shootdowns_per_op: Option<f64>,
+    /// What the kernel's code lets expect, where that is a whole number.
+    pub expected_per_op: Option<f64>,
+    /// Faults of the victim for one operation.
+    pub faults_per_op: Option<f64>,
+    /// The share of shootdowns at the victim that lie in one of its gaps.
+    pub matched: Option<f64>,
+    /// Real less sham.
+    pub effect: EffectSummary,
+    /// The kernel's functions on both sides, of experiments that do one thing once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backtraces: Option<Backtraces>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EffectSummary {
+    /// Stall with the culprit's name, ppm of the time in which the victim ran.
+    pub stall_ppm: Interval,
+    /// Time in all gaps, whatever their cause, ppm.
+    pub all_gaps_ppm: Interval,
+    /// Time in gaps below 0.1 ms, in which no other thread can have run: without the probe less with it, ppm.
+    pub untraced_ppm: Interval,
+    /// Time of the victim for one shootdown or fault, ns.
+    pub ns_per_event: Option<f64>,
+    /// Shootdowns of the culprit and faults of the victim.
+    pub events: u64,
+}
+
+/// A difference with its interval. JSON has no number for an infinite end: null.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Interval {
+    /// The middle of the differences.
+    pub difference: f64,
+    /// 95 %.
+    pub ci95: (Option<f64>, Option<f64>),
+    /// Rounds in which it was above zero, and all rounds.
+    pub signs: (usize, usize),
+}
+
+impl From<Difference> for Interval {
+    fn from(d: Difference) -> Self {
+        let finite = |end: f64| end.is_finite().then_some(end);
+        Self {
+            difference: d.difference,
+            ci95: (finite(d.ci95.0), finite(d.ci95.1)),
+            signs: (d.larger, d.pairs),
+        }
+    }
+}
+
+/// On what it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The CPU's name.
+    pub cpu: String,
+    /// CPUs online.
+    pub cpus: usize,
+    /// Whether the kernel says that it runs under a hypervisor.
+    pub virtual_machine: bool,
+    /// Where the victim ran.
+    pub victim_cpu: u32,
+    /// Where the culprit ran.
+    pub culprit_cpu: u32,
+}
+
+/// One arm, over all valid blocks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ArmSummary {
+    /// Valid blocks.
+    pub blocks: usize,
+    /// Invalid ones, by reason.
+    pub invalid: BTreeMap<String, usize>,
+    /// For how long the victim had its CPU, ns.
+    pub ran_ns: u64,
+    /// For how long others had it, ns.
+    pub away_ns: u64,
+    /// Operations of the culprit.
+    pub ops: u64,
+    /// Their length, ns: median and 99th percentile.
+    pub op_ns: Option<(u64, u64)>,
+    /// Shootdowns that interrupted the victim while it ran.
+    pub shootdowns: u64,
+    /// Those of the culprit.
+    pub caused: u64,
+    /// Faults of the victim.
+    pub faults: u64,
+    /// Stall with the culprit's name, ppm: the median over blocks.
+    pub stall_ppm: f64,
+    /// Gaps by class: how many, and ns in all.
+    pub gaps: BTreeMap<String, (u64, u64)>,
+    /// Length of a turn of the victim's spin, gaps included, those of class sched not: percentiles that at least 100
+    /// turns lie beyond, ns.
+    pub turn_ns: BTreeMap<String, u64>,
+    /// The same, all of it: lengths to two digits, and how many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(u64, u64)>,
+    /// One block: begin and length of each gap, its class, whether the culprit caused it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<(u64, u64, Class, bool)>,
+    /// The operations of that block: begin and end, from the block's begin.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline_ops: Vec<(u64, u64)>,
+}
+
+/// Percentiles that are told where there are samples enough.
+const PERCENTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+    ("p99999", 0.99999),
+];
+
+/// Turns that must lie beyond a percentile for it to be told.
+const BEYOND: f64 = 100.0;
+
+/// Gaps and operations of a timeline.
+const TIMELINE: usize = 4000;
+
+impl Summary {
+    /// Of what was measured.
+    #[must_use]
+    pub fn new(
+        mechanism: &Mechanism,
+        params: &Params,
+        options: &Options,
+        machine: Machine,
+        outcome: &Outcome,
+    ) -> Self {
+        let Judgement {
+            real,
+            sham,
+            all_ppm,
+            untraced_ppm,
+            shootdowns_per_op,
+            faults_per_op,
+            ns_per_event,
+            matched,
+            expects,
+            valid_rounds: _,
+        } = &outcome.judgement;
+        let verdict = |e: &Effect| (e.verdict, e.why.clone());
+        let ((verdict, why), (sham_verdict, sham_why)) = (verdict(real), verdict(sham));
+        Self {
+            schema: SCHEMA.to_owned(),
+            experiment: mechanism.name.to_owned(),
+            about: mechanism.about.to_owned(),
+            params: params.clone(),
+            victim: options.mode,
+            verdict,
+            why,
+            sham_verdict,
+            sham_why,
+            interrupted: outcome.interrupted,
+            machine,
+            arms: Arm::ALL
+                .into_iter()
+                .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
+                .collect(),
+            shootdowns_per_op: *shootdowns_per_op,
+            expected_per_op: match options.mode {
+                Mode::Spin => expects.per_op,
+                Mode::Sleep => Some(0.0),
+            },
+            faults_per_op: *faults_per_op,
+            matched: *matched,
+            effect: EffectSummary {
+                stall_ppm: real.stall_ppm.into(),
+                all_gaps_ppm: (*all_ppm).into(),
+                untraced_ppm: (*untraced_ppm).into(),
+                ns_per_event: *ns_per_event,
+                events: real.events,
+            },
+            backtraces: outcome.backtraces.clone(),
+        }
+    }
+
+    /// Without what only pictures need.
+    #[must_use]
+    pub fn without_pictures(mut self) -> Self {
+        for arm in self.arms.values_mut() {
+            arm.histogram.clear();
+            arm.timeline.clear();
+            arm.timeline_ops.clear();
+        }
+        self
+    }
+}
+
+impl ArmSummary {
+    fn new(arm: Arm, rounds: &[Round]) -> Self {
+        let of_arm = || rounds.iter().flatten().filter(move |m| m.arm == arm);
+        let blocks: Vec<&Attributed> = of_arm()
+            .filter(|m| m.invalid.is_none())
+            .map(|m| &m.block)
+            .collect();
+        let mut invalid = BTreeMap::new();
+        for why in of_arm().filter_map(|m| m.invalid) {
+            *invalid.entry(why.why().to_owned()).or_insert(0) += 1;
+        }
+        let sum = |of: fn(&Attributed) -> u64| blocks.iter().map(|b| of(b)).sum::<u64>();
+        let mut gaps = BTreeMap::new();
+        for told in blocks.iter().flat_map(|b| &b.gaps) {
+            let entry: &mut (u64, u64) = gaps.entry(told.class.name().to_owned()).or_default();
+            entry.0 += 1;
+            entry.1 += told.gap.ns;
+        }
+        let lengths: Vec<f64> = blocks
+            .iter()
+            .flat_map(|b| &b.ops)
+            .map(|op| op.end_ns.saturating_sub(op.begin_ns) as f64)
+            .collect();
+        let op_ns = (!lengths.is_empty()).then(|| {
+            let at = |q| quantile(&lengths, q).round() as u64;
+            (at(0.5), at(0.99))
+        });
+        let ppm: Vec<f64> = blocks
+            .iter()
+            .map(|b| b.caused_ns() as f64 * 1e6 / b.ran_ns().max(1) as f64)
+            .collect();
+        let turns = turns(&blocks);
+        let (timeline, timeline_ops) = timeline(&blocks);
+        Self {
+            blocks: blocks.len(),
+            invalid,
+            ran_ns: sum(Attributed::ran_ns),
+            away_ns: sum(|b| b.away_ns),
+            ops: u64::try_from(lengths.len()).unwrap_or(0),
+            op_ns,
+            shootdowns: sum(|b| b.hits),
+            caused: sum(|b| b.caused_hits),
+            faults: sum(|b| b.faults),
+            stall_ppm: median(&ppm),
+            gaps,
+            turn_ns: percentiles(&turns),
+            histogram: rounded(&turns),
+            timeline,
+            timeline_ops,
+        }
+    }
+
+    /// So many ns of a class for a million ns that the victim ran.
+    #[must_use]
+    pub fn class_ppm(&self, class: Class) -> f64 {
+        let ns = self.gaps.get(class.name()).map_or(0, |(_, ns)| *ns);
+        ns as f64 * 1e6 / self.ran_ns.max(1) as f64
+    }
+
+    /// Gaps of a class for a second that the victim ran.
+    #[must_use]
+    pub fn class_rate(&self, class: Class) -> f64 {
+        let n = self.gaps.get(class.name()).map_or(0, |(n, _)| *n);
+        n as f64 * 1e9 / self.ran_ns.max(1) as f64
+    }
+}
+
+/// Lengths of turns and how many, over all blocks: gaps are turns too, but for those in which another thread ran.
+fn turns(blocks: &[&Attributed]) -> BTreeMap<u64, u64> {
+    let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
+    for block in blocks {
+        for (ns, n) in &block.turns {
+            *turns.entry(*ns).or_default() += n;
+        }
+        for told in block.gaps.iter().filter(|t| t.class != Class::Sched) {
+            *turns.entry(told.gap.ns).or_default() += 1;
+        }
+    }
+    turns
+}
+
+fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
+    let total: u64 = turns.values().sum();
+    let enough = |q: &f64| total as f64 * (1.0 - q) >= BEYOND;
+    let at = |q: f64| {
+        let rank = (total as f64 * q).ceil() as u64;
+        let mut seen = 0;
+        turns
+            .iter()
+            .find(|(_, n)| {
+                seen += **n;
+                seen >= rank
+            })
+            .map_or(0, |(ns, _)| *ns)
+    };
+    PERCENTILES
+        .iter()
+        .filter(|(_, q)| enough(q))
+        .map(|(name, q)| ((*name).to_owned(), at(*q)))
+        .collect()
+}
+
+/// Lengths to two digits, so that a histogram has some hundred bars.
+fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
+    let mut out: BTreeMap<u64, u64> = BTreeMap::new();
+    for (ns, n) in turns {
+        let digits = ns.checked_ilog10().unwrap_or(0);
+        let step = 10_u64.pow(digits.saturating_sub(1));
+        *out.entry(ns / step * step).or_default() += n;
+    }
+    out.into_iter().collect()
+}
+
+/// The gaps and operations of the block whose stall is the middle one: as it was, not the best.
+#[expect(clippy::type_complexity, reason = "two columns of the summary")]
+fn timeline(blocks: &[&Attributed]) -> (Vec<(u64, u64, Class, bool)>, Vec<(u64, u64)>) {
+    let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
+    by_stall.sort_by_key(|b| b.caused_ns());
+    let Some(block) = by_stall.get(by_stall.len() / 2) else {
+        return (Vec::new(), Vec::new());
+    };
+    let since = |ns: u64| ns.saturating_sub(block.begin_ns);
+    let gaps = block
+        .gaps
+        .iter()
+        .take(TIMELINE)
+        .map(|t| (since(t.gap.begin_ns), t.gap.ns, t.class, t.caused))
+        .collect();
+    let ops = block
+        .ops
+        .iter()
+        .take(TIMELINE)
+        .map(|op| (since(op.begin_ns), since(op.end_ns)))
+        .collect();
+    (gaps, ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Check that a percentile is a length that occurs, that at least its share lies at or below it, and that none is
+        /// told that fewer than 100 turns lie beyond.
+        #[test]
+        fn percentiles_hold(turns in prop::collection::btree_map(1_u64..1_000_000, 1_u64..100_000, 1..50)) {
+            let total: u64 = turns.values().sum();
+            let told = percentiles(&turns);
+            for (name, q) in PERCENTILES {
+                let Some(at) = told.get(name) else {
+                    prop_assert!((total as f64) * (1.0 - q) < BEYOND);
+                    continue;
+                };
+                let below: u64 = turns.range(..=at).map(|(_, n)| n).sum();
+                prop_assert!(turns.contains_key(at));
+                prop_assert!(below as f64 >= total as f64 * q - 1e-6);
+                prop_assert!(total as f64 * (1.0 - q) >= BEYOND);
+            }
+            prop_assert_eq!(rounded(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Settings of the kernel's: files that hold a value, which is written back exactly as it was.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{Undo, told, write};
+
+/// Where KSM is set (Documentation/admin-guide/mm/ksm.rst).
+const KSM: &str = "/sys/kernel/mm/ksm";
+
+/// How KSM is set: a round takes some ms then, where by default it looks at 5,000 pages a second. What is set last
+/// starts it. `smart_scan` (Linux 6.7) would pass over pages that were not merged lately, for up to 8 rounds; kernels
+/// before have no such file, and need none.
+const KSM_SET: [(&str, &str, bool); 4] = [
+    ("pages_to_scan", "300", true),
+    ("sleep_millisecs", "2", true),
+    ("smart_scan", "0", false),
+    ("run", "1", true),
+];
+
+const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+/// Has ksmd run, and quickly.
+pub(super) fn ksm_on(undo: &mut Vec<Undo>) -> io::Result<()> {
+    set_all(Path::new(KSM), undo)
+}
+
+fn set_all(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
+    for (name, value, must) in KSM_SET {
+        let path = folder.join(name);
+        if must || path.exists() {
+            set(&path, value, undo)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether ksmd runs as it would be set to.
+pub(super) fn ksm_is_on() -> bool {
+    KSM_SET.iter().all(
+        |(name, value, must)| match fs::read_to_string(Path::new(KSM).join(name)) {
+            Ok(text) => text.trim() == *value,
+            Err(_) => !must,
+        },
+    )
+}
+
+/// Turns NUMA balancing on.
+pub(super) fn numa_balancing_on(undo: &mut Vec<Undo>) -> io::Result<()> {
+    // one node needs none, and that is said by whoever needs it
+    if Path::new(NUMA_BALANCING).exists() {
+        set(Path::new(NUMA_BALANCING), "1", undo)?;
+    }
+    Ok(())
+}
+
+/// Whether it is on.
+pub(super) fn numa_balancing_is_on() -> bool {
+    fs::read_to_string(NUMA_BALANCING).is_ok_and(|text| text.trim() == "1")
+}
+
+/// Writes a value where there is another, and keeps what there was.
+fn set(path: &Path, value: &str, undo: &mut Vec<Undo>) -> io::Result<()> {
+    let old = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
+    let old = old.trim_end();
+    if old == value {
+        return Ok(());
+    }
+    // first, so that a write that is half done is taken back too
+    undo.push(Undo::Restore(path.to_owned(), old.to_owned()));
+    write(path, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that all that was set is as before when it is taken back in reverse, that what is the same is left
+    /// alone, and that a file that only newer kernels have may be missing, but no other.
+    #[test]
+    fn settings_come_back() {
+        let folder = std::env::temp_dir().join(format!("quell-lab-setting-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let files = [
+            ("run", "2\n"),
+            ("pages_to_scan", "100\n"),
+            ("sleep_millisecs", "2\n"),
+        ];
+        for (name, value) in files {
+            fs::write(folder.join(name), value).unwrap();
+        }
+        let mut undo = Vec::new();
+        set_all(&folder, &mut undo).unwrap();
+        let says = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(["run", "pages_to_scan"].map(says), ["1", "300"]);
+        assert_eq!(undo.len(), 2);
+        for step in undo.drain(..).rev() {
+            step.take_back().unwrap();
+        }
+        for (name, value) in files {
+            assert_eq!(says(name).trim_end(), value.trim_end(), "{name}");
+        }
+        fs::remove_file(folder.join("run")).unwrap();
+        let refused = set_all(&folder, &mut undo).unwrap_err();
+        assert!(refused.to_string().contains("run"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,109 @@
+//! Somewhere to swap to: a compressed device in memory (Documentation/admin-guide/blockdev/zram.rst).
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Undo, told, write, write_when_free};
+use crate::memory::PAGE;
+
+/// Size of the device that is swapped to, bytes: what is in use is compressed and counts, not this.
+const SWAP_BYTES: u64 = 512 << 20;
+
+/// A new compressed device in memory, and swap on it.
+pub(super) fn on(undo: &mut Vec<Undo>) -> io::Result<()> {
+    let control = Path::new("/sys/class/zram-control/hot_add");
+    let number = fs::read_to_string(control).map_err(|err| {
+        io::Error::new(
+            err.kind(),
+            format!(
+                "no swap, and no zram to make some ({}: {err})",
+                control.display()
+            ),
+        )
+    })?;
+    let number: u32 = number.trim().parse().map_err(io::Error::other)?;
+    undo.push(Undo::RemoveZram(number));
+    write(
+        Path::new(&format!("/sys/block/zram{number}/disksize")),
+        &SWAP_BYTES.to_string(),
+    )?;
+    let device = PathBuf::from(format!("/dev/zram{number}"));
+    let open = OpenOptions::new().write(true).open(&device);
+    let file = open.map_err(|err| told("open", &device, &err))?;
+    file.write_all_at(&swap_header(SWAP_BYTES), 0)
+        .map_err(|err| told("write to", &device, &err))?;
+    file.sync_all()
+        .map_err(|err| told("write to", &device, &err))?;
+    drop(file);
+    let path = c_path(&device)?;
+    // SAFETY: a path that ends in 0.
+    if unsafe { libc::swapon(path.as_ptr(), 0) } != 0 {
+        return Err(told(
+            "turn swap on on",
+            &device,
+            &io::Error::last_os_error(),
+        ));
+    }
+    undo.push(Undo::SwapOff(device));
+    Ok(())
+}
+
+/// The first page of a swap device (include/linux/swap.h: union swap_header): version 1, the number of the last
+/// page, and the magic word at the end of the page.
+fn swap_header(bytes: u64) -> Vec<u8> {
+    let mut page = vec![0; PAGE];
+    let pages = u32::try_from(bytes / PAGE as u64).unwrap_or(u32::MAX);
+    page[1024..1028].copy_from_slice(&1_u32.to_ne_bytes());
+    page[1028..1032].copy_from_slice(&(pages - 1).to_ne_bytes());
+    page[PAGE - 10..].copy_from_slice(b"SWAPSPACE2");
+    page
+}
+
+/// Turns swap off on a device.
+pub(super) fn off(device: &Path) -> io::Result<()> {
+    let path = c_path(device)?;
+    // SAFETY: a path that ends in 0.
+    if unsafe { libc::swapoff(path.as_ptr()) } != 0 {
+        return Err(told(
+            "turn swap off on",
+            device,
+            &io::Error::last_os_error(),
+        ));
+    }
+    Ok(())
+}
+
+/// Removes the device.
+pub(super) fn remove(number: u32) -> io::Result<()> {
+    let reset = PathBuf::from(format!("/sys/block/zram{number}/reset"));
+    write_when_free(&reset, "1")?;
+    write(
+        Path::new("/sys/class/zram-control/hot_remove"),
+        &number.to_string(),
+    )
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the header has its three words where the kernel looks for them.
+    #[test]
+    fn header_is_where_the_kernel_looks() {
+        let page = swap_header(64 << 20);
+        assert_eq!(page.len(), 4096);
+        assert_eq!(&page[4086..], b"SWAPSPACE2");
+        assert_eq!(page[1024], 1);
+        assert_eq!(
+            u32::from_ne_bytes(page[1028..1032].try_into().unwrap()),
+            16383
+        );
+    }
+}

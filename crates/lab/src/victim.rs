@@ -1,0 +1,241 @@
+//! The victim: a calibrated spin that writes down every gap.
+
+use crate::memory::PAGE;
+use crate::tsc;
+
+/// Memory that the victim touches while it spins, one page a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    at: *mut u8,
+    bytes: usize,
+    write: bool,
+}
+
+// SAFETY: an address and a length; `Victim::spin` says who keeps the memory there.
+unsafe impl Send for Touch {}
+
+impl Touch {
+    /// Every page of so many bytes from there, written or read.
+    #[must_use]
+    pub fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
+        Self { at, bytes, write }
+    }
+
+    /// Touches all of it once.
+    pub fn once(&self) {
+        for page in 0..self.pages() {
+            // SAFETY: below the number of pages; whoever gave the memory keeps it mapped meanwhile.
+            unsafe { self.page(page) };
+        }
+    }
+
+    fn pages(&self) -> usize {
+        self.bytes / PAGE
+    }
+
+    /// # Safety
+    ///
+    /// The page is one of them, and they are mapped and readable, and writable where they are written.
+    #[inline(always)]
+    unsafe fn page(&self, page: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = self.at.add(page * PAGE);
+            if self.write {
+                at.write_volatile(page as u8);
+            } else {
+                at.read_volatile();
+            }
+        }
+    }
+}
+
+/// A gap: from one reading of the counter to the next, ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The last reading before it.
+    pub begin: u64,
+    /// Its length.
+    pub ticks: u64,
+}
+
+/// How long a turn of the spin may take before it is a gap: so many times the shortest. The shortest interrupt takes
+/// about 20 times a turn.
+const OF_SHORTEST: usize = 8;
+
+/// And so many times what all but one of a thousand take: a victim that goes through much memory waits for page walks
+/// and cache lines in many of its turns, and those are no stalls.
+const OF_MOST: usize = 2;
+
+/// Room for gaps. A block ends early when it is full.
+const MOST_GAPS: usize = 1 << 19;
+
+/// Turns by their length in ticks; those beyond are gaps.
+pub const SHORT: usize = 4096;
+
+/// The spinning thread's own memory, all of it touched before it spins.
+#[derive(Debug)]
+pub struct Victim {
+    /// Turns that were no gaps, by ticks.
+    pub turns: Vec<u32>,
+    /// The gaps, in order.
+    pub gaps: Vec<Gap>,
+    limit: u64,
+}
+
+/// When it spun, readings of the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spun {
+    /// The first.
+    pub begin: u64,
+    /// The last.
+    pub end: u64,
+}
+
+impl Victim {
+    /// Finds the shortest turn, over so many ticks.
+    #[must_use]
+    pub fn calibrated(ticks: u64, touch: Option<Touch>) -> Self {
+        let mut victim = Self {
+            turns: vec![0; SHORT],
+            gaps: Vec::with_capacity(MOST_GAPS),
+            limit: SHORT as u64,
+        };
+        // the kernel gives pages when they are written, which would be gaps of our own making
+        victim.gaps.resize(MOST_GAPS, Gap { begin: 0, ticks: 0 });
+        victim.gaps.clear();
+        victim.keep_from_forks();
+        victim.spin(ticks, touch);
+        victim.limit = limit(&victim.turns);
+        victim
+    }
+
+    /// What a child gets is read only until it is written again, also blocks later: faults that are none of the
+    /// experiment's, where the victim writes down its gaps. Children don't get it (madvise(2), MADV_DONTFORK).
+    fn keep_from_forks(&mut self) {
+        let room = self.gaps.spare_capacity_mut();
+        let begin = room.as_mut_ptr().expose_provenance();
+        let end = begin + size_of_val(room);
+        let (begin, end) = (begin.next_multiple_of(PAGE), end / PAGE * PAGE);
+        if begin < end {
+            // SAFETY: whole pages within the vector's own room; nothing about them changes for this process. A kernel
+            // that refuses leaves some faults more.
+            unsafe {
+                libc::madvise(
+                    std::ptr::with_exposed_provenance_mut(begin),
+                    end - begin,
+                    libc::MADV_DONTFORK,
+                )
+            };
+        }
+    }
+
+    /// From how many ticks on a turn is a gap.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Spins for so many ticks, or until there is no room for gaps. Ends by the counter, which goes on whatever
+    /// the culprit does; what it touches must stay mapped meanwhile.
+    pub fn spin(&mut self, ticks: u64, touch: Option<Touch>) -> Spun {
+        self.turns.fill(0);
+        // the page that the vector begins in is the allocator's too, and so a child's
+        self.gaps.clear();
+        self.gaps.push(Gap { begin: 0, ticks: 0 });
+        self.gaps.clear();
+        let pages = touch.as_ref().map_or(0, Touch::pages);
+        // what the block before has left to fault on is not this one's
+        if let Some(touch) = touch {
+            touch.once();
+        }
+        let begin = tsc::now();
+        let deadline = begin.saturating_add(ticks);
+        let mut page = 0;
+        let mut last = begin;
+        while last < deadline {
+            if let Some(touch) = touch
+                && pages > 0
+            {
+                // SAFETY: `page` is below the number of pages; the culprit keeps the memory mapped and readable,
+                // and writable where `write` is set, until the block is over.
+                unsafe { touch.page(page) };
+                page = if page + 1 == pages { 0 } else { page + 1 };
+            }
+            let now = tsc::now();
+            let took = now - last;
+            if took < self.limit {
+                // the limit is at most SHORT
+                if let Some(n) = self.turns.get_mut(took as usize) {
+                    *n += 1;
+                }
+            } else {
+                if self.gaps.len() == MOST_GAPS {
+                    break;
+                }
+                self.gaps.push(Gap {
+                    begin: last,
+                    ticks: took,
+                });
+            }
+            last = now;
+        }
+        Spun { begin, end: last }
+    }
+}
+
+/// From how many ticks on a turn is a gap, by turns that were measured.
+fn limit(turns: &[u32]) -> u64 {
+    let total: u64 = turns.iter().map(|n| u64::from(*n)).sum();
+    let shortest = turns.iter().position(|&n| n > 0).unwrap_or(1);
+    let mut below = 0;
+    let most = turns.iter().position(|&n| {
+        below += u64::from(n);
+        below * 1000 >= total * 999
+    });
+    let limit = (shortest * OF_SHORTEST).max(most.unwrap_or(0) * OF_MOST);
+    limit.clamp(64, SHORT) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the limit is a multiple of the shortest turn, or of the long ones where those are many, and within
+    /// what is counted.
+    #[test]
+    fn limits() {
+        let turns = |of: &[(usize, u32)]| {
+            let mut turns = vec![0; SHORT];
+            of.iter().for_each(|&(ticks, n)| turns[ticks] = n);
+            turns
+        };
+        assert_eq!(limit(&turns(&[(60, 9_999), (3000, 1)])), 480);
+        assert_eq!(limit(&turns(&[(60, 900), (500, 100)])), 1000);
+        assert_eq!(limit(&turns(&[(60, 900), (3000, 100)])), SHORT as u64);
+        assert_eq!(limit(&turns(&[(1, 5)])), 64);
+        assert_eq!(limit(&turns(&[])), 64);
+    }
+
+    /// Check that turns and gaps together make up the time that was spun: nothing is left out.
+    #[test]
+    fn time_adds_up() {
+        if !tsc::is_usable() {
+            return;
+        }
+        let mut page = [0_u8; 2 * PAGE];
+        let touch = Some(Touch::new(page.as_mut_ptr(), PAGE, true));
+        let mut victim = Victim::calibrated(1 << 22, touch);
+        let spun = victim.spin(1 << 24, touch);
+        let turns: u64 = victim
+            .turns
+            .iter()
+            .enumerate()
+            .map(|(ticks, &n)| ticks as u64 * u64::from(n))
+            .sum();
+        let gaps: u64 = victim.gaps.iter().map(|g| g.ticks).sum();
+        assert_eq!(turns + gaps, spun.end - spun.begin);
+        assert!(spun.end - spun.begin >= 1 << 24);
+        assert!(victim.gaps.iter().all(|g| g.ticks >= victim.limit()));
+    }
+}

@@ -1,0 +1,232 @@
+//! What hits a CPU, beside whatever runs: a victim that spins there, and every gap of it with its cause and with who
+//! did it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::attribute::{Attributed, Class};
+
+/// The name of this form.
+pub const SCHEMA: &str = "quell/lab-watch/1";
+
+/// Gaps of one class, or of one class by one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    lengths: Vec<u64>,
+    /// Their sum, ns.
+    pub ns: u64,
+    /// The longest that was seen, ns: an event, not a statistic.
+    pub longest_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Lengths that are kept for percentiles; more are counted and summed all the same.
+const LENGTHS: usize = 1 << 20;
+
+/// Gaps beyond a percentile for it to be told.
+const BEYOND: u64 = 100;
+
+impl Gaps {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns += ns;
+        self.longest_ns = self.longest_ns.max(ns);
+        if self.lengths.len() < LENGTHS {
+            self.lengths.push(ns);
+        }
+    }
+
+    /// So many of a thousand gaps are no longer than this, ns; nothing where too few lie beyond.
+    #[must_use]
+    pub fn at(&self, of_1000: u64) -> Option<u64> {
+        let n = u64::try_from(self.lengths.len()).unwrap_or(0);
+        let beyond = n * (1000 - of_1000.min(1000)) / 1000;
+        if beyond < BEYOND {
+            return None;
+        }
+        let mut sorted = self.lengths.clone();
+        let rank = usize::try_from(n - beyond - 1).unwrap_or(0);
+        Some(*sorted.select_nth_unstable(rank).1)
+    }
+}
+
+/// All that was seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// For how long the victim wanted to run, ns.
+    pub spun_ns: u64,
+    /// For how long others had its CPU, ns.
+    pub away_ns: u64,
+    /// By class.
+    pub classes: BTreeMap<Class, Gaps>,
+    /// By class and process.
+    pub by: BTreeMap<(Class, u32), Gaps>,
+    /// Shootdowns that interrupted the victim, and those of them that lie in a gap.
+    pub matched: (u64, u64),
+}
+
+impl Watched {
+    /// Adds what was seen in a block.
+    pub fn add(&mut self, block: &Attributed) {
+        self.spun_ns += block.end_ns - block.begin_ns;
+        self.away_ns += block.away_ns;
+        self.matched.0 += block.hits;
+        self.matched.1 += block.matched;
+        for told in &block.gaps {
+            self.classes.entry(told.class).or_default().add(told.gap.ns);
+            if told.by != 0 {
+                let by = self.by.entry((told.class, told.by)).or_default();
+                by.add(told.gap.ns);
+            }
+        }
+    }
+
+    /// The JSON object; `name` knows processes.
+    #[must_use]
+    pub fn document(&self, cpu: u32, lost: u64, name: &dyn Fn(u32) -> String) -> Document {
+        let classes = self.classes.iter().map(|(class, gaps)| ClassRow {
+            class: *class,
+            gaps: gaps.count,
+            ns: gaps.ns,
+            p50: gaps.at(500),
+            p99: gaps.at(990),
+            longest: gaps.longest_ns,
+        });
+        let mut by: Vec<ByRow> = self
+            .by
+            .iter()
+            .map(|((class, pid), gaps)| ByRow {
+                class: *class,
+                pid: *pid,
+                comm: name(*pid),
+                gaps: gaps.count,
+                ns: gaps.ns,
+            })
+            .collect();
+        by.sort_by_key(|row| std::cmp::Reverse(row.ns));
+        Document {
+            schema: SCHEMA,
+            cpu,
+            spun_ns: self.spun_ns,
+            away_ns: self.away_ns,
+            lost,
+            shootdowns: self.matched.0,
+            matched: self.matched.1,
+            classes: classes.collect(),
+            by,
+        }
+    }
+}
+
+/// What is printed as JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Which CPU.
+    pub cpu: u32,
+    /// For how long the victim wanted to run, ns.
+    pub spun_ns: u64,
+    /// For how long others had its CPU, ns.
+    pub away_ns: u64,
+    /// Records that were lost.
+    pub lost: u64,
+    /// Shootdowns that interrupted the victim.
+    pub shootdowns: u64,
+    /// Those that lie in a gap.
+    pub matched: u64,
+    /// By class.
+    pub classes: Vec<ClassRow>,
+    /// By class and process, the longest first.
+    pub by: Vec<ByRow>,
+}
+
+/// Gaps of a class.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassRow {
+    /// Which.
+    pub class: Class,
+    /// How many.
+    pub gaps: u64,
+    /// Their sum, ns.
+    pub ns: u64,
+    /// Their median, ns; null where too few were seen.
+    pub p50: Option<u64>,
+    /// Their 99th percentile, ns; null where too few were seen.
+    pub p99: Option<u64>,
+    /// The longest that was seen, ns.
+    pub longest: u64,
+}
+
+/// Gaps of a class that a process made.
+#[derive(Clone, Debug, Serialize)]
+pub struct ByRow {
+    /// Which class.
+    pub class: Class,
+    /// The process that ran instead, or asked for the call.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// How many.
+    pub gaps: u64,
+    /// Their sum, ns.
+    pub ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribute::Told;
+    use crate::block::Gap;
+
+    fn told(class: Class, ns: u64, by: u32) -> Told {
+        Told {
+            gap: Gap { begin_ns: 10, ns },
+            class,
+            caused: false,
+            by,
+        }
+    }
+
+    /// Check that gaps are summed by class and by who made them, the worst first, and that what nobody made is of nobody.
+    #[test]
+    fn gaps_are_summed() {
+        let block = Attributed {
+            begin_ns: 5,
+            end_ns: 1_000_005,
+            gaps: vec![
+                told(Class::Sched, 500, 7),
+                told(Class::Tlb, 2_000, 8),
+                told(Class::Tlb, 3_000, 8),
+                told(Class::None, 400, 0),
+            ],
+            ..Attributed::default()
+        };
+        let mut watched = Watched::default();
+        watched.add(&block);
+        watched.add(&block);
+        let document = watched.document(3, 0, &|pid| format!("p{pid}"));
+        assert_eq!(document.spun_ns, 2_000_000);
+        let rows: Vec<_> = document
+            .by
+            .iter()
+            .map(|r| (r.comm.as_str(), r.gaps, r.ns))
+            .collect();
+        assert_eq!(rows, [("p8", 4, 10_000), ("p7", 2, 1_000)]);
+        assert_eq!(document.classes.len(), 3);
+        assert_eq!(watched.classes[&Class::Tlb].longest_ns, 3_000);
+    }
+
+    /// Check that a percentile is told only with a hundred gaps beyond it, and that it is one of the gaps.
+    #[test]
+    fn percentiles_need_gaps() {
+        let mut gaps = Gaps::default();
+        (1..=199).for_each(|ns| gaps.add(ns));
+        assert_eq!(gaps.at(500), None);
+        (200..=1000).for_each(|ns| gaps.add(ns));
+        assert_eq!(gaps.at(500), Some(500));
+        assert_eq!(gaps.at(990), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! The worker: a process with a victim and a culprit in one address space, or with a culprit alone. It does what it
+//! is told on stdin, answers on stdout, and ends when stdin does or its parent dies.
+//!
+//! A process of its own, because the lab reads the probe, allocates and prints meanwhile, all of which shoots, and
+//! because nothing of the operations is left behind when it goes. Every loop here ends by the time stamp counter.
+
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::mechanism::{self, Culprit};
+use crate::pin;
+use crate::protocol::{Answer, Block, Done, Mode, Order, Ready, Role, Setup, Stamp};
+use crate::protocol::{receive, send, send_stamps};
+use crate::tsc::{self, Moment};
+use crate::victim::{Spun, Touch, Victim};
+
+/// Room for the operations of a block; the culprit rests when it is full.
+const MOST_OPS: usize = 1 << 18;
+
+/// For how long the victim looks for its shortest turn.
+const CALIBRATE: Duration = Duration::from_millis(20);
+
+/// Works until there are no more orders.
+///
+/// # Errors
+///
+/// If the lab has gone, or said what nobody understands.
+pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
+    // Should the lab be killed: a block would end by itself, but a prepared culprit may hold gigabytes.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // started as /proc/self/exe, of which the kernel would make "exe"
+    rustix::thread::set_name(c"quell-lab")?;
+    // Ctrl-C goes to every process of the terminal, and it is the lab that says when a block is the last.
+    // SAFETY: to ignore a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    let mut crew: Option<Crew> = None;
+    while let Some(order) = receive(orders)? {
+        let done = match order {
+            Order::Setup(setup) => Crew::ready(&setup).map(|(ready, made)| {
+                crew = Some(made);
+                Answer::Ready(ready)
+            }),
+            Order::Prepare => match &mut crew {
+                Some(crew) => crew.prepare().map(|()| Answer::Prepared),
+                None => Err(io::Error::other("nothing to prepare")),
+            },
+            Order::Block(block) => match &mut crew {
+                Some(crew) => match crew.block(block) {
+                    Ok(done) => {
+                        crew.tell(answers, &done)?;
+                        continue;
+                    }
+                    Err(err) => Err(err),
+                },
+                None => Err(io::Error::other("a block before the setup")),
+            },
+        };
+        let answer = done.unwrap_or_else(|err| Answer::Failed(err.to_string()));
+        send(answers, &answer)?;
+    }
+    Ok(())
+}
+
+/// What the victim's thread is told: for how many ticks.
+enum Spell {
+    Warm(Option<Touch>),
+    Spin(u64),
+    Sleep(Duration),
+}
+
+/// The victim's thread, between blocks asleep in a channel.
+struct VictimThread {
+    orders: Sender<(Spell, Victim)>,
+    done: Receiver<(Victim, Spun, u64)>,
+    tid: u32,
+    /// Here between blocks.
+    rests: Option<Victim>,
+}
+
+struct Crew {
+    culprit: Box<dyn Culprit>,
+    victim: Option<VictimThread>,
+    mode: Mode,
+    ops: Vec<Stamp>,
+    ticks_per_ms: u64,
+}
+
+impl Crew {
+    fn ready(setup: &Setup) -> io::Result<(Ready, Self)> {
+        let mechanism = mechanism::find(&setup.mechanism)
+            .ok_or_else(|| io::Error::other(format!("no mechanism '{}'", setup.mechanism)))?;
+        // what the culprit prepares, it prepares where it will run
+        pin::to(&[setup.culprit_cpu])?;
+        let culprit = (mechanism.prepare)(&setup.params)?;
+        let ticks_per_ms = ticks_per_ms();
+        let calibrate = ticks_per_ms * u64::try_from(CALIBRATE.as_millis()).unwrap_or(1);
+        let victim = match setup.role {
+            Role::Culprit => None,
+            Role::Both => Some(VictimThread::start(
+                setup.victim_cpu,
+                culprit.touch(),
+                calibrate,
+            )?),
+        };
+        let mut ops = vec![(0, 0); MOST_OPS];
+        ops.clear();
+        let ready = Ready {
+            victim_tid: victim.as_ref().map_or(0, |v| v.tid),
+            limit_ticks: victim
+                .as_ref()
+                .and_then(|v| v.rests.as_ref())
+                .map_or(0, Victim::limit),
+        };
+        let crew = Self {
+            culprit,
+            victim,
+            mode: setup.mode,
+            ops,
+            ticks_per_ms,
+        };
+        Ok((ready, crew))
+    }
+
+    /// What takes long and is no part of a block.
+    fn prepare(&mut self) -> io::Result<()> {
+        self.culprit.begin_block()?;
+        if let Some(victim) = &mut self.victim {
+            victim.begin(Spell::Warm(self.culprit.warm()))?;
+            victim.end()?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: Block) -> io::Result<Done> {
+        let ticks = ticks(block.ns, self.ticks_per_ms);
+        let from = Moment::now();
+        if let Some(victim) = &mut self.victim {
+            let spell = match self.mode {
+                Mode::Spin => Spell::Spin(ticks),
+                Mode::Sleep => Spell::Sleep(Duration::from_nanos(block.ns)),
+            };
+            victim.begin(spell)?;
+        }
+        let worked = if block.operate {
+            let pace = ticks_of(block.pace_ns, self.ticks_per_ms);
+            match block.once_after_ns {
+                None => operate(&mut *self.culprit, &mut self.ops, ticks, pace),
+                Some(after) => {
+                    thread::sleep(Duration::from_nanos(after.min(block.ns)));
+                    once(&mut *self.culprit, &mut self.ops)
+                }
+            }
+        } else {
+            self.ops.clear();
+            thread::sleep(Duration::from_nanos(block.ns));
+            Ok(())
+        };
+        let (spun, switches) = match &mut self.victim {
+            Some(victim) => victim.end()?,
+            None => (Spun { begin: 0, end: 0 }, 0),
+        };
+        worked?;
+        let to = Moment::now();
+        let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
+        let sparse = |turns: &[u32]| {
+            (0_u32..)
+                .zip(turns)
+                .filter(|(_, n)| **n > 0)
+                .map(|(t, n)| (t, *n))
+                .collect()
+        };
+        Ok(Done {
+            from,
+            to,
+            spun: (spun.begin, spun.end),
+            turns: rests.map(|v| sparse(&v.turns)).unwrap_or_default(),
+            gaps: rests.map_or(0, |v| v.gaps.len()),
+            ops: self.ops.len(),
+            switches,
+        })
+    }
+
+    fn tell(&self, answers: &mut impl Write, done: &Done) -> io::Result<()> {
+        let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
+        let gaps = rests.map(|v| v.gaps.as_slice()).unwrap_or_default();
+        send(answers, &Answer::Done(done.clone()))?;
+        send_stamps(answers, gaps.iter().map(|g| (g.begin, g.ticks)))?;
+        send_stamps(answers, self.ops.iter().copied())
+    }
+}
+
+/// Repeats the operation until the time is over.
+fn operate(
+    culprit: &mut dyn Culprit,
+    ops: &mut Vec<Stamp>,
+    ticks: u64,
+    pace: u64,
+) -> io::Result<()> {
+    ops.clear();
+    let deadline = tsc::now().saturating_add(ticks);
+    let mut next = 0;
+    while tsc::now() < deadline {
+        culprit.before()?;
+        // by the counter, and never beyond the deadline
+        while tsc::now() < next.min(deadline) {
+            std::hint::spin_loop();
+        }
+        let begin = tsc::now();
+        if begin >= deadline {
+            break;
+        }
+        culprit.operate()?;
+        let end = tsc::now();
+        culprit.after()?;
+        if ops.len() == MOST_OPS {
+            // the deadline is looked at before the next one
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        ops.push((begin, end));
+        next = begin + pace;
+    }
+    Ok(())
+}
+
+/// The operation that a block is about; what must be done before it was done before the block.
+fn once(culprit: &mut dyn Culprit, ops: &mut Vec<Stamp>) -> io::Result<()> {
+    ops.clear();
+    let begin = tsc::now();
+    culprit.operate()?;
+    ops.push((begin, tsc::now()));
+    culprit.after()
+}
+
+impl VictimThread {
+    fn start(cpu: u32, touch: Option<Touch>, calibrate: u64) -> io::Result<Self> {
+        let (orders, told) = channel::<(Spell, Victim)>();
+        let (say, done) = channel();
+        let (ready, first) = channel();
+        thread::Builder::new()
+            .name("quell-victim".to_owned())
+            .spawn(move || {
+                let pinned = pin::to(&[cpu]).map(|()| {
+                    // first touches are faults of nobody's making
+                    if let Some(touch) = touch {
+                        touch.once();
+                    }
+                    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                    let victim = Victim::calibrated(calibrate, touch);
+                    (u32::try_from(tid).unwrap_or(0), victim)
+                });
+                if ready.send(pinned).is_err() {
+                    return;
+                }
+                while let Ok((spell, mut victim)) = told.recv() {
+                    let before = involuntary();
+                    let spun = match spell {
+                        Spell::Warm(memory) => {
+                            if let Some(memory) = memory {
+                                memory.once();
+                            }
+                            Spun { begin: 0, end: 0 }
+                        }
+                        Spell::Spin(ticks) => victim.spin(ticks, touch),
+                        Spell::Sleep(time) => {
+                            thread::sleep(time);
+                            Spun { begin: 0, end: 0 }
+                        }
+                    };
+                    let switches = involuntary().saturating_sub(before);
+                    if say.send((victim, spun, switches)).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        let (tid, victim) = first.recv().map_err(io::Error::other)??;
+        Ok(Self {
+            orders,
+            done,
+            tid,
+            rests: Some(victim),
+        })
+    }
+
+    fn begin(&mut self, spell: Spell) -> io::Result<()> {
+        let victim = self.rests.take();
+        let victim = victim.ok_or_else(|| io::Error::other("the victim has no rest"))?;
+        self.orders
+            .send((spell, victim))
+            .map_err(|_| io::Error::other("the victim has gone"))
+    }
+
+    fn end(&mut self) -> io::Result<(Spun, u64)> {
+        let (victim, spun, switches) = self.done.recv().map_err(io::Error::other)?;
+        self.rests = Some(victim);
+        Ok((spun, switches))
+    }
+}
+
+/// How often the calling thread has lost its CPU against its will (getrusage(2), RUSAGE_THREAD).
+fn involuntary() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one rusage there; all zero is a value of it, should the call fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
+}
+
+fn ticks_per_ms() -> u64 {
+    let from = Moment::now();
+    thread::sleep(Duration::from_millis(10));
+    let to = Moment::now();
+    let ns = to.ns.saturating_sub(from.ns).max(1);
+    let per_ms = u128::from(to.tsc.saturating_sub(from.tsc)) * 1_000_000 / u128::from(ns);
+    u64::try_from(per_ms).unwrap_or(1).max(1)
+}
+
+fn ticks(ns: u64, per_ms: u64) -> u64 {
+    ticks_of(ns, per_ms).max(1)
+}
+
+fn ticks_of(ns: u64, per_ms: u64) -> u64 {
+    u64::try_from(u128::from(ns) * u128::from(per_ms) / 1_000_000).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,61 @@
+//! What the other verbs of `quell lab` can be told.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub(crate) struct LabWatchArgs {
+    /// The CPU to watch: a thread of quell's spins there and wants to run all the time.
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: u32,
+    /// Stop after so many seconds.
+    #[arg(short, long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Lines of the table of who did it.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// A command to run meanwhile; the watch ends with it.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SeedMadvArgs {
+    /// Numbers of threads, each on a CPU of its own; without, 2, 8 and 14 as far as there are CPUs.
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) threads: Vec<usize>,
+    /// Calls of each thread.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) calls: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SeedJemallocArgs {
+    /// A libjemalloc.so to load; repeatable. Without, those that the system has.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lib: Vec<PathBuf>,
+    /// Rounds: each setting once, in random order.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) rounds: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabAdviseArgs {
+    /// At most so many seconds for each experiment.
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) budget: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,258 @@
+//! `quell lab`: causes one kind of stall on purpose and measures it.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use quell_lab::experiment::Options;
+use quell_lab::judge::Verdict;
+use quell_lab::mechanism::{self, Mechanism};
+use quell_lab::params::Params;
+use quell_lab::protocol::Mode;
+use quell_lab::{system, tsc, worker};
+
+use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
+use crate::clock::monotonic_ns;
+use crate::cmd::{lab_report, usage};
+use crate::lab;
+use crate::launch::signals;
+use crate::show::table::Table;
+use crate::show::{self, emit};
+
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        LabVerb::List => list(),
+        LabVerb::Run(args) => experiments(args),
+        LabVerb::Watch(args) => lab::watch(args),
+        LabVerb::Advise(args) => lab::advise(args),
+        LabVerb::SeedMadv(args) => lab::seed_madv(args),
+        LabVerb::SeedJemalloc(args) => lab::seed_jemalloc(args),
+        LabVerb::MadvRun {
+            threads,
+            calls,
+            touch,
+        } => {
+            lab::madv_run(*threads, *calls, *touch != 0)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabVerb::ChurnRun { seed } => {
+            lab::churn_run(*seed);
+            Ok(ExitCode::SUCCESS)
+        }
+        LabVerb::Report(args) => lab_report::report(args),
+        LabVerb::Compare(args) => lab_report::compare(args),
+        LabVerb::Worker => {
+            worker::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabVerb::CurveWorker => {
+            quell_lab::curve::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        LabVerb::Guard { needs } => {
+            // before it is set up: nothing may end this process but the end of its stdin
+            signals::install()?;
+            system::guard(needs)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    let mut table = Table::new(&["experiment", "what the culprit repeats", "parameters"]);
+    for m in mechanism::ALL {
+        let params: Vec<String> = m
+            .params
+            .iter()
+            .map(|p| format!("{}={} ({})", p.name, p.default, p.about))
+            .collect();
+        table.row(vec![
+            m.name.to_owned(),
+            m.about.to_owned(),
+            params.join(", "),
+        ]);
+    }
+    emit(
+        &mut anstream::stdout(),
+        &(table.text() + &lab::list_curves()),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The experiments by their names.
+fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mechanism>> {
+    if names.iter().any(|n| n == "all") {
+        return Ok(mechanism::ALL.iter().collect());
+    }
+    let find = |name: &String| {
+        mechanism::find(name).ok_or_else(|| {
+            usage(format!(
+                "there is no experiment '{name}'; 'quell lab list' prints them"
+            ))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// `20`, `20s` or `2m`.
+fn budget(text: &str) -> anyhow::Result<Duration> {
+    let (number, unit) = match text.as_bytes().last() {
+        Some(b's') => (&text[..text.len() - 1], 1.0),
+        Some(b'm') => (&text[..text.len() - 1], 60.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().ok().map(|n| n * unit);
+    seconds
+        .filter(|s| (1.0..=86_400.0).contains(s))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| {
+            usage(format!(
+                "--budget '{text}' is no time from 1 s to 24 h: write 20, 60s or 5m"
+            ))
+        })
+}
+
+/// What the file and the flags say of an experiment; the flags last.
+fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Params> {
+    let mut said: Vec<(String, u64)> = Vec::new();
+    if let Some(path) = &args.config {
+        let text = std::fs::read_to_string(path)
+            .map_err(|err| usage(format!("can't read {}: {err}", path.display())))?;
+        let all: toml::Table = toml::from_str(&text)
+            .map_err(|err| usage(format!("{}: {}", path.display(), err.message())))?;
+        if let Some(name) = all.keys().find(|n| mechanism::find(n).is_none()) {
+            let path = path.display();
+            return Err(usage(format!("{path}: there is no experiment '{name}'")));
+        }
+        for (name, value) in all
+            .get(m.name)
+            .and_then(|t| t.as_table())
+            .into_iter()
+            .flatten()
+        {
+            let pair = match value {
+                toml::Value::Integer(n) => u64::try_from(*n).ok().map(|n| (name.clone(), n)),
+                toml::Value::Boolean(yes) => Some((name.clone(), u64::from(*yes))),
+                toml::Value::String(text) => {
+                    quell_lab::params::parse(&format!("{name}={text}")).ok()
+                }
+                _ => None,
+            };
+            said.push(pair.ok_or_else(|| {
+                let path = path.display();
+                usage(format!(
+                    "{path}: {}.{name} is no number, size or yes and no",
+                    m.name
+                ))
+            })?);
+        }
+    }
+    // with several experiments a flag is for those that know it
+    let known = |name: &str| m.params.iter().any(|p| p.name == name);
+    said.extend(args.set.iter().filter(|(n, _)| only || known(n)).cloned());
+    Params::new(m.params, &said).map_err(|why| usage(format!("{}: {why}", m.name)))
+}
+
+fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
+    let budget = budget(&args.budget)?;
+    if let Some(done) = lab::curves(args, budget)? {
+        return Ok(done);
+    }
+    let chosen = named(&args.experiments)?;
+    if let Some((name, _)) = args
+        .set
+        .iter()
+        .find(|(n, _)| !chosen.iter().any(|m| m.params.iter().any(|p| p.name == n)))
+    {
+        let which = if chosen.len() == 1 {
+            "this experiment has"
+        } else {
+            "these experiments have"
+        };
+        return Err(usage(format!(
+            "{which} no parameter '{name}'; see 'quell lab list'"
+        )));
+    }
+    let with_params = chosen
+        .iter()
+        .map(|m| Ok((*m, parameters(args, m, chosen.len() == 1)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    if !tsc::is_usable() {
+        return Err(usage(
+            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
+        ));
+    }
+    let (victim_cpu, culprit_cpu) = lab::place(args.victim_cpu, args.culprit_cpu)?;
+    lab::check(victim_cpu)?;
+    signals::install()?;
+    let mut file = match show::file(args.output.as_deref()) {
+        Some(path) => Some(show::output(Some(path))?),
+        None => None,
+    };
+    let mut out = anstream::stdout();
+    let mut all = Table::new(&[
+        "experiment",
+        "verdict",
+        "sham",
+        ">shootdowns/op",
+        ">faults/op",
+        ">stall ppm",
+        ">each",
+        ">op p50",
+    ]);
+    let mut noisy = false;
+    for (m, params) in &with_params {
+        let options = Options {
+            victim_cpu,
+            culprit_cpu,
+            budget,
+            block: Duration::from_millis(args.block),
+            pace: Duration::from_micros(args.pace),
+            mode: match args.victim {
+                VictimMode::Spin => Mode::Spin,
+                VictimMode::Sleep => Mode::Sleep,
+            },
+            seed: args.seed.unwrap_or_else(monotonic_ns),
+            rounds: args.rounds,
+        };
+        let summary = match lab::one(m, params, &options)? {
+            Ok(summary) => summary,
+            Err(why) if with_params.len() > 1 => {
+                say!("quell: {} can't run here: {why}", m.name);
+                let empty = std::iter::repeat_n(String::new(), 6);
+                all.row(
+                    [m.name.to_owned(), "can't run here".to_owned()]
+                        .into_iter()
+                        .chain(empty)
+                        .collect(),
+                );
+                continue;
+            }
+            Err(why) => return Err(usage(format!("{} can't run here: {why}", m.name))),
+        };
+        noisy |= summary.verdict == Verdict::TooNoisy;
+        if let Some(file) = &mut file {
+            let line = serde_json::to_string(&summary)? + "\n";
+            file.write_all(line.as_bytes())
+                .context("can't write the result")?;
+            file.flush().context("can't write the result")?;
+        }
+        all.row(lab::line(&summary));
+        let text = if args.json {
+            serde_json::to_string(&summary.clone().without_pictures())? + "\n"
+        } else if with_params.len() == 1 {
+            lab::text(&summary)
+        } else {
+            String::new()
+        };
+        emit(&mut out, &text)?;
+        if summary.interrupted {
+            break;
+        }
+    }
+    if !args.json && with_params.len() > 1 {
+        emit(&mut out, &all.text())?;
+    }
+    Ok(ExitCode::from(u8::from(noisy)))
+}

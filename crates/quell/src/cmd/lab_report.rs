@@ -1,0 +1,374 @@
+//! `quell lab report` and `quell lab compare`: what results say, in text, as a page, and in the forms of other tools.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use quell_export::lab::{Timeline, Turns};
+
+use crate::cli::{LabCompareArgs, LabReportArgs};
+use crate::cmd::usage;
+use crate::lab::{self, Comparison, Results};
+use crate::show::{self, Replace, emit};
+
+pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
+    let outputs = [&args.html, &args.hlog, &args.influx, &args.perfetto];
+    let outputs: Vec<&Path> = outputs
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    check(args, &outputs)?;
+    let results = lab::results(&args.file)?;
+    let from = args.file.display();
+    let turns = lab::turns(&results);
+    if turns.is_empty() && (args.hlog.is_some() || args.hgrm.is_some()) {
+        return Err(usage(format!(
+            "{from} holds no distributions: it was printed with --json; 'quell lab run -o FILE' keeps them"
+        )));
+    }
+    let timelines = lab::timelines(&results);
+    if timelines.is_empty() && args.perfetto.is_some() {
+        return Err(usage(format!(
+            "{from} holds no timelines: it was printed with --json; 'quell lab run -o FILE' keeps them"
+        )));
+    }
+    write_files(args, &results, &turns, &timelines)?;
+    if args.json {
+        let mut text = String::new();
+        for summary in &results.all {
+            text += &serde_json::to_string(&summary.clone().without_pictures())?;
+            text.push('\n');
+        }
+        emit(&mut anstream::stdout(), &text)?;
+    } else if outputs.is_empty() && args.hgrm.is_none() {
+        let texts: Vec<String> = results.all.iter().map(lab::text).collect();
+        emit(&mut anstream::stdout(), &texts.join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can't be meant is refused before anything is read or written.
+fn check(args: &LabReportArgs, outputs: &[&Path]) -> anyhow::Result<()> {
+    let is_stdout = |path: &&&Path| path.as_os_str() == "-";
+    let to_stdout = outputs.iter().filter(is_stdout).count() + usize::from(args.json);
+    if to_stdout > 1 {
+        return Err(usage("only one result can go to stdout: name files"));
+    }
+    if args.hgrm.as_deref().is_some_and(|p| p.as_os_str() == "-") {
+        return Err(usage(
+            "--hgrm writes a file for each arm: name one, and the arms are added",
+        ));
+    }
+    let binary = args.perfetto.as_deref().filter(|p| p.as_os_str() == "-");
+    if binary.is_some() && io::stdout().is_terminal() {
+        return Err(usage(
+            "--perfetto is binary, and not for a terminal: name a file, or redirect the output",
+        ));
+    }
+    let read = args.file.canonicalize();
+    for output in outputs.iter().filter(|p| p.as_os_str() != "-") {
+        if let (Ok(read), Ok(there)) = (&read, output.canonicalize())
+            && *read == there
+        {
+            return Err(usage(format!(
+                "{} is the file to report: write elsewhere",
+                output.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn write_files(
+    args: &LabReportArgs,
+    results: &Results,
+    turns: &[Turns<'_>],
+    timelines: &[Timeline<'_>],
+) -> anyhow::Result<()> {
+    let wall_ns = results.wall_ns;
+    if let Some(path) = &args.html {
+        let values = results.all.iter().map(serde_json::to_value);
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let version = env!("CARGO_PKG_VERSION");
+        write(path, |out| {
+            Ok(quell_page::lab::write(values, version, out)?)
+        })?;
+    }
+    if let Some(path) = &args.hlog {
+        write(path, |out| {
+            quell_export::lab::hist::log(turns, wall_ns, out)
+        })?;
+    }
+    if let Some(path) = &args.hgrm {
+        let mut named: Vec<PathBuf> = Vec::new();
+        for one in turns {
+            let file = beside(path, one, &named);
+            write(&file, |out| quell_export::lab::hist::distribution(one, out))?;
+            named.push(file);
+        }
+        if let (Some(first), Some(last)) = (named.first(), named.last()) {
+            let (first, last) = (first.display(), last.display());
+            say!("quell: {} files, {first} to {last}", named.len());
+        }
+    }
+    if let Some(path) = &args.influx {
+        let text = lab::influx(results);
+        write(path, |out| Ok(out.write_all(text.as_bytes())?))?;
+    }
+    if let Some(path) = &args.perfetto {
+        write(path, |out| {
+            quell_export::lab::perfetto::write(timelines, wall_ns, out)
+        })?;
+    }
+    Ok(())
+}
+
+fn write(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let written = Replace::new(Some(path))?.write(write);
+    show::unless_gone(written).with_context(|| format!("can't write {}", path.display()))
+}
+
+/// `lat.hgrm` becomes `lat.munmap.real.hgrm`; with a number where a file holds one experiment several times. What is
+/// read may hold any name, and none leads elsewhere.
+fn beside(path: &Path, one: &Turns<'_>, named: &[PathBuf]) -> PathBuf {
+    let clean = |name: &str| -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        name.chars()
+            .map(|c| if plain(c) { c } else { '_' })
+            .collect()
+    };
+    let stem = match path.extension() {
+        Some(end) if end == "hgrm" => path.with_extension(""),
+        _ => path.to_owned(),
+    };
+    let (experiment, arm) = (clean(one.experiment), clean(one.arm));
+    (1..)
+        .map(|n: usize| {
+            let mut name = stem.clone().into_os_string();
+            name.push(format!(".{experiment}"));
+            if n > 1 {
+                name.push(format!("-{n}"));
+            }
+            name.push(format!(".{arm}.hgrm"));
+            PathBuf::from(name)
+        })
+        .find(|file| !named.contains(file))
+        .unwrap_or(stem)
+}
+
+pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
+    let (a, b) = (lab::results(&args.a)?, lab::results(&args.b)?);
+    let name = |path: &Path| path.display().to_string();
+    let comparison = Comparison::new((name(&args.a), &a), (name(&args.b), &b));
+    if comparison.is_empty() {
+        let (only_a, only_b) = comparison.apart();
+        return Err(usage(format!(
+            "no experiment is in both: {} has {only_a}, {} has {only_b}",
+            args.a.display(),
+            args.b.display()
+        )));
+    }
+    let text = if args.json {
+        lab::comparison_json(&comparison)? + "\n"
+    } else {
+        lab::comparison_text(&comparison)
+    };
+    emit(&mut anstream::stdout(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_lab::summary::Summary;
+
+    use super::*;
+
+    /// Check that every arm gets a name of its own beside the one that was given, whatever a result is called.
+    #[test]
+    fn names_of_distributions() {
+        let turns = |experiment, arm| Turns {
+            experiment,
+            arm,
+            ran_ns: 0,
+            turns: &[],
+        };
+        let name = |path: &str, experiment, named: &[PathBuf]| {
+            let file = beside(Path::new(path), &turns(experiment, "real"), named);
+            file.display().to_string()
+        };
+        assert_eq!(name("x/lat.hgrm", "munmap", &[]), "x/lat.munmap.real.hgrm");
+        assert_eq!(name("x/lat.v1", "munmap", &[]), "x/lat.v1.munmap.real.hgrm");
+        assert_eq!(name("lat", "../../etc/x", &[]), "lat.______etc_x.real.hgrm");
+        let first = PathBuf::from("lat.munmap.real.hgrm");
+        assert_eq!(name("lat", "munmap", &[first]), "lat.munmap-2.real.hgrm");
+    }
+
+    fn args(dir: &Path, file: &str) -> LabReportArgs {
+        LabReportArgs {
+            file: dir.join(file),
+            json: false,
+            html: None,
+            hlog: None,
+            hgrm: None,
+            influx: None,
+            perfetto: None,
+        }
+    }
+
+    fn refused(args: &LabReportArgs) -> String {
+        let err = report(args).expect_err("it is refused");
+        assert!(err.is::<crate::cmd::Usage>(), "{err:#}");
+        format!("{err:#}")
+    }
+
+    /// Check that every form is written from one file, as a whole, and begins as that form does.
+    #[test]
+    fn all_forms_are_written() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let two = [lab::fixture::dontneed(), lab::fixture::munmap()];
+        std::fs::write(dir.path().join("lab"), lab::fixture::lines(&two)).expect("written");
+        let to = |name: &str| Some(dir.path().join(name));
+        let all = LabReportArgs {
+            html: to("page"),
+            hlog: to("hlog"),
+            hgrm: to("lat.hgrm"),
+            influx: to("influx"),
+            perfetto: to("perfetto"),
+            ..args(dir.path(), "lab")
+        };
+        report(&all).expect("written");
+        let read = |name: &str| std::fs::read(dir.path().join(name)).expect("a file");
+        let text = |name: &str| String::from_utf8(read(name)).expect("text");
+        assert!(text("page").starts_with("<!doctype html>"));
+        assert!(text("hlog").starts_with("#[Histogram log format version 1.3]"));
+        assert_eq!(text("hlog").matches("Tag=munmap.").count(), 4);
+        assert!(text("influx").starts_with("quell_lab,experiment=dontneed,arm=idle,class=all "));
+        // field 1 of a trace, with its length
+        assert_eq!(read("perfetto").first(), Some(&0x0a));
+        for arm in ["idle", "sham", "real", "untraced"] {
+            assert!(
+                text(&format!("lat.dontneed.{arm}.hgrm")).contains(&format!("of dontneed.{arm}]"))
+            );
+        }
+        // the file, four outputs and a distribution for each of four arms of two experiments
+        let files = std::fs::read_dir(dir.path()).expect("a folder").count();
+        assert_eq!(files, 1 + 4 + 8);
+    }
+
+    /// Check that what can't be meant is refused in one line as bad usage, and nothing is written.
+    #[test]
+    fn what_is_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let put =
+            |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
+        let bare = lab::fixture::dontneed().without_pictures();
+        put("lab", &lab::fixture::lines(&[lab::fixture::dontneed()]));
+        put("bare", &lab::fixture::lines(&[bare]));
+        put("empty", "");
+        let to = |name: &str| Some(dir.path().join(name));
+        let stdout = || Some(PathBuf::from("-"));
+        assert!(refused(&args(dir.path(), "none")).contains("No such file"));
+        assert!(refused(&args(dir.path(), ".")).contains("directory"));
+        assert!(
+            refused(&args(dir.path(), "empty")).ends_with("empty is empty: it holds no result")
+        );
+        let lab = || args(dir.path(), "lab");
+        let bare = || args(dir.path(), "bare");
+        for (args, said) in [
+            (
+                LabReportArgs {
+                    html: to("lab"),
+                    ..lab()
+                },
+                "write elsewhere",
+            ),
+            (
+                LabReportArgs {
+                    html: to("x/page"),
+                    ..lab()
+                },
+                "can't write to",
+            ),
+            (
+                LabReportArgs {
+                    hgrm: stdout(),
+                    ..lab()
+                },
+                "a file for each arm",
+            ),
+            (
+                LabReportArgs {
+                    json: true,
+                    influx: stdout(),
+                    ..lab()
+                },
+                "only one result",
+            ),
+            (
+                LabReportArgs {
+                    html: stdout(),
+                    influx: stdout(),
+                    ..lab()
+                },
+                "only one result",
+            ),
+            (
+                LabReportArgs {
+                    hlog: to("h"),
+                    ..bare()
+                },
+                "holds no distributions",
+            ),
+            (
+                LabReportArgs {
+                    hgrm: to("h"),
+                    ..bare()
+                },
+                "holds no distributions",
+            ),
+            (
+                LabReportArgs {
+                    perfetto: to("h"),
+                    ..bare()
+                },
+                "holds no timelines",
+            ),
+        ] {
+            let why = refused(&args);
+            assert!(why.contains(said) && why.lines().count() == 1, "{why}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 3);
+    }
+
+    /// Check that two files without an experiment in common are refused, by what each has.
+    #[test]
+    fn nothing_to_compare() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let put = |name: &str, one: Summary| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, lab::fixture::lines(&[one])).expect("written");
+            file
+        };
+        let a = put("a", lab::fixture::dontneed());
+        let b = put("b", lab::fixture::munmap());
+        let both = |a: &Path, b: &Path| LabCompareArgs {
+            a: a.to_owned(),
+            b: b.to_owned(),
+            json: false,
+        };
+        let err = compare(&both(&a, &b)).expect_err("nothing in both");
+        assert!(err.is::<crate::cmd::Usage>());
+        let said = format!("{err:#}");
+        assert!(
+            said.starts_with("no experiment is in both")
+                && said.contains("has dontneed")
+                && said.contains("has munmap")
+        );
+        compare(&both(&a, &a)).expect("compared");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a comparison claims, and what it doesn't.
+
+use anstream::adapter::strip_str;
+use proptest::prelude::*;
+use quell_lab::judge::Verdict;
+use quell_lab::summary::{Interval, Summary};
+
+use super::{Change, Comparison, Pair, json, text};
+use crate::lab::{Results, fixture};
+
+fn results(all: Vec<Summary>) -> Results {
+    Results { all, wall_ns: 0 }
+}
+
+fn sides() -> (Results, Results) {
+    let mut faster = fixture::dontneed();
+    faster.machine.kernel = "6.19.0".to_owned();
+    faster.effect.stall_ppm.difference = 4_000.0;
+    faster.effect.stall_ppm.ci95 = (Some(3_500.0), Some(4_600.0));
+    faster.effect.ns_per_event = Some(600.0);
+    faster.shootdowns_per_op = Some(0.5);
+    let mut noisy = fixture::munmap();
+    noisy.verdict = Verdict::TooNoisy;
+    noisy.effect.stall_ppm.ci95 = (None, None);
+    noisy.effect.ns_per_event = None;
+    let mut other = fixture::munmap();
+    other.experiment = "msync".to_owned();
+    (
+        results(vec![fixture::dontneed(), fixture::munmap()]),
+        results(vec![noisy, other, faster]),
+    )
+}
+
+/// Check the whole text: what changed and why that is claimed, what is not alike, what is only on one side.
+#[test]
+fn text_of_two_files() {
+    let (a, b) = sides();
+    let c = Comparison::new(("a.json".to_owned(), &a), ("b.json".to_owned(), &b));
+    insta::assert_snapshot!(strip_str(&text(&c)).to_string());
+}
+
+/// Check the object, in full.
+#[test]
+fn json_of_two_files() {
+    let (a, b) = sides();
+    let c = Comparison::new(("a.json".to_owned(), &a), ("b.json".to_owned(), &b));
+    let object: serde_json::Value = serde_json::from_str(&json(&c).expect("JSON")).expect("JSON");
+    let pretty = serde_json::to_string_pretty(&object).expect("JSON");
+    insta::assert_snapshot!(pretty);
+}
+
+/// Check that of several results of one experiment those with the same parameters are compared, and the rest by name.
+#[test]
+fn params_are_laid_side_by_side() {
+    let with = |pages: u64| {
+        let mut value = serde_json::to_value(fixture::dontneed()).expect("JSON");
+        value["params"]["pages"] = pages.into();
+        serde_json::from_value::<Summary>(value).expect("a result")
+    };
+    let (a, b) = (
+        results(vec![with(1), with(33), with(2)]),
+        results(vec![with(33), with(4)]),
+    );
+    let c = Comparison::new((String::new(), &a), (String::new(), &b));
+    let pages = |s: &Summary| s.params.get("pages");
+    let pairs: Vec<_> = c.pairs.iter().map(|p| (pages(p.a), pages(p.b))).collect();
+    assert_eq!(pairs, [(1, 4), (33, 33)]);
+    assert_eq!(
+        (c.only_a.as_slice(), c.only_b.len()),
+        (&["dontneed"][..], 0)
+    );
+    let differs = c.pairs[0].differs();
+    assert_eq!(differs.len(), 1);
+    assert_eq!(
+        (
+            differs[0].what.as_str(),
+            differs[0].a.as_str(),
+            differs[0].b.as_str()
+        ),
+        ("pages", "1", "4")
+    );
+    assert!(c.pairs[1].differs().is_empty());
+}
+
+proptest! {
+    /// Check that a change is claimed exactly where both intervals have their ends and lie apart, that the two sides
+    /// exchanged say the opposite, and that a result never differs from itself.
+    #[test]
+    fn claims(
+        a in (prop::option::of(-1e6..1e6), prop::option::of(0.0..1e6)),
+        b in (prop::option::of(-1e6..1e6), prop::option::of(0.0..1e6)),
+        noisy: bool,
+    ) {
+        let side = |(low, wide): (Option<f64>, Option<f64>)| {
+            let mut s = fixture::dontneed();
+            let high = low.zip(wide).map(|(low, wide): (f64, f64)| low + wide);
+            s.effect.stall_ppm = Interval { difference: 0.0, ci95: (low, high), signs: (1, 1) };
+            s
+        };
+        let (mut a, b) = (side(a), side(b));
+        if noisy {
+            a.verdict = Verdict::TooNoisy;
+        }
+        let told = Pair { a: &a, b: &b }.change().0;
+        let turned = Pair { a: &b, b: &a }.change().0;
+        let opposite = match told {
+            Change::More => Change::Less,
+            Change::Less => Change::More,
+            Change::None => Change::None,
+        };
+        prop_assert_eq!(turned, opposite);
+        let ends = |s: &Summary| s.effect.stall_ppm.ci95;
+        let apart = match (ends(&a), ends(&b)) {
+            ((_, Some(high)), (Some(low), _)) if high < low => Change::More,
+            ((Some(low), _), (_, Some(high))) if high < low => Change::Less,
+            _ => Change::None,
+        };
+        prop_assert_eq!(told, if noisy { Change::None } else { apart });
+        prop_assert_eq!(Pair { a: &a, b: &a }.change().0, Change::None);
+    }
+}

@@ -1,0 +1,299 @@
+//! Curves, as `quell lab run` runs them: on this machine, told in text and JSON.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
+use quell_lab::system::Guarded;
+use quell_lab::{pin, tsc};
+
+use super::surroundings::again;
+use super::{guard, machine, place};
+use crate::cli::{LabRunArgs, curve_worker_words};
+use crate::clock::monotonic_ns;
+use crate::cmd::usage;
+use crate::launch::signals;
+use crate::show::emit;
+use crate::show::style::{BOLD, heading};
+use crate::show::table::Table;
+use crate::show::units::time;
+
+/// The table of all curves.
+pub(crate) fn list() -> String {
+    let mut table = Table::new(&["curve", "what is timed", "by"]);
+    for c in curve::ALL {
+        table.row([c.name, c.about, c.x].map(str::to_owned).to_vec());
+    }
+    format!(
+        "\nCurves: what one thing costs as one number changes; no victim, no verdict\n{}",
+        table.text()
+    )
+}
+
+/// Runs the curves that are named; nothing if none is.
+pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Option<ExitCode>> {
+    let named: Vec<_> = args
+        .experiments
+        .iter()
+        .map(|n| (n, curve::find(n)))
+        .collect();
+    if named.iter().all(|(_, curve)| curve.is_none()) {
+        return Ok(None);
+    }
+    if let Some((name, _)) = named.iter().find(|(_, curve)| curve.is_none()) {
+        return Err(usage(format!(
+            "'{name}' is no curve; 'quell lab list' prints them, and they are run apart from other experiments"
+        )));
+    }
+    if !args.set.is_empty() || args.config.is_some() || args.output.is_some() {
+        return Err(usage(
+            "a curve has no parameters and no file for 'quell lab report': leave out --set, --config and -o",
+        ));
+    }
+    if !tsc::is_usable() {
+        return Err(usage(
+            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
+        ));
+    }
+    // asked before quell leaves the CPUs on which peers run
+    let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;
+    let (peer, cpu) = place(args.victim_cpu, args.culprit_cpu)?;
+    signals::install()?;
+    let others = allowed.into_iter().filter(|c| *c != cpu && *c != peer);
+    let place = Place {
+        cpu,
+        others: std::iter::once(peer).chain(others).collect(),
+        memory: free_memory(),
+    };
+    let mut out = anstream::stdout();
+    for (_, curve) in named {
+        let Some(curve) = curve else { continue };
+        let options = Options {
+            place: place.clone(),
+            budget,
+            seed: args.seed.unwrap_or_else(monotonic_ns),
+        };
+        let curved = one(curve, &options)?;
+        let told = if args.json {
+            serde_json::to_string(&curved)? + "\n"
+        } else {
+            text(&curved)
+        };
+        emit(&mut out, &told)?;
+        if curved.interrupted {
+            break;
+        }
+    }
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<Curved> {
+    // what can't be set up is missing from the curve, which says so
+    let _guarded = Guarded::set_up(&mut guard(), curve.wants);
+    let progress = super::Progress::new(curve.name, options.budget);
+    let began = Instant::now();
+    let goes_on = |rounds| {
+        progress.reached(began.elapsed(), format!("{rounds} rounds"));
+        signals::interrupted().is_none()
+    };
+    let measured = curve::run(curve, options, &|| again(curve_worker_words()), &goes_on)
+        .map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
+    let place = &options.place;
+    let peer = place.others.first().copied().unwrap_or(place.cpu);
+    Ok(Curved::new(
+        curve,
+        place,
+        machine(peer, place.cpu),
+        &measured,
+    ))
+}
+
+/// Memory that programs can have without swapping, bytes (proc(5), MemAvailable); nothing where the kernel does not say.
+fn free_memory() -> u64 {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kb = info.lines().find_map(|line| {
+        let kb = line.strip_prefix("MemAvailable:")?.trim_end_matches("kB");
+        kb.trim().parse::<u64>().ok()
+    });
+    kb.unwrap_or(0).saturating_mul(1024)
+}
+
+/// All of one curve.
+fn text(curved: &Curved) -> String {
+    let mut out = String::new();
+    let m = &curved.machine;
+    // writing to a String does not fail
+    let _ = writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; Linux {}, {}{}; {} rounds",
+        curved.experiment,
+        curved.about,
+        m.culprit_cpu,
+        m.victim_cpu,
+        m.kernel,
+        m.cpu,
+        if m.virtual_machine {
+            ", in a virtual machine"
+        } else {
+            ""
+        },
+        curved.rounds
+    );
+    heading(&mut out, "Median, and how far its 95 % interval reaches");
+    out.push_str(&table(curved, &|p| {
+        let reach = reach(p).map_or_else(|| "±?".to_owned(), |r| format!("±{r:.1} %"));
+        Some(format!("{} {reach:>7}", nanoseconds(p.p50)))
+    }));
+    if curved
+        .series
+        .iter()
+        .any(|s| s.points.iter().any(|p| p.p99.is_some()))
+    {
+        heading(
+            &mut out,
+            "99th percentile, where at least 100 operations lie beyond",
+        );
+        out.push_str(&table(curved, &|p| p.p99.map(time)));
+    }
+    heading(&mut out, "To read it");
+    for note in &curved.notes {
+        let _ = writeln!(out, "  {note}");
+    }
+    if curved.interrupted {
+        let _ = writeln!(out, "  it was interrupted: this is what was known by then");
+    }
+    out
+}
+
+/// How far the interval reaches from the median, per cent.
+fn reach(point: &curve::Point) -> Option<f64> {
+    let (low, high) = (point.ci95.0?, point.ci95.1?);
+    let far = (point.p50 - low).max(high - point.p50);
+    (point.p50 > 0.0).then_some(far / point.p50 * 100.0)
+}
+
+/// A time whose hundredths of ns count where it is short.
+fn nanoseconds(ns: f64) -> String {
+    if ns < 100.0 {
+        format!("{ns:.2} ns")
+    } else {
+        time(ns.round() as u64)
+    }
+}
+
+/// A line for each x and a column for each series, or the other way round where there are more series.
+fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> String {
+    let mut xs: Vec<u64> = curved
+        .series
+        .iter()
+        .flat_map(|s| s.points.iter().map(|p| p.x))
+        .collect();
+    xs.sort_unstable();
+    xs.dedup();
+    let at = |series: &Series, x: u64| {
+        let point = series.points.iter().find(|p| p.x == x);
+        point.and_then(cell).unwrap_or_default()
+    };
+    let mut headings;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if curved.series.len() > xs.len() {
+        headings = vec![format!("a figure for each, by {}", curved.x)];
+        headings.extend(xs.iter().map(|x| format!(">{x}")));
+        for s in &curved.series {
+            let mut row = vec![format!("{} ({})", s.name, s.per)];
+            row.extend(xs.iter().map(|x| at(s, *x)));
+            rows.push(row);
+        }
+    } else {
+        headings = vec![format!(">{}", curved.x)];
+        headings.extend(curved.series.iter().map(|s| format!(">{}", s.name)));
+        for x in xs {
+            let mut row = vec![x.to_string()];
+            row.extend(curved.series.iter().map(|s| at(s, x)));
+            rows.push(row);
+        }
+    }
+    // without a figure there is nothing to say of a line
+    rows.retain(|row| row[1..].iter().any(|cell| !cell.is_empty()));
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = Table::new(&headings);
+    for row in rows {
+        table.row(row);
+    }
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_lab::curve::Point;
+
+    use super::*;
+
+    fn curved(series: &[(&str, &[u64])]) -> Curved {
+        let point = |x: &u64| Point {
+            x: *x,
+            p50: 1000.0 * *x as f64,
+            p99: (*x > 1).then_some(5000),
+            ci95: (Some(990.0 * *x as f64), None),
+            n: 10,
+        };
+        Curved {
+            schema: curve::SCHEMA.to_owned(),
+            experiment: "some".to_owned(),
+            about: "something".to_owned(),
+            unit: "ns".to_owned(),
+            x: "pages".to_owned(),
+            rounds: 3,
+            interrupted: false,
+            machine: quell_lab::summary::Machine::default(),
+            series: series
+                .iter()
+                .map(|(name, xs)| Series {
+                    name: (*name).to_owned(),
+                    per: "call".to_owned(),
+                    points: xs.iter().map(point).collect(),
+                })
+                .collect(),
+            notes: vec!["careful".to_owned()],
+        }
+    }
+
+    /// Check that the table has a line an x, and turns round where there are more series than that; that what was not
+    /// measured is empty, and that lines without any figure are left out.
+    #[test]
+    fn tables_turn_round() {
+        let p99 = |c: &Curved| table(c, &|p| p.p99.map(time));
+        let tall = p99(&curved(&[("alone", &[1, 2, 3]), ("beside", &[2])]));
+        assert_eq!(
+            tall,
+            "  pages    alone   beside\n      2  5.00 µs  5.00 µs\n      3  5.00 µs\n"
+        );
+        let wide = p99(&curved(&[("one", &[1]), ("two", &[2]), ("three", &[2])]));
+        assert_eq!(
+            wide,
+            "  a figure for each, by pages  1        2\n  two (call)                      5.00 µs\n  \
+             three (call)                    5.00 µs\n"
+        );
+    }
+
+    /// Check that the text names the curve, says that an interval is unknown, and ends with the notes.
+    #[test]
+    fn text_says_what_it_is() {
+        let text = text(&curved(&[("alone", &[1, 2])]));
+        assert!(text.contains("some\u{1b}[0m: something"), "{text}");
+        assert!(text.contains("±?") && text.contains("1.00 µs") && text.contains("3 rounds"));
+        assert!(text.ends_with("  careful\n"), "{text}");
+        assert_eq!(nanoseconds(1.534), "1.53 ns");
+        assert_eq!(nanoseconds(2659.4), "2.66 µs");
+    }
+
+    /// Check that every curve is in the list.
+    #[test]
+    fn all_are_listed() {
+        let list = list();
+        assert!(curve::ALL.iter().all(|c| list.contains(c.name)));
+    }
+}

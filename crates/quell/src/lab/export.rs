@@ -1,0 +1,209 @@
+//! Results for other tools: what of them goes into which form.
+
+use quell_export::influx::Point;
+use quell_export::lab::{Gap, Timeline, Turns};
+use quell_lab::block::Arm;
+use quell_lab::judge::Verdict;
+use quell_lab::summary::{ArmSummary, EffectSummary, Summary};
+
+use super::Results;
+
+/// The arms that there are, in their order.
+pub(super) fn in_order(summary: &Summary) -> impl Iterator<Item = (Arm, &ArmSummary)> {
+    Arm::ALL
+        .into_iter()
+        .filter_map(|arm| Some((arm, summary.arms.get(arm.name())?)))
+}
+
+/// The lengths of turns; none where the file has no histograms.
+pub(crate) fn turns(results: &Results) -> Vec<Turns<'_>> {
+    let of = |summary| {
+        in_order(summary).map(move |(arm, told)| Turns {
+            experiment: &summary.experiment,
+            arm: arm.name(),
+            ran_ns: told.ran_ns,
+            turns: &told.histogram,
+        })
+    };
+    let all = results.all.iter().flat_map(of);
+    all.filter(|t| !t.turns.is_empty()).collect()
+}
+
+/// The timelines; none where the file has none.
+pub(crate) fn timelines(results: &Results) -> Vec<Timeline<'_>> {
+    let of = |(result, summary)| {
+        in_order(summary).map(move |(arm, told): (Arm, &ArmSummary)| Timeline {
+            result,
+            experiment: &summary.experiment,
+            arm: arm.name(),
+            gaps: gaps(told),
+            ops: &told.timeline_ops,
+        })
+    };
+    let all = results.all.iter().enumerate().flat_map(of);
+    all.filter(|t| !t.gaps.is_empty() || !t.ops.is_empty())
+        .collect()
+}
+
+fn gaps(arm: &ArmSummary) -> Vec<Gap<'_>> {
+    let gaps = arm.timeline.iter();
+    gaps.map(|(begin_ns, ns, class, caused)| Gap {
+        begin_ns: *begin_ns,
+        ns: *ns,
+        class: class.name(),
+        caused: *caused,
+    })
+    .collect()
+}
+
+/// What all points are of.
+const MEASUREMENT: &str = "quell_lab";
+/// The class of what is not of one class.
+const ALL: &str = "all";
+/// The arm of what is of two.
+const EFFECT: &str = "real-less-sham";
+
+/// Lines for InfluxDB: a point for each class of each arm, one for each arm, and one for the effect. Those of the
+/// n-th result of a file are n ns later, so that two of one experiment don't replace each other.
+pub(crate) fn influx(results: &Results) -> String {
+    let mut out = String::new();
+    for (n, summary) in (0..).zip(&results.all) {
+        let t_ns = results.wall_ns.saturating_add(n);
+        let mut put = |arm: &str, class: &str, fields: Vec<(&str, i64)>| {
+            let tags = vec![
+                ("experiment", summary.experiment.as_str()),
+                ("arm", arm),
+                ("class", class),
+            ];
+            let point = Point {
+                measurement: MEASUREMENT,
+                tags,
+                fields,
+                t_ns,
+            };
+            out.push_str(&point.line());
+        };
+        for (arm, told) in in_order(summary) {
+            put(arm.name(), ALL, of_arm(arm, told));
+            // without the probe nobody knows the class
+            for (class, (gaps, ns)) in told.gaps.iter().filter(|_| arm != Arm::Untraced) {
+                let fields = vec![("gaps", whole(*gaps)), ("gaps_ns", whole(*ns))];
+                put(arm.name(), class, fields);
+            }
+        }
+        put(EFFECT, ALL, of_effect(summary));
+    }
+    out
+}
+
+/// InfluxDB's integers have a sign.
+fn whole(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn of_arm(arm: Arm, told: &ArmSummary) -> Vec<(&'static str, i64)> {
+    let invalid: usize = told.invalid.values().sum();
+    let mut fields = vec![
+        ("blocks", whole(told.blocks as u64)),
+        ("invalid", whole(invalid as u64)),
+        ("ran_ns", whole(told.ran_ns)),
+        ("away_ns", whole(told.away_ns)),
+        ("ops", whole(told.ops)),
+    ];
+    if let Some((p50, p99)) = told.op_ns {
+        fields.extend([("op_p50_ns", whole(p50)), ("op_p99_ns", whole(p99))]);
+    }
+    for (name, field) in [
+        ("p50", "turn_p50_ns"),
+        ("p90", "turn_p90_ns"),
+        ("p99", "turn_p99_ns"),
+        ("p999", "turn_p999_ns"),
+        ("p9999", "turn_p9999_ns"),
+        ("p99999", "turn_p99999_ns"),
+    ] {
+        fields.extend(told.turn_ns.get(name).map(|ns| (field, whole(*ns))));
+    }
+    if arm != Arm::Untraced {
+        fields.extend([
+            ("shootdowns", whole(told.shootdowns)),
+            ("caused", whole(told.caused)),
+            ("faults", whole(told.faults)),
+            ("stall_ppm", told.stall_ppm.round() as i64),
+        ]);
+    }
+    fields
+}
+
+fn of_effect(summary: &Summary) -> Vec<(&'static str, i64)> {
+    let EffectSummary {
+        stall_ppm,
+        ns_per_event,
+        events,
+        ..
+    } = &summary.effect;
+    let scaled = |n: f64, by: f64| (n * by).round() as i64;
+    let mut fields = vec![
+        ("stall_ppm", scaled(stall_ppm.difference, 1.0)),
+        ("events", whole(*events)),
+    ];
+    let (low, high) = stall_ppm.ci95;
+    fields.extend(low.map(|n| ("stall_ppm_low", scaled(n, 1.0))));
+    fields.extend(high.map(|n| ("stall_ppm_high", scaled(n, 1.0))));
+    fields.extend(ns_per_event.map(|n| ("ns_per_event", scaled(n, 1.0))));
+    let per_1000 = |n: Option<f64>| n.map(|n| scaled(n, 1000.0));
+    let shootdowns = per_1000(summary.shootdowns_per_op);
+    let faults = per_1000(summary.faults_per_op);
+    fields.extend(shootdowns.map(|n| ("shootdowns_per_1000_ops", n)));
+    fields.extend(faults.map(|n| ("faults_per_1000_ops", n)));
+    fields.extend(summary.matched.map(|n| ("matched_ppm", scaled(n, 1e6))));
+    match summary.verdict {
+        Verdict::Shown => fields.push(("shown", 1)),
+        Verdict::NotShown => fields.push(("shown", 0)),
+        // it is not known
+        Verdict::TooNoisy => {}
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::fixture;
+
+    /// Check every line of two results: each class of each arm that the probe saw, each arm, the effect, a time a result.
+    #[test]
+    fn lines_for_influx() {
+        let mut second = fixture::munmap();
+        second.experiment = "a b,c=d".to_owned();
+        second.arms.retain(|name, _| name == "untraced");
+        second.verdict = Verdict::TooNoisy;
+        let results = Results {
+            all: vec![fixture::dontneed(), second],
+            wall_ns: 1_700_000_000_000_000_000,
+        };
+        insta::assert_snapshot!(influx(&results));
+    }
+
+    /// Check that what has no histogram or timeline is left out, and the rest is told in the order of arms.
+    #[test]
+    fn what_is_there_is_told() {
+        let results = Results {
+            all: vec![fixture::dontneed().without_pictures(), fixture::munmap()],
+            wall_ns: 0,
+        };
+        let told: Vec<_> = turns(&results)
+            .iter()
+            .map(|t| (t.experiment, t.arm))
+            .collect();
+        let arms = ["idle", "sham", "real", "untraced"];
+        assert_eq!(told, arms.map(|arm| ("munmap", arm)));
+        let told = timelines(&results);
+        assert!(told.iter().all(|t| t.result == 1));
+        assert_eq!(told.iter().map(|t| t.arm).collect::<Vec<_>>(), arms);
+        assert_eq!((told[2].gaps.len(), told[2].ops.len()), (3, 2));
+        assert_eq!(
+            (told[2].gaps[0].class, told[2].gaps[0].caused),
+            ("tlb", true)
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! On what an experiment was run.
+
+use std::fs;
+
+use quell_lab::summary::Machine;
+
+/// What /proc says of this machine.
+pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value = |key: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(key)?.split_once(':'))
+            .map(|(_, value)| value.trim())
+    };
+    Machine {
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        cpu: value("model name").unwrap_or_default().to_owned(),
+        cpus: std::thread::available_parallelism().map_or(0, Into::into),
+        // the CPU's own flag (arch/x86/include/asm/cpufeatures.h: X86_FEATURE_HYPERVISOR)
+        virtual_machine: value("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
+        victim_cpu,
+        culprit_cpu,
+    }
+}

@@ -1,0 +1,36 @@
+//! The lab, as `quell lab` runs it: with the probe, on this machine, told in text.
+
+mod advise;
+mod compare;
+mod curve;
+mod export;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod machine;
+mod measured;
+mod one;
+mod place;
+mod progress;
+mod results;
+mod seed_jemalloc;
+mod seed_madv;
+mod surroundings;
+mod text;
+mod watch;
+
+pub(crate) use advise::advise;
+pub(crate) use compare::{Comparison, json as comparison_json, text as comparison_text};
+pub(crate) use curve::{curves, list as list_curves};
+pub(crate) use export::{influx, timelines, turns};
+pub(crate) use one::one;
+pub(crate) use place::place;
+pub(crate) use results::{Results, results};
+pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};
+pub(crate) use seed_madv::{madv_run, seed_madv};
+pub(crate) use surroundings::check;
+pub(crate) use text::{line, text};
+pub(crate) use watch::watch;
+
+use machine::machine;
+use progress::Progress;
+use surroundings::{Around, guard, worker};

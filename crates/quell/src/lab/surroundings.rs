@@ -1,0 +1,90 @@
+//! What an experiment has around it: workers of this same program, the probe, and somebody who watches.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use quell_event::{Backtraces, Interruption};
+use quell_lab::experiment::{Round, Surroundings, Watch};
+use quell_lab::judge::Judgement;
+use quell_lab::process::Stop;
+use quell_probe::Interruptions;
+
+use super::Progress;
+use crate::cli::{guard_words, worker_words};
+use crate::launch::signals;
+
+/// The surroundings of one experiment.
+#[derive(Debug)]
+pub(crate) struct Around {
+    pub(crate) progress: Progress,
+}
+
+/// This program again, also where its file has been replaced meanwhile.
+pub(super) fn again(words: [OsString; 2]) -> Command {
+    let mut command = Command::new(Path::new("/proc/self/exe"));
+    command.args(words);
+    command
+}
+
+/// What sets the system up.
+pub(crate) fn guard() -> Command {
+    again(guard_words())
+}
+
+/// A victim or a culprit.
+pub(crate) fn worker() -> Command {
+    again(worker_words())
+}
+
+/// Says what this kernel or user lacks for the probe, before anything is set up or begun.
+pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
+    let own = rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned();
+    Interruptions::attach(victim_cpu, own, false)?;
+    Ok(())
+}
+
+impl Surroundings for Around {
+    fn worker(&self) -> Command {
+        worker()
+    }
+
+    fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>> {
+        Ok(Box::new(Probed(Interruptions::attach(cpu, tid, stacks)?)))
+    }
+
+    fn round(&self, rounds: &[Round], judgement: &Judgement) {
+        self.progress.round(rounds, judgement);
+    }
+
+    fn stop(&self) -> Stop {
+        || signals::interrupted().is_some()
+    }
+}
+
+struct Probed(Interruptions);
+
+impl Watch for Probed {
+    fn take(&mut self) -> anyhow::Result<Vec<Interruption>> {
+        Ok(self.0.take()?)
+    }
+
+    fn lost(&mut self) -> anyhow::Result<u64> {
+        Ok(self.0.lost()?)
+    }
+
+    fn backtraces(&mut self, tgid: u32) -> anyhow::Result<Option<Backtraces>> {
+        Ok(self.0.backtraces(tgid)?)
+    }
+
+    fn pause(&mut self) {
+        self.0.pause();
+    }
+
+    fn resume(&mut self) -> anyhow::Result<()> {
+        Ok(self.0.resume()?)
+    }
+}

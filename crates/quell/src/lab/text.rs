@@ -1,0 +1,305 @@
+//! An experiment told in text.
+
+use std::fmt::Write as _;
+
+use quell_event::Backtraces;
+use quell_lab::attribute::Class;
+use quell_lab::block::Arm;
+use quell_lab::judge::Verdict;
+use quell_lab::mechanism::{self, seed::Seed};
+use quell_lab::summary::{ArmSummary, Interval, Summary};
+
+use crate::show::style::{BOLD, heading};
+use crate::show::table::Table;
+use crate::show::units::{count, percent, time};
+
+/// The word, for people.
+pub(super) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Shown => "shown",
+        Verdict::NotShown => "not shown",
+        Verdict::TooNoisy => "this machine is too noisy",
+    }
+}
+
+/// A line of the table of all experiments.
+pub(crate) fn line(summary: &Summary) -> Vec<String> {
+    let real = summary.arms.get(Arm::Real.name());
+    vec![
+        summary.experiment.clone(),
+        word(summary.verdict).to_owned(),
+        word(summary.sham_verdict).to_owned(),
+        summary.shootdowns_per_op.map_or_else(String::new, per_op),
+        summary
+            .faults_per_op
+            .filter(|f| *f > 0.0)
+            .map_or_else(String::new, per_op),
+        format!("{:.0}", summary.effect.stall_ppm.difference),
+        summary
+            .effect
+            .ns_per_event
+            .map_or_else(String::new, |ns| time(ns.round() as u64)),
+        real.and_then(|r| r.op_ns)
+            .map_or_else(String::new, |(p50, _)| time(p50)),
+    ]
+}
+
+pub(super) fn per_op(n: f64) -> String {
+    match n {
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n => format!("{n:.3}"),
+    }
+}
+
+/// All of one experiment.
+pub(crate) fn text(summary: &Summary) -> String {
+    let mut out = String::new();
+    let given: Vec<String> = summary
+        .params
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let given = if given.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", given.join(", "))
+    };
+    let m = &summary.machine;
+    // writing to a String does not fail
+    let _ = writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}: {}{given}",
+        summary.experiment, summary.about
+    );
+    let _ = writeln!(
+        out,
+        "victim on CPU {}, culprit on CPU {}; Linux {}, {}{}",
+        m.victim_cpu,
+        m.culprit_cpu,
+        m.kernel,
+        m.cpu,
+        if m.virtual_machine {
+            ", in a virtual machine"
+        } else {
+            ""
+        }
+    );
+    heading(&mut out, "Arms");
+    out.push_str(&arms(summary));
+    heading(
+        &mut out,
+        "Gaps a second, by cause, and their share of the victim's time in ppm",
+    );
+    out.push_str(&classes(summary));
+    heading(&mut out, "Effect");
+    out.push_str(&effect(summary));
+    if let Some(seed) = mechanism::find(&summary.experiment).and_then(|m| m.seed) {
+        heading(&mut out, "Beside the document");
+        out.push_str(&beside(seed, summary));
+    }
+    if let Some(sides) = &summary.backtraces {
+        heading(
+            &mut out,
+            &format!("Both sides of {} shootdowns", count(sides.shootdowns)),
+        );
+        out.push_str(&both_sides(sides));
+    }
+    let _ = writeln!(
+        out,
+        "\n{BOLD}{}{BOLD:#}: {}\n  control in another address space: {}: {}",
+        word(summary.verdict),
+        summary.why,
+        word(summary.sham_verdict),
+        summary.sham_why
+    );
+    if summary.interrupted {
+        let _ = writeln!(out, "  it was interrupted: this is what was known by then");
+    }
+    out
+}
+
+/// The figures of a document beside those that were measured, and where and why they differ.
+fn beside(seed: &Seed, summary: &Summary) -> String {
+    let mut table = Table::new(&["", "document", "here"]);
+    for figure in seed.figures {
+        table.row(vec![
+            figure.what.to_owned(),
+            figure.seed.to_owned(),
+            (figure.here)(summary),
+        ]);
+    }
+    format!("{}\n{}  {}\n", seed.document, table.text(), seed.differs)
+}
+
+/// The kernel's functions, innermost first: the culprit's on the left, the victim's on the right.
+fn both_sides(sides: &Backtraces) -> String {
+    let mut table = Table::new(&["culprit", "victim"]);
+    for i in 0..sides.culprit.len().max(sides.victim.len()) {
+        let at = |side: &[String]| side.get(i).cloned().unwrap_or_default();
+        table.row(vec![at(&sides.culprit), at(&sides.victim)]);
+    }
+    table.text()
+}
+
+fn in_order(summary: &Summary) -> impl Iterator<Item = (&'static str, &ArmSummary)> {
+    Arm::ALL
+        .into_iter()
+        .filter_map(|arm| Some((arm.name(), summary.arms.get(arm.name())?)))
+}
+
+fn arms(summary: &Summary) -> String {
+    let mut table = Table::new(&[
+        "arm",
+        ">blocks",
+        ">invalid",
+        ">ran",
+        ">ops/s",
+        ">op p50",
+        ">op p99",
+        ">turn p50",
+        ">p99.9",
+        ">p99.99",
+        ">shootdowns/s",
+        ">faults/s",
+        ">stall ppm",
+    ]);
+    for (name, arm) in in_order(summary) {
+        let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
+        let whole = (arm.ran_ns + arm.away_ns).max(1) as f64;
+        let rate = |n: u64| count((n as f64 / seconds).round() as u64);
+        // without the probe nobody knows
+        let seen = |text: String| {
+            if name == Arm::Untraced.name() {
+                String::new()
+            } else {
+                text
+            }
+        };
+        let percentile = |p: &str| arm.turn_ns.get(p).map_or_else(String::new, |ns| time(*ns));
+        table.row(vec![
+            name.to_owned(),
+            arm.blocks.to_string(),
+            arm.invalid.values().sum::<usize>().to_string(),
+            percent(arm.ran_ns as f64 / whole),
+            count((arm.ops as f64 / (whole / 1e9)).round() as u64),
+            arm.op_ns.map_or_else(String::new, |(p50, _)| time(p50)),
+            arm.op_ns.map_or_else(String::new, |(_, p99)| time(p99)),
+            percentile("p50"),
+            percentile("p999"),
+            percentile("p9999"),
+            seen(rate(arm.caused)),
+            seen(rate(arm.faults)),
+            seen(format!("{:.0}", arm.stall_ppm)),
+        ]);
+    }
+    table.text()
+}
+
+fn classes(summary: &Summary) -> String {
+    let mut headings = vec!["arm".to_owned()];
+    for class in Class::ALL {
+        headings.push(format!(">{}", class.name()));
+        headings.push(">ppm".to_owned());
+    }
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = Table::new(&headings);
+    for (name, arm) in in_order(summary).filter(|(name, _)| *name != Arm::Untraced.name()) {
+        let mut row = vec![name.to_owned()];
+        for class in Class::ALL {
+            row.push(format!("{:.0}", arm.class_rate(class)));
+            row.push(match class {
+                // of all time: it is no part of the time in which the victim ran
+                Class::Sched => format!(
+                    "{:.0}",
+                    arm.away_ns as f64 * 1e6 / (arm.ran_ns + arm.away_ns).max(1) as f64
+                ),
+                _ => format!("{:.0}", arm.class_ppm(class)),
+            });
+        }
+        table.row(row);
+    }
+    table.text()
+}
+
+fn interval(i: &Interval) -> String {
+    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), |e| format!("{e:.0}"));
+    format!(
+        "{:+.0} ppm ({} to {}), more in {} of {} rounds",
+        i.difference,
+        end(i.ci95.0),
+        end(i.ci95.1),
+        i.signs.0,
+        i.signs.1
+    )
+}
+
+fn effect(summary: &Summary) -> String {
+    let mut table = Table::new(&["", ""]);
+    let mut say = |what: &str, value: String| table.row(vec![what.to_owned(), value]);
+    let e = &summary.effect;
+    say("stall that the culprit caused", interval(&e.stall_ppm));
+    say("all gaps, whatever their cause", interval(&e.all_gaps_ppm));
+    if let Some(n) = summary.shootdowns_per_op {
+        let expected = summary
+            .expected_per_op
+            .map_or_else(String::new, |n| format!(", {n:.0} expected"));
+        say(
+            "shootdowns at the victim",
+            format!("{} an operation{expected}", per_op(n)),
+        );
+    }
+    if let Some(n) = summary.faults_per_op.filter(|n| *n > 0.0) {
+        say(
+            "faults of the victim",
+            format!("{} an operation", per_op(n)),
+        );
+    }
+    if let Some(ns) = e.ns_per_event {
+        say(
+            "each costs the victim",
+            format!(
+                "{} (mean of {} shootdowns and faults)",
+                time(ns.round() as u64),
+                count(e.events)
+            ),
+        );
+    }
+    if let Some(share) = summary.matched {
+        say(
+            "shootdowns that lie in a gap",
+            format!("{}, the rest is unexplained", percent(share)),
+        );
+    }
+    say("without the probe, short gaps", interval(&e.untraced_ppm));
+    let text = table.text();
+    // the headings are empty
+    text.split_once('\n')
+        .map_or_else(String::new, |(_, rows)| rows.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::fixture;
+
+    /// Check the whole text of one experiment, and its line among several.
+    #[test]
+    fn text_of_a_result() {
+        let plain = anstream::adapter::strip_str(&text(&fixture::dontneed())).to_string();
+        insta::assert_snapshot!(plain);
+        assert_eq!(
+            line(&fixture::munmap()),
+            [
+                "munmap",
+                "shown",
+                "not shown",
+                "1.000",
+                "",
+                "9000",
+                "2.40 µs",
+                "3.20 µs"
+            ]
+        );
+    }
+}

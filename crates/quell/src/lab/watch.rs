@@ -1,0 +1,167 @@
+//! `quell lab watch`: what hits a CPU, seen by a thread that wants to run there all the time.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use quell_host::proc::Proc;
+use quell_lab::attribute::{Class, attribute};
+use quell_lab::process::Worker;
+use quell_lab::protocol::{Block, Mode, Role, Setup};
+use quell_lab::tsc;
+use quell_lab::watching::Watched;
+use quell_lab::{mechanism, params::Params};
+use quell_probe::{Interruptions, Scope};
+
+use super::{place, worker};
+use crate::cli::{LabWatchArgs, Target};
+use crate::cmd::usage;
+use crate::outcome;
+use crate::show::emit;
+use crate::show::style::heading;
+use crate::show::table::Table;
+use crate::show::units::{count, percent, time};
+use crate::target::{End, Watch};
+
+/// So long is a block: what lies between two is not seen, some µs.
+const BLOCK: Duration = Duration::from_millis(250);
+
+/// The negative control, which has a victim as any other: its culprit is never asked to work.
+const AT_REST: &str = "untouched";
+
+pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
+    if !tsc::is_usable() {
+        return Err(usage(
+            "this CPU has no time stamp counter that runs at one rate",
+        ));
+    }
+    let target = Target {
+        command: args.command.clone(),
+        ..Target::default()
+    };
+    // before quell leaves the CPU: the command is to run where it would
+    let mut over = Watch::prepare(&target, args.duration)?;
+    let (victim_cpu, culprit_cpu) = place(Some(args.cpu), None)?;
+    let known = mechanism::find(AT_REST).map_or(&[][..], |m| m.params);
+    let setup = Setup {
+        mechanism: AT_REST.to_owned(),
+        params: Params::new(known, &[]).map_err(usage)?,
+        role: Role::Both,
+        culprit_cpu,
+        victim_cpu,
+        mode: Mode::Spin,
+    };
+    let mut spinner = Worker::start(&mut worker(), &setup)?;
+    let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
+    let own = spinner.pid();
+    let names = Names::default();
+    let mut watched = Watched::default();
+    over.start(None, &Scope::All)?;
+    let end = loop {
+        probe.take()?;
+        spinner.begin(Block {
+            ns: u64::try_from(BLOCK.as_nanos()).unwrap_or(u64::MAX),
+            operate: false,
+            pace_ns: 0,
+            once_after_ns: None,
+        })?;
+        let end = over.step(BLOCK)?;
+        let raw = spinner.end()?;
+        let seen = probe.take()?;
+        // while they are there: a process's name goes with it
+        seen.iter().for_each(|i| names.learn(i.tgid));
+        watched.add(&attribute(raw, seen, &|tgid| tgid == own));
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    let document = watched.document(victim_cpu, probe.lost()?, &|pid| names.of(pid));
+    let out = if args.json {
+        serde_json::to_string(&document)? + "\n"
+    } else {
+        text(&watched, args.top, victim_cpu, &|pid| names.of(pid))
+    };
+    emit(&mut anstream::stdout(), &out)?;
+    Ok(match end {
+        End::Command(ended) => outcome::finish(&args.command, &ended, &over.leftovers()),
+        End::Over => ExitCode::SUCCESS,
+    })
+}
+
+/// Names of processes, each asked for once while it lives.
+#[derive(Default)]
+struct Names(RefCell<HashMap<u32, String>>);
+
+impl Names {
+    fn learn(&self, pid: u32) {
+        let mut names = self.0.borrow_mut();
+        names.entry(pid).or_insert_with(|| {
+            let comm = Proc::new("/").comm(pid);
+            comm.unwrap_or_else(|_| "(ended)".to_owned())
+        });
+    }
+
+    fn of(&self, pid: u32) -> String {
+        self.0.borrow().get(&pid).cloned().unwrap_or_default()
+    }
+}
+
+fn text(watched: &Watched, top: usize, cpu: u32, name: &dyn Fn(u32) -> String) -> String {
+    let spun = watched.spun_ns.max(1) as f64;
+    let mut out = format!(
+        "CPU {cpu}: a thread wanted to run for {}, and others had it for {} of that\n",
+        time(watched.spun_ns),
+        percent(watched.away_ns as f64 / spun)
+    );
+    heading(&mut out, "What kept it");
+    let mut table = Table::new(&[
+        "cause",
+        ">gaps",
+        ">a second",
+        ">ppm",
+        ">p50",
+        ">p99",
+        ">longest seen",
+    ]);
+    let rare = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), time);
+    for class in Class::ALL {
+        let Some(gaps) = watched.classes.get(&class) else {
+            continue;
+        };
+        table.row(vec![
+            class.name().to_owned(),
+            count(gaps.count),
+            format!("{:.1}", gaps.count as f64 * 1e9 / spun),
+            format!("{:.0}", gaps.ns as f64 * 1e6 / spun),
+            rare(gaps.at(500)),
+            rare(gaps.at(990)),
+            time(gaps.longest_ns),
+        ]);
+    }
+    out.push_str(&table.text());
+    let mut by: Vec<_> = watched.by.iter().collect();
+    by.sort_by_key(|(_, gaps)| std::cmp::Reverse(gaps.ns));
+    if !by.is_empty() {
+        heading(&mut out, "Who ran instead, or asked for it");
+        let mut table = Table::new(&["cause", ">pid", "name", ">gaps", ">time", ">longest seen"]);
+        for ((class, pid), gaps) in by.into_iter().take(top) {
+            table.row(vec![
+                class.name().to_owned(),
+                pid.to_string(),
+                name(*pid),
+                count(gaps.count),
+                time(gaps.ns),
+                time(gaps.longest_ns),
+            ]);
+        }
+        out.push_str(&table.text());
+    }
+    if watched.classes.contains_key(&Class::None) {
+        out.push_str(
+            "\nnone: nothing that this kernel knows of. In a virtual machine that is mostly the host; on the metal firmware, \
+             or memory.\n",
+        );
+    }
+    out
+}

@@ -1,0 +1,230 @@
+//! `quell lab run CURVE`: what a figure claims, and that nothing is left behind.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{QUELL, alone, json, quell};
+
+/// Whether there are the two CPUs that the lab takes. Otherwise says loudly that the test was skipped.
+fn two_cpus(test: &str) -> bool {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        eprintln!("SKIPPED {test}: the lab takes two CPUs");
+    }
+    cpus >= 2
+}
+
+/// The points of a series by x.
+fn points<'a>(curve: &'a Value, name: &str) -> Vec<&'a Value> {
+    let series = curve["series"].as_array().expect("series");
+    let found = series.iter().find(|s| s["name"] == name);
+    let found = found.unwrap_or_else(|| panic!("no series {name}: {curve:#}"));
+    found["points"].as_array().expect("points").iter().collect()
+}
+
+/// The p50 at x.
+fn p50(curve: &Value, name: &str, x: u64) -> f64 {
+    let all = points(curve, name);
+    let point = all.iter().find(|p| p["x"] == x);
+    point.expect("a point")["p50"].as_f64().expect("a number")
+}
+
+/// Check that a curve's JSON is whole and in order, that its intervals hold their medians, that a p99 is told only
+/// where there are times enough for one, and that more pages cost more, beside a page that holds nothing.
+#[test]
+fn threshold_of_the_flush() {
+    if !two_cpus("threshold_of_the_flush") {
+        return;
+    }
+    let _alone = alone();
+    let out = quell(&["lab", "run", "flush-threshold", "--budget", "4", "--json"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    let curve = json(&out.stdout);
+    assert_eq!(curve["schema"], "quell/lab-curve/1");
+    assert_eq!(curve["experiment"], "flush-threshold");
+    assert_eq!(curve["unit"], "ns");
+    assert!(
+        !curve["machine"]["kernel"]
+            .as_str()
+            .expect("a kernel")
+            .is_empty()
+    );
+    assert_eq!(curve["series"].as_array().expect("series").len(), 3);
+    let rounds = curve["rounds"].as_u64().expect("rounds");
+    assert!(rounds >= 1);
+    for name in ["alone", "peer spinning", "peer asleep"] {
+        let points = points(&curve, name);
+        let xs: Vec<u64> = points.iter().filter_map(|p| p["x"].as_u64()).collect();
+        assert_eq!(xs, [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64]);
+        for p in points {
+            let (n, p50) = (p["n"].as_u64().expect("n"), p["p50"].as_f64().expect("p50"));
+            assert!(n >= rounds && p50 > 0.0, "{p}");
+            assert_eq!(p.get("p99").is_some(), n >= 10_000, "{p}");
+            match (p["ci95"][0].as_f64(), p["ci95"][1].as_f64()) {
+                (Some(low), Some(high)) => assert!(low <= p50 && p50 <= high, "{p}"),
+                (None, None) => assert!(rounds < 6, "{p}"),
+                _ => panic!("half an interval: {p}"),
+            }
+        }
+    }
+    let alone = |pages| p50(&curve, "alone", pages);
+    assert!(alone(64) > alone(1) && alone(1) > alone(0), "{curve:#}");
+    if curve["machine"]["virtual_machine"] == true {
+        let notes = curve["notes"].as_array().expect("notes");
+        let says = |n: &Value| n.as_str().is_some_and(|n| n.contains("bare metal"));
+        assert!(notes.iter().any(says), "{notes:?}");
+    }
+}
+
+/// Check that curves are listed, that what is no curve is refused beside one, and that a curve has no parameters.
+#[test]
+fn curves_by_name() {
+    let list = quell(&["lab", "list"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let at = |name: &str| list.find(name).unwrap_or_else(|| panic!("{name}: {list}"));
+    assert!(at("munmap") < at("Curves:") && at("Curves:") < at("tlb-curve"));
+    for (args, why) in [
+        (vec!["munmap", "targets"], "'munmap' is no curve"),
+        (vec!["targets", "--set", "pages=3"], "no parameters"),
+    ] {
+        let out = quell(&[vec!["lab", "run"], args].concat());
+        assert_eq!(out.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// A curve that is measured for as short as can be, and has all its series.
+fn short(name: &str, series: usize) -> Value {
+    let out = quell(&["lab", "run", name, "--budget", "1", "--json"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{name}: {said}");
+    let curve = json(&out.stdout);
+    let notes = curve["notes"].as_array().expect("notes");
+    let missing: Vec<&Value> = notes
+        .iter()
+        .filter(|n| n.as_str().is_some_and(|n| n.starts_with("not measured")))
+        .collect();
+    // huge pages and swap are not everywhere
+    let may_miss = |n: &&&Value| {
+        n.as_str()
+            .is_some_and(|n| n.contains("huge") || n.contains("swap"))
+    };
+    assert!(
+        missing.iter().filter(|n| !may_miss(n)).count() == 0,
+        "{name}: {missing:?}"
+    );
+    let told = curve["series"].as_array().expect("series").len();
+    assert_eq!(told + missing.len(), series, "{name}: {curve:#}");
+    curve
+}
+
+/// Check that every other curve runs, that its control costs less than what it is the control of, and that what must
+/// cost more does.
+#[test]
+fn every_curve_runs() {
+    if !two_cpus("every_curve_runs") {
+        return;
+    }
+    let _alone = alone();
+    let curve = short("targets", 2);
+    assert!(
+        p50(&curve, "spinning", 0) < p50(&curve, "spinning", 1),
+        "{curve:#}"
+    );
+    let curve = short("faults", 13);
+    for kind in [
+        "anonymous write",
+        "shared file clean write",
+        "write after zero page",
+    ] {
+        assert!(
+            p50(&curve, "no fault", 1) < p50(&curve, kind, 1),
+            "{curve:#}"
+        );
+    }
+    for kind in ["touch in order", "MAP_POPULATE", "MADV_POPULATE_WRITE"] {
+        assert!(
+            p50(&curve, "mmap alone", 512) < p50(&curve, kind, 512),
+            "{curve:#}"
+        );
+    }
+    let curve = short("tlb-curve", 3);
+    let points = points(&curve, "4 KB pages");
+    let last = points
+        .last()
+        .and_then(|p| p["x"].as_u64())
+        .expect("a point");
+    let (packed, spread) = (p50(&curve, "packed", last), p50(&curve, "4 KB pages", last));
+    assert!(packed < spread, "{curve:#}");
+    // means have no percentiles
+    assert!(points.iter().all(|p| p.get("p99").is_none()), "{curve:#}");
+    let curve = short("context-switch", 5);
+    for kind in ["threads, pipe", "processes, pipe"] {
+        assert!(
+            p50(&curve, "no switch", 0) < p50(&curve, kind, 0),
+            "{curve:#}"
+        );
+    }
+    let curve = short("free-chunk", 5);
+    let pieces = |name| p50(&curve, name, 16);
+    assert!(
+        pieces("munmap, untouched") < pieces("munmap, 4 KB pages"),
+        "{curve:#}"
+    );
+    assert!(
+        pieces("munmap, 4 KB pages") < pieces("DONTNEED, 4 KB each"),
+        "{curve:#}"
+    );
+}
+
+/// Children of a process, and theirs.
+fn below(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let children = text.split_whitespace().filter_map(|p| p.parse().ok());
+    children
+        .flat_map(|p: u32| [vec![p], below(p)].concat())
+        .collect()
+}
+
+/// Whether a process runs; one that nobody has waited for does not.
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Check that workers and their children end when quell is killed, which can't tell them to.
+#[test]
+fn workers_end_with_quell() {
+    if !two_cpus("workers_end_with_quell") {
+        return;
+    }
+    let _alone = alone();
+    let mut quell = Command::new(QUELL)
+        .args(["lab", "run", "context-switch", "--budget", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("quell starts");
+    let until = Instant::now() + Duration::from_secs(20);
+    // five workers, two of which have a child
+    let mut all = Vec::new();
+    while all.len() < 7 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(50));
+        all = below(quell.id());
+    }
+    quell.kill().expect("quell can be killed");
+    quell.wait().expect("quell has ended");
+    assert_eq!(all.len(), 7, "workers and their children");
+    while all.iter().any(|pid| runs(*pid)) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(50));
+    }
+    all.retain(|pid| runs(*pid));
+    assert!(all.is_empty(), "{all:?} still run");
+}
