@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, remedies, kernels, dist, fuzz; all without
+#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test exports page demo bench remedies kernels dist fuzz}
+jobs=${*:-build test exports page demo bench lab remedies kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -70,6 +70,14 @@ look_for_bench() {
 	}
 }
 
+# What the lab's victim is compared with, and what compiles beside it.
+look_for_lab() {
+	have python3 || needs python3
+	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	have make || needs make
+	{ have oslat && have cyclictest; } || needs rt-tests
+}
+
 # What builds the allocators; they themselves go under target/, and are not installed.
 look_for_remedies() {
 	have python3 || needs python3
@@ -107,8 +115,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | page | demo | bench | remedies | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, remedies, kernels, dist, fuzz" && exit 2 ;;
+		build | test | exports | page | demo | bench | lab | remedies | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }
