@@ -20,10 +20,15 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
+/// What it printed and what it said: why it came to another end.
+fn whole(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), said(out))
+}
+
 /// The JSON of a proof that claims nothing.
 fn nothing_claimed(args: &[&str]) -> Value {
     let out = quell(args);
-    assert_eq!(out.status.code(), Some(1), "{args:?}: {}", said(&out));
+    assert_eq!(out.status.code(), Some(1), "{args:?}: {}", whole(&out));
     let proof = json(&out.stdout);
     assert_eq!(proof["schema"], "quell/prove/1");
     assert_eq!(proof["verdict"], "no evidence", "{proof:#}");
@@ -328,14 +333,16 @@ fn redis() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = free.local_addr().expect("an address").port().to_string();
     drop(free);
-    let load = format!("redis-benchmark -p {port} -t set -d 400000 -n 3500 -r 500 -c 20 -q");
+    // Of 800 keys come 75,000 page faults or more. A plan is made from 50,000 on: of 500 keys they were 57,000 and, beside
+    // other tests, sometimes fewer than that.
+    let load = format!("redis-benchmark -p {port} -t set -d 400000 -n 3500 -r 800 -c 20 -q");
     #[rustfmt::skip]
     let out = quell(&[
         "prove", "--json", "--metric", "rps^=([0-9.]+) requests per second", "--ready", &port,
         "--load", &load, "--", "redis-server", "--port", &port, "--dir", &dir, "--save", "",
         "--io-threads", "2", "--io-threads-do-reads", "yes",
     ]);
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert_eq!(out.status.code(), Some(0), "{}", whole(&out));
     let proof = json(&out.stdout);
     println!("{proof:#}");
     assert_eq!(proof["verdict"], "better");
