@@ -117,8 +117,14 @@ pub(crate) fn judge(
 pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
     let seen = evidence.shootdowns;
     let set = plan.notes.iter().any(|n| n.contains("set already"));
+    let dear = plan.notes.iter().any(|n| n.contains("the budget leaves"));
     match seen {
         0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
+        _ if dear => {
+            "what would stop them takes more memory than the budget leaves, as the notes say: \
+                      --budget P% allows more"
+                .to_owned()
+        }
         _ if seen < quell_remedy::FEW => format!(
             "{} in the observed run: too few to gain anything (a plan needs {})",
             crate::show::units::plural(seen, "shootdown"),
@@ -196,6 +202,9 @@ pub(crate) mod tests {
             why_nothing(&noted("x: nothing to gain"), &seen(0)),
             "0 shootdowns in the observed run: nothing to stop"
         );
+        let dear = "jemalloc.decay would stop 95 %, for 30 % more memory as predicted, and the budget leaves 25 %";
+        let why = why_nothing(&noted(dear), &seen(21));
+        assert!(why.contains("more memory than the budget leaves"), "{why}");
         assert_eq!(
             why_nothing(&noted("x: nothing to gain"), &seen(1)),
             "1 shootdown in the observed run: too few to gain anything (a plan needs 50)"
