@@ -31,7 +31,7 @@ function draw(E) {
   drawBudget(E);
   if (!(E.span > 0)) return;
   gapsText(E);
-  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(E, SEEN));
+  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(SEEN.map((arm) => E.lines[arm].gaps)));
   drawGaps(E);
   heatText(E);
   drawHeat(E);

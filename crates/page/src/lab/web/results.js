@@ -58,7 +58,14 @@ function unpackOps(base64) {
 
 const last = (list) => (list.length ? list[list.length - 1] : 0);
 
-// One experiment: the result, the timelines by arm, and for how long all of them are known.
+// Columns of what began before a time.
+function until(columns, time) {
+  const past = columns.begin.findIndex((t) => t >= time);
+  const n = past < 0 ? columns.n : past;
+  return Object.fromEntries(Object.entries(columns).map(([key, list]) => [key, key === "n" ? n : list.subarray(0, n)]));
+}
+
+// One experiment: the result, the timelines by arm for as long as all of them are known, and all that is kept of gaps.
 function experiment(result, index) {
   const lines = {};
   let whole = 0;
@@ -73,6 +80,10 @@ function experiment(result, index) {
     if (ops.n >= KEPT) known = Math.min(known, last(ops.end));
   }
   const span = Math.min(whole, known);
+  for (const line of Object.values(lines)) {
+    line.kept = line.gaps;
+    if (known < whole) Object.assign(line, { gaps: until(line.gaps, span), ops: until(line.ops, span) });
+  }
   return { result, lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
 }
 
