@@ -87,6 +87,9 @@ function experiment(result, index) {
   return { result, lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
 }
 
+// A victim that sleeps has no turns, and so no gaps: whatever a result says of them is not about it.
+const asleep = (result) => result.victim === "sleep";
+
 const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "1 4" };
 const armColour = (name) => C[`arm-${name}`];
 
