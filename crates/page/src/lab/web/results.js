@@ -90,7 +90,7 @@ function experiment(result, index) {
 // A victim that sleeps has no turns, and so no gaps: whatever a result says of them is not about it.
 const asleep = (result) => result.victim === "sleep";
 
-const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "1 4" };
+const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "6 5 1 5" };
 const armColour = (name) => C[`arm-${name}`];
 
 // The colours that only this page has, from the style sheet as the others are.
