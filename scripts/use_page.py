@@ -3,85 +3,25 @@
     use_page.py PAGE [FOLDER]     keeps screenshots in FOLDER
 """
 
+from __future__ import annotations
+
 import json
 import os
-import struct
 import sys
 import tempfile
-import zlib
 
+import pages
+from pages import EVIL, check, quiet, theme
 from webdriver import DOWN, UP, Browser, move
 
-checks = 0
-
-
-def check(holds: object, what: str) -> None:
-    global checks
-    checks += 1
-    if not holds:
-        sys.exit(f"test-page: FAILED: {what}")
-
-
-def pixels(path: str) -> tuple[int, int, list[bytes]]:
-    """Width, bytes a pixel, and rows of a PNG with 8 bits a channel (https://www.w3.org/TR/png/)."""
-    with open(path, "rb") as file:
-        data = file.read()
-    at, packed = 8, b""
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at : at + 8])
-        body = data[at + 8 : at + 8 + length]
-        if kind == b"IHDR":
-            width, height, _, colour = struct.unpack(">IIBB", body[:10])
-            size = {2: 3, 6: 4}[colour]
-        elif kind == b"IDAT":
-            packed += body
-        at += length + 12
-    raw, line, rows = zlib.decompress(packed), width * size, []
-    before = bytearray(line)
-    for y in range(height):
-        how, row = raw[y * (line + 1)], bytearray(raw[y * (line + 1) + 1 : (y + 1) * (line + 1)])
-        for i in range(line) if how else ():
-            left = row[i - size] if i >= size else 0
-            up, corner = before[i], before[i - size] if i >= size else 0
-            if how == 4:
-                guess = left + up - corner
-                add = min((left, up, corner), key=lambda v: abs(guess - v))
-            else:
-                add = (0, left, up, (left + up) // 2)[how]
-            row[i] = (row[i] + add) & 255
-        rows.append(bytes(row))
-        before = row
-    return width, size, rows
-
-
-LAYOUT = """
-const parts = [...document.querySelectorAll("header, #answer, #notes, figure, .tables section, #words")];
-const box = (e) => { const b = e.getBoundingClientRect(); return [b.left, b.top + scrollY, b.right, b.bottom + scrollY]; };
-return {
-  parts: parts.map((e) => [e.id || e.tagName, ...box(e)]),
-  drawn: ["timeline-plot", "matrix-plot", "percentiles-plot", "flame-plot"].map((id) => [id, ...box(document.getElementById(id))]),
-  width: innerWidth, wide: document.documentElement.scrollWidth,
-};"""
+PARTS = "header, #answer, #notes, figure, .tables section, #words"
+DRAWN = "#timeline-plot, #matrix-plot, #percentiles-plot, #flame-plot"
 
 
 def structure(b: Browser, folder: str, name: str) -> None:
-    """Nothing overlaps or sticks out, and every figure has something in it."""
-    b.js("scrollTo(0, 0)")
-    b.screenshot(os.path.join(folder, f"{name}.png"))
-    layout = b.js(LAYOUT)
-    check(layout["wide"] <= layout["width"], f"{name}: wider than the window: {layout['wide']}")
-    parts = layout["parts"]
-    for i, (one, l1, t1, r1, b1) in enumerate(parts):
-        check(l1 >= -1 and r1 <= layout["width"] + 1, f"{name}: {one} sticks out")
-        for other, l2, t2, r2, b2 in parts[i + 1 :]:
-            apart = r1 <= l2 + 1 or r2 <= l1 + 1 or b1 <= t2 + 1 or b2 <= t1 + 1
-            check(apart, f"{name}: {one} and {other} overlap")
-    for figure, *place in layout["drawn"]:
-        path = os.path.join(folder, f"{name}-{figure}.png")
-        b.screenshot(path, place)
-        width, size, rows = pixels(path)
-        seen = {row[x * size : x * size + 3] for row in rows for x in range(width)}
-        check(len(seen) >= 5, f"{name}: {figure} is blank: {len(seen)} colours")
+    figures = b.js("return document.querySelectorAll(arguments[0]).length", DRAWN)
+    check(figures == 4, f"{name}: {figures} of 4 figures are there")
+    pages.structure(b, folder, name, PARTS, DRAWN)
 
 
 def brush(b: Browser) -> None:
@@ -165,37 +105,21 @@ def words(b: Browser) -> None:
     check(b.js("return Number(document.documentElement.dataset.drawnMs) > 0"), "the page says when it was drawn")
 
 
-def theme(b: Browser) -> None:
-    paper = "return getComputedStyle(document.body).backgroundColor"
-    before = b.js(paper)
-    b.js("document.getElementById('theme').click()")
-    light = b.js(paper)
-    b.js("document.getElementById('theme').click()")
-    dark = b.js(paper)
-    check(light != dark and before in (light, dark), f"the theme changes the paper: {before}, {light}, {dark}")
-
-
 def hostile(page: str, folder: str) -> str:
     """The same page with names that would like to run. The data are no script, so no hash covers them."""
-    evil = "</script><img src=x onerror=document.title='ran'><b onmouseover=alert(1)>"
     with open(page, encoding="utf-8") as file:
         before, rest = file.read().split('id="data">', 1)
     text, after = rest.split("</script>", 1)
     data = json.loads(text)
-    data["processes"] = {pid: evil for pid in data["processes"]}
+    data["processes"] = {pid: EVIL for pid in data["processes"]}
     for key in ("frames", "regions", "notes"):
-        data[key] = [evil for _ in data[key]] or [evil]
-    data["title"] = data["host"] = data["kernel"] = evil
+        data[key] = [EVIL for _ in data[key]] or [EVIL]
+    data["title"] = data["host"] = data["kernel"] = EVIL
     text = json.dumps(data).replace("<", "\\u003c")
     path = os.path.join(folder, "hostile.html")
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{before}id="data">{text}</script>{after}')
     return path
-
-
-def quiet(b: Browser, where: str) -> None:
-    console = b.console()
-    check(not console, f"{where}: the console is quiet: {console}")
 
 
 def use(page: str, folder: str) -> None:
@@ -206,14 +130,10 @@ def use(page: str, folder: str) -> None:
         brush(b)
         flame(b)
         theme(b)
-        b.settle()
         structure(b, folder, "dark-1280")
         quiet(b, "1280 px")
         b.open(hostile(page, folder))
-        words_there = b.js("return document.body.innerText.includes('onerror=')")
-        check(words_there, "hostile names are shown as text")
-        check(b.js("return document.images.length") == 0, "hostile names make no element")
-        check("ran" != b.js("return document.title"), "hostile names do not run")
+        pages.hostile(b, "hostile names")
         quiet(b, "hostile names")
     with Browser(390, 844, dark=True) as b:
         b.open(page)
@@ -228,7 +148,7 @@ def main() -> None:
         folder = sys.argv[2] if len(sys.argv) > 2 else temporary
         os.makedirs(folder, exist_ok=True)
         use(page, folder)
-    print(f"test-page: {checks} checks passed on {os.path.basename(page)}")
+    print(pages.passed(page))
 
 
 main()

@@ -3,9 +3,12 @@
 Only what scripts/test-page and bench/page need, so that Python's own library is enough.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import os
+import pathlib
 import re
 import subprocess
 import tempfile
@@ -24,9 +27,11 @@ class WebDriverError(Exception):
 
 
 class Browser:
-    """One window. To be used with `with`."""
+    """One window. To be used with `with`. With `network`, it keeps what it asks the network for."""
 
-    def __init__(self, width: int, height: int, dark: bool = False):
+    def __init__(self, width: int, height: int, dark: bool = False, network: bool = False):
+        self.opened: set[str] = set()
+        self.logs = {"browser": "ALL", **({"performance": "ALL"} if network else {})}
         self.profile = tempfile.TemporaryDirectory(prefix="quell-page-")
         # Port 0: the driver takes a free one and says which.
         self.driver = subprocess.Popen(
@@ -35,8 +40,12 @@ class Browser:
         self.session = None
         try:
             self.base = f"http://127.0.0.1:{self._port()}"
-            self.session = self._start(width, height, dark)
-            self._emulate(width, height)
+            self.session = self._start(width, height)
+            self.emulate(width, height, dark)
+            if network:
+                # a new window's own page fetches much
+                self.call("/url", {"url": "about:blank"})
+                self.requests()
         except BaseException:
             self.close()
             raise
@@ -48,27 +57,27 @@ class Browser:
                 return int(found[1])
         raise WebDriverError("chromedriver ended before it was ready")
 
-    def _start(self, width: int, height: int, dark: bool) -> str:
+    def _start(self, width: int, height: int) -> str:
         flags = ["--headless=new", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1",
                  "--disable-dev-shm-usage", f"--window-size={width},{height}", f"--user-data-dir={self.profile.name}"]  # fmt: skip
         if os.geteuid() == 0:
             # Chromium's sandbox does not work for root.
             flags.append("--no-sandbox")
-        if dark:
-            flags.append("--force-prefers-color-scheme=dark")
         capabilities = {
             "browserName": "chrome",
             "goog:chromeOptions": {"args": flags},
-            "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:loggingPrefs": self.logs,
         }
         return self._call("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})["sessionId"]
 
-    def _emulate(self, width: int, height: int) -> None:
-        """Windows have a least width; a phone is narrower than it."""
+    def emulate(self, width: int, height: int, dark: bool) -> None:
+        """Windows have a least width; a phone is narrower than it. Headless Chromium has no theme of the system's."""
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
         )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def __enter__(self) -> "Browser":
         return self
@@ -102,7 +111,9 @@ class Browser:
         return self.call("/goog/cdp/execute", {"cmd": command, "params": params})
 
     def open(self, path: str) -> None:
-        self.call("/url", {"url": f"file://{os.path.abspath(path)}"})
+        url = pathlib.Path(path).resolve().as_uri()
+        self.opened.add(url)
+        self.call("/url", {"url": url})
 
     def js(self, script: str, *args: object):
         return self.call("/execute/sync", {"script": script, "args": list(args)})
@@ -150,6 +161,12 @@ class Browser:
         """What the page complained of since the last time."""
         entries = self.call("/se/log", {"type": "browser"})
         return [f"{e['level']}: {e['message']}" for e in entries]
+
+    def requests(self) -> list[str]:
+        """What the page asked for since the last time, itself too; of a Browser with `network`."""
+        entries = self.call("/se/log", {"type": "performance"})
+        events = [json.loads(e["message"])["message"] for e in entries]
+        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, path: str, box: list[float] | None = None) -> None:
         """The whole page, also what is below the window; or a box of it, at a quarter of its size."""

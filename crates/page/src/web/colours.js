@@ -25,10 +25,10 @@ const causeColour = (cause) => (cause < CAUSE_COLOURS ? C.causes[cause] : C["c-o
 
 const heat = (share) => `rgb(${C.low.map((low, i) => Math.round(low + (C.high[i] - low) * share)).join(" ")})`;
 
-// Black or white, whichever reads better on a colour.
+// Black or white, whichever has more contrast to a colour: both have as much where its luminance is 0.21 (WCAG 2).
 function inkOn(colour) {
-  const [r, g, b] = colour.match(/[\d.]+/g).map(Number);
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#1d1f21" : "#ffffff";
+  const [r, g, b] = colour.match(/[\d.]+/g).map((part) => (Number(part) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.21 ? "#1d1f21" : "#ffffff";
 }
 
 const THEMES = ["auto", "light", "dark"];

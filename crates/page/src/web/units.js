@@ -1,6 +1,7 @@
 // Numbers for people, as the text report writes them.
 
-const count = (n) => Math.round(n).toLocaleString("en-US");
+// Zero is added so that what rounds to it from below gets no sign.
+const count = (n) => (Math.round(n) + 0).toLocaleString("en-US");
 
 function scaled(value, units, step) {
   let unit = 0;

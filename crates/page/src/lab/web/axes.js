@@ -60,8 +60,10 @@ function bottomAxis(pen, from, to, box) {
   }
 }
 
-// What a figure says instead of nothing.
-function noTimeline(figure) {
-  figure.querySelector(".plot").replaceChildren(el("p", { class: "none-drawn" }, "This result holds no timeline: it was printed with --json, and not written with -o."));
+// What a figure says instead of nothing: `what` it would need, and why that is missing.
+function notDrawn(E, figure, what) {
+  const counted = Object.values(E.result.arms).some((arm) => arm.blocks > 0);
+  const why = counted ? "it was printed with --json, and not written with -o" : "no block of it counts";
+  figure.querySelector(".plot").replaceChildren(el("p", { class: "none-drawn" }, `This result holds no ${what}: ${why}.`));
   for (const rest of figure.querySelectorAll(".legend, .read, .help")) rest.remove();
 }

@@ -16,7 +16,7 @@ function gapsPlace(E, width) {
 }
 
 const gapsRange = (E) => {
-  if (!E.range) E.range = decades(SEEN.flatMap((arm) => Array.from(E.lines[arm].gaps.ns)));
+  if (!E.range) E.range = decades(SEEN.flatMap((arm) => Array.from(E.lines[arm].kept.ns)));
   return E.range;
 };
 
@@ -75,7 +75,7 @@ function drawMarks(pen, E, panel, { box, x }, range) {
   const y = logScale(range, panel.bottom, panel.top);
   pen.lineWidth = 1.2;
   // by class, so that the pen changes its colour seldom, and the rare lie above the many
-  const order = classesIn(E, [panel.arm]).sort((a, b) => b.mine + b.others - a.mine - a.others);
+  const order = classesIn([gaps]).sort((a, b) => b.mine + b.others - a.mine - a.others);
   for (const { cls } of order) {
     pen.fillStyle = classColour(cls);
     pen.strokeStyle = classColour(cls);
@@ -116,7 +116,7 @@ function gapsText(E) {
   const cut = E.cut ? ` The first ${time(E.span)} of a block, for which all three arms are kept.` : "";
   text.textContent = `One block of each arm, the one with the middle stall, on the same scales: each mark is a gap, its length logarithmic, its shape and colour the class. Bands, and the strip below, are the culprit’s operations.${cut}`;
   const said = SEEN.map((arm) => {
-    const parts = classesIn(E, [arm]).map(({ cls, others, mine }) => `${count(others + mine)} ${CLASSES[cls].name}`);
+    const parts = classesIn([E.lines[arm].gaps]).map(({ cls, others, mine }) => `${count(others + mine)} ${CLASSES[cls].name}`);
     return `${arm}: ${parts.join(", ") || "no gap"}, ${plural(E.lines[arm].ops.n, "operation")}`;
   });
   canvas.setAttribute("aria-label", `Gaps of the victim over ${time(E.span)}; ${said.join("; ")}. Arrow keys read them one by one.`);

@@ -11,27 +11,31 @@ function begin(E) {
   box.querySelector(".name").textContent = result.experiment;
   box.querySelector(".what").textContent = `${result.about}${params(result) ? ` (${params(result)})` : ""}`;
   const m = result.machine;
-  box.querySelector(".where").textContent = `Victim on CPU ${m.victim_cpu}${result.victim === "sleep" ? ", asleep" : ""}, culprit on CPU ${m.culprit_cpu}; ${machineWords(m)}`;
+  box.querySelector(".where").textContent = `Victim on CPU ${m.victim_cpu}${asleep(result) ? ", asleep" : ""}, culprit on CPU ${m.culprit_cpu}; ${machineWords(m)}`;
   box.querySelector(".answer").replaceChildren(...answer(result));
   for (const [part, label] of [[".arms", "arms"], [".percentiles .scroll", "percentiles"], [".budget .scroll", "gaps by class"]]) {
     box.querySelector(part).setAttribute("role", "region");
     box.querySelector(part).setAttribute("aria-label", `${result.experiment}: ${label}`);
   }
   $("experiments").append(box);
-  if (E.span > 0) walkGaps(E);
-  else for (const part of [".gaps", ".heat", ".phase"]) noTimeline(box.querySelector(part));
+  if (asleep(result)) {
+    for (const figure of box.querySelectorAll("figure")) figure.remove();
+    box.append(el("p", { class: "none-drawn" }, "The victim slept. It saw no gaps, so there is nothing to draw: what is told is how often an operation interrupted its CPU."));
+  } else if (E.span > 0) walkGaps(E);
+  else for (const part of [".gaps", ".heat", ".phase"]) notDrawn(E, box.querySelector(part), "timeline");
 }
 
 // What does: one experiment.
 function draw(E) {
   E.box.querySelector(".arms").replaceChildren(armsTable(E.result));
+  if (asleep(E.result)) return;
   percentilesText(E);
   drawPercentiles(E);
   budgetText(E);
   drawBudget(E);
   if (!(E.span > 0)) return;
   gapsText(E);
-  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(E, SEEN));
+  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(SEEN.map((arm) => E.lines[arm].gaps)));
   drawGaps(E);
   heatText(E);
   drawHeat(E);
@@ -63,7 +67,8 @@ function redraw() {
 readColours();
 readLabColours();
 const names = ALL.map((E) => E.result.experiment);
-$("title").textContent = names.length === 1 ? `Does ${names[0]} stall other threads?` : `${plural(names.length, "experiment")} of the lab`;
+const question = asleep(ALL[0].result) ? `Does ${names[0]} reach a CPU that idles?` : `Does ${names[0]} stall other threads?`;
+$("title").textContent = names.length === 1 ? question : `${plural(names.length, "experiment")} of the lab`;
 const machines = [...new Set(ALL.map((E) => machineWords(E.result.machine)))];
 $("about").textContent = `${machines.join("; ")}; quell ${D.version}`;
 if (ALL.length > 1) {

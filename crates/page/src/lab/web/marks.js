@@ -26,20 +26,19 @@ function markOf(cls, filled) {
   return root;
 }
 
-// The classes that occur in some arms' timelines, in order: [class, whether the culprit had a part in any, in all].
-function classesIn(E, arms) {
+// The classes that occur in some lists of gaps, in order: the class, how many others caused, how many the culprit.
+function classesIn(lists) {
   const seen = CLASSES.map(() => [0, 0]);
-  for (const arm of arms) {
-    const { gaps } = E.lines[arm];
+  for (const gaps of lists) {
     for (let i = 0; i < gaps.n; i += 1) seen[gaps.cls[i]][gaps.caused[i]] += 1;
   }
   return seen.map(([others, mine], cls) => ({ cls, others, mine })).filter((s) => s.others + s.mine > 0);
 }
 
 // Its legend: a class by the culprit is told apart from the same class by others.
-function marksLegend(E, arms) {
+function marksLegend(lists) {
   const spans = [];
-  for (const { cls, others, mine } of classesIn(E, arms)) {
+  for (const { cls, others, mine } of classesIn(lists)) {
     const title = CLASSES[cls].is;
     if (mine > 0) spans.push(el("span", { title }, markOf(cls, true), `${CLASSES[cls].name}, the culprit’s`));
     if (others > 0) spans.push(el("span", { title }, markOf(cls, false), mine > 0 ? `${CLASSES[cls].name}, by others` : CLASSES[cls].name));

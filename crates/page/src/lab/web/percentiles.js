@@ -46,7 +46,7 @@ function drawPercentiles(E) {
   const figure = E.box.querySelector(".percentiles");
   const box = figure.querySelector(".plot");
   const curves = turnCurves(E);
-  if (curves.length === 0) { noTimeline(figure); return; }
+  if (curves.length === 0) { notDrawn(E, figure, "distribution"); return; }
   const [width, height] = [box.clientWidth, POWER.height];
   const deepest = Math.max(1, ...curves.map((c) => Math.log10(c.total)));
   const range = decades(curves.flatMap((c) => c.points.map(([, v]) => v)));

@@ -34,7 +34,8 @@ function drawPhase(E) {
     pen.textAlign = "left";
     pen.textBaseline = "alphabetic";
     pen.fillText(`${panel.arm}, modulo ${shortTime(panel.period)}`, panel.left, panel.top - 7);
-    const { gaps } = E.lines[panel.arm];
+    // what lies behind the other pictures' end counts here too: the longer, the plainer is what is regular
+    const gaps = E.lines[panel.arm].kept;
     const y = logScale(range, panel.bottom, panel.top);
     pen.lineWidth = 1.1;
     pen.globalAlpha = gaps.n > 1500 ? 0.45 : 0.8;
@@ -46,14 +47,14 @@ function drawPhase(E) {
     }
     pen.globalAlpha = 1;
   }
-  figure.querySelector(".legend").replaceChildren(...marksLegend(E, PHASE_ARMS));
+  figure.querySelector(".legend").replaceChildren(...marksLegend(PHASE_ARMS.map((arm) => E.lines[arm].kept)));
 }
 
 function phaseText(E) {
   const figure = E.box.querySelector(".phase");
   figure.querySelector("figcaption span").textContent = "When in each millisecond, each four and each ten a gap began. What comes at regular times, such as a timer of the kernel’s or of the host’s, stands in a column; what does not is spread out.";
   // in the fullest tenth of each period, the share of all gaps: a tenth, if nothing is regular
-  const told = PHASE_ARMS.flatMap((arm) => PERIODS.map((period) => `${arm}, modulo ${shortTime(period)}: ${percent(fullest(E.lines[arm].gaps, period))}`));
+  const told = PHASE_ARMS.flatMap((arm) => PERIODS.map((period) => `${arm}, modulo ${shortTime(period)}: ${percent(fullest(E.lines[arm].kept, period))}`));
   figure.querySelector("canvas").setAttribute("aria-label", `Share of gaps in the fullest tenth of each period; where nothing is regular it is about 10 %. ${told.join("; ")}`);
 }
 

@@ -58,7 +58,14 @@ function unpackOps(base64) {
 
 const last = (list) => (list.length ? list[list.length - 1] : 0);
 
-// One experiment: the result, the timelines by arm, and for how long all of them are known.
+// Columns of what began before a time.
+function until(columns, time) {
+  const past = columns.begin.findIndex((t) => t >= time);
+  const n = past < 0 ? columns.n : past;
+  return Object.fromEntries(Object.entries(columns).map(([key, list]) => [key, key === "n" ? n : list.subarray(0, n)]));
+}
+
+// One experiment: the result, the timelines by arm for as long as all of them are known, and all that is kept of gaps.
 function experiment(result, index) {
   const lines = {};
   let whole = 0;
@@ -73,10 +80,17 @@ function experiment(result, index) {
     if (ops.n >= KEPT) known = Math.min(known, last(ops.end));
   }
   const span = Math.min(whole, known);
+  for (const line of Object.values(lines)) {
+    line.kept = line.gaps;
+    if (known < whole) Object.assign(line, { gaps: until(line.gaps, span), ops: until(line.ops, span) });
+  }
   return { result, lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
 }
 
-const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "1 4" };
+// A victim that sleeps has no turns, and so no gaps: whatever a result says of them is not about it.
+const asleep = (result) => result.victim === "sleep";
+
+const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "6 5 1 5" };
 const armColour = (name) => C[`arm-${name}`];
 
 // The colours that only this page has, from the style sheet as the others are.

@@ -76,11 +76,13 @@ function overview(all) {
     const r = E.result;
     const e = r.effect;
     const real = r.arms.real;
+    const of = [params(r), asleep(r) ? "victim asleep" : ""].filter(Boolean).join(", ");
+    const spun = (text) => (asleep(r) ? "" : text);
     return [
-      [el("a", { href: `#${E.id}` }, r.experiment), params(r) ? el("span", { class: "dim" }, ` ${params(r)}`) : ""],
+      [el("a", { href: `#${E.id}` }, r.experiment), of ? el("span", { class: "dim" }, ` ${of}`) : ""],
       WORD[r.verdict] || r.verdict, WORD[r.sham_verdict] || r.sham_verdict,
-      ppm(e.stall_ppm.difference), `${end(e.stall_ppm.ci95[0])} to ${end(e.stall_ppm.ci95[1])}`,
-      known(r.shootdowns_per_op) ? perOp(r.shootdowns_per_op) : "", known(e.ns_per_event) ? time(Math.round(e.ns_per_event)) : "",
+      spun(ppm(e.stall_ppm.difference)), spun(`${end(e.stall_ppm.ci95[0])} to ${end(e.stall_ppm.ci95[1])}`),
+      known(r.shootdowns_per_op) ? perOp(r.shootdowns_per_op) : "", known(e.ns_per_event) ? spun(time(Math.round(e.ns_per_event))) : "",
       real && real.op_ns ? time(real.op_ns[0]) : "",
     ];
   });
