@@ -97,7 +97,7 @@ pub(crate) fn influx(results: &Results) -> String {
 }
 
 /// InfluxDB's integers have a sign.
-fn whole(n: u64) -> i64 {
+pub(super) fn whole(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
