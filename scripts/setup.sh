@@ -2,6 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
+#                                 And influx, only by its name, for not every system packs that server
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -56,6 +57,8 @@ look_for_test() {
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
 
 look_for_exports() { have go || needs golang-go; }
+
+look_for_influx() { have influxd || needs influxdb; }
 
 look_for_bench() {
 	have python3 || needs python3
@@ -115,8 +118,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | page | demo | bench | lab | remedies | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz" && exit 2 ;;
+		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz) "look_for_$job" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz" && exit 2 ;;
 		esac
 	done
 }
@@ -135,15 +138,17 @@ install_packages() {
 	is_root || sudo -n true 2>/dev/null || [ -t 0 ] || [ -t 2 ] ||
 		fail "setup: missing: $list; sudo wants a password and there is no terminal; run this, then try again: sudo apt-get install -y $list"
 	is_root || say "setup: sudo may ask for your password"
-	local running=no
-	[ -d /run/systemd/system ] && [[ " $list " == *" redis-server "* ]] && running=yes
+	local server servers=()
+	for server in redis-server influxdb; do
+		[ -d /run/systemd/system ] && [[ " $list " == *" $server "* ]] && servers+=("$server")
+	done
 	# Lists may be missing (a container) or old; a foreign source that can't be reached is no reason to stop.
 	as_root apt-get -q update >"$log" 2>&1 || true
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
 		-o DPkg::Lock::Timeout=120 install "${packages[@]}" >>"$log" 2>&1 ||
 		fail "setup: apt-get can't install $list: $(quote_log)$(grep -q 'Failed to fetch' "$log" && echo ' (its lists could not be fetched: is there a network?)')"
 	# Debian starts a server that it installs; the tests start their own.
-	[ $running = no ] || as_root systemctl --quiet disable --now redis-server >/dev/null 2>&1 || true
+	[ ${#servers[@]} = 0 ] || as_root systemctl --quiet disable --now "${servers[@]}" >/dev/null 2>&1 || true
 }
 
 install_rust() {

@@ -1,7 +1,11 @@
 //! InfluxDB's line protocol: `MEASUREMENT,TAG=VALUE FIELD=NUMBERi TIME`, as
 //! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/> has it.
 
+mod sink;
+
 use std::fmt::Write as _;
+
+pub use sink::{Sink, Target};
 
 /// One point.
 #[derive(Clone, Debug)]

@@ -57,6 +57,8 @@ pub trait Surroundings {
     ///
     /// If this kernel or user lacks something.
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
+    /// A block is done, and nothing is measured until this returns.
+    fn block(&self, _measured: &Measured) {}
     /// A round is done: what is known so far.
     fn round(&self, rounds: &[Round], judgement: &Judgement);
     /// Says, also in the middle of a block, whether somebody wants it to end.
@@ -225,6 +227,7 @@ fn rounds_of(
             let block = workers
                 .block(arm, options, mechanism.timing, &mut *watch, &daemons)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
+            around.block(&block);
             round.push(block);
         }
         let interrupted = stop();

@@ -290,6 +290,12 @@ impl ArmSummary {
         }
     }
 
+    /// Invalid blocks, whatever the reason.
+    #[must_use]
+    pub fn all_invalid(&self) -> usize {
+        self.invalid.values().fold(0, |n, m| n.saturating_add(*m))
+    }
+
     /// So many ns of a class for a million ns that the victim ran.
     #[must_use]
     pub fn class_ppm(&self, class: Class) -> f64 {

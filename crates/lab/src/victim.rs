@@ -4,6 +4,10 @@ use crate::memory::PAGE;
 use crate::tsc;
 
 /// Memory that the victim touches while it spins, one page a turn.
+///
+/// Only this crate makes one, for whoever makes it promises what no type can: that the mechanism that gives it keeps all of
+/// it mapped, readable, and writable where it is written, whenever the victim is not at rest. The worker waits for that
+/// rest before it asks the mechanism for anything else, or lets go of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     at: *mut u8,
@@ -17,14 +21,14 @@ unsafe impl Send for Touch {}
 impl Touch {
     /// Every page of so many bytes from there, written or read.
     #[must_use]
-    pub fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
+    pub(crate) fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
         Self { at, bytes, write }
     }
 
     /// Touches all of it once.
-    pub fn once(&self) {
+    pub(crate) fn once(&self) {
         for page in 0..self.pages() {
-            // SAFETY: below the number of pages; whoever gave the memory keeps it mapped meanwhile.
+            // SAFETY: below the number of pages; whoever made this keeps the memory mapped meanwhile.
             unsafe { self.page(page) };
         }
     }

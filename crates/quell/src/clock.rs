@@ -7,6 +7,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     ns(ClockId::Monotonic)
 }
 
+/// Now, ns since 1970.
+pub(crate) fn wall_ns() -> u64 {
+    ns(ClockId::Realtime)
+}
+
 /// CPU time that this process has used so far, all threads, ns.
 pub(crate) fn own_cpu_ns() -> u64 {
     ns(ClockId::ProcessCPUTime)

@@ -8,8 +8,10 @@
  *
  * There is no loop here. What begins is kept in one slot a kind: interrupts of one kind don't nest, for they run
  * with interrupts off, and only the watched CPU writes. The hash map takes its bucket's lock with interrupts
- * off and refuses rather than waits on the CPU that holds it (kernel/bpf/hashtab.c): who asked is then 0, and
- * that is counted. The ring refuses when it is full, or when an NMI finds its lock taken: counted as lost.
+ * off and refuses rather than waits on the CPU that holds it, and when it is full (kernel/bpf/hashtab.c): who
+ * asked is then 0, and for a shootdown that is counted. What was used is used once: a refused request must not
+ * get the name of the one before it. The ring refuses when it is full, or when an NMI finds its lock taken:
+ * counted as lost.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -24,7 +26,7 @@ struct asker {
 	u32 tgid;
 	u32 tid;
 	s32 stack; /* negative: not kept */
-	s32 zero;
+	u32 used; /* its request was seen: whoever comes next is somebody else */
 };
 
 /* By the request's address: it is in flight once at a time. */
@@ -61,7 +63,7 @@ struct {
 	__uint(max_entries, 4096); /* set by the loader */
 } interruptions SEC(".maps");
 
-/* What was lost: records that found no room, and requests of which nobody knows who asked. */
+/* What was lost: records that found no room, and shootdowns of which nobody knows who asked. */
 struct lost {
 	u64 records;
 	u64 askers;
@@ -171,9 +173,18 @@ int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 	if (!is_watched() || !csd)
 		return 0;
 	known = bpf_map_lookup_elem(&asked, &csd);
-	if (known) {
+	if (known && !known->used) {
 		by = *known;
-	} else {
+		/*
+		 * A flush is waited for: its request is locked until the handler has run, so nobody has queued it again by
+		 * now (kernel/smp.c: __flush_smp_call_function_queue()), and there are as many as pairs of CPUs. Others may
+		 * lie on any stack, and would fill the map.
+		 */
+		if (flush)
+			known->used = 1;
+		else
+			bpf_map_delete_elem(&asked, &csd);
+	} else if (flush) {
 		struct lost *lost = losses_here();
 
 		if (lost)

@@ -31,6 +31,8 @@ const NEEDED: &[&str] = &[
     "csd_function_entry",
     "csd_function_exit",
     "sched_switch",
+    // without it a fault's gap would be of no cause, and the mechanisms that fault would be said to do less
+    "page_fault_user",
 ];
 
 /// A process and two numbers of stacks.
@@ -173,7 +175,7 @@ impl Interruptions {
         }))
     }
 
-    /// Records that were lost so far, and requests of which nobody knows who asked.
+    /// Records that were lost so far, and shootdowns of which nobody knows who asked.
     ///
     /// # Errors
     ///

@@ -190,6 +190,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         Some(path) => Some(show::output(Some(path))?),
         None => None,
     };
+    let live = args.influx.as_ref().map(lab::Live::open).transpose()?;
     let mut out = anstream::stdout();
     let mut all = Table::new(&[
         "experiment",
@@ -216,7 +217,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             seed: args.seed.unwrap_or_else(monotonic_ns),
             rounds: args.rounds,
         };
-        let summary = match lab::one(m, params, &options)? {
+        let summary = match lab::one(m, params, &options, live.as_ref())? {
             Ok(summary) => summary,
             Err(why) if with_params.len() > 1 => {
                 say!("quell: {} can't run here: {why}", m.name);

@@ -173,7 +173,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             continue;
         };
         let params = Params::new(m.params, &[]).map_err(usage)?;
-        let summary = one(m, &params, &options)?;
+        let summary = one(m, &params, &options, None)?;
         let interrupted = summary.as_ref().is_ok_and(|s| s.interrupted);
         ran.push((name, summary));
         if interrupted {

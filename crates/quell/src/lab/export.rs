@@ -97,15 +97,14 @@ pub(crate) fn influx(results: &Results) -> String {
 }
 
 /// InfluxDB's integers have a sign.
-fn whole(n: u64) -> i64 {
+pub(super) fn whole(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn of_arm(arm: Arm, told: &ArmSummary) -> Vec<(&'static str, i64)> {
-    let invalid: usize = told.invalid.values().sum();
     let mut fields = vec![
         ("blocks", whole(told.blocks as u64)),
-        ("invalid", whole(invalid as u64)),
+        ("invalid", whole(told.all_invalid() as u64)),
         ("ran_ns", whole(told.ran_ns)),
         ("away_ns", whole(told.away_ns)),
         ("ops", whole(told.ops)),

@@ -6,6 +6,7 @@ mod curve;
 mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod live;
 mod machine;
 mod measured;
 mod one;
@@ -22,6 +23,7 @@ pub(crate) use advise::advise;
 pub(crate) use compare::{Comparison, json as comparison_json, text as comparison_text};
 pub(crate) use curve::{curves, list as list_curves};
 pub(crate) use export::{influx, timelines, turns};
+pub(crate) use live::Live;
 pub(crate) use one::one;
 pub(crate) use place::place;
 pub(crate) use results::{Results, results};

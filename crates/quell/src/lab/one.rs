@@ -6,13 +6,14 @@ use quell_lab::params::Params;
 use quell_lab::summary::Summary;
 use quell_lab::system::Guarded;
 
-use super::{Around, Progress, guard, machine};
+use super::{Around, Live, Progress, guard, machine};
 
-/// Runs one; the inner error is why this machine can't.
+/// Runs one, and sends each block where `live` goes; the inner error is why this machine can't.
 pub(crate) fn one(
     m: &'static Mechanism,
     params: &Params,
     options: &Options,
+    live: Option<&Live>,
 ) -> anyhow::Result<Result<Summary, String>> {
     let guarded = match Guarded::set_up(&mut guard(), m.needs) {
         Ok(guarded) => guarded,
@@ -23,6 +24,7 @@ pub(crate) fn one(
     }
     let around = Around {
         progress: Progress::new(m.name, options.budget),
+        live: live.map(|live| live.of(m)),
     };
     let outcome = experiment::run(m, params, options, &around)?;
     drop(guarded);

@@ -8,6 +8,7 @@ use quell_lab::summary::{SCHEMA, Summary};
 use serde_json::Value;
 
 use crate::cmd::usage;
+use crate::show::table::plain;
 
 /// What a file holds.
 #[derive(Debug)]
@@ -24,12 +25,12 @@ pub(crate) struct Results {
 ///
 /// It can't be read, is empty, is cut short, or holds something else: one line that says which.
 pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
-    let name = path.display();
+    let name = plain(&path.display().to_string());
     let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {name}: {err}"));
     let bytes = fs::read(path).map_err(|err| cant(&err))?;
     let written = fs::metadata(path).and_then(|m| m.modified());
     let since = written.ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    let all = parse(&bytes).map_err(|why| usage(format!("{name} {why}")))?;
+    let all = parse(&bytes).map_err(|why| usage(format!("{name} {}", plain(&why))))?;
     Ok(Results {
         all,
         wall_ns: since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),

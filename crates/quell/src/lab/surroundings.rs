@@ -5,19 +5,21 @@ use std::path::Path;
 use std::process::Command;
 
 use quell_event::{Backtraces, Interruption};
-use quell_lab::experiment::{Round, Surroundings, Watch};
+use quell_lab::experiment::{Measured, Round, Surroundings, Watch};
 use quell_lab::judge::Judgement;
 use quell_lab::process::Stop;
 use quell_probe::Interruptions;
 
 use super::Progress;
+use super::live::Running;
 use crate::cli::{guard_words, worker_words};
 use crate::launch::signals;
 
 /// The surroundings of one experiment.
 #[derive(Debug)]
-pub(crate) struct Around {
+pub(crate) struct Around<'a> {
     pub(crate) progress: Progress,
+    pub(crate) live: Option<Running<'a>>,
 }
 
 /// This program again, also where its file has been replaced meanwhile.
@@ -47,13 +49,19 @@ pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Surroundings for Around {
+impl Surroundings for Around<'_> {
     fn worker(&self) -> Command {
         worker()
     }
 
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>> {
         Ok(Box::new(Probed(Interruptions::attach(cpu, tid, stacks)?)))
+    }
+
+    fn block(&self, measured: &Measured) {
+        if let Some(live) = &self.live {
+            live.block(measured);
+        }
     }
 
     fn round(&self, rounds: &[Round], judgement: &Judgement) {

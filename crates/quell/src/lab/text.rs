@@ -10,7 +10,7 @@ use quell_lab::mechanism::{self, seed::Seed};
 use quell_lab::summary::{ArmSummary, Interval, Summary};
 
 use crate::show::style::{BOLD, heading};
-use crate::show::table::Table;
+use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
 
 /// The word, for people.
@@ -22,11 +22,23 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
     }
 }
 
+/// A whole number with commas, and its sign where it is below zero.
+fn thousands(n: f64) -> String {
+    let sign = if n.round() < 0.0 { "-" } else { "" };
+    format!("{sign}{}", count(n.abs().round() as u64))
+}
+
+/// The same of a difference, which has a sign in any case.
+pub(super) fn signed(n: f64) -> String {
+    let sign = if n < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", count(n.abs().round() as u64))
+}
+
 /// A line of the table of all experiments.
 pub(crate) fn line(summary: &Summary) -> Vec<String> {
     let real = summary.arms.get(Arm::Real.name());
     vec![
-        summary.experiment.clone(),
+        plain(&summary.experiment),
         word(summary.verdict).to_owned(),
         word(summary.sham_verdict).to_owned(),
         summary.shootdowns_per_op.map_or_else(String::new, per_op),
@@ -34,7 +46,7 @@ pub(crate) fn line(summary: &Summary) -> Vec<String> {
             .faults_per_op
             .filter(|f| *f > 0.0)
             .map_or_else(String::new, per_op),
-        format!("{:.0}", summary.effect.stall_ppm.difference),
+        thousands(summary.effect.stall_ppm.difference),
         summary
             .effect
             .ns_per_event
@@ -52,13 +64,42 @@ pub(super) fn per_op(n: f64) -> String {
     }
 }
 
+/// What may come from a file that somebody else made, without what a terminal acts on.
+fn cleaned(summary: &Summary) -> Summary {
+    let mut summary = summary.clone().without_pictures();
+    let Summary {
+        experiment,
+        about,
+        why,
+        sham_why,
+        machine,
+        backtraces,
+        ..
+    } = &mut summary;
+    let texts = [
+        experiment,
+        about,
+        why,
+        sham_why,
+        &mut machine.kernel,
+        &mut machine.cpu,
+    ];
+    let sides = backtraces.iter_mut();
+    let sides = sides.flat_map(|b| b.culprit.iter_mut().chain(&mut b.victim));
+    for text in texts.into_iter().chain(sides) {
+        *text = plain(text);
+    }
+    summary
+}
+
 /// All of one experiment.
 pub(crate) fn text(summary: &Summary) -> String {
+    let summary = &cleaned(summary);
     let mut out = String::new();
     let given: Vec<String> = summary
         .params
         .iter()
-        .map(|(name, value)| format!("{name}={value}"))
+        .map(|(name, value)| format!("{}={value}", plain(name)))
         .collect();
     let given = if given.is_empty() {
         String::new()
@@ -85,7 +126,10 @@ pub(crate) fn text(summary: &Summary) -> String {
             ""
         }
     );
-    heading(&mut out, "Arms");
+    heading(
+        &mut out,
+        "Arms (stall: the victim's time in gaps of the culprit's, not the time in the handler)",
+    );
     out.push_str(&arms(summary));
     heading(
         &mut out,
@@ -166,7 +210,7 @@ fn arms(summary: &Summary) -> String {
     ]);
     for (name, arm) in in_order(summary) {
         let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
-        let whole = (arm.ran_ns + arm.away_ns).max(1) as f64;
+        let whole = arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64;
         let rate = |n: u64| count((n as f64 / seconds).round() as u64);
         // without the probe nobody knows
         let seen = |text: String| {
@@ -180,7 +224,7 @@ fn arms(summary: &Summary) -> String {
         table.row(vec![
             name.to_owned(),
             arm.blocks.to_string(),
-            arm.invalid.values().sum::<usize>().to_string(),
+            arm.all_invalid().to_string(),
             percent(arm.ran_ns as f64 / whole),
             count((arm.ops as f64 / (whole / 1e9)).round() as u64),
             arm.op_ns.map_or_else(String::new, |(p50, _)| time(p50)),
@@ -190,7 +234,7 @@ fn arms(summary: &Summary) -> String {
             percentile("p9999"),
             seen(rate(arm.caused)),
             seen(rate(arm.faults)),
-            seen(format!("{:.0}", arm.stall_ppm)),
+            seen(thousands(arm.stall_ppm)),
         ]);
     }
     table.text()
@@ -207,14 +251,13 @@ fn classes(summary: &Summary) -> String {
     for (name, arm) in in_order(summary).filter(|(name, _)| *name != Arm::Untraced.name()) {
         let mut row = vec![name.to_owned()];
         for class in Class::ALL {
-            row.push(format!("{:.0}", arm.class_rate(class)));
+            row.push(thousands(arm.class_rate(class)));
             row.push(match class {
                 // of all time: it is no part of the time in which the victim ran
-                Class::Sched => format!(
-                    "{:.0}",
-                    arm.away_ns as f64 * 1e6 / (arm.ran_ns + arm.away_ns).max(1) as f64
+                Class::Sched => thousands(
+                    arm.away_ns as f64 * 1e6 / arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64,
                 ),
-                _ => format!("{:.0}", arm.class_ppm(class)),
+                _ => thousands(arm.class_ppm(class)),
             });
         }
         table.row(row);
@@ -223,10 +266,10 @@ fn classes(summary: &Summary) -> String {
 }
 
 fn interval(i: &Interval) -> String {
-    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), |e| format!("{e:.0}"));
+    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), thousands);
     format!(
-        "{:+.0} ppm ({} to {}), more in {} of {} rounds",
-        i.difference,
+        "{} ppm ({} to {}), more in {} of {} rounds",
+        signed(i.difference),
         end(i.ci95.0),
         end(i.ci95.1),
         i.signs.0,
@@ -279,27 +322,5 @@ fn effect(summary: &Summary) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lab::fixture;
-
-    /// Check the whole text of one experiment, and its line among several.
-    #[test]
-    fn text_of_a_result() {
-        let plain = anstream::adapter::strip_str(&text(&fixture::dontneed())).to_string();
-        insta::assert_snapshot!(plain);
-        assert_eq!(
-            line(&fixture::munmap()),
-            [
-                "munmap",
-                "shown",
-                "not shown",
-                "1.000",
-                "",
-                "9000",
-                "2.40 µs",
-                "3.20 µs"
-            ]
-        );
-    }
-}
+#[path = "text_tests.rs"]
+mod tests;

@@ -18,6 +18,22 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// A text from a file of somebody else's, which has no colours either: all that is not to be seen is `?`, and what would
+/// turn the direction of the rest (Unicode's bidirectional formatting characters) too.
+pub(crate) fn plain(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let lines = |c| matches!(c, '\u{2028}' | '\u{2029}');
+    text.chars()
+        .map(|c| {
+            if c.is_control() || turns(c) || lines(c) {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
 /// A table that is aligned when printed.
 pub(crate) struct Table {
     right: Vec<bool>,
@@ -89,6 +105,13 @@ mod tests {
             t.text(),
             "  name\n  a?[2J??b é\n  \u{1b}[1;32mgreen\u{1b}[0m\n"
         );
+    }
+
+    /// Check that a foreign text has nothing left that a terminal acts on, colours among it, and stays readable.
+    #[test]
+    fn foreign_text_is_plain() {
+        let hostile = "a\u{1b}[31mb\r\n\u{9b}2J\u{7}\u{202e}c\u{2028} é";
+        assert_eq!(plain(hostile), "a?[31mb???2J??c? é");
     }
 
     /// Check that columns line up, with wide characters counted as characters.

@@ -11,6 +11,7 @@ use quell_lab::summary::{Interval, Summary};
 use serde::Serialize;
 
 use super::Results;
+use crate::show::table::plain;
 
 pub(crate) use json::json;
 pub(crate) use text::text;
@@ -121,7 +122,10 @@ impl<'a> Comparison<'a> {
 
     /// What each side has, and the other has not.
     pub(crate) fn apart(&self) -> (String, String) {
-        (self.only_a.join(", "), self.only_b.join(", "))
+        (
+            plain(&self.only_a.join(", ")),
+            plain(&self.only_b.join(", ")),
+        )
     }
 }
 

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use quell_lab::summary::Interval;
 
 use super::{Change, Comparison, Figure, Pair};
-use crate::lab::text::{per_op, word};
+use crate::lab::text::{per_op, signed, word};
 use crate::show::style::BOLD;
-use crate::show::table::{Table, clean};
-use crate::show::units::{count, plural, time};
+use crate::show::table::{Table, plain};
+use crate::show::units::{plural, time};
 
 /// The whole text.
 pub(crate) fn text(c: &Comparison<'_>) -> String {
@@ -17,14 +17,14 @@ pub(crate) fn text(c: &Comparison<'_>) -> String {
     for (side, path, n) in many {
         let n = plural(n as u64, "experiment");
         // writing to a String does not fail
-        let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}: {n}", clean(path));
+        let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}: {n}", plain(path));
     }
     for pair in &c.pairs {
         one(&mut out, pair);
     }
     for (side, names) in [("A", &c.only_a), ("B", &c.only_b)] {
         if !names.is_empty() {
-            let _ = writeln!(out, "\nonly in {side}: {}", clean(&names.join(", ")));
+            let _ = writeln!(out, "\nonly in {side}: {}", plain(&names.join(", ")));
         }
     }
     out
@@ -37,11 +37,11 @@ fn one(out: &mut String, pair: &Pair<'_>) {
         Change::Less => "less stall in B",
         Change::None => "no change is claimed",
     };
-    let name = clean(&pair.a.experiment);
+    let name = plain(&pair.a.experiment);
     let _ = writeln!(out, "\n{BOLD}{name}{BOLD:#}: {said}: {why}");
     for d in pair.differs() {
         let line = format!("  the {} is not the same: {} and {}", d.what, d.a, d.b);
-        let _ = writeln!(out, "{}", clean(&line));
+        let _ = writeln!(out, "{}", plain(&line));
     }
     let mut table = Table::new(&["", ">A", ">B", ">B/A"]);
     let mut row = |what: &str, a: String, b: String, ratio: Option<f64>| {
@@ -64,8 +64,8 @@ fn one(out: &mut String, pair: &Pair<'_>) {
     let (stall_a, stall_b) = (pair.stall(a), pair.stall(b));
     row(
         "stall, ppm",
-        ppm(stall_a.difference),
-        ppm(stall_b.difference),
+        signed(stall_a.difference),
+        signed(stall_b.difference),
         pair.stall_ratio(),
     );
     row("  95 %", interval(&stall_a), interval(&stall_b), None);
@@ -97,13 +97,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// With its sign, for it is a difference.
-fn ppm(n: f64) -> String {
-    let sign = if n < 0.0 { '-' } else { '+' };
-    format!("{sign}{}", count(n.abs().round() as u64))
-}
-
 fn interval(i: &Interval) -> String {
-    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), ppm);
+    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), signed);
     format!("{} to {}", end(i.ci95.0), end(i.ci95.1))
 }

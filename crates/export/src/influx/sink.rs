@@ -1,0 +1,325 @@
+//! Where lines go while something is measured: a file, UDP datagrams, or POST requests of HTTP/1.1 (without TLS).
+//!
+//! Whoever measures calls this between two measurements, so it may take a moment, and a bounded one: a server that is gone
+//! costs lines, which are counted, never the measurement.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A server may take so long to be connected to, and as long again to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After a server was gone, nothing is tried for so long: it would be waited for again and again.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Bytes of a datagram: what an Ethernet frame holds with the headers of IPv6.
+const DATAGRAM: usize = 1432;
+
+/// Of an answer no more is read; its reason stands in its first lines.
+const ANSWER: usize = 4096;
+
+/// What is written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file, which is added to, or a pipe.
+    File(PathBuf),
+    /// A server that listens for datagrams: host and port.
+    Udp(String),
+    /// A server's path for writing: host and port, and what comes after.
+    Http {
+        /// `HOST:PORT`.
+        server: String,
+        /// `/write?db=NAME`.
+        path: String,
+    },
+}
+
+impl Target {
+    /// `FILE`, `udp://HOST:PORT` or `http://HOST:PORT/write?db=NAME`.
+    ///
+    /// # Errors
+    ///
+    /// A line that says how it is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = "write FILE, udp://HOST:PORT or http://HOST:PORT/write?db=NAME";
+        let with_port = |server: &str, default: &str| match server.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => Ok(server.to_owned()),
+            Some((_, port)) if !port.ends_with(']') => Err(format!("'{port}' is no port: {known}")),
+            _ if default.is_empty() || server.is_empty() => {
+                Err(format!("there is no port: {known}"))
+            }
+            _ => Ok(format!("{server}:{default}")),
+        };
+        if text.chars().any(|c| c.is_control()) || text.is_empty() {
+            return Err(format!("that is no address: {known}"));
+        }
+        if let Some(server) = text.strip_prefix("udp://") {
+            return Ok(Self::Udp(with_port(server.trim_end_matches('/'), "")?));
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            let (server, path) = match rest.find('/') {
+                Some(at) => rest.split_at(at),
+                None => return Err(format!("there is no path: {known}")),
+            };
+            if server.contains('@') {
+                return Err(
+                    "a name and a password go after the path: ...&u=NAME&p=PASSWORD".to_owned(),
+                );
+            }
+            if path.contains([' ', '#']) {
+                return Err(format!(
+                    "spaces and # are written %20 and %23 there: {known}"
+                ));
+            }
+            return Ok(Self::Http {
+                server: with_port(server, "8086")?,
+                path: path.to_owned(),
+            });
+        }
+        match text.split_once("://") {
+            Some(("https", _)) => {
+                Err("there is no TLS here: write to a local server or proxy by http://".to_owned())
+            }
+            Some((scheme, _)) => Err(format!("'{scheme}' is not known: {known}")),
+            None => Ok(Self::File(text.into())),
+        }
+    }
+
+    /// As it may be shown: what comes after the path may be a password.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Udp(server) => format!("udp://{server}"),
+            Self::Http { server, .. } => format!("http://{server}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Way {
+    File(File),
+    Udp(UdpSocket),
+    Http {
+        at: Vec<SocketAddr>,
+        server: String,
+        path: String,
+        token: Option<String>,
+    },
+}
+
+/// What takes lines.
+#[derive(Debug)]
+pub struct Sink {
+    way: Way,
+    lost: u64,
+    told: bool,
+    not_before: Option<Instant>,
+}
+
+impl Sink {
+    /// Opens it; `token` is what InfluxDB from 2.0 on asks for.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be opened, or the server's name not be resolved.
+    pub fn open(target: &Target, token: Option<String>) -> io::Result<Self> {
+        let resolved = |server: &str| -> io::Result<Vec<SocketAddr>> {
+            let at: Vec<_> = server.to_socket_addrs()?.collect();
+            if at.is_empty() {
+                return Err(io::Error::other("the name has no address"));
+            }
+            Ok(at)
+        };
+        let way = match target {
+            Target::File(path) => {
+                Way::File(OpenOptions::new().create(true).append(true).open(path)?)
+            }
+            Target::Udp(server) => {
+                let at = resolved(server)?;
+                let any = if at[0].is_ipv4() {
+                    "0.0.0.0:0"
+                } else {
+                    "[::]:0"
+                };
+                let socket = UdpSocket::bind(any)?;
+                socket.connect(&at[..])?;
+                // a full buffer loses lines rather than time
+                socket.set_nonblocking(true)?;
+                Way::Udp(socket)
+            }
+            Target::Http { server, path } => Way::Http {
+                at: resolved(server)?,
+                server: server.clone(),
+                path: path.clone(),
+                token,
+            },
+        };
+        Ok(Self {
+            way,
+            lost: 0,
+            told: false,
+            not_before: None,
+        })
+    }
+
+    /// Lines that nobody took, as far as this side knows: a datagram may be lost in silence.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Sends whole lines. What fails is counted; the first time it also says why.
+    pub fn send(&mut self, lines: &str) -> Option<String> {
+        if lines.is_empty() {
+            return None;
+        }
+        let n = lines.lines().count() as u64;
+        if self.not_before.is_some_and(|at| Instant::now() < at) {
+            self.lost += n;
+            return None;
+        }
+        match self.try_send(lines) {
+            Ok(()) => {
+                self.not_before = None;
+                None
+            }
+            Err((lost, err)) => {
+                self.lost += lost.min(n);
+                if matches!(self.way, Way::Http { .. }) {
+                    self.not_before = Some(Instant::now() + PAUSE);
+                }
+                let first = !std::mem::replace(&mut self.told, true);
+                first.then(|| err.to_string())
+            }
+        }
+    }
+
+    /// On failure, how many lines were lost, and why.
+    fn try_send(&mut self, lines: &str) -> Result<(), (u64, io::Error)> {
+        let all = lines.lines().count() as u64;
+        match &mut self.way {
+            Way::File(file) => file.write_all(lines.as_bytes()).map_err(|err| (all, err)),
+            Way::Udp(socket) => {
+                let mut failed: Option<(u64, io::Error)> = None;
+                for datagram in datagrams(lines) {
+                    if let Err(err) = socket.send(datagram.as_bytes()) {
+                        let lost = datagram.lines().count() as u64;
+                        let before = failed.map_or(0, |(n, _)| n);
+                        failed = Some((before + lost, err));
+                    }
+                }
+                failed.map_or(Ok(()), Err)
+            }
+            Way::Http {
+                at,
+                server,
+                path,
+                token,
+            } => post(at, server, path, token.as_deref(), lines).map_err(|err| (all, err)),
+        }
+    }
+}
+
+/// Whole lines, as many as a datagram holds; a line that is longer goes alone.
+fn datagrams(lines: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    let mut begin = 0;
+    let mut end = 0;
+    for line in lines.split_inclusive('\n') {
+        if end > begin && end - begin + line.len() > DATAGRAM {
+            out.push(&lines[begin..end]);
+            begin = end;
+        }
+        end += line.len();
+    }
+    if end > begin {
+        out.push(&lines[begin..end]);
+    }
+    out
+}
+
+/// One request on a connection of its own. Anything but 2xx is a failure, with the server's words.
+fn post(
+    at: &[SocketAddr],
+    server: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &str,
+) -> io::Result<()> {
+    let mut stream = connect(at)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let authorization = token.map_or_else(String::new, |token| {
+        format!("Authorization: Token {token}\r\n")
+    });
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {server}\r\nUser-Agent: quell\r\n{authorization}\
+         Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    judge(&answer(&mut stream)?)
+}
+
+fn connect(at: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the name has no address");
+    for address in at {
+        match TcpStream::connect_timeout(address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(err) => last = err,
+        }
+    }
+    Err(last)
+}
+
+/// What the server says until it closes, has said enough, or too slowly.
+fn answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + PATIENCE;
+    let mut said = Vec::new();
+    let mut part = [0; 1024];
+    while said.len() < ANSWER {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => said.extend_from_slice(&part[..n]),
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            // the status may have come all the same
+            Err(_) => break,
+        }
+    }
+    Ok(said)
+}
+
+/// Whether that is a success, by the status in its first line.
+fn judge(said: &[u8]) -> io::Result<()> {
+    let text = String::from_utf8_lossy(said);
+    let first = text.lines().next().unwrap_or_default();
+    let status = first
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1))
+        .and_then(|status| status.parse::<u16>().ok());
+    match status {
+        Some(200..=299) => Ok(()),
+        Some(status) => {
+            let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let plain = |c: char| if c.is_control() { ' ' } else { c };
+            let body: String = body.trim().chars().take(200).map(plain).collect();
+            Err(io::Error::other(format!(
+                "the server answers {status}: {body}"
+            )))
+        }
+        None if said.is_empty() => Err(io::Error::other("the server does not answer")),
+        None => Err(io::Error::other("what answers there is no HTTP server")),
+    }
+}
+
+#[cfg(test)]
+#[path = "sink_tests.rs"]
+mod tests;
