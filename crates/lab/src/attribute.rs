@@ -98,6 +98,8 @@ pub struct Attributed {
     pub matched: u64,
     /// Those that the culprit asked for.
     pub caused_hits: u64,
+    /// Shootdowns of the culprit and faults whose gap has a length of its own: not where the CPU was taken away too.
+    pub timed_events: u64,
     /// Faults of the victim.
     pub faults: u64,
     /// Operations that lie in the block from their beginning to their end.
@@ -168,40 +170,45 @@ pub fn attribute(
     let mut faults = Vec::new();
     for (gap, seen) in raw.gaps.iter().zip(&kinds) {
         let first = seen.iter().min_by_key(|i| i.kind);
-        let class = first.map_or(Class::None, |i| Class::of(i.kind));
+        let mut class = first.map_or(Class::None, |i| Class::of(i.kind));
         let mut caused = false;
         if class == Class::Sched {
             told.away_ns += gap.ns;
             away.push(*gap);
         } else {
             // A CPU that the hypervisor has taken away is not interrupted but flushes when it comes back
-            // (arch/x86/kernel/kvm.c: kvm_flush_tlb_multi()).
-            if is_stolen(gap, seen) {
+            // (arch/x86/kernel/kvm.c: kvm_flush_tlb_multi()). The gap is its, with whatever came in it, or a culprit that
+            // waits for this CPU would be told to have taken all that time.
+            let stolen = is_stolen(gap, seen);
+            if stolen {
                 away.push(*gap);
+                class = Class::None;
             }
+            let before = hits.len() + faults.len();
             for i in seen {
                 match i.kind {
                     Kind::Tlb => {
                         told.hits += 1;
                         told.matched += 1;
                         if is_culprit(i.tgid) {
-                            caused = true;
                             hits.push(i.begin_ns);
                         }
                     }
-                    Kind::Fault => {
-                        caused = true;
-                        faults.push(i.begin_ns);
-                    }
+                    Kind::Fault => faults.push(i.begin_ns),
                     _ => {}
                 }
+            }
+            if !stolen {
+                let events = hits.len() + faults.len() - before;
+                caused = events > 0;
+                told.timed_events += count(events);
             }
         }
         told.gaps.push(Told {
             gap: *gap,
             class,
             caused,
-            by: first.map_or(0, |i| i.tgid),
+            by: first.filter(|_| class != Class::None).map_or(0, |i| i.tgid),
         });
     }
     // those that no gap shows, while the victim spun: the share that can't be explained is counted, not hidden
@@ -325,6 +332,18 @@ mod tests {
         );
         assert_eq!((told.hits, told.matched, told.caused_hits), (3, 2, 2));
         assert_eq!((told.caused_ns(), told.ran_ns()), (2_000, 100_000));
+    }
+
+    /// Check that a shootdown in a gap that the hypervisor made is counted and matched, and that the gap is not the
+    /// culprit's: its length is not what the shootdown cost.
+    #[test]
+    fn stolen_gaps_are_nobodys() {
+        let gaps = vec![gap(10_000, 2_000), gap(100_000, 90_000)];
+        let events = vec![seen(Kind::Tlb, 10_500, 7), seen(Kind::Tlb, 189_000, 7)];
+        let told = attribute(spun(gaps, vec![]), events, &|tgid| tgid == 7);
+        assert_eq!((told.hits, told.matched, told.caused_hits), (2, 2, 2));
+        assert_eq!((told.timed_events, told.caused_ns()), (1, 2_000));
+        assert_eq!(told.gaps[1].class, Class::None);
     }
 
     /// Check that only operations count during which the victim had its CPU, each with what fell into it.

@@ -11,7 +11,7 @@ use quell_stats::Rng;
 
 use crate::attribute::{Attributed, attribute};
 use crate::block::{Arm, Raw};
-use crate::judge::{self, Judgement};
+use crate::judge::{self, FEWEST, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
 use crate::process::{Stop, Worker};
@@ -59,8 +59,10 @@ pub trait Surroundings {
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
     /// A block is done, and nothing is measured until this returns.
     fn block(&self, _measured: &Measured) {}
-    /// A round is done: what is known so far.
-    fn round(&self, rounds: &[Round], judgement: &Judgement);
+    /// A round is done; when it is looked at next; and what was known when it was last.
+    fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>);
+    /// It takes so long, more than was said.
+    fn stretched(&self, budget: Duration);
     /// Says, also in the middle of a block, whether somebody wants it to end.
     fn stop(&self) -> Stop;
 }
@@ -74,6 +76,8 @@ pub struct Options {
     pub culprit_cpu: u32,
     /// At most so long, all in all.
     pub budget: Duration,
+    /// Whether that may be stretched to what the fewest rounds take: nobody has asked for it.
+    pub may_stretch: bool,
     /// So long a block.
     pub block: Duration,
     /// How soon one operation may follow the start of the last.
@@ -139,9 +143,6 @@ pub struct Outcome {
 /// The smallest share of a block in which the victim must have run.
 const LEAST_RUN: u64 = 5;
 
-/// Rounds before which nothing is judged.
-const FEWEST_ROUNDS: usize = 8;
-
 /// Runs one.
 ///
 /// # Errors
@@ -154,6 +155,7 @@ pub fn run(
     around: &dyn Surroundings,
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
+    let began = Instant::now();
     let done = rounds_of(mechanism, params, options, around, &mut rounds);
     let (interrupted, backtraces) = match done {
         Ok(done) => done,
@@ -161,7 +163,16 @@ pub fn run(
         Err(err) if is_interruption(&err) => (true, None),
         Err(err) => return Err(err),
     };
-    let judgement = judge::judge(mechanism, params, options.mode, &rounds);
+    let mut judgement = judge::judge(mechanism, params, options.mode, &rounds);
+    if judgement.real.verdict == Verdict::TooShort && !interrupted {
+        let why = &mut judgement.real.why;
+        if options.rounds == 0 {
+            let took = began.elapsed().as_secs_f64() / rounds.len().max(1) as f64;
+            let seconds = (took * (FEWEST + 1) as f64).ceil();
+            *why =
+                format!("{why} fitted into the budget: --budget {seconds:.0}s has room for them");
+        }
+    }
     Ok(Outcome {
         rounds,
         judgement,
@@ -185,7 +196,8 @@ fn rounds_of(
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
 ) -> anyhow::Result<(bool, Option<Backtraces>)> {
-    let until = Instant::now() + options.budget;
+    let started = Instant::now();
+    let mut until = started + options.budget;
     let stop = around.stop();
     let mut options = options.clone();
     if let Timing::Once { block_ms, .. } = mechanism.timing {
@@ -212,9 +224,10 @@ fn rounds_of(
     // microseconds each, which only matter where there are many
     let stacks = mechanism.timing != Timing::Repeated;
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
-    let daemons = daemons(mechanism.daemons);
     let mut rng = Rng::new(options.seed);
     let mut took = Duration::ZERO;
+    let mut judgement = None;
+    let mut look = judge::next_look(0, None).unwrap_or_default();
     loop {
         let began = Instant::now();
         let mut arms = Arm::ALL;
@@ -225,7 +238,7 @@ fn rounds_of(
                 break;
             }
             let block = workers
-                .block(arm, options, mechanism.timing, &mut *watch, &daemons)
+                .block(arm, options, mechanism, &mut *watch)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
             around.block(&block);
             round.push(block);
@@ -236,15 +249,37 @@ fn rounds_of(
             rounds.push(round);
         }
         took = took.max(began.elapsed());
-        let judgement = judge::judge(mechanism, params, options.mode, rounds);
-        around.round(rounds, &judgement);
-        let enough = rounds.len() >= FEWEST_ROUNDS && judgement.is_known_well();
+        let valid = rounds.iter().filter(|round| counts(round)).count();
+        // nobody asked for less time than an answer takes, unless the machine lets too few rounds count
+        if options.may_stretch && valid < FEWEST && rounds.len() < 2 * FEWEST {
+            let left = u32::try_from(FEWEST - valid).unwrap_or(1);
+            let needed = Instant::now() + took.saturating_mul(left + 1);
+            if needed > until {
+                until = needed;
+                around.stretched(started.elapsed() + took.saturating_mul(left + 1));
+            }
+        }
+        let mut enough = false;
+        if rounds.len() >= look {
+            let now = judge::judge(mechanism, params, options.mode, rounds);
+            let next = judge::next_look(rounds.len(), Some(&now));
+            enough = next.is_none();
+            look = next.unwrap_or(look);
+            judgement = Some(now);
+        }
+        around.round(rounds, look, judgement.as_ref());
         let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
             let backtraces = watch.backtraces(workers.both.pid())?;
             return Ok((interrupted, backtraces));
         }
     }
+}
+
+/// Whether the three arms that are compared are valid.
+pub(crate) fn counts(round: &Round) -> bool {
+    let valid = |arm| round.iter().any(|m| m.arm == arm && m.invalid.is_none());
+    valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real)
 }
 
 struct Workers {
@@ -258,11 +293,10 @@ impl Workers {
         &mut self,
         arm: Arm,
         options: &Options,
-        timing: Timing,
+        mechanism: &Mechanism,
         watch: &mut dyn Watch,
-        daemons: &[u32],
     ) -> anyhow::Result<Measured> {
-        let once_after_ns = match timing {
+        let once_after_ns = match mechanism.timing {
             Timing::Repeated => None,
             Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
         };
@@ -305,6 +339,8 @@ impl Workers {
         };
         seen.append(&mut watch.take()?);
         let lost = watch.lost()? > lost;
+        // now, for the kernel's workers come and go
+        let daemons = daemons(mechanism.daemons);
         let whole = nanoseconds(options.block);
         let asleep = raw.begin_ns == 0;
         let raw = if asleep {
@@ -367,6 +403,8 @@ fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
     let last = raw.ops.last().map_or(0, |op| op.end_ns);
     raw.begin_ns = first;
     raw.end_ns = last.max(first + whole);
+    raw.gaps.clear();
+    raw.turns.clear();
     raw
 }
 

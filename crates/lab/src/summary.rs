@@ -66,10 +66,16 @@ pub struct EffectSummary {
     pub stall_ppm: Interval,
     /// Time in all gaps, whatever their cause, ppm.
     pub all_gaps_ppm: Interval,
+    /// The same, sham less idle: what the culprit does to anybody.
+    #[serde(default)]
+    pub sham_all_gaps_ppm: Option<Interval>,
     /// Time in gaps below 0.1 ms, in which no other thread can have run: without the probe less with it, ppm.
     pub untraced_ppm: Interval,
     /// Time of the victim for one shootdown or fault, ns.
     pub ns_per_event: Option<f64>,
+    /// The median length of a gap of the culprit's, ns.
+    #[serde(default)]
+    pub gap_p50_ns: Option<f64>,
     /// Shootdowns of the culprit and faults of the victim.
     pub events: u64,
 }
@@ -182,10 +188,12 @@ impl Summary {
             real,
             sham,
             all_ppm,
+            sham_all_ppm,
             untraced_ppm,
             shootdowns_per_op,
             faults_per_op,
             ns_per_event,
+            gap_p50_ns,
             matched,
             expects,
             valid_rounds: _,
@@ -218,8 +226,10 @@ impl Summary {
             effect: EffectSummary {
                 stall_ppm: real.stall_ppm.into(),
                 all_gaps_ppm: (*all_ppm).into(),
+                sham_all_gaps_ppm: Some((*sham_all_ppm).into()),
                 untraced_ppm: (*untraced_ppm).into(),
                 ns_per_event: *ns_per_event,
+                gap_p50_ns: *gap_p50_ns,
                 events: real.events,
             },
             backtraces: outcome.backtraces.clone(),

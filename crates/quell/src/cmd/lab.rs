@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use quell_lab::experiment::Options;
-use quell_lab::judge::Verdict;
 use quell_lab::mechanism::{self, Mechanism};
 use quell_lab::params::Params;
 use quell_lab::protocol::Mode;
@@ -155,7 +154,8 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
 }
 
 fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
-    let budget = budget(&args.budget)?;
+    let may_stretch = args.budget.is_none();
+    let budget = budget(args.budget.as_deref().unwrap_or("20"))?;
     if let Some(done) = lab::curves(args, budget)? {
         return Ok(done);
     }
@@ -208,6 +208,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             victim_cpu,
             culprit_cpu,
             budget,
+            may_stretch,
             block: Duration::from_millis(args.block),
             pace: Duration::from_micros(args.pace),
             mode: match args.victim {
@@ -232,7 +233,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             }
             Err(why) => return Err(usage(format!("{} can't run here: {why}", m.name))),
         };
-        noisy |= summary.verdict == Verdict::TooNoisy;
+        noisy |= !summary.verdict.is_answer();
         if let Some(file) = &mut file {
             let line = serde_json::to_string(&summary)? + "\n";
             file.write_all(line.as_bytes())

@@ -159,6 +159,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         victim_cpu,
         culprit_cpu,
         budget: Duration::from_secs(args.budget),
+        may_stretch: false,
         block: Duration::from_millis(150),
         pace: Duration::from_micros(10),
         mode: Mode::Spin,
@@ -257,7 +258,7 @@ fn told(link: &Link, summary: &Summary) -> Measured {
             e.stall_ppm.difference / 1e4
         ),
         Verdict::NotShown => format!("stalls nobody here: {}", summary.why),
-        Verdict::TooNoisy => format!("can't be told now: {}", summary.why),
+        Verdict::TooNoisy | Verdict::TooShort => format!("can't be told now: {}", summary.why),
     };
     Measured {
         experiment: link.experiment,

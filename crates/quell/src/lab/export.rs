@@ -159,7 +159,7 @@ fn of_effect(summary: &Summary) -> Vec<(&'static str, i64)> {
         Verdict::Shown => fields.push(("shown", 1)),
         Verdict::NotShown => fields.push(("shown", 0)),
         // it is not known
-        Verdict::TooNoisy => {}
+        Verdict::TooNoisy | Verdict::TooShort => {}
     }
     fields
 }

@@ -18,7 +18,8 @@ pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
             .to_string_lossy()
             .into_owned(),
         cpu: value("model name").unwrap_or_default().to_owned(),
-        cpus: std::thread::available_parallelism().map_or(0, Into::into),
+        // not those that this process may run on: it keeps off the victim's
+        cpus: info.lines().filter(|l| l.starts_with("processor")).count(),
         // the CPU's own flag (arch/x86/include/asm/cpufeatures.h: X86_FEATURE_HYPERVISOR)
         virtual_machine: value("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
         victim_cpu,

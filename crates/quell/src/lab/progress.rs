@@ -1,5 +1,6 @@
 //! How far an experiment has come, on standard error.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use quell_lab::judge::Judgement;
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     began: Instant,
-    budget: Duration,
+    budget: Cell<Duration>,
 }
 
 impl Progress {
@@ -23,7 +24,7 @@ impl Progress {
             return Self {
                 bar: None,
                 began,
-                budget,
+                budget: Cell::new(budget),
             };
         }
         let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
@@ -36,28 +37,38 @@ impl Progress {
         Self {
             bar: Some(bar),
             began,
-            budget,
+            budget: Cell::new(budget),
         }
     }
 
     /// A round is done. No thread moves the bar, to leave the machine to the experiment.
-    pub(crate) fn round(&self, rounds: &[Round], judgement: &Judgement) {
+    pub(crate) fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
         let Some(bar) = &self.bar else { return };
-        let share = self.began.elapsed().as_secs_f64() / self.budget.as_secs_f64().max(0.001);
+        let share = self.began.elapsed().as_secs_f64() / self.budget.get().as_secs_f64().max(0.001);
         bar.set_position((share * 1000.0) as u64);
-        let ppm = &judgement.real.stall_ppm;
-        bar.set_message(format!(
-            "{} rounds, {} valid, {:+.0} ppm",
-            rounds.len(),
-            judgement.valid_rounds,
-            ppm.difference
-        ));
+        let known = judgement.map_or_else(String::new, |j| {
+            format!(", {:+.0} ppm so far", j.real.stall_ppm.difference)
+        });
+        let rounds = rounds.len();
+        bar.set_message(format!("round {rounds} of {look}{known}"));
+    }
+
+    /// It takes longer than was said.
+    pub(crate) fn stretched(&self, budget: Duration) {
+        let first = self.budget.replace(budget) < budget / 2;
+        // once is enough for who reads lines
+        if self.bar.is_none() && first {
+            say!(
+                "quell: a round takes long here: about {} s",
+                budget.as_secs()
+            );
+        }
     }
 
     /// A curve has come so far.
     pub(crate) fn reached(&self, elapsed: Duration, message: String) {
         let Some(bar) = &self.bar else { return };
-        let share = elapsed.as_secs_f64() / self.budget.as_secs_f64().max(0.001);
+        let share = elapsed.as_secs_f64() / self.budget.get().as_secs_f64().max(0.001);
         bar.set_position((share * 1000.0) as u64);
         bar.set_message(message);
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use quell_event::{Backtraces, Interruption};
 use quell_lab::experiment::{Measured, Round, Surroundings, Watch};
@@ -64,8 +65,12 @@ impl Surroundings for Around<'_> {
         }
     }
 
-    fn round(&self, rounds: &[Round], judgement: &Judgement) {
-        self.progress.round(rounds, judgement);
+    fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
+        self.progress.round(rounds, look, judgement);
+    }
+
+    fn stretched(&self, budget: Duration) {
+        self.progress.stretched(budget);
     }
 
     fn stop(&self) -> Stop {

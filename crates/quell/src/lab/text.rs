@@ -19,6 +19,7 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
         Verdict::Shown => "shown",
         Verdict::NotShown => "not shown",
         Verdict::TooNoisy => "this machine is too noisy",
+        Verdict::TooShort => "the time was too short",
     }
 }
 

@@ -6,7 +6,6 @@ mod tests;
 mod text;
 
 use quell_lab::block::Arm;
-use quell_lab::judge::Verdict;
 use quell_lab::summary::{Interval, Summary};
 use serde::Serialize;
 
@@ -135,7 +134,8 @@ impl Pair<'_> {
         let (a, b) = (self.stall(self.a), self.stall(self.b));
         if [self.a, self.b]
             .map(|s| s.verdict)
-            .contains(&Verdict::TooNoisy)
+            .iter()
+            .any(|v| !v.is_answer())
         {
             return (Change::None, "a side was too noisy to tell its effect");
         }

@@ -1,0 +1,65 @@
+//! What of a block is compared, each as one number.
+
+use quell_stats::{Difference, difference, median};
+
+use crate::attribute::Attributed;
+
+/// The seed of the intervals, so that the same rounds always say the same.
+const SEED: u64 = 5;
+
+pub(super) fn differ(
+    control: &[&Attributed],
+    arm: &[&Attributed],
+    of: fn(&Attributed) -> f64,
+) -> Difference {
+    let pairs: Vec<(f64, f64)> = control
+        .iter()
+        .zip(arm)
+        .map(|(c, a)| (of(c), of(a)))
+        .collect();
+    difference(&pairs, SEED)
+}
+
+fn ppm(ns: u64, of: u64) -> f64 {
+    if of == 0 {
+        return 0.0;
+    }
+    ns as f64 * 1e6 / of as f64
+}
+
+/// Stall that carries the culprit's name, ppm of the time in which the victim ran.
+pub(super) fn caused_ppm(block: &Attributed) -> f64 {
+    ppm(block.caused_ns(), block.ran_ns())
+}
+
+/// All stall but for what other threads took, ppm.
+pub(super) fn all_ppm(block: &Attributed) -> f64 {
+    let gaps: u64 = block.gaps.iter().map(|t| t.gap.ns).sum();
+    ppm(gaps.saturating_sub(block.away_ns), block.ran_ns())
+}
+
+/// Stall in gaps that are too short for another thread to have run, ppm of all time: without the probe nobody says
+/// which those are.
+pub(super) fn short_ppm(block: &Attributed) -> f64 {
+    const SHORT_NS: u64 = 100_000;
+    let gaps = block.gaps.iter().map(|t| t.gap.ns);
+    let (short, long) = gaps.fold((0, 0), |(short, long), ns| {
+        if ns < SHORT_NS {
+            (short + ns, long)
+        } else {
+            (short, long + ns)
+        }
+    });
+    ppm(short, (block.end_ns - block.begin_ns).saturating_sub(long))
+}
+
+/// The middle of the lengths of the culprit's gaps, ns: a few long ones, of a fault that waits for a disk, make the mean.
+pub(super) fn event_median(blocks: &[&Attributed]) -> Option<f64> {
+    let gaps: Vec<f64> = blocks
+        .iter()
+        .flat_map(|b| &b.gaps)
+        .filter(|t| t.caused)
+        .map(|t| t.gap.ns as f64)
+        .collect();
+    (!gaps.is_empty()).then(|| median(&gaps))
+}

@@ -1,0 +1,184 @@
+//! What the rounds say: shown, not shown, or too noisy to tell.
+//!
+//! A stall is claimed by what carries the culprit's name: gaps that hold a shootdown of its process, or a fault of
+//! the victim's own. Other tenants of the machine make gaps too, and shootdowns; those are in the tables, but can't
+//! make a verdict. Sham and real blocks of one round are compared, so that what changes slowly cancels.
+
+mod effect;
+mod measure;
+mod when;
+
+use quell_stats::Difference;
+use serde::{Deserialize, Serialize};
+
+use crate::attribute::Attributed;
+use crate::block::Arm;
+use crate::experiment::{Round, counts, operations};
+use crate::mechanism::{Expects, Mechanism};
+use crate::params::Params;
+use crate::protocol::Mode;
+
+use effect::{Asked, effect};
+pub(crate) use effect::{Effect, FEWEST};
+use measure::{all_ppm, differ, event_median, short_ppm};
+pub(crate) use when::next_look;
+
+/// The word for an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The mechanism stalls the victim on this machine.
+    Shown,
+    /// It was looked for well enough, and is not there.
+    NotShown,
+    /// This can't be told here and now.
+    TooNoisy,
+    /// Too few rounds fitted into the time that was given.
+    TooShort,
+}
+
+impl Verdict {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shown => "shown",
+            Self::NotShown => "not-shown",
+            Self::TooNoisy => "too-noisy",
+            Self::TooShort => "too-short",
+        }
+    }
+
+    /// Whether it answers the question.
+    #[must_use]
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Shown | Self::NotShown)
+    }
+}
+
+/// What is known of an experiment.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Real against sham.
+    pub real: Effect,
+    /// Sham against idle: the control of the control.
+    pub sham: Effect,
+    /// Time in all gaps, whatever their cause, but for those in which another thread ran: real less sham, ppm.
+    pub all_ppm: Difference,
+    /// The same, sham less idle: what the culprit does to anybody.
+    pub sham_all_ppm: Difference,
+    /// Time in gaps that are too short for another thread to have run, untraced less traced: what watching costs the
+    /// victim.
+    pub untraced_ppm: Difference,
+    /// Shootdowns at the victim for one operation; nothing where there was none.
+    pub shootdowns_per_op: Option<f64>,
+    /// Faults of the victim for one operation.
+    pub faults_per_op: Option<f64>,
+    /// Time of the victim for one shootdown or fault, ns: the mean.
+    pub ns_per_event: Option<f64>,
+    /// The median length of a gap of the culprit's, ns.
+    pub gap_p50_ns: Option<f64>,
+    /// The share of shootdowns at the victim that lie in one of its gaps.
+    pub matched: Option<f64>,
+    /// What was expected.
+    pub expects: Expects,
+    /// Rounds of which all three arms are valid.
+    pub valid_rounds: usize,
+}
+
+/// Judges what there is so far.
+#[must_use]
+pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round]) -> Judgement {
+    let valid: Vec<&Round> = rounds.iter().filter(|round| counts(round)).collect();
+    let all = |arm: Arm| -> Vec<&Attributed> {
+        valid
+            .iter()
+            .filter_map(|round| round.iter().find(|m| m.arm == arm).map(|m| &m.block))
+            .collect()
+    };
+    let [idle, sham, real] = [Arm::Idle, Arm::Sham, Arm::Real].map(all);
+    let expects = (mechanism.expects)(params);
+    let sum = |blocks: &[&Attributed], of: fn(&Attributed) -> u64| -> u64 {
+        blocks.iter().map(|b| of(b)).sum()
+    };
+    let ops: u64 = real.iter().map(|b| operations(b, mechanism.timing)).sum();
+    let share = |n: u64, of: u64| (of > 0).then(|| n as f64 / of as f64);
+    let every =
+        [&idle, &sham, &real].map(|blocks| (sum(blocks, |b| b.matched), sum(blocks, |b| b.hits)));
+    // A number that is known is held against the operations that the victim was there for. Elsewhere those would be
+    // the odd ones: what a kernel thread does falls beside the operation that asked for it, and a victim that faults
+    // waits for what the culprit holds (mmap_lock in fork, pages under write-back in msync).
+    let (of_ops, hits, faults) = if expects.per_op.is_some() && mechanism.daemons.is_empty() {
+        (
+            ops,
+            sum(&real, |b| b.counted_hits),
+            sum(&real, |b| b.counted_faults),
+        )
+    } else {
+        (
+            sum(&real, |b| u64::try_from(b.ops.len()).unwrap_or(0)),
+            sum(&real, |b| b.caused_hits),
+            sum(&real, |b| b.faults),
+        )
+    };
+    let asked = |control, arm| {
+        effect(&Asked {
+            control,
+            arm,
+            mode,
+            timing: mechanism.timing,
+            rounds: rounds.len(),
+        })
+    };
+    let sham_effect = asked(&idle, &sham);
+    let mut real_effect = asked(&sham, &real);
+    if real_effect.verdict == Verdict::Shown && sham_effect.verdict == Verdict::Shown {
+        real_effect.verdict = Verdict::TooNoisy;
+        real_effect.why = format!(
+            "the control in another address space is stalled too, so this is not the mechanism's alone: {}",
+            real_effect.why
+        );
+    }
+    Judgement {
+        real: real_effect,
+        sham: sham_effect,
+        all_ppm: differ(&sham, &real, all_ppm),
+        sham_all_ppm: differ(&idle, &sham, all_ppm),
+        untraced_ppm: untraced(&valid),
+        shootdowns_per_op: share(hits, of_ops),
+        faults_per_op: share(faults, of_ops),
+        ns_per_event: share(
+            sum(&real, Attributed::caused_ns),
+            sum(&real, |b| b.timed_events),
+        ),
+        gap_p50_ns: event_median(&real),
+        matched: share(
+            every.iter().map(|e| e.0).sum(),
+            every.iter().map(|e| e.1).sum(),
+        ),
+        expects,
+        valid_rounds: valid.len(),
+    }
+}
+
+/// Rounds whose real and untraced blocks both count.
+fn untraced(valid: &[&Round]) -> Difference {
+    let find = |round: &'_ Round, arm| {
+        let found = round
+            .iter()
+            .position(|m| m.arm == arm && m.invalid.is_none());
+        found
+    };
+    let both: Vec<(&Attributed, &Attributed)> = valid
+        .iter()
+        .filter_map(|round| {
+            let (real, untraced) = (find(round, Arm::Real)?, find(round, Arm::Untraced)?);
+            Some((&round[real].block, &round[untraced].block))
+        })
+        .collect();
+    let (real, untraced): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+    differ(&real, &untraced, short_ppm)
+}
+
+#[cfg(test)]
+mod tests;

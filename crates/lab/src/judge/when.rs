@@ -1,0 +1,39 @@
+//! How many rounds it takes: planned from the scatter of those that were made, and looked at only then. Who looks at an
+//! interval after every round, and stops when it looks good, prints "95 %" and has less.
+
+use super::{Judgement, Verdict};
+
+/// Rounds before the first look.
+const FIRST: usize = 8;
+
+/// Rounds after which more change little: the interval gets narrower by the square root only.
+const MOST: usize = 256;
+
+/// The width of the interval that is wanted, as a share of the effect.
+const WIDTH: f64 = 0.2;
+
+/// After how many rounds to look next; nothing where what is known is enough, or more would not help.
+#[must_use]
+pub(crate) fn next_look(rounds: usize, judgement: Option<&Judgement>) -> Option<usize> {
+    let Some(judgement) = judgement else {
+        return Some(FIRST);
+    };
+    if rounds >= MOST {
+        return None;
+    }
+    let wanted = match judgement.real.verdict {
+        Verdict::Shown => {
+            let ppm = &judgement.real.stall_ppm;
+            // as the width goes with the square root
+            let factor = ((ppm.ci95.1 - ppm.ci95.0) / (WIDTH * ppm.difference)).powi(2);
+            if factor <= 1.0 && judgement.sham.verdict.is_answer() {
+                return None;
+            }
+            // Of four times as many nobody knows enough yet, and a little more is not worth a look of its own.
+            rounds as f64 * factor.clamp(1.5, 4.0)
+        }
+        Verdict::NotShown if judgement.sham.verdict.is_answer() => return None,
+        Verdict::NotShown | Verdict::TooNoisy | Verdict::TooShort => rounds as f64 * 2.0,
+    };
+    Some((wanted.ceil() as usize).min(MOST))
+}
