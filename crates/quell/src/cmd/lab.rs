@@ -53,8 +53,8 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabVerb::Guard { needs } => {
             // before it is set up: nothing may end this process but the end of its stdin
             signals::install()?;
-            system::guard(needs)?;
-            Ok(ExitCode::SUCCESS)
+            let as_before = system::guard(needs)?;
+            Ok(ExitCode::from(u8::from(!as_before)))
         }
     }
 }
