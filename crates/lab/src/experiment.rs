@@ -11,6 +11,7 @@ use quell_stats::Rng;
 
 use crate::attribute::{Attributed, attribute};
 use crate::block::{Arm, Raw};
+use crate::failures::Failures;
 use crate::judge::{self, Judgement};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
@@ -104,6 +105,8 @@ pub enum Invalid {
     Away,
     /// No operation of the culprit began and ended in it.
     NoOperation,
+    /// An operation of the culprit failed.
+    Failed,
 }
 
 impl Invalid {
@@ -114,6 +117,7 @@ impl Invalid {
             Self::Lost => "the probe lost records",
             Self::Away => "others had the victim's CPU for more than four fifths of the time",
             Self::NoOperation => "no operation began and ended in it",
+            Self::Failed => "an operation failed",
         }
     }
 }
@@ -213,6 +217,7 @@ fn rounds_of(
     let daemons = daemons(mechanism.daemons);
     let mut rng = Rng::new(options.seed);
     let mut took = Duration::ZERO;
+    let mut failures = Failures::default();
     loop {
         let began = Instant::now();
         let mut arms = Arm::ALL;
@@ -224,8 +229,8 @@ fn rounds_of(
             }
             let block = workers
                 .block(arm, options, mechanism.timing, &mut *watch, &daemons)
-                .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
-            round.push(block);
+                .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
+            round.push(failures.of(arm, block)?);
         }
         let interrupted = stop();
         // half a round compares nothing

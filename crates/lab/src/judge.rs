@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribute::Attributed;
 use crate::block::Arm;
-use crate::experiment::{Round, operations};
+use crate::experiment::{Invalid, Round, operations};
 use crate::mechanism::{Expects, Mechanism, Timing};
 use crate::params::Params;
 use crate::protocol::Mode;
@@ -122,7 +122,9 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
         .iter()
         .filter(|round| {
             let counts = |arm| round.iter().any(|m| m.arm == arm && m.invalid.is_none());
-            counts(Arm::Idle) && counts(Arm::Sham) && counts(Arm::Real)
+            // of what failed nothing is known, not even that it was short
+            let failed = round.iter().any(|m| m.invalid == Some(Invalid::Failed));
+            counts(Arm::Idle) && counts(Arm::Sham) && counts(Arm::Real) && !failed
         })
         .collect();
     let all = |arm: Arm| -> Vec<&Attributed> {
@@ -299,7 +301,7 @@ mod tests {
     use super::*;
     use crate::attribute::{Class, Told};
     use crate::block::Gap;
-    use crate::experiment::{Invalid, Measured};
+    use crate::experiment::Measured;
     use crate::mechanism::find;
 
     /// A block of a tenth of a second with so many stalls of 2 µs, caused or not.

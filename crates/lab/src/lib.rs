@@ -23,6 +23,7 @@ pub mod block;
 pub mod churn;
 pub mod curve;
 pub mod experiment;
+mod failures;
 pub mod judge;
 pub mod madv;
 pub mod mechanism;

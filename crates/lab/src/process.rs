@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::block::Raw;
+use crate::failures::Failed;
 use crate::protocol::{Answer, Block, Done, Order, Ready, Setup};
 use crate::protocol::{receive, receive_stamps, send};
 
@@ -94,7 +95,7 @@ impl Worker {
         match self.ask(&Order::Prepare)? {
             Answer::Prepared => Ok(()),
             Answer::Ready(_) | Answer::Done(_) => Err(unasked()),
-            Answer::Failed(why) => Err(io::Error::other(why)),
+            Answer::Failed(why) => Err(io::Error::other(Failed(why))),
         }
     }
 
@@ -116,7 +117,7 @@ impl Worker {
         match self.answer()? {
             Answer::Done(done) => self.stamps(&done),
             Answer::Ready(_) | Answer::Prepared => Err(unasked()),
-            Answer::Failed(why) => Err(io::Error::other(why)),
+            Answer::Failed(why) => Err(io::Error::other(Failed(why))),
         }
     }
 

@@ -60,6 +60,8 @@ impl AllocFree {
 
 impl Culprit for AllocFree {
     fn before(&mut self) -> io::Result<()> {
+        // of one before that failed half-way
+        self.free();
         for _ in 0..self.most {
             // SAFETY: any size may be asked for.
             let chunk = unsafe { libc::malloc(self.bytes) };

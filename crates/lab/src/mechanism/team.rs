@@ -152,7 +152,7 @@ impl Culprit for Team {
         self.shared.begin.wait();
         self.shared.work(&mut self.own, self.times);
         self.shared.end.wait();
-        match self.shared.failed.load(Ordering::Relaxed) {
+        match self.shared.failed.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             number => Err(io::Error::from_raw_os_error(number)),
         }

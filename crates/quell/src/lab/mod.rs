@@ -6,6 +6,7 @@ mod curve;
 mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod kept;
 mod machine;
 mod measured;
 mod one;
@@ -22,7 +23,8 @@ pub(crate) use advise::advise;
 pub(crate) use compare::{Comparison, json as comparison_json, text as comparison_text};
 pub(crate) use curve::{curves, list as list_curves};
 pub(crate) use export::{influx, timelines, turns};
-pub(crate) use one::one;
+pub(crate) use kept::Kept;
+pub(crate) use one::{Ran, one};
 pub(crate) use place::place;
 pub(crate) use results::{Results, results};
 pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};

@@ -1,5 +1,7 @@
 //! One experiment on this machine.
 
+use std::io;
+
 use quell_lab::experiment::{self, Options};
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
@@ -8,24 +10,43 @@ use quell_lab::system::Guarded;
 
 use super::{Around, Progress, guard, machine};
 
-/// Runs one; the inner error is why this machine can't.
+/// What became of an experiment.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// It has its result.
+    Done(Box<Summary>),
+    /// This machine can't run it: why.
+    Cant(String),
+    /// It failed half-way, which says nothing of others.
+    Failed(anyhow::Error),
+}
+
+/// Runs one. Beside what became of it is what could not be taken back of what was set up for it.
 pub(crate) fn one(
     m: &'static Mechanism,
     params: &Params,
     options: &Options,
-) -> anyhow::Result<Result<Summary, String>> {
+) -> (Ran, Option<io::Error>) {
     let guarded = match Guarded::set_up(&mut guard(), m.needs) {
         Ok(guarded) => guarded,
-        Err(why) => return Ok(Err(why.to_string())),
+        Err(why) => return (Ran::Cant(why.to_string()), None),
     };
-    if let Some(why) = (m.lacks)() {
-        return Ok(Err(why));
-    }
+    let ran = match (m.lacks)() {
+        Some(why) => Ran::Cant(why),
+        None => match measured(m, params, options) {
+            Ok(summary) => Ran::Done(Box::new(summary)),
+            Err(err) => Ran::Failed(err),
+        },
+    };
+    let back = guarded.map_or(Ok(()), Guarded::take_back);
+    (ran, back.err())
+}
+
+fn measured(m: &'static Mechanism, params: &Params, options: &Options) -> anyhow::Result<Summary> {
     let around = Around {
         progress: Progress::new(m.name, options.budget),
     };
     let outcome = experiment::run(m, params, options, &around)?;
-    drop(guarded);
     let machine = machine(options.victim_cpu, options.culprit_cpu);
-    Ok(Ok(Summary::new(m, params, options, machine, &outcome)))
+    Ok(Summary::new(m, params, options, machine, &outcome))
 }
