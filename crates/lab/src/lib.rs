@@ -32,6 +32,7 @@ pub mod params;
 pub mod pin;
 pub mod process;
 pub mod protocol;
+pub mod room;
 pub mod summary;
 pub mod system;
 pub mod tsc;

@@ -10,6 +10,7 @@ use std::io;
 use super::{Culprit, DEFAULT, Expects, Mechanism};
 use crate::memory::PAGE;
 use crate::params::Param;
+use crate::room::Takes;
 
 pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     name: "alloc-free",
@@ -36,6 +37,11 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
             chunks: Vec::with_capacity(chunks),
             most: chunks,
         }))
+    },
+    takes: |params| {
+        // a chunk has its own first page at least
+        let chunk = params.get("bytes").max(PAGE as u64);
+        Takes::held(chunk.saturating_mul(params.get("chunks")))
     },
     ..DEFAULT
 };

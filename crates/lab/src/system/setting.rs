@@ -37,7 +37,8 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             format!(
-                "ksmd is stopped, and {merged} pages that it has merged are in use ({}): what the experiment would                  merge could not be undone without them; 'echo 2 > {}' undoes them",
+                "ksmd is stopped, and {merged} pages that it has merged are in use ({}): what the experiment would merge \
+                 could not be undone without them; 'echo 2 > {}' undoes them",
                 shared.display(),
                 run.display()
             ),

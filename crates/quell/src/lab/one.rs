@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quell_lab::experiment::{self, Options};
+use quell_lab::experiment::{self, Invalid, Options};
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
 use quell_lab::summary::Summary;
@@ -27,6 +27,9 @@ pub(crate) fn one(
     params: &Params,
     options: &Options,
 ) -> (Ran, Option<io::Error>) {
+    if let Some(why) = (m.takes)(params).lacks() {
+        return (Ran::Cant(why), None);
+    }
     let guarded = match Guarded::set_up(&mut guard(), m.needs) {
         Ok(guarded) => guarded,
         Err(why) => return (Ran::Cant(why.to_string()), None),
@@ -48,5 +51,17 @@ fn measured(m: &'static Mechanism, params: &Params, options: &Options) -> anyhow
     };
     let outcome = experiment::run(m, params, options, &around)?;
     let machine = machine(options.victim_cpu, options.culprit_cpu);
-    Ok(Summary::new(m, params, options, machine, &outcome))
+    let summary = Summary::new(m, params, options, machine, &outcome);
+    let failed: usize = summary
+        .arms
+        .values()
+        .filter_map(|arm| arm.invalid.get(Invalid::Failed.why()))
+        .sum();
+    if failed > 0 {
+        say!(
+            "quell: {failed} blocks of {} don't count: an operation failed in them",
+            m.name
+        );
+    }
+    Ok(summary)
 }
