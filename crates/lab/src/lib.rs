@@ -17,6 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod answers;
 pub mod attribute;
 mod away;
 pub mod block;

@@ -74,6 +74,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             place: place.clone(),
             budget,
             seed: args.seed.unwrap_or_else(monotonic_ns),
+            stop: || signals::interrupted().is_some(),
         };
         let curved = one(curve, &options)?;
         let told = if args.json {
