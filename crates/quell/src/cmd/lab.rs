@@ -14,7 +14,7 @@ use quell_lab::{system, tsc, worker};
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::clock::monotonic_ns;
 use crate::cmd::{lab_report, usage};
-use crate::lab::{self, Ran};
+use crate::lab::{self, Beside, Ran};
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
@@ -185,6 +185,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let (victim_cpu, culprit_cpu) = lab::place(args.victim_cpu, args.culprit_cpu)?;
     lab::check(victim_cpu)?;
     signals::install()?;
+    lab::lock(Beside::Nobody)?;
     let mut kept = lab::Kept::named(args.output.as_deref())?;
     let mut out = anstream::stdout();
     let mut all = Table::new(&[

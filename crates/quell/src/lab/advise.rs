@@ -16,7 +16,7 @@ use quell_lab::protocol::Mode;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 
-use super::{Ran, one, place};
+use super::{Beside, Ran, lock, one, place};
 use crate::cli::LabAdviseArgs;
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -152,6 +152,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             "this CPU has no time stamp counter that runs at one rate",
         ));
     }
+    lock(Beside::Nobody)?;
     let findings = findings();
     let (victim_cpu, culprit_cpu) = place(None, None)?;
     signals::install()?;

@@ -10,7 +10,7 @@ use quell_lab::system::Guarded;
 use quell_lab::{pin, room, tsc};
 
 use super::surroundings::again;
-use super::{guard, machine, place};
+use super::{Beside, guard, lock, machine, place};
 use crate::cli::{LabRunArgs, curve_worker_words};
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -57,6 +57,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
         ));
     }
+    lock(Beside::Nobody)?;
     // asked before quell leaves the CPUs on which peers run
     let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;
     let (peer, cpu) = place(args.victim_cpu, args.culprit_cpu)?;

@@ -7,6 +7,7 @@ mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;
+mod lock;
 mod machine;
 mod measured;
 mod one;
@@ -24,6 +25,7 @@ pub(crate) use compare::{Comparison, json as comparison_json, text as comparison
 pub(crate) use curve::{curves, list as list_curves};
 pub(crate) use export::{influx, timelines, turns};
 pub(crate) use kept::Kept;
+pub(crate) use lock::{Beside, lock};
 pub(crate) use one::{Ran, one};
 pub(crate) use place::place;
 pub(crate) use results::{Results, results};

@@ -11,6 +11,7 @@ use quell_lab::process::Stop;
 use quell_probe::Interruptions;
 
 use super::Progress;
+use super::lock::hand_on;
 use crate::cli::{guard_words, worker_words};
 use crate::launch::signals;
 
@@ -29,7 +30,9 @@ pub(super) fn again(words: [OsString; 2]) -> Command {
 
 /// What sets the system up.
 pub(crate) fn guard() -> Command {
-    again(guard_words())
+    let mut command = again(guard_words());
+    hand_on(&mut command);
+    command
 }
 
 /// A victim or a culprit.
