@@ -272,6 +272,54 @@ fn runs_leave_the_system() {
     }
 }
 
+/// Check that what can't be taken back, for somebody has the device open, is said with exit status 1, beside the result, and that the commands that are said undo it.
+#[test]
+fn what_stays_is_said() {
+    if !root_only("what_stays_is_said") {
+        return;
+    }
+    let _alone = alone();
+    let before = state();
+    if before["/proc/swaps"].lines().count() > 1 {
+        eprintln!("SKIPPED what_stays_is_said: there is swap, so none is made");
+        return;
+    }
+    let lab = Command::new(QUELL)
+        .args(["lab", "run", "swap", "--json", "--budget", "300"])
+        .env(LAB_LOCK.0, LAB_LOCK.1)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("quell starts");
+    let device = || {
+        let now = state();
+        let new = now.keys().find(|name| !before.contains_key(*name))?;
+        let swaps = now["/proc/swaps"].contains(new.as_str());
+        swaps.then(|| format!("/dev/{new}"))
+    };
+    within(Duration::from_secs(20), || device().is_some());
+    let held = device().map(|device| fs::File::open(device).expect("a device"));
+    // SAFETY: sends a signal to a process that this test started and has not waited for.
+    unsafe { libc::kill(lab.id().cast_signed(), libc::SIGINT) };
+    let out = lab.wait_with_output().expect("quell ends");
+    let said = String::from_utf8_lossy(&out.stderr);
+    if held.is_none() {
+        eprintln!("SKIPPED what_stays_is_said: {said}");
+        return;
+    }
+    drop(held);
+    let commands = said
+        .lines()
+        .find_map(|line| line.split_once("this undoes it: "))
+        .map(|(_, commands)| commands)
+        .unwrap_or_else(|| panic!("nothing said: {said}"));
+    let undone = Command::new("sh").args(["-c", commands]).status();
+    assert!(undone.is_ok_and(|s| s.success()), "{commands}");
+    assert_eq!(changed(&before), [], "{commands}");
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert_eq!(json(&out.stdout)["interrupted"], true);
+}
+
 /// On which CPUs each thread of these processes may run.
 fn affinity(pids: &[u32]) -> BTreeMap<String, String> {
     let threads = pids.iter().flat_map(|pid| {
