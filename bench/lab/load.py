@@ -1,16 +1,15 @@
 """A parallel compile, as load: make -j with as many jobs as CPUs, over C files made for it, again and again."""
 
-import ctypes
 import os
 import pathlib
-import shutil
+import select
 import signal
 import subprocess
+import sys
 import tempfile
 
 # Of one file: about a second of a compiler's time.
 FUNCTIONS = 60
-PR_SET_PDEATHSIG = 1
 PROGRAM = """
 int f{n}_{i}(int *a, int n) {{
     int sum = {i}, k;
@@ -32,9 +31,32 @@ all: $(patsubst %.c,%.o,$(wildcard *.c))
 """
 
 
-def ends_with_its_parent() -> None:
-    """In the child: should the script be killed, so is this (prctl(2))."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def keep_up(jobs: int) -> None:
+    """Compiles until stdin ends, which it does however the script ends, also by kill -9; then nothing is left."""
+    # Ctrl-C goes to every process of the terminal: the end of stdin is what this waits for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with tempfile.TemporaryDirectory(prefix="quell-load-", ignore_cleanup_errors=True) as name:
+        folder = pathlib.Path(name)
+        for number in range(4 * jobs):
+            text = "".join(PROGRAM.format(n=number, i=i) for i in range(FUNCTIONS))
+            (folder / f"{number}.c").write_text(text)
+        (folder / "Makefile").write_text(MAKEFILE)
+        # a session of its own, so that make and its compilers can be ended by one number
+        compiles = subprocess.Popen(
+            ["sh", "-c", f"while :; do rm -f *.o; make -s -j{jobs} || exit; done"],
+            cwd=folder, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            print(name, flush=True)
+            # looked at now and then: should the compiles end, so does this
+            while compiles.poll() is None and not select.select([sys.stdin], [], [], 0.2)[0]:
+                pass
+        finally:
+            try:
+                os.killpg(compiles.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            compiles.wait()
 
 
 class Compile:
@@ -42,36 +64,32 @@ class Compile:
 
     def __init__(self) -> None:
         self.jobs = os.cpu_count() or 1
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quell-load-"))
-        self.process: subprocess.Popen | None = None
-        for number in range(4 * self.jobs):
-            text = "".join(PROGRAM.format(n=number, i=i) for i in range(FUNCTIONS))
-            (self.folder / f"{number}.c").write_text(text)
-        (self.folder / "Makefile").write_text(MAKEFILE)
+        self.folder: pathlib.Path | None = None
+        self.keeper: subprocess.Popen | None = None
 
     def __enter__(self) -> "Compile":
-        # a session of its own, so that all of it can be ended by one number
-        self.process = subprocess.Popen(
-            ["sh", "-c", f"while :; do rm -f *.o; make -s -j{self.jobs} || exit; done"],
-            cwd=self.folder, start_new_session=True, preexec_fn=ends_with_its_parent,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # in a session of its own: what ends the script's group leaves it the time to clean up
+        self.keeper = subprocess.Popen(
+            [sys.executable, __file__, str(self.jobs)], start_new_session=True, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.folder = pathlib.Path(self.keeper.stdout.readline().strip())
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process:
-            try:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.keeper:
+            self.keeper.stdin.close()
+            self.keeper.wait()
 
     def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        return self.keeper is not None and self.keeper.poll() is None
 
     def compiled(self) -> int:
         """Files so far."""
         try:
             return len((self.folder / "compiled").read_text().splitlines())
-        except OSError:
+        except (OSError, TypeError):
             return 0
+
+
+if __name__ == "__main__":
+    keep_up(int(sys.argv[1]))

@@ -11,6 +11,7 @@ use quell_stats::Rng;
 
 use crate::attribute::{Attributed, attribute};
 use crate::block::{Arm, Raw};
+use crate::failures::Failures;
 use crate::judge::{self, FEWEST, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
@@ -110,6 +111,8 @@ pub enum Invalid {
     Away,
     /// No operation of the culprit began and ended in it.
     NoOperation,
+    /// An operation of the culprit failed.
+    Failed,
 }
 
 impl Invalid {
@@ -120,6 +123,7 @@ impl Invalid {
             Self::Lost => "the probe lost records",
             Self::Away => "others had the victim's CPU for more than four fifths of the time",
             Self::NoOperation => "no operation began and ended in it",
+            Self::Failed => "an operation failed",
         }
     }
 }
@@ -228,6 +232,7 @@ fn rounds_of(
     let mut took = Duration::ZERO;
     let mut judgement = None;
     let mut look = judge::next_look(0, None).unwrap_or_default();
+    let mut failures = Failures::default();
     loop {
         let began = Instant::now();
         let mut arms = Arm::ALL;
@@ -239,7 +244,8 @@ fn rounds_of(
             }
             let block = workers
                 .block(arm, options, mechanism, &mut *watch)
-                .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
+                .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
+            let block = failures.of(arm, block)?;
             around.block(&block);
             round.push(block);
         }
@@ -279,7 +285,9 @@ fn rounds_of(
 /// Whether the three arms that are compared are valid.
 pub(crate) fn counts(round: &Round) -> bool {
     let valid = |arm| round.iter().any(|m| m.arm == arm && m.invalid.is_none());
-    valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real)
+    // of what failed nothing is known, not even that it was short
+    let failed = round.iter().any(|m| m.invalid == Some(Invalid::Failed));
+    valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real) && !failed
 }
 
 struct Workers {

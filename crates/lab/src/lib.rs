@@ -17,12 +17,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod answers;
 pub mod attribute;
 mod away;
 pub mod block;
 pub mod churn;
 pub mod curve;
 pub mod experiment;
+mod failures;
 pub mod judge;
 pub mod madv;
 pub mod mechanism;
@@ -31,6 +33,7 @@ pub mod params;
 pub mod pin;
 pub mod process;
 pub mod protocol;
+pub mod room;
 pub mod summary;
 pub mod system;
 pub mod tsc;

@@ -1,33 +1,28 @@
 //! The lab's side of a worker: starts it, tells it what to do, and ends it.
 
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+pub use crate::answers::Stop;
+use crate::answers::{Answers, end};
 use crate::block::Raw;
+use crate::failures::Failed;
 use crate::protocol::{Answer, Block, Done, Order, Ready, Setup};
 use crate::protocol::{receive, receive_stamps, send};
-
-/// Says whether somebody wants it all to end. It is asked while a worker is waited for, which may take seconds to
-/// prepare or give back gigabytes.
-pub type Stop = fn() -> bool;
-
-/// How often it is asked.
-const NAP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
 
 /// A worker that is ready. It is killed when dropped.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
     orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    answers: Answers,
     ready: Ready,
-    stop: Stop,
+    /// So long may an operation take, or what prepares it.
+    patience: Duration,
+    /// The block that was begun.
+    block: Duration,
 }
 
 impl Worker {
@@ -58,14 +53,15 @@ impl Worker {
         let mut worker = Self {
             child,
             orders,
-            answers: BufReader::new(answers),
+            answers: Answers::new(answers, stop),
             ready: Ready {
                 victim_tid: 0,
                 limit_ticks: 0,
             },
-            stop,
+            patience: setup.patience(),
+            block: Duration::ZERO,
         };
-        match worker.ask(&Order::Setup(setup.clone()))? {
+        match worker.ask(&Order::Setup(setup.clone()), "to prepare it")? {
             Answer::Ready(ready) => worker.ready = ready,
             Answer::Done(_) | Answer::Prepared => return Err(unasked()),
             Answer::Failed(why) => return Err(io::Error::other(why)),
@@ -91,10 +87,10 @@ impl Worker {
     ///
     /// If the worker has gone, or could not; in the kernel's words.
     pub fn prepare(&mut self) -> io::Result<()> {
-        match self.ask(&Order::Prepare)? {
+        match self.ask(&Order::Prepare, "to prepare an operation")? {
             Answer::Prepared => Ok(()),
             Answer::Ready(_) | Answer::Done(_) => Err(unasked()),
-            Answer::Failed(why) => Err(io::Error::other(why)),
+            Answer::Failed(why) => Err(io::Error::other(Failed(why))),
         }
     }
 
@@ -104,6 +100,7 @@ impl Worker {
     ///
     /// If the worker has gone.
     pub fn begin(&mut self, block: Block) -> io::Result<()> {
+        self.block = Duration::from_nanos(block.ns);
         send(&mut self.orders, &Order::Block(block)).map_err(|err| self.gone(&err))
     }
 
@@ -113,48 +110,34 @@ impl Worker {
     ///
     /// If the worker has gone, or the culprit's operation failed; in the kernel's words.
     pub fn end(&mut self) -> io::Result<Raw> {
-        match self.answer()? {
+        match self.answer(self.block.saturating_add(self.patience), "an operation")? {
             Answer::Done(done) => self.stamps(&done),
             Answer::Ready(_) | Answer::Prepared => Err(unasked()),
-            Answer::Failed(why) => Err(io::Error::other(why)),
+            Answer::Failed(why) => Err(io::Error::other(Failed(why))),
         }
     }
 
     fn stamps(&mut self, done: &Done) -> io::Result<Raw> {
-        let gaps = receive_stamps(&mut self.answers, done.gaps)?;
-        let ops = receive_stamps(&mut self.answers, done.ops)?;
+        let both = |from: &mut _| {
+            let gaps = receive_stamps(from, done.gaps)?;
+            Ok((gaps, receive_stamps(from, done.ops)?))
+        };
+        let (gaps, ops) = self.answers.within(self.patience, "to tell", both)?;
         Ok(Raw::new(done, &gaps, &ops))
     }
 
-    fn ask(&mut self, order: &Order) -> io::Result<Answer> {
+    fn ask(&mut self, order: &Order, doing: &str) -> io::Result<Answer> {
         send(&mut self.orders, order).map_err(|err| self.gone(&err))?;
         self.orders.flush()?;
-        self.answer()
+        self.answer(self.patience, doing)
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
-        self.wait()?;
-        match receive(&mut self.answers) {
+    fn answer(&mut self, time: Duration, doing: &str) -> io::Result<Answer> {
+        match self.answers.within(time, doing, receive) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
             Err(err) => Err(err),
         }
-    }
-
-    /// Until there is something to read, which the end of a worker is too.
-    fn wait(&self) -> io::Result<()> {
-        while self.answers.buffer().is_empty() {
-            if (self.stop)() {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let mut fds = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-            match poll(&mut fds, Some(&NAP)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => break,
-                Err(err) => return Err(err.into()),
-            }
-        }
-        Ok(())
     }
 
     /// How it went, if it went.
@@ -172,8 +155,6 @@ fn unasked() -> io::Error {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // it may have ended already, which is all that is wanted
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

@@ -2,10 +2,12 @@
 //! operations as they lie in memory, for there may be hundreds of thousands.
 
 use std::io::{self, BufRead, Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::mechanism;
 use crate::params::Params;
 use crate::tsc::Moment;
 
@@ -45,6 +47,22 @@ pub struct Setup {
     pub victim_cpu: u32,
     /// What the victim does.
     pub mode: Mode,
+}
+
+/// What an operation may take in any case. The slowest wait for a disk or a daemon.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a gigabyte more of it may take: of small pages, on a machine that is busy and swaps.
+const FOR_A_GIGABYTE: Duration = Duration::from_secs(10);
+
+impl Setup {
+    /// So long may an operation take, or what prepares it; beyond that it hangs.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let work = mechanism::find(&self.mechanism).map_or(0, |m| (m.takes)(&self.params).work);
+        let gigabytes = u32::try_from(work >> 30).unwrap_or(u32::MAX).min(64);
+        PATIENCE + FOR_A_GIGABYTE * gigabytes
+    }
 }
 
 /// One block.

@@ -24,6 +24,15 @@ const MOST_OPS: usize = 1 << 18;
 /// For how long the victim looks for its shortest turn.
 const CALIBRATE: Duration = Duration::from_millis(20);
 
+/// The lab's own patience ends so much earlier.
+const LATER: Duration = Duration::from_secs(10);
+
+/// Ends this process after that time, by a signal that nobody handles (alarm(2)); never, if it is none.
+fn alarm(time: Duration) {
+    // SAFETY: a number only.
+    unsafe { libc::alarm(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)) };
+}
+
 /// Works until there are no more orders.
 ///
 /// # Errors
@@ -38,7 +47,17 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
     // SAFETY: to ignore a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let mut crew: Option<Crew> = None;
+    let mut patience = Duration::ZERO;
     while let Some(order) = receive(orders)? {
+        if let Order::Setup(setup) = &order {
+            patience = setup.patience();
+        }
+        let block = match &order {
+            Order::Block(block) => Duration::from_nanos(block.ns),
+            Order::Setup(_) | Order::Prepare => Duration::ZERO,
+        };
+        // The lab gives up first, and says at what. Should it be stopped then, this ends it, whatever call it is in.
+        alarm(patience.saturating_add(block).saturating_add(LATER));
         let done = match order {
             Order::Setup(setup) => Crew::ready(&setup).map(|(ready, made)| {
                 crew = Some(made);
@@ -51,6 +70,7 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
             Order::Block(block) => match &mut crew {
                 Some(crew) => match crew.block(block) {
                     Ok(done) => {
+                        alarm(Duration::ZERO);
                         crew.tell(answers, &done)?;
                         continue;
                     }
@@ -59,6 +79,7 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
                 None => Err(io::Error::other("a block before the setup")),
             },
         };
+        alarm(Duration::ZERO);
         let answer = done.unwrap_or_else(|err| Answer::Failed(err.to_string()));
         send(answers, &answer)?;
     }

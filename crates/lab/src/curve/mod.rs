@@ -35,6 +35,7 @@ pub use run::{Measured, MeasuredPart, Options, Times, run};
 pub use summary::{Curved, Point, SCHEMA, Series};
 pub use worker::work;
 
+pub use crate::answers::Stop;
 use crate::mechanism::Need;
 
 /// One curve.

@@ -1,10 +1,13 @@
 //! The lab's side of a part's worker.
 
-use std::io::{self, BufReader};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use super::Place;
-use super::worker::{Answer, Order};
+use super::worker::{Answer, LONGEST, Order};
+use crate::answers::{Answers, Stop, end};
 use crate::protocol::{receive, send};
 
 /// A worker that is ready. It is killed when dropped.
@@ -12,7 +15,7 @@ use crate::protocol::{receive, send};
 pub(super) struct Hand {
     child: Child,
     orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    answers: Answers,
 }
 
 impl Hand {
@@ -22,8 +25,11 @@ impl Hand {
         curve: &str,
         part: usize,
         place: &Place,
+        stop: Stop,
     ) -> io::Result<Self> {
         let mut child = command
+            // Ctrl-C goes to the terminal's whole foreground group: what becomes of a worker is the lab's to say
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -33,14 +39,14 @@ impl Hand {
         let mut hand = Self {
             child,
             orders,
-            answers: BufReader::new(answers),
+            answers: Answers::new(answers, stop),
         };
         let setup = Order::Setup {
             curve: curve.to_owned(),
             part,
             place: place.clone(),
         };
-        match hand.ask(&setup)? {
+        match hand.ask(&setup, "to prepare it")? {
             Answer::Ready => Ok(hand),
             Answer::Times(_) => Err(io::Error::other("times that nobody asked for")),
             Answer::Failed(why) => Err(io::Error::other(why)),
@@ -49,16 +55,18 @@ impl Hand {
 
     /// Has it measure a point.
     pub(super) fn batch(&mut self, x: u64, ns: u64) -> io::Result<Vec<f64>> {
-        match self.ask(&Order::Batch { x, ns })? {
+        match self.ask(&Order::Batch { x, ns }, "a batch")? {
             Answer::Times(times) => Ok(times),
             Answer::Ready => Err(io::Error::other("a worker that got ready twice")),
             Answer::Failed(why) => Err(io::Error::other(why)),
         }
     }
 
-    fn ask(&mut self, order: &Order) -> io::Result<Answer> {
+    fn ask(&mut self, order: &Order, doing: &str) -> io::Result<Answer> {
+        // the worker's own alarm comes first, but for one that is stopped
+        let time = Duration::from_secs((LONGEST + 10).into());
         let sent = send(&mut self.orders, order);
-        match sent.and_then(|()| receive(&mut self.answers)) {
+        match sent.and_then(|()| self.answers.within(time, doing, receive)) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(self.gone()),
             Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Err(self.gone()),
@@ -77,8 +85,6 @@ impl Hand {
 
 impl Drop for Hand {
     fn drop(&mut self) {
-        // it may have ended already, which is all that is wanted
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

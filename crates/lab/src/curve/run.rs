@@ -9,6 +9,7 @@ use quell_stats::{Rng, median};
 
 use super::process::Hand;
 use super::{Curve, Part, Place, Sample};
+use crate::answers::Stop;
 
 /// Where and for how long.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Options {
     pub budget: Duration,
     /// Of the order of the points.
     pub seed: u64,
+    /// Says, also in the middle of a batch, whether somebody wants it to end.
+    pub stop: Stop,
 }
 
 /// All that was measured.
@@ -105,8 +108,13 @@ pub fn run(
     let mut measured = Measured::default();
     let mut hands = Vec::new();
     for (at, part) in (curve.parts)(&options.place).into_iter().enumerate() {
-        match Hand::start(&mut worker(), curve.name, at, &options.place) {
+        match Hand::start(&mut worker(), curve.name, at, &options.place, options.stop) {
             Ok(hand) => hands.push(hand),
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {
+                measured.interrupted = true;
+                measured.parts.clear();
+                return Ok(measured);
+            }
             Err(err) => {
                 measured.missing.push(missing(&part, &err));
                 continue;
@@ -180,6 +188,7 @@ fn round(
             Ok(times) => {
                 round.insert((part, x), times);
             }
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => return None,
             Err(err) => {
                 let series = measured.parts[part].series;
                 measured.missing.push(format!("{series} at {x}: {err}"));

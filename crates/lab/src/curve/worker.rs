@@ -41,7 +41,7 @@ pub(super) enum Answer {
 
 /// An order that takes longer ends the worker, seconds. The longest are a gigabyte that is written and freed, and a
 /// setup that writes some hundred megabytes.
-const LONGEST: u32 = 60;
+pub(super) const LONGEST: u32 = 60;
 
 /// Works until there are no more orders.
 ///

@@ -10,6 +10,7 @@ use std::io;
 use super::{Culprit, DEFAULT, Expects, Mechanism};
 use crate::memory::PAGE;
 use crate::params::Param;
+use crate::room::Takes;
 
 pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     name: "alloc-free",
@@ -37,6 +38,11 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
             most: chunks,
         }))
     },
+    takes: |params| {
+        // a chunk has its own first page at least
+        let chunk = params.get("bytes").max(PAGE as u64);
+        Takes::held(chunk.saturating_mul(params.get("chunks")))
+    },
     ..DEFAULT
 };
 
@@ -60,6 +66,8 @@ impl AllocFree {
 
 impl Culprit for AllocFree {
     fn before(&mut self) -> io::Result<()> {
+        // of one before that failed half-way
+        self.free();
         for _ in 0..self.most {
             // SAFETY: any size may be asked for.
             let chunk = unsafe { libc::malloc(self.bytes) };

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use super::{Culprit, DEFAULT, Expects, Mechanism};
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
+use crate::room::{Takes, in_pages};
 
 pub(super) const COMPACT: Mechanism = Mechanism {
     name: "compact",
@@ -27,6 +28,13 @@ pub(super) const COMPACT: Mechanism = Mechanism {
             bytes: params.size("pages") * PAGE,
             left: VecDeque::new(),
         }))
+    },
+    takes: |params| {
+        let bytes = in_pages(params.get("pages"));
+        Takes {
+            once: bytes,
+            ..Takes::held(bytes.saturating_mul(3))
+        }
     },
     lacks: || {
         let refused = control().err();

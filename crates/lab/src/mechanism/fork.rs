@@ -6,6 +6,7 @@ use std::io;
 
 use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
+use crate::room::{Takes, in_pages};
 use crate::victim::Touch;
 
 pub(super) const FORK: Mechanism = Mechanism {
@@ -13,6 +14,11 @@ pub(super) const FORK: Mechanism = Mechanism {
     about: "fork and the end of the child, while the victim writes pages of the parent",
     params: &[pages(256, 1 << 16)],
     expects: |_| Expects::some(),
+    takes: |params| Takes {
+        // what the victim writes while a child has it is copied
+        once: in_pages(params.get("pages")),
+        ..Takes::plain(params)
+    },
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

@@ -27,6 +27,7 @@ mod untouched;
 use std::io;
 
 use crate::params::{Param, Params};
+use crate::room::Takes;
 use crate::victim::Touch;
 
 /// One way to stall others.
@@ -42,6 +43,8 @@ pub struct Mechanism {
     pub expects: fn(&Params) -> Expects,
     /// Makes the culprit ready, in the process that it works in.
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
+    /// The memory and the disk that it takes with these parameters, by all of them together.
+    pub takes: fn(&Params) -> Takes,
     /// The kernel threads that shoot on its behalf, by the beginnings of their names.
     pub daemons: &'static [&'static str],
     /// What of the system the lab sets up for it, and takes back.
@@ -178,6 +181,7 @@ const DEFAULT: Mechanism = Mechanism {
     params: &[],
     expects: |_| Expects::NOTHING,
     prepare: |_| Err(io::Error::other("no culprit")),
+    takes: Takes::plain,
     daemons: &[],
     needs: &[],
     timing: Timing::Repeated,

@@ -8,6 +8,7 @@ use std::io;
 use super::file::on_disk;
 use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
+use crate::room::{Takes, in_pages};
 use crate::victim::Touch;
 
 pub(super) const MSYNC: Mechanism = Mechanism {
@@ -19,6 +20,7 @@ pub(super) const MSYNC: Mechanism = Mechanism {
         let written = Written::new(params.size("pages") * PAGE)?;
         Ok(Box::new(Msync { written }))
     },
+    takes: |params| Takes::file(in_pages(params.get("pages"))),
     // a worker of the file system writes on behalf of whoever asked
     daemons: &["kworker"],
     ..DEFAULT

@@ -12,6 +12,7 @@ use super::file::{fill, on_disk};
 use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
+use crate::room::{Takes, in_pages};
 use crate::victim::Touch;
 
 pub(super) const SWAP: Mechanism = Mechanism {
@@ -47,6 +48,7 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
         },
     ],
     expects: |_| Expects::some(),
+    takes: |params| Takes::file(in_pages(params.get("pages"))),
     prepare: |params| {
         let bytes = params.size("pages") * PAGE;
         let file = on_disk(bytes)?;

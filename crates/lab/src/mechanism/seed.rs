@@ -11,6 +11,7 @@ use super::{Culprit, DEFAULT, Expects, Mechanism, Timing};
 use crate::attribute::Class;
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
+use crate::room::Takes;
 use crate::summary::Summary;
 use crate::victim::Touch;
 
@@ -84,9 +85,19 @@ pub(super) const FREE: Mechanism = Mechanism {
         after_ms: 400,
         block_ms: 1200,
     },
+    takes: |params| {
+        let bytes = params.get("bytes");
+        Takes {
+            // chunk A is there in the arm whose turn it is, and chunk B only at the victim, which alone touches it
+            held: 0,
+            once: bytes,
+            victim: bytes,
+            disk: 0,
+            work: bytes,
+        }
+    },
     prepare: |params| {
         let bytes = params.size("bytes");
-        enough_memory(2 * bytes)?;
         let huge = params.get("huge") == 1;
         // nobody has touched it: only a victim does, so that the sham holds no memory for it
         let other = Mapping::anonymous(bytes)?;
@@ -136,24 +147,6 @@ pub(super) const FREE: Mechanism = Mechanism {
     }),
     ..DEFAULT
 };
-
-/// Memory that is to be had, or how much is missing, in words.
-fn enough_memory(bytes: usize) -> io::Result<()> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = text.lines().find_map(|line| {
-        let value = line.strip_prefix("MemAvailable:")?.trim();
-        value.strip_suffix(" kB")?.trim().parse::<usize>().ok()
-    });
-    match kib.map(|kib| kib * 1024) {
-        // a tenth is left to everybody else
-        Some(there) if there / 10 * 9 < bytes => Err(io::Error::other(format!(
-            "it takes {} MiB of memory, and {} MiB are to be had: say --set bytes=… with less",
-            bytes >> 20,
-            there >> 20
-        ))),
-        _ => Ok(()),
-    }
-}
 
 struct Free {
     chunk: Munmap,
@@ -232,6 +225,7 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
         range: (4096, 1 << 36),
     }],
     expects: |_| Expects::some(),
+    takes: |params| Takes::file(params.get("bytes")),
     prepare: |params| {
         Ok(Box::new(Written::new(
             params.size("bytes").next_multiple_of(PAGE),

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::params::{Param, Params};
+use crate::room::{Takes, in_pages};
 
 const THREADS: Param = Param {
     name: "threads",
@@ -28,6 +29,15 @@ fn expects(params: &Params) -> Expects {
     Expects::shootdowns((params.get("threads") * params.get("times")) as f64)
 }
 
+/// Each has its pages once, and goes through them as often as it is told.
+fn takes(params: &Params) -> Takes {
+    let held = in_pages(params.get("pages").max(1)).saturating_mul(params.get("threads"));
+    Takes {
+        work: held.saturating_mul(params.get("times")),
+        ..Takes::held(held)
+    }
+}
+
 pub(super) const CONVOY: Mechanism = Mechanism {
     name: "convoy",
     about: "threads that mmap, write and munmap pages at once, and wait for each other (mmap_lock)",
@@ -44,6 +54,7 @@ pub(super) const CONVOY: Mechanism = Mechanism {
             })
         })?))
     },
+    takes,
     ..DEFAULT
 };
 
@@ -61,6 +72,7 @@ pub(super) const CONCURRENT: Mechanism = Mechanism {
             })
         })?))
     },
+    takes,
     ..DEFAULT
 };
 
@@ -152,7 +164,7 @@ impl Culprit for Team {
         self.shared.begin.wait();
         self.shared.work(&mut self.own, self.times);
         self.shared.end.wait();
-        match self.shared.failed.load(Ordering::Relaxed) {
+        match self.shared.failed.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             number => Err(io::Error::from_raw_os_error(number)),
         }

@@ -7,17 +7,18 @@ mod swap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use crate::mechanism::Need;
 
-/// A system that is set up, until it is dropped.
+/// A system that is set up, until it is taken back.
 #[derive(Debug)]
 pub struct Guarded {
     child: Child,
     stdin: Option<ChildStdin>,
+    told: BufReader<ChildStdout>,
 }
 
 impl Guarded {
@@ -26,7 +27,7 @@ impl Guarded {
     ///
     /// # Errors
     ///
-    /// What could not be set up, in words; then nothing is left of it.
+    /// What could not be set up, in words, and what is left of it, if anything is.
     pub fn set_up(command: &mut Command, needs: &[Need]) -> io::Result<Option<Self>> {
         let missing: Vec<&Need> = needs.iter().filter(|n| !n.is_there()).collect();
         if missing.is_empty() {
@@ -38,33 +39,65 @@ impl Guarded {
             .stdout(Stdio::piped())
             .spawn()?;
         let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
+        let mut guarded = Self {
+            child,
+            stdin,
+            told: BufReader::new(stdout.ok_or_else(|| io::Error::other("no pipe"))?),
+        };
         let mut answer = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut answer)?;
-        }
-        let guarded = Self { child, stdin };
+        guarded.told.read_line(&mut answer)?;
         match answer.trim_end() {
             "ready" => Ok(Some(guarded)),
             "" => Err(io::Error::other("what sets up the system has ended")),
-            why => Err(io::Error::other(why.to_owned())),
+            why => Err(match guarded.take_back() {
+                Ok(()) => io::Error::other(why.to_owned()),
+                Err(left) => io::Error::other(format!("{why}; {left}")),
+            }),
+        }
+    }
+
+    /// Has it taken back, and waits for that, which takes as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// What could not be taken back, with the commands that do it.
+    pub fn take_back(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        // the end of its stdin is what it waits for
+        if self.stdin.take().is_none() {
+            return Ok(());
+        }
+        let mut said = String::new();
+        self.told.read_to_string(&mut said)?;
+        let status = self.child.wait()?;
+        match said.trim_end() {
+            "" if status.success() => Ok(()),
+            "" => Err(io::Error::other(format!(
+                "what takes the system back has ended: {status}"
+            ))),
+            left => Err(io::Error::other(left.to_owned())),
         }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // the end of its stdin is what it waits for; then it takes all back, which takes as long as it takes
-        self.stdin = None;
-        let _ = self.child.wait();
+        // only where something else went wrong, which says more
+        let _ = self.end();
     }
 }
 
-/// Sets up what the words name, says "ready" or why not, waits for the end of stdin, and takes it back.
+/// Sets up what the words name, says "ready" or why not, waits for the end of stdin, and takes it back. What could not
+/// be taken back is said on stdout, and is false.
 ///
 /// # Errors
 ///
-/// What could not be taken back, in words.
-pub fn guard(words: &[String]) -> io::Result<()> {
+/// The same where nobody reads stdout.
+pub fn guard(words: &[String]) -> io::Result<bool> {
     // Ctrl-C goes to every process of the terminal: this one must outlive it
     rustix::process::setsid()?;
     let mut undo: Vec<Undo> = Vec::new();
@@ -91,13 +124,32 @@ pub fn guard(words: &[String]) -> io::Result<()> {
     if failed.is_none() {
         let _ = io::stdin().read_to_end(&mut Vec::new());
     }
-    let mut last = Ok(());
+    let Err(left) = all_back(undo) else {
+        return Ok(true);
+    };
+    match writeln!(out, "{left}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(false),
+        Err(_) => Err(left),
+    }
+}
+
+/// Takes all steps back, the last first, and says of those that could not be why, and what does it.
+fn all_back(undo: Vec<Undo>) -> io::Result<()> {
+    let (mut whys, mut commands) = (Vec::new(), Vec::new());
     for step in undo.into_iter().rev() {
         if let Err(err) = step.take_back() {
-            last = Err(err);
+            whys.push(err.to_string());
+            commands.push(step.command());
         }
     }
-    last
+    if whys.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the system is not as it was: {}; this undoes it: {}",
+        whys.join(", "),
+        commands.join("; ")
+    )))
 }
 
 impl Need {
@@ -132,16 +184,39 @@ impl Need {
 enum Undo {
     RemoveZram(u32),
     SwapOff(PathBuf),
-    /// Writes what a file said before.
-    Restore(PathBuf, String),
+    /// Writes this to a file, what it said before in the end.
+    Write(PathBuf, Vec<String>),
 }
 
 impl Undo {
-    fn take_back(self) -> io::Result<()> {
+    fn take_back(&self) -> io::Result<()> {
         match self {
-            Self::SwapOff(device) => swap::off(&device),
-            Self::RemoveZram(number) => swap::remove(number),
-            Self::Restore(path, old) => write(&path, &old),
+            Self::SwapOff(device) => swap::off(device),
+            Self::RemoveZram(number) => swap::remove(*number),
+            // each, whatever became of the one before
+            Self::Write(path, texts) => texts
+                .iter()
+                .map(|text| write(path, text))
+                .fold(Ok(()), Result::and),
+        }
+    }
+
+    /// The same, for a shell.
+    fn command(&self) -> String {
+        match self {
+            Self::SwapOff(device) => format!("swapoff {}", device.display()),
+            Self::RemoveZram(number) => format!(
+                "echo 1 > {}; echo {number} > {}",
+                swap::reset(*number).display(),
+                swap::HOT_REMOVE
+            ),
+            Self::Write(path, texts) => {
+                let all: Vec<_> = texts
+                    .iter()
+                    .map(|text| format!("echo {text} > {}", path.display()))
+                    .collect();
+                all.join("; ")
+            }
         }
     }
 }
@@ -182,5 +257,30 @@ mod tests {
             assert_eq!(Need::named(need.name()), Some(need));
         }
         assert_eq!(Need::named("peace"), None);
+    }
+
+    /// Check that all that could not be taken back is said, with the commands that do it in the order in which they
+    /// must be given, and that what comes behind a failure is taken back all the same.
+    #[test]
+    fn what_is_left_is_said() {
+        let folder = std::env::temp_dir().join(format!("quell-lab-left-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let there = folder.join("there");
+        let nowhere = folder.join("none/run");
+        let undo = vec![
+            Undo::Write(there.clone(), vec!["2".into(), "0".into()]),
+            Undo::SwapOff(folder.join("none/zram7")),
+            Undo::Write(nowhere.clone(), vec!["2".into(), "0".into()]),
+        ];
+        let left = all_back(undo).unwrap_err().to_string();
+        let run = nowhere.display();
+        let commands = format!(
+            "undoes it: echo 2 > {run}; echo 0 > {run}; swapoff {}/none/zram7",
+            folder.display()
+        );
+        assert!(left.ends_with(&commands), "{left}");
+        assert_eq!(fs::read_to_string(&there).unwrap(), "0");
+        assert!(all_back(Vec::new()).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn on(undo: &mut Vec<Undo>) -> io::Result<()> {
         io::Error::new(
             err.kind(),
             format!(
-                "no swap, and no zram to make some ({}: {err})",
+                "no swap, and no zram to make some: 'modprobe zram' brings it where the kernel has it ({}: {err})",
                 control.display()
             ),
         )
@@ -76,14 +76,18 @@ pub(super) fn off(device: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What makes a device as it was when it was new.
+pub(super) fn reset(number: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/block/zram{number}/reset"))
+}
+
+/// Takes away the device whose number it is told.
+pub(super) const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
+
 /// Removes the device.
 pub(super) fn remove(number: u32) -> io::Result<()> {
-    let reset = PathBuf::from(format!("/sys/block/zram{number}/reset"));
-    write_when_free(&reset, "1")?;
-    write(
-        Path::new("/sys/class/zram-control/hot_remove"),
-        &number.to_string(),
-    )
+    write_when_free(&reset(number), "1")?;
+    write_when_free(Path::new(HOT_REMOVE), &number.to_string())
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

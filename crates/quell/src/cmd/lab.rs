@@ -1,10 +1,9 @@
 //! `quell lab`: causes one kind of stall on purpose and measures it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use quell_lab::experiment::Options;
 use quell_lab::mechanism::{self, Mechanism};
 use quell_lab::params::Params;
@@ -14,10 +13,10 @@ use quell_lab::{system, tsc, worker};
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::clock::monotonic_ns;
 use crate::cmd::{lab_report, usage};
-use crate::lab;
+use crate::lab::{self, Beside, Ran};
 use crate::launch::signals;
+use crate::show::emit;
 use crate::show::table::Table;
-use crate::show::{self, emit};
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
@@ -52,8 +51,8 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabVerb::Guard { needs } => {
             // before it is set up: nothing may end this process but the end of its stdin
             signals::install()?;
-            system::guard(needs)?;
-            Ok(ExitCode::SUCCESS)
+            let as_before = system::guard(needs)?;
+            Ok(ExitCode::from(u8::from(!as_before)))
         }
     }
 }
@@ -186,10 +185,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let (victim_cpu, culprit_cpu) = lab::place(args.victim_cpu, args.culprit_cpu)?;
     lab::check(victim_cpu)?;
     signals::install()?;
-    let mut file = match show::file(args.output.as_deref()) {
-        Some(path) => Some(show::output(Some(path))?),
-        None => None,
-    };
+    lab::lock(Beside::Nobody)?;
+    let mut kept = lab::Kept::named(args.output.as_deref())?;
     let live = args.influx.as_ref().map(lab::Live::open).transpose()?;
     let mut out = anstream::stdout();
     let mut all = Table::new(&[
@@ -202,7 +199,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         ">each",
         ">op p50",
     ]);
-    let mut noisy = false;
+    let alone = with_params.len() == 1;
+    let mut failed = false;
     for (m, params) in &with_params {
         let options = Options {
             victim_cpu,
@@ -218,32 +216,37 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             seed: args.seed.unwrap_or_else(monotonic_ns),
             rounds: args.rounds,
         };
-        let summary = match lab::one(m, params, &options, live.as_ref())? {
-            Ok(summary) => summary,
-            Err(why) if with_params.len() > 1 => {
+        let (ran, left) = lab::one(m, params, &options, live.as_ref());
+        if let Some(left) = left {
+            say!("quell: {left}");
+            failed = true;
+        }
+        let summary = match ran {
+            Ran::Done(summary) => summary,
+            Ran::Cant(why) if alone => {
+                return Err(usage(format!("{} can't run here: {why}", m.name)));
+            }
+            Ran::Cant(why) => {
                 say!("quell: {} can't run here: {why}", m.name);
-                let empty = std::iter::repeat_n(String::new(), 6);
-                all.row(
-                    [m.name.to_owned(), "can't run here".to_owned()]
-                        .into_iter()
-                        .chain(empty)
-                        .collect(),
-                );
+                all.row(without_result(m, "can't run here"));
                 continue;
             }
-            Err(why) => return Err(usage(format!("{} can't run here: {why}", m.name))),
+            Ran::Failed(err) if alone => return Err(err),
+            Ran::Failed(err) => {
+                say!("quell: {} failed: {err:#}", m.name);
+                all.row(without_result(m, "failed"));
+                failed = true;
+                continue;
+            }
         };
-        noisy |= !summary.verdict.is_answer();
-        if let Some(file) = &mut file {
-            let line = serde_json::to_string(&summary)? + "\n";
-            file.write_all(line.as_bytes())
-                .context("can't write the result")?;
-            file.flush().context("can't write the result")?;
+        failed |= !summary.verdict.is_answer();
+        if let Some(kept) = &mut kept {
+            kept.add(&summary)?;
         }
         all.row(lab::line(&summary));
         let text = if args.json {
-            serde_json::to_string(&summary.clone().without_pictures())? + "\n"
-        } else if with_params.len() == 1 {
+            serde_json::to_string(&summary.as_ref().clone().without_pictures())? + "\n"
+        } else if alone {
             lab::text(&summary)
         } else {
             String::new()
@@ -253,8 +256,20 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    if !args.json && with_params.len() > 1 {
+    if let Some(kept) = kept {
+        kept.end()?;
+    }
+    if !args.json && !alone {
         emit(&mut out, &all.text())?;
     }
-    Ok(ExitCode::from(u8::from(noisy)))
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// The line of an experiment that has none.
+fn without_result(m: &Mechanism, why: &str) -> Vec<String> {
+    let empty = std::iter::repeat_n(String::new(), 6);
+    [m.name.to_owned(), why.to_owned()]
+        .into_iter()
+        .chain(empty)
+        .collect()
 }

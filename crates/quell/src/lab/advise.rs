@@ -16,7 +16,7 @@ use quell_lab::protocol::Mode;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 
-use super::{one, place};
+use super::{Beside, Ran, lock, one, place};
 use crate::cli::LabAdviseArgs;
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -152,6 +152,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             "this CPU has no time stamp counter that runs at one rate",
         ));
     }
+    lock(Beside::Nobody)?;
     let findings = findings();
     let (victim_cpu, culprit_cpu) = place(None, None)?;
     signals::install()?;
@@ -168,13 +169,27 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     };
     let mut names: Vec<&'static str> = LINKS.iter().map(|l| l.experiment).collect();
     names.dedup();
+    let mut failed = false;
     let mut ran: Vec<(&'static str, Result<Summary, String>)> = Vec::new();
     for name in names {
         let Some(m) = mechanism::find(name) else {
             continue;
         };
         let params = Params::new(m.params, &[]).map_err(usage)?;
-        let summary = one(m, &params, &options, None)?;
+        let (summary, left) = one(m, &params, &options, None);
+        if let Some(left) = left {
+            say!("quell: {left}");
+            failed = true;
+        }
+        let summary = match summary {
+            Ran::Done(summary) => Ok(*summary),
+            Ran::Cant(why) => Err(format!("can't run here: {why}")),
+            Ran::Failed(err) => {
+                say!("quell: {name} failed: {err:#}");
+                failed = true;
+                Err(format!("failed: {err:#}"))
+            }
+        };
         let interrupted = summary.as_ref().is_ok_and(|s| s.interrupted);
         ran.push((name, summary));
         if interrupted {
@@ -195,7 +210,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         text(&advice)
     };
     emit(&mut anstream::stdout(), &out)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// What doctor finds on this machine, before the lab changes anything of it.
@@ -214,7 +229,7 @@ fn of_rule(finding: &Finding, ran: &[(&'static str, Result<Summary, String>)]) -
             Err(why) => Measured {
                 experiment: link.experiment,
                 verdict: None,
-                said: format!("can't run here: {why}"),
+                said: why.clone(),
                 stall_ppm: None,
             },
         })

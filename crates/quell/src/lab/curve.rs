@@ -1,17 +1,16 @@
 //! Curves, as `quell lab run` runs them: on this machine, told in text and JSON.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
 use quell_lab::system::Guarded;
-use quell_lab::{pin, tsc};
+use quell_lab::{pin, room, tsc};
 
 use super::surroundings::again;
-use super::{guard, machine, place};
+use super::{Beside, guard, lock, machine, place};
 use crate::cli::{LabRunArgs, curve_worker_words};
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -58,6 +57,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
         ));
     }
+    lock(Beside::Nobody)?;
     // asked before quell leaves the CPUs on which peers run
     let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;
     let (peer, cpu) = place(args.victim_cpu, args.culprit_cpu)?;
@@ -66,7 +66,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     let place = Place {
         cpu,
         others: std::iter::once(peer).chain(others).collect(),
-        memory: free_memory(),
+        memory: room::memory().unwrap_or(0),
     };
     let mut out = anstream::stdout();
     for (_, curve) in named {
@@ -75,6 +75,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             place: place.clone(),
             budget,
             seed: args.seed.unwrap_or_else(monotonic_ns),
+            stop: || signals::interrupted().is_some(),
         };
         let curved = one(curve, &options)?;
         let told = if args.json {
@@ -109,16 +110,6 @@ fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<Curved> {
         machine(peer, place.cpu),
         &measured,
     ))
-}
-
-/// Memory that programs can have without swapping, bytes (proc(5), MemAvailable); nothing where the kernel does not say.
-fn free_memory() -> u64 {
-    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kb = info.lines().find_map(|line| {
-        let kb = line.strip_prefix("MemAvailable:")?.trim_end_matches("kB");
-        kb.trim().parse::<u64>().ok()
-    });
-    kb.unwrap_or(0).saturating_mul(1024)
 }
 
 /// All of one curve.

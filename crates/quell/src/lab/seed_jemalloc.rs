@@ -12,7 +12,7 @@ use quell_remedy::{Found, Kind, recognise_file};
 use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
-use super::measured;
+use super::{Beside, lock, measured};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -88,6 +88,7 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
         ));
     }
     let mut cases = cases(&args.lib)?;
+    lock(Beside::Nobody)?;
     let mut rng = Rng::new(monotonic_ns());
     for round in 0..args.rounds {
         say!("quell: round {} of {}", round + 1, args.rounds);

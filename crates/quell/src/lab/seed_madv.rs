@@ -7,7 +7,7 @@ use quell_event::Histogram;
 use quell_lab::{madv, pin};
 use serde::Serialize;
 
-use super::measured;
+use super::{Beside, lock, measured};
 use crate::cli::SeedMadvArgs;
 use crate::cmd::usage;
 use crate::show::emit;
@@ -96,6 +96,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             "--threads {n}: each has a CPU of its own, and quell may use {cpus}"
         )));
     }
+    lock(Beside::Nobody)?;
     let mut rows = Vec::new();
     for &n in &threads {
         for touch in [false, true] {

@@ -13,6 +13,7 @@ use quell_probe::Interruptions;
 
 use super::Progress;
 use super::live::Running;
+use super::lock::hand_on;
 use crate::cli::{guard_words, worker_words};
 use crate::launch::signals;
 
@@ -32,7 +33,9 @@ pub(super) fn again(words: [OsString; 2]) -> Command {
 
 /// What sets the system up.
 pub(crate) fn guard() -> Command {
-    again(guard_words())
+    let mut command = again(guard_words());
+    hand_on(&mut command);
+    command
 }
 
 /// A victim or a culprit.

@@ -14,7 +14,7 @@ use quell_lab::watching::Watched;
 use quell_lab::{mechanism, params::Params};
 use quell_probe::{Interruptions, Scope};
 
-use super::{place, worker};
+use super::{Beside, lock, place, worker};
 use crate::cli::{LabWatchArgs, Target};
 use crate::cmd::usage;
 use crate::outcome;
@@ -36,6 +36,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
             "this CPU has no time stamp counter that runs at one rate",
         ));
     }
+    lock(Beside::Watchers)?;
     let target = Target {
         command: args.command.clone(),
         ..Target::default()

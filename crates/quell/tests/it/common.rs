@@ -48,10 +48,14 @@ pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
     CPUS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Without the lock of `quell lab`, for tests run beside each other.
+pub(crate) const LAB_LOCK: (&str, &str) = ("QUELL_LAB_LOCK", "");
+
 /// Runs quell to its end.
 pub(crate) fn quell(args: &[&str]) -> Output {
     Command::new(QUELL)
         .args(args)
+        .env(LAB_LOCK.0, LAB_LOCK.1)
         .output()
         .expect("quell starts")
 }

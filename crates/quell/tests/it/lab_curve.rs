@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{QUELL, alone, json, quell};
+use crate::common::{LAB_LOCK, QUELL, alone, json, quell};
 
 /// Whether there are the two CPUs that the lab takes. Otherwise says loudly that the test was skipped.
 fn two_cpus(test: &str) -> bool {
@@ -208,6 +208,7 @@ fn workers_end_with_quell() {
     let _alone = alone();
     let mut quell = Command::new(QUELL)
         .args(["lab", "run", "context-switch", "--budget", "60"])
+        .env(LAB_LOCK.0, LAB_LOCK.1)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{QUELL, beside_others, json, root_only};
+use crate::common::{LAB_LOCK, QUELL, alone, beside_others, json, quell, root_only};
 
 /// A lab that would run for minutes, in a process group of its own, as a shell starts it; and all that it starts can be
 /// told by a variable.
@@ -23,6 +25,7 @@ impl Long {
             .args(["lab", "run", "--json", "--budget", "300"])
             .args(words)
             .env(name, value)
+            .env(LAB_LOCK.0, LAB_LOCK.1)
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -84,7 +87,7 @@ impl Drop for Long {
 }
 
 /// Whether it comes true in time.
-fn within(time: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+pub(crate) fn within(time: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until {
         if is_true() {
@@ -131,52 +134,190 @@ fn interrupt_leaves_a_result() {
     }
 }
 
-/// What could be swapped to, and which compressed devices there are.
-fn swaps() -> (Vec<String>, Vec<String>) {
-    let text = fs::read_to_string("/proc/swaps").expect("/proc/swaps");
-    let words = text
-        .lines()
-        .skip(1)
-        .filter_map(|l| l.split_whitespace().next());
-    let devices = fs::read_dir("/sys/block").expect("/sys/block");
-    let mut devices: Vec<String> = devices
-        .filter_map(|e| e.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with("zram"))
+/// What the experiments set, or could: how KSM, huge pages and NUMA balancing are set and what KSM has merged, what can be
+/// swapped to, and which compressed devices there are.
+fn state() -> BTreeMap<String, String> {
+    let mut files: Vec<PathBuf> = [
+        "/proc/swaps",
+        "/proc/sys/kernel/numa_balancing",
+        "/sys/kernel/mm/ksm/pages_shared",
+    ]
+    .map(PathBuf::from)
+    .to_vec();
+    for folder in [
+        "/sys/kernel/mm/ksm",
+        "/sys/kernel/mm/transparent_hugepage",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged",
+        "/proc/sys/vm",
+    ] {
+        let all = fs::read_dir(folder).into_iter().flatten();
+        // what can be set, and not what is counted
+        files.extend(all.filter_map(|e| {
+            let e = e.ok()?;
+            let is_set = e.metadata().ok()?.permissions().mode() & 0o200 != 0;
+            (is_set && e.file_type().ok()?.is_file()).then(|| e.path())
+        }));
+    }
+    let mut state: BTreeMap<String, String> = files
+        .into_iter()
+        .filter_map(|file| {
+            // how much of a swap is in use is nobody's setting
+            let of_swaps = |text: String| match file.ends_with("swaps") {
+                true => text
+                    .lines()
+                    .map(|l| l.split_whitespace().next().unwrap_or_default().to_owned() + "\n")
+                    .collect(),
+                false => text,
+            };
+            let text = fs::read_to_string(&file).ok().map(of_swaps)?;
+            Some((file.display().to_string(), text))
+        })
         .collect();
-    devices.sort();
-    (words.map(str::to_owned).collect(), devices)
+    let devices = fs::read_dir("/sys/block").expect("/sys/block");
+    for name in devices.filter_map(|e| e.ok()?.file_name().into_string().ok()) {
+        if name.starts_with("zram") {
+            state.insert(name, String::new());
+        }
+    }
+    state
 }
 
-/// Check that after kill -9 the workers are gone within 2 s, and that what was set up to swap to is taken back within 5 s.
+/// What is not as it was.
+fn changed(before: &BTreeMap<String, String>) -> Vec<(String, Option<String>)> {
+    let now = state();
+    let mut all: Vec<&String> = before.keys().chain(now.keys()).collect();
+    all.sort();
+    all.dedup();
+    all.into_iter()
+        .filter(|name| before.get(*name) != now.get(*name))
+        .map(|name| (name.clone(), now.get(name).cloned()))
+        .collect()
+}
+
+/// Pages that KSM has merged for programs that have gone are counted until ksmd comes by, and while it stands still the
+/// lab refuses to begin. True where nobody has any, and where those were all.
+fn nothing_merged() -> bool {
+    let read = |name: &str| fs::read_to_string(format!("/sys/kernel/mm/ksm/{name}"));
+    let says = |name: &str, value: &str| read(name).is_ok_and(|text| text.trim() == value);
+    says("pages_shared", "0") && !says("run", "1")
+}
+
+/// Check that what was set up is taken back after Ctrl-C, and within 5 s after kill -9, when the workers are gone within 2 s; that pages that ksmd has merged are so no more; and that it was set up at all.
 #[test]
-fn killed_lab_leaves_nothing() {
-    if !root_only("killed_lab_leaves_nothing") {
+fn ended_lab_leaves_nothing() {
+    if !root_only("ended_lab_leaves_nothing") {
         return;
     }
-    let _beside = beside_others();
-    let before = swaps();
-    let mut long = Long::start(&["swap"]);
-    if !long.begins() {
-        eprintln!("SKIPPED killed_lab_leaves_nothing: no swap, and no zram to make some");
+    let _alone = alone();
+    for (experiment, signal) in [
+        ("swap", libc::SIGINT),
+        ("swap", libc::SIGKILL),
+        ("ksm", libc::SIGINT),
+        ("ksm", libc::SIGKILL),
+    ] {
+        if experiment == "ksm" && !nothing_merged() {
+            eprintln!("SKIPPED ended_lab_leaves_nothing: KSM is in use, or this kernel has none");
+            continue;
+        }
+        let before = state();
+        let mut long = Long::start(&[experiment]);
+        if !long.begins() {
+            eprintln!("SKIPPED ended_lab_leaves_nothing: {experiment} can't run here");
+            continue;
+        }
+        let is_guarded = long.started().values().any(|word| word == "guard");
+        assert_eq!(!changed(&before).is_empty(), is_guarded, "{experiment}");
+        long.signal(signal, signal == libc::SIGINT);
+        let began = Instant::now();
+        let status = long.child.wait().expect("quell ends");
+        if signal == libc::SIGINT {
+            // too few rounds, or not; but no error
+            assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+            assert_eq!(changed(&before), [], "{experiment} after Ctrl-C");
+            continue;
+        }
+        assert!(
+            within(Duration::from_secs(2), || long.workers() == 0),
+            "{:?}",
+            long.started()
+        );
+        let left = Duration::from_secs(5).saturating_sub(began.elapsed());
+        within(left, || {
+            changed(&before).is_empty() && long.started().is_empty()
+        });
+        assert_eq!(changed(&before), [], "{experiment} after kill -9");
+        assert_eq!(long.started(), BTreeMap::new(), "{experiment}");
+    }
+}
+
+/// Check that each experiment that needs something of the system leaves it as it was, and this process on its CPUs.
+#[test]
+fn runs_leave_the_system() {
+    if !root_only("runs_leave_the_system") {
         return;
     }
-    let guarded = before.0.is_empty();
-    assert_eq!(swaps() != before, guarded, "swap was set up");
-    long.signal(libc::SIGKILL, false);
-    let began = Instant::now();
-    long.child.wait().expect("quell ends");
-    assert!(
-        within(Duration::from_secs(2), || long.workers() == 0),
-        "{:?}",
-        long.started()
-    );
-    let left = Duration::from_secs(5).saturating_sub(began.elapsed());
-    assert!(
-        within(left, || swaps() == before && long.started().is_empty()),
-        "{:?} was {before:?}; {:?}",
-        swaps(),
-        long.started()
-    );
+    let _alone = alone();
+    for experiment in ["swap", "ksm", "numa-balancing", "compact", "collapse"] {
+        let before = state();
+        let own = std::process::id();
+        let on = affinity(&[own])[&format!("/proc/{own}/task/{own}")].clone();
+        let out = quell(&["lab", "run", experiment, "--budget", "1", "--block", "50"]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        // 2: it can't run here
+        assert!(matches!(out.status.code(), Some(0..=2)), "{said}");
+        assert!(!said.contains("not as it was"), "{said}");
+        assert_eq!(changed(&before), [], "{experiment}: {said}");
+        let on_now = affinity(&[own])[&format!("/proc/{own}/task/{own}")].clone();
+        assert_eq!(on, on_now, "{experiment}");
+    }
+}
+
+/// Check that what can't be taken back, for somebody has the device open, is said with exit status 1, beside the result, and that the commands that are said undo it.
+#[test]
+fn what_stays_is_said() {
+    if !root_only("what_stays_is_said") {
+        return;
+    }
+    let _alone = alone();
+    let before = state();
+    if before["/proc/swaps"].lines().count() > 1 {
+        eprintln!("SKIPPED what_stays_is_said: there is swap, so none is made");
+        return;
+    }
+    let lab = Command::new(QUELL)
+        .args(["lab", "run", "swap", "--json", "--budget", "300"])
+        .env(LAB_LOCK.0, LAB_LOCK.1)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("quell starts");
+    let device = || {
+        let now = state();
+        let new = now.keys().find(|name| !before.contains_key(*name))?;
+        let swaps = now["/proc/swaps"].contains(new.as_str());
+        swaps.then(|| format!("/dev/{new}"))
+    };
+    within(Duration::from_secs(20), || device().is_some());
+    let held = device().map(|device| fs::File::open(device).expect("a device"));
+    // SAFETY: sends a signal to a process that this test started and has not waited for.
+    unsafe { libc::kill(lab.id().cast_signed(), libc::SIGINT) };
+    let out = lab.wait_with_output().expect("quell ends");
+    let said = String::from_utf8_lossy(&out.stderr);
+    if held.is_none() {
+        eprintln!("SKIPPED what_stays_is_said: {said}");
+        return;
+    }
+    drop(held);
+    let commands = said
+        .lines()
+        .find_map(|line| line.split_once("this undoes it: "))
+        .map(|(_, commands)| commands)
+        .unwrap_or_else(|| panic!("nothing said: {said}"));
+    let undone = Command::new("sh").args(["-c", commands]).status();
+    assert!(undone.is_ok_and(|s| s.success()), "{commands}");
+    assert_eq!(changed(&before), [], "{commands}");
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert_eq!(json(&out.stdout)["interrupted"], true);
 }
 
 /// On which CPUs each thread of these processes may run.

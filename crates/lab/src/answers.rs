@@ -1,0 +1,142 @@
+//! What a worker says, read with an end: nothing is waited for without a bound, and not beyond Ctrl-C.
+
+use std::io::{self, BufReader, Read};
+use std::process::{Child, ChildStdout};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Says whether somebody wants it all to end. It is asked while a worker is waited for, which may take seconds to
+/// prepare or give back gigabytes.
+pub type Stop = fn() -> bool;
+
+/// How often it is asked.
+const NAP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// The answers of one worker.
+#[derive(Debug)]
+pub(crate) struct Answers(BufReader<Bounded>);
+
+/// Reads until then.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    from: ChildStdout,
+    stop: Stop,
+    until: Instant,
+}
+
+impl Answers {
+    pub(crate) fn new(from: ChildStdout, stop: Stop) -> Self {
+        Self(BufReader::new(Bounded {
+            from,
+            stop,
+            until: Instant::now(),
+        }))
+    }
+
+    /// Reads what `receive` reads of the answer to what the worker was told just now, which is `doing`.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Interrupted`] where somebody wants it to end, [`io::ErrorKind::TimedOut`] after that time; and
+    /// what `receive` says.
+    pub(crate) fn within<T>(
+        &mut self,
+        time: Duration,
+        doing: &str,
+        receive: impl FnOnce(&mut BufReader<Bounded>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let now = Instant::now();
+        self.0.get_mut().until = now.checked_add(time).unwrap_or(now);
+        receive(&mut self.0).map_err(|err| match err.kind() {
+            // std's readers try again after an interruption, so that it comes here under another name
+            io::ErrorKind::ConnectionAborted => io::ErrorKind::Interrupted.into(),
+            io::ErrorKind::TimedOut => io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("{doing} hangs: nothing came of it in {} s", time.as_secs()),
+            ),
+            _ => err,
+        })
+    }
+}
+
+/// Ends a worker, and waits until it has gone: but not for ever for one that a disk holds, which goes when it is let go.
+pub(crate) fn end(worker: &mut Child) {
+    const LONGEST: Duration = Duration::from_secs(20);
+    const NAP: Duration = Duration::from_millis(1);
+    // it may have ended already, which is all that is wanted
+    let _ = worker.kill();
+    let until = Instant::now() + LONGEST;
+    while matches!(worker.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(NAP);
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if (self.stop)() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
+            match poll(&mut fds, Some(&NAP)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // the end of a worker can be read too
+                Ok(_) => return self.from.read(to),
+                Err(err) => return Err(err.into()),
+            }
+            if Instant::now() > self.until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufRead as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn worker(script: &str, stop: Stop) -> (Child, Answers) {
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let from = child.stdout.take().unwrap();
+        (child, Answers::new(from, stop))
+    }
+
+    fn line(from: &mut BufReader<Bounded>) -> io::Result<String> {
+        let mut line = String::new();
+        from.read_line(&mut line).map(|_| line)
+    }
+
+    /// Check that what a worker says is read, that one that says nothing is not waited for beyond the time and is told
+    /// with what it was at, and that somebody who wants it to end is heard at once.
+    #[test]
+    fn nothing_is_waited_for_without_end() {
+        let (mut child, mut answers) = worker("echo one; exec sleep 60", || false);
+        let said = answers.within(Duration::from_secs(50), "to speak", line);
+        assert_eq!(said.unwrap(), "one\n");
+        let began = Instant::now();
+        let hung = answers.within(Duration::from_secs(1), "an operation", line);
+        let hung = hung.unwrap_err();
+        assert_eq!(hung.kind(), io::ErrorKind::TimedOut);
+        assert!(hung.to_string().contains("an operation hangs"), "{hung}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (mut child, mut answers) = worker("exec sleep 60", || true);
+        let ended = answers.within(Duration::from_secs(50), "to speak", line);
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert!(began.elapsed() < Duration::from_secs(40));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,266 @@
+//! Memory and disk that an experiment takes, against what is to be had: said before anything begins, for a machine
+//! that runs out of memory ends what it likes.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::memory::PAGE;
+use crate::params::Params;
+
+/// What an experiment takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Bytes that a culprit may hold between its operations. There are two of them, the real one and the sham.
+    pub held: u64,
+    /// Bytes that an operation takes besides.
+    pub once: u64,
+    /// Bytes that the victim has for its own.
+    pub victim: u64,
+    /// Bytes on a disk, for each of the two.
+    pub disk: u64,
+    /// Bytes that an operation goes through, which is the work that it is.
+    pub work: u64,
+}
+
+/// An operation of more is none that a block could hold, and takes a minute and more.
+const MOST_WORK: u64 = 64 << 30;
+
+/// What victims and culprits take in any case: their stamps.
+const ALWAYS: u64 = 64 << 20;
+
+impl Takes {
+    /// What a culprit takes that holds the pages or bytes that it is about.
+    #[must_use]
+    pub fn plain(params: &Params) -> Self {
+        Self::held(in_pages(params.get("pages")).saturating_add(params.get("bytes")))
+    }
+
+    /// What a culprit takes that holds so much, and goes through it in an operation.
+    #[must_use]
+    pub fn held(bytes: u64) -> Self {
+        Self {
+            held: bytes,
+            work: bytes,
+            ..Self::default()
+        }
+    }
+
+    /// The same, of a file on a disk.
+    #[must_use]
+    pub fn file(bytes: u64) -> Self {
+        Self {
+            disk: bytes,
+            ..Self::held(bytes)
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        [self.held, self.once, self.victim, ALWAYS]
+            .iter()
+            .fold(self.held, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// Why there is not enough room for it here.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        self.lacks_in(memory(), disk())
+    }
+
+    fn lacks_in(&self, memory: Option<u64>, disk: Option<(u64, PathBuf)>) -> Option<String> {
+        if self.work > MOST_WORK {
+            return Some(format!(
+                "an operation would go through {}, and {} are the most that make sense: take less",
+                Size(self.work),
+                Size(MOST_WORK)
+            ));
+        }
+        // a tenth is left to everybody else
+        let enough = |bytes: u64, there: u64| bytes <= there / 10 * 9;
+        if let Some(there) = memory
+            && !enough(self.memory(), there)
+        {
+            return Some(format!(
+                "it takes {} of memory, and of {} that are to be had a tenth is left to others: take less (--set)",
+                Size(self.memory()),
+                Size(there)
+            ));
+        }
+        let files = self.disk.saturating_mul(2);
+        match disk {
+            Some((there, folder)) if files > 0 && !enough(files, there) => Some(format!(
+                "it takes {} of disk, and of {} that are free in {} a tenth is left to others: take less (--set)",
+                Size(files),
+                Size(there),
+                folder.display()
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// So many pages, bytes.
+#[must_use]
+pub fn in_pages(pages: u64) -> u64 {
+    pages.saturating_mul(PAGE as u64)
+}
+
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB", self.0.div_ceil(1 << 20))
+    }
+}
+
+/// Memory that this process can have without swapping, bytes: what the machine has (proc(5), MemAvailable), or what is
+/// left of its control groups' limits where that is less. Nothing where the kernel does not say.
+#[must_use]
+pub fn memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = info.lines().find_map(|line| {
+        let value = line.strip_prefix("MemAvailable:")?.trim();
+        value.strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    let machine = kib.map(|kib| kib.saturating_mul(1024));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = in_groups(Path::new("/sys/fs/cgroup"), &groups);
+    machine.into_iter().chain(group).min()
+}
+
+/// The least that is left in any group on the way up (Documentation/admin-guide/cgroup-v2.rst, memory.max), or in the
+/// memory group of version 1.
+fn in_groups(root: &Path, groups: &str) -> Option<u64> {
+    let mut least: Option<u64> = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let (root, names) = match controllers {
+            "" => (root.to_owned(), ["memory.max", "memory.current"]),
+            some if some.split(',').any(|c| c == "memory") => (
+                root.join("memory"),
+                ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            ),
+            _ => continue,
+        };
+        let mut folder = root.join(path.trim_start_matches('/'));
+        while folder.starts_with(&root) {
+            let number = |name: &str| -> Option<u64> {
+                let text = fs::read_to_string(folder.join(name)).ok()?;
+                text.trim().parse().ok()
+            };
+            if let (Some(most), Some(used)) = (number(names[0]), number(names[1])) {
+                let used = used.saturating_sub(idle_cache(&folder));
+                let left = most.saturating_sub(used);
+                least = Some(least.map_or(left, |least| least.min(left)));
+            }
+            if !folder.pop() {
+                break;
+            }
+        }
+    }
+    least
+}
+
+/// Cached files that nobody has used lately: they go when memory is wanted.
+fn idle_cache(folder: &Path) -> u64 {
+    let text = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let bytes = text.lines().find_map(|line| {
+        let value = line.strip_prefix("inactive_file ")?;
+        value.trim().parse().ok()
+    });
+    bytes.unwrap_or(0)
+}
+
+/// Free bytes where files of the experiments lie, and where that is.
+fn disk() -> Option<(u64, PathBuf)> {
+    [PathBuf::from("/var/tmp"), std::env::temp_dir()]
+        .into_iter()
+        .find_map(|folder| {
+            let there = rustix::fs::statvfs(&folder).ok()?;
+            Some((there.f_bavail.saturating_mul(there.f_frsize), folder))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism;
+
+    /// Check that both culprits are counted, the victim once, that a tenth is left, and that what can't be known
+    /// refuses nothing.
+    #[test]
+    fn little_room_is_said() {
+        let takes = Takes {
+            held: 1 << 30,
+            victim: 1 << 30,
+            ..Takes::default()
+        };
+        let why = |memory| takes.lacks_in(memory, None);
+        assert_eq!(why(None), None);
+        assert_eq!(why(Some(4 << 30)), None);
+        let said = why(Some(3 << 30)).unwrap();
+        assert!(
+            said.contains("3136 MiB") && said.contains("3072 MiB"),
+            "{said}"
+        );
+        let file = Takes::file(1 << 30);
+        let disk = |bytes| file.lacks_in(None, Some((bytes, "/var/tmp".into())));
+        assert_eq!(disk(4 << 30), None);
+        assert!(disk(2 << 30).unwrap().contains("/var/tmp"));
+    }
+
+    /// Check that the defaults of every experiment have room on a machine of 16 GB, and that parameters whose product
+    /// is too much are refused on one of 8 GB, though each alone is in its range.
+    #[test]
+    fn products_are_bounded() {
+        for m in mechanism::ALL {
+            let defaults = Params::new(m.params, &[]).unwrap();
+            let room = Some(16 << 30);
+            let lacks = (m.takes)(&defaults).lacks_in(room, Some((1 << 30, "/".into())));
+            assert_eq!(lacks, None, "{}", m.name);
+        }
+        let refused = |name: &str, said: &[(&str, u64)]| {
+            let m = mechanism::find(name).unwrap();
+            let said: Vec<_> = said.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+            let params = Params::new(m.params, &said).unwrap();
+            let lacks = (m.takes)(&params).lacks_in(Some(8 << 30), Some((1 << 30, "/".into())));
+            assert!(lacks.is_some(), "{name} {said:?}");
+        };
+        refused("alloc-free", &[("bytes", 16 << 30), ("chunks", 1 << 16)]);
+        refused("alloc-free", &[("bytes", 1 << 20), ("chunks", 1 << 14)]);
+        refused("munmap", &[("bytes", 64 << 30)]);
+        refused("numa-balancing", &[("pages", 1 << 20)]);
+        refused("compact", &[("pages", 1 << 20)]);
+        refused(
+            "convoy",
+            &[("threads", 256), ("times", 1024), ("pages", 8192)],
+        );
+        refused("seed-writeback", &[("bytes", 1 << 30)]);
+        refused("seed-free", &[("bytes", 8 << 30)]);
+    }
+
+    /// Check that the least of all limits on the way up counts, in both versions, less what is in use and not idle.
+    #[test]
+    fn groups_bound_memory() {
+        let root = std::env::temp_dir().join(format!("quell-lab-room-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/b/memory.max", "max\n");
+        write("a/b/memory.current", "5\n");
+        write("a/memory.max", "1000\n");
+        write("a/memory.current", "700\n");
+        write("a/memory.stat", "anon 1\ninactive_file 200\n");
+        write("memory/c/memory.limit_in_bytes", "900\n");
+        write("memory/c/memory.usage_in_bytes", "100\n");
+        assert_eq!(in_groups(&root, "0::/a/b\n"), Some(500));
+        assert_eq!(in_groups(&root, "3:cpu:/\n2:memory:/c\n"), Some(800));
+        assert_eq!(in_groups(&root, "0::/none\nnonsense"), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

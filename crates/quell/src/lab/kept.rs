@@ -1,0 +1,55 @@
+//! The results of a run, in the file that they are kept in: as a whole at any time, and what was there before until
+//! there is a first one.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use quell_lab::summary::Summary;
+
+use crate::show::{self, Replace};
+
+/// The file, and what is known so far.
+#[derive(Debug)]
+pub(crate) struct Kept<'a> {
+    file: &'a Path,
+    text: String,
+    /// A pipe or a device, which can't be replaced: it gets all of it in the end.
+    is_node: bool,
+}
+
+impl<'a> Kept<'a> {
+    /// Where one is named, whether it can be written: before anything that takes long.
+    pub(crate) fn named(named: Option<&'a Path>) -> anyhow::Result<Option<Self>> {
+        let Some(file) = show::file(named) else {
+            return Ok(None);
+        };
+        Replace::new(Some(file))?;
+        Ok(Some(Self {
+            file,
+            text: String::new(),
+            is_node: fs::metadata(file).is_ok_and(|there| !there.is_file()),
+        }))
+    }
+
+    /// Adds a result, but for one that was ended before anything was measured.
+    pub(crate) fn add(&mut self, summary: &Summary) -> anyhow::Result<()> {
+        if summary.arms.values().all(|arm| arm.blocks == 0) && summary.interrupted {
+            return Ok(());
+        }
+        self.text += &(serde_json::to_string(summary)? + "\n");
+        if self.is_node { Ok(()) } else { self.write() }
+    }
+
+    /// There are no more.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        if self.is_node { self.write() } else { Ok(()) }
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        let written =
+            Replace::new(Some(self.file))?.write(|out| Ok(out.write_all(self.text.as_bytes())?));
+        show::unless_gone(written)
+            .with_context(|| format!("can't write the results to {}", self.file.display()))
+    }
+}
