@@ -148,7 +148,11 @@ impl Crew {
         let worked = if block.operate {
             let pace = ticks_of(block.pace_ns, self.ticks_per_ms);
             match block.once_after_ns {
-                None => operate(&mut *self.culprit, &mut self.ops, ticks, pace),
+                None => {
+                    let alone = self.victim.is_none();
+                    let touch = self.culprit.touch().filter(|_| alone);
+                    operate(&mut *self.culprit, &mut self.ops, touch, ticks, pace)
+                }
                 Some(after) => {
                     thread::sleep(Duration::from_nanos(after.min(block.ns)));
                     once(&mut *self.culprit, &mut self.ops)
@@ -193,10 +197,13 @@ impl Crew {
     }
 }
 
-/// Repeats the operation until the time is over.
+/// Repeats the operation until the time is over. Without a victim the culprit itself touches what the victim would,
+/// between operations: else the second and all others would find nothing to write back, to page out or to copy, and
+/// a control that does less than the culprit is no control.
 fn operate(
     culprit: &mut dyn Culprit,
     ops: &mut Vec<Stamp>,
+    touch: Option<Touch>,
     ticks: u64,
     pace: u64,
 ) -> io::Result<()> {
@@ -205,6 +212,9 @@ fn operate(
     let mut next = 0;
     while tsc::now() < deadline {
         culprit.before()?;
+        if let Some(touch) = touch {
+            touch.once();
+        }
         // by the counter, and never beyond the deadline
         while tsc::now() < next.min(deadline) {
             std::hint::spin_loop();
@@ -327,4 +337,56 @@ fn ticks(ns: u64, per_ms: u64) -> u64 {
 
 fn ticks_of(ns: u64, per_ms: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(per_ms) / 1_000_000).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Mapping, PAGE};
+
+    /// Says how often it found its memory as it had left it.
+    struct Leaves {
+        mapping: Mapping,
+        unchanged: usize,
+    }
+
+    impl Culprit for Leaves {
+        fn operate(&mut self) -> io::Result<()> {
+            // SAFETY: within the mapping of two pages.
+            let second = unsafe { self.mapping.start().add(PAGE) };
+            // SAFETY: the same.
+            self.unchanged += usize::from(unsafe { second.read_volatile() } == 0xff);
+            // SAFETY: the same.
+            unsafe { second.write_volatile(0xff) };
+            Ok(())
+        }
+    }
+
+    /// Check that a culprit without a victim finds its memory written before every operation, and one with a victim is left alone.
+    #[test]
+    fn memory_is_touched_in_place_of_a_victim() {
+        let ticks = ticks_per_ms() * 5;
+        let mapping = Mapping::anonymous(2 * PAGE).unwrap();
+        let touch = Touch::new(mapping.start(), mapping.bytes(), true);
+        mapping.touch();
+        let mut culprit = Leaves {
+            mapping,
+            unchanged: 0,
+        };
+        let mut ops = Vec::with_capacity(MOST_OPS);
+        culprit.operate().unwrap();
+        culprit.unchanged = 0;
+        let mut repeat = |touch: Option<Touch>| {
+            ops.clear();
+            // all of a short time may be another thread's
+            while ops.is_empty() {
+                culprit.unchanged = 0;
+                operate(&mut culprit, &mut ops, touch, ticks, 1000).unwrap();
+            }
+            (culprit.unchanged, ops.len())
+        };
+        let (unchanged, all) = repeat(None);
+        assert_eq!(unchanged, all);
+        assert_eq!(repeat(Some(touch)).0, 0);
+    }
 }

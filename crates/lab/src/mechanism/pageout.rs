@@ -40,8 +40,9 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
         pages(256, 1 << 18),
         Param {
             name: "dirty",
-            about: "1: the file was just written, so that its pages stay in the page cache",
-            default: 0,
+            about: "1: the file was just written, so that its pages stay in the page cache; 0: they are read again",
+            // else most of an operation is the disk's, and the victim waits for it and not for the mechanism
+            default: 1,
             range: (0, 1),
         },
     ],
