@@ -132,6 +132,8 @@ pub struct Outcome {
     pub interrupted: bool,
     /// The kernel's functions on both sides, where they were asked for.
     pub backtraces: Option<Backtraces>,
+    /// What has to be known of where the culprit ran, in words.
+    pub note: Option<String>,
 }
 
 /// The smallest share of a block in which the victim must have run.
@@ -153,10 +155,17 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
     let done = rounds_of(mechanism, params, options, around, &mut rounds);
-    let (interrupted, backtraces) = match done {
+    let Ended {
+        interrupted,
+        backtraces,
+        note,
+    } = match done {
         Ok(done) => done,
         // the round in which it was does not count
-        Err(err) if is_interruption(&err) => (true, None),
+        Err(err) if is_interruption(&err) => Ended {
+            interrupted: true,
+            ..Ended::default()
+        },
         Err(err) => return Err(err),
     };
     let judgement = judge::judge(mechanism, params, options.mode, &rounds);
@@ -165,7 +174,17 @@ pub fn run(
         judgement,
         interrupted,
         backtraces,
+        note,
     })
+}
+
+/// How the rounds ended.
+#[derive(Default)]
+struct Ended {
+    /// Somebody wanted it to.
+    interrupted: bool,
+    backtraces: Option<Backtraces>,
+    note: Option<String>,
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -174,15 +193,14 @@ fn is_interruption(err: &anyhow::Error) -> bool {
         .any(|err| err.kind() == io::ErrorKind::Interrupted)
 }
 
-/// Adds round after round, until it is known well, the time is over, or somebody wants it to end: true then. And both
-/// sides of the shootdowns, where stacks were kept.
+/// Adds round after round, until it is known well, the time is over, or somebody wants it to end.
 fn rounds_of(
     mechanism: &'static Mechanism,
     params: &Params,
     options: &Options,
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
-) -> anyhow::Result<(bool, Option<Backtraces>)> {
+) -> anyhow::Result<Ended> {
     let until = Instant::now() + options.budget;
     let stop = around.stop();
     let mut options = options.clone();
@@ -239,7 +257,11 @@ fn rounds_of(
         let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
             let backtraces = watch.backtraces(workers.both.pid())?;
-            return Ok((interrupted, backtraces));
+            return Ok(Ended {
+                interrupted,
+                backtraces,
+                note: workers.both.ready().note.clone(),
+            });
         }
     }
 }

@@ -26,6 +26,9 @@ pub struct Summary {
     pub experiment: String,
     /// What the culprit repeats.
     pub about: String,
+    /// What has to be known of where the culprit ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// With these values.
     pub params: Params,
     /// What the victim did.
@@ -196,6 +199,7 @@ impl Summary {
             schema: SCHEMA.to_owned(),
             experiment: mechanism.name.to_owned(),
             about: mechanism.about.to_owned(),
+            note: outcome.note.clone(),
             params: params.clone(),
             victim: options.mode,
             verdict,

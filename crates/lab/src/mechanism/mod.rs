@@ -155,6 +155,17 @@ pub trait Culprit: Send {
         Ok(())
     }
 
+    /// Has the culprit's other threads, if it has any, run on these CPUs, of which the first is its own and none the
+    /// victim's. What has to be known of where they run, in words.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
+        let _ = cpus;
+        Ok(None)
+    }
+
     /// Memory that the victim reads once before the block begins, mapped until the first operation.
     fn warm(&self) -> Option<Touch> {
         None
