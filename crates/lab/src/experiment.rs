@@ -204,9 +204,7 @@ fn rounds_of(
     let until = Instant::now() + options.budget;
     let stop = around.stop();
     let mut options = options.clone();
-    if let Timing::Once { block_ms, .. } = mechanism.timing {
-        options.block = Duration::from_millis(block_ms);
-    }
+    options.block = mechanism.timing.block().unwrap_or(options.block);
     let options = &options;
     let setup = |role| Setup {
         mechanism: mechanism.name.to_owned(),
@@ -226,7 +224,7 @@ fn rounds_of(
         stop,
     };
     // microseconds each, which only matter where there are many
-    let stacks = mechanism.timing != Timing::Repeated;
+    let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
     let daemons = daemons(mechanism.daemons);
     let mut rng = Rng::new(options.seed);
@@ -241,7 +239,7 @@ fn rounds_of(
                 break;
             }
             let block = workers
-                .block(arm, options, mechanism.timing, &mut *watch, &daemons)
+                .block(arm, options, mechanism, &mut *watch, &daemons)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name))?;
             round.push(block);
         }
@@ -277,12 +275,12 @@ impl Workers {
         &mut self,
         arm: Arm,
         options: &Options,
-        timing: Timing,
+        mechanism: &Mechanism,
         watch: &mut dyn Watch,
         daemons: &[u32],
     ) -> anyhow::Result<Measured> {
-        let once_after_ns = match timing {
-            Timing::Repeated => None,
+        let once_after_ns = match mechanism.timing {
+            Timing::Repeated | Timing::Slow { .. } => None,
             Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
         };
         if once_after_ns.is_some() {
@@ -298,6 +296,9 @@ impl Workers {
             pace_ns: nanoseconds(options.pace),
             once_after_ns,
         };
+        if let Some(switch) = mechanism.switch {
+            switch(matches!(arm, Arm::Real | Arm::Untraced))?;
+        }
         if arm == Arm::Untraced {
             watch.pause();
         } else {
@@ -375,7 +376,7 @@ impl Workers {
 #[must_use]
 pub fn operations(block: &Attributed, timing: Timing) -> u64 {
     match timing {
-        Timing::Repeated => block.counted_ops,
+        Timing::Repeated | Timing::Slow { .. } => block.counted_ops,
         Timing::Once { .. } => block.whole_ops,
     }
 }

@@ -218,7 +218,7 @@ fn short_ppm(block: &Attributed) -> f64 {
 
 fn effect(control: &[&Attributed], arm: &[&Attributed], mode: Mode, timing: Timing) -> Effect {
     let fewest_ops = match timing {
-        Timing::Repeated => FEWEST_OPS,
+        Timing::Repeated | Timing::Slow { .. } => FEWEST_OPS,
         // one a block
         Timing::Once { .. } => FEWEST as u64,
     };

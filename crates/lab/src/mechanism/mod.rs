@@ -25,7 +25,9 @@ mod uffd;
 mod untouched;
 
 use std::io;
+use std::time::Duration;
 
+use crate::block::Arm;
 use crate::params::{Param, Params};
 use crate::victim::Touch;
 
@@ -50,6 +52,10 @@ pub struct Mechanism {
     pub timing: Timing,
     /// The document whose experiment it is.
     pub seed: Option<&'static seed::Seed>,
+    /// What of the system is turned on for blocks with the culprit beside the victim and off for all others, where the
+    /// kernel would do it to the victim's process without the culprit too. What it was before is for who sets up the
+    /// needs to take back.
+    pub switch: Option<fn(bool) -> io::Result<()>>,
     /// What it takes that this machine may lack, once that is set up: why not, in words.
     pub lacks: fn() -> Option<String>,
 }
@@ -59,6 +65,11 @@ pub struct Mechanism {
 pub enum Timing {
     /// Again and again, for the whole block.
     Repeated,
+    /// The same, in blocks so long that a kernel thread or a timer comes round in each.
+    Slow {
+        /// So long is a block, ms.
+        block_ms: u64,
+    },
     /// Once in a block, so that there is a before and an after.
     Once {
         /// So long after the block begins, ms.
@@ -68,6 +79,28 @@ pub enum Timing {
     },
 }
 
+impl Timing {
+    /// How long a block must be, whatever is asked for.
+    #[must_use]
+    pub fn block(self) -> Option<Duration> {
+        match self {
+            Self::Repeated => None,
+            Self::Slow { block_ms } | Self::Once { block_ms, .. } => {
+                Some(Duration::from_millis(block_ms))
+            }
+        }
+    }
+
+    /// What as many rounds take as something is said after; nothing where that is below any budget.
+    #[must_use]
+    pub fn least_budget(self) -> Option<Duration> {
+        /// Rounds before anything is said, and one that does not count.
+        const ROUNDS: u32 = 7;
+        let arms = u32::try_from(Arm::ALL.len()).unwrap_or(u32::MAX);
+        self.block().map(|block| block * ROUNDS * arms)
+    }
+}
+
 /// What of the system a mechanism needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -75,7 +108,7 @@ pub enum Need {
     Swap,
     /// KSM that runs, and quickly.
     Ksm,
-    /// NUMA balancing that is on.
+    /// NUMA balancing that can be turned on, and is set back.
     NumaBalancing,
 }
 
@@ -193,6 +226,7 @@ const DEFAULT: Mechanism = Mechanism {
     needs: &[],
     timing: Timing::Repeated,
     seed: None,
+    switch: None,
     lacks: nothing,
 };
 

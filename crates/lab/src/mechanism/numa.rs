@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Expects, Mechanism, Timing, pages};
 use crate::memory::{Mapping, PAGE};
+use crate::system;
 use crate::victim::Touch;
 
 pub(super) const MOVE_PAGES: Mechanism = Mechanism {
@@ -30,7 +31,7 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
 
 pub(super) const BALANCING: Mechanism = Mechanism {
     name: "numa-balancing",
-    about: "NUMA balancing of pages that culprit and victim write: it looks once a second, so take --block 3000",
+    about: "NUMA balancing of pages that culprit and victim write; off in the idle and the sham arm",
     params: &[pages(4096, 1 << 20)],
     expects: |_| Expects::some(),
     prepare: |params| {
@@ -40,6 +41,10 @@ pub(super) const BALANCING: Mechanism = Mechanism {
         Ok(Box::new(Balanced { mapping }))
     },
     needs: &[super::Need::NumaBalancing],
+    // it looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa())
+    timing: Timing::Slow { block_ms: 3000 },
+    // A process is looked through whichever of its threads runs: with it on, a victim alone would be too.
+    switch: Some(system::turn_numa_balancing),
     lacks: one_node,
     ..DEFAULT
 };

@@ -4,6 +4,8 @@
 mod setting;
 mod swap;
 
+pub use setting::turn_numa_balancing;
+
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -73,7 +75,7 @@ pub fn guard(words: &[String]) -> io::Result<()> {
         let made = match Need::named(word) {
             Some(Need::Swap) => swap::on(&mut undo),
             Some(Need::Ksm) => setting::ksm_on(&mut undo),
-            Some(Need::NumaBalancing) => setting::numa_balancing_on(&mut undo),
+            Some(Need::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
             None => Err(io::Error::other(format!("nobody knows '{word}'"))),
         };
         if let Err(err) = made {
@@ -122,7 +124,8 @@ impl Need {
                 swaps.lines().count() > 1
             }
             Self::Ksm => setting::ksm_is_on(),
-            Self::NumaBalancing => setting::numa_balancing_is_on(),
+            // it is turned on and off again and again, so that somebody must know what it was
+            Self::NumaBalancing => false,
         }
     }
 }

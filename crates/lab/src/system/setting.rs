@@ -46,18 +46,30 @@ pub(super) fn ksm_is_on() -> bool {
     )
 }
 
-/// Turns NUMA balancing on.
-pub(super) fn numa_balancing_on(undo: &mut Vec<Undo>) -> io::Result<()> {
+/// Has NUMA balancing set back in the end to what it is now, for whoever turns it on and off meanwhile.
+pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
     // one node needs none, and that is said by whoever needs it
-    if Path::new(NUMA_BALANCING).exists() {
-        set(Path::new(NUMA_BALANCING), "1", undo)?;
+    let path = Path::new(NUMA_BALANCING);
+    if path.exists() {
+        keep(path, undo)?;
     }
     Ok(())
 }
 
-/// Whether it is on.
-pub(super) fn numa_balancing_is_on() -> bool {
-    fs::read_to_string(NUMA_BALANCING).is_ok_and(|text| text.trim() == "1")
+/// Turns NUMA balancing on or off, for who has seen to it that it is set back.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn turn_numa_balancing(on: bool) -> io::Result<()> {
+    write(Path::new(NUMA_BALANCING), if on { "1" } else { "0" })
+}
+
+/// Keeps what a file says, to be written back.
+fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
+    let old = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
+    undo.push(Undo::Restore(path.to_owned(), old.trim_end().to_owned()));
+    Ok(())
 }
 
 /// Writes a value where there is another, and keeps what there was.
@@ -75,6 +87,27 @@ fn set(path: &Path, value: &str, undo: &mut Vec<Undo>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a value is written back that others have changed and set again, whatever it was.
+    #[test]
+    fn what_is_kept_comes_back() {
+        let name = format!("quell-lab-kept-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for value in ["0\n", "1\n", "2\n"] {
+            fs::write(&path, value).unwrap();
+            let mut undo = Vec::new();
+            keep(&path, &mut undo).unwrap();
+            for on in ["1", "0"] {
+                write(&path, on).unwrap();
+            }
+            for step in undo {
+                step.take_back().unwrap();
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), value.trim_end());
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(keep(&path, &mut Vec::new()).is_err());
+    }
 
     /// Check that all that was set is as before when it is taken back in reverse, that what is the same is left
     /// alone, and that a file that only newer kernels have may be missing, but no other.

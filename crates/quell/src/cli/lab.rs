@@ -83,9 +83,10 @@ pub(crate) struct LabRunArgs {
     /// Read parameters from TOML: a table for each experiment.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// At most so many seconds for each experiment. It ends sooner when its effect is known well.
-    #[arg(long, value_name = "SECONDS", default_value = "20")]
-    pub(crate) budget: String,
+    /// At most so many seconds for each experiment; without, 20, and as long as seven rounds take where a block must be
+    /// long. It ends sooner when its effect is known well.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) budget: Option<String>,
     /// At most so many rounds; without, as many as it takes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) rounds: usize,

@@ -155,8 +155,10 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
 }
 
 fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
-    let budget = budget(&args.budget)?;
-    if let Some(done) = lab::curves(args, budget)? {
+    /// Of each, where nobody says.
+    const BUDGET: Duration = Duration::from_secs(20);
+    let given = args.budget.as_deref().map(budget).transpose()?;
+    if let Some(done) = lab::curves(args, given.unwrap_or(BUDGET))? {
         return Ok(done);
     }
     let chosen = named(&args.experiments)?;
@@ -206,7 +208,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         let options = Options {
             victim_cpu,
             culprit_cpu,
-            budget,
+            budget: given
+                .unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default())),
             block: Duration::from_millis(args.block),
             pace: Duration::from_micros(args.pace),
             mode: match args.victim {

@@ -173,6 +173,11 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             continue;
         };
         let params = Params::new(m.params, &[]).map_err(usage)?;
+        let least = m.timing.least_budget().unwrap_or_default();
+        let options = Options {
+            budget: options.budget.max(least),
+            ..options.clone()
+        };
         let summary = one(m, &params, &options)?;
         let interrupted = summary.as_ref().is_ok_and(|s| s.interrupted);
         ran.push((name, summary));
