@@ -132,7 +132,7 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
             .collect()
     };
     let [idle, sham, real, untraced] = Arm::ALL.map(all);
-    let expects = (mechanism.expects)(params);
+    let expects = mechanism.expected(params, mode);
     let sum = |blocks: &[&Attributed], of: fn(&Attributed) -> u64| -> u64 {
         blocks.iter().map(|b| of(b)).sum()
     };

@@ -213,10 +213,7 @@ impl Summary {
                 .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
                 .collect(),
             shootdowns_per_op: *shootdowns_per_op,
-            expected_per_op: match options.mode {
-                Mode::Spin => expects.per_op,
-                Mode::Sleep => Some(0.0),
-            },
+            expected_per_op: expects.per_op,
             faults_per_op: *faults_per_op,
             matched: *matched,
             effect: EffectSummary {

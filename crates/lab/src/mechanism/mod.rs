@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use crate::block::Arm;
 use crate::params::{Param, Params};
+use crate::protocol::Mode;
 use crate::victim::Touch;
 
 /// One way to stall others.
@@ -42,6 +43,10 @@ pub struct Mechanism {
     pub params: &'static [Param],
     /// What should come of it.
     pub expects: fn(&Params) -> Expects,
+    /// Whether all that it flushes leaves the page tables where they are. Then a CPU that idles is not asked: it looks when
+    /// it goes on whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). Who frees page tables asks it too, once:
+    /// it leaves the address space then.
+    pub keeps_tables: bool,
     /// Makes the culprit ready, in the process that it works in.
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
     /// The kernel threads that shoot on its behalf, by the beginnings of their names.
@@ -121,6 +126,22 @@ pub struct Expects {
     pub per_op: Option<f64>,
     /// Page faults of the victim for one operation, about.
     pub faults_per_op: Option<f64>,
+}
+
+impl Mechanism {
+    /// What should come of it for a victim that spins or sleeps.
+    #[must_use]
+    pub fn expected(&self, params: &Params, mode: Mode) -> Expects {
+        let spins = (self.expects)(params);
+        match mode {
+            Mode::Spin => spins,
+            Mode::Sleep if self.keeps_tables => Expects::NOTHING,
+            Mode::Sleep => Expects {
+                per_op: spins.per_op.filter(|n| *n == 0.0),
+                ..Expects::some()
+            },
+        }
+    }
 }
 
 impl Expects {
@@ -221,6 +242,7 @@ const DEFAULT: Mechanism = Mechanism {
     about: "",
     params: &[],
     expects: |_| Expects::NOTHING,
+    keeps_tables: false,
     prepare: |_| Err(io::Error::other("no culprit")),
     daemons: &[],
     needs: &[],
@@ -299,6 +321,26 @@ mod tests {
                     p.name
                 );
             }
+        }
+    }
+
+    /// Check that a sleeping victim is said to get none only where no page table is freed, and a spinning one what it was.
+    #[test]
+    fn asleep_is_known_or_not() {
+        let per_op = |name: &str, mode| {
+            let m = find(name).unwrap();
+            let params = Params::new(m.params, &[]).unwrap();
+            m.expected(&params, mode).per_op
+        };
+        for (name, spinning, asleep) in [
+            ("untouched", Some(0.0), Some(0.0)),
+            ("dontneed", Some(1.0), Some(0.0)),
+            ("mprotect", Some(2.0), Some(0.0)),
+            ("munmap", Some(1.0), None),
+            ("fork", None, None),
+        ] {
+            assert_eq!(per_op(name, Mode::Spin), spinning, "{name}");
+            assert_eq!(per_op(name, Mode::Sleep), asleep, "{name}");
         }
     }
 

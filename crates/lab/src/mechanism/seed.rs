@@ -232,6 +232,7 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
         range: (4096, 1 << 36),
     }],
     expects: |_| Expects::some(),
+    keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Written::new(
             params.size("bytes").next_multiple_of(PAGE),

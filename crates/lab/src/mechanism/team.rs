@@ -57,6 +57,7 @@ pub(super) const CONCURRENT: Mechanism = Mechanism {
     about: "threads that madvise(MADV_DONTNEED) at once, each a page of its own that it has written",
     params: &[THREADS, TIMES],
     expects,
+    keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Team::start(params, || {
             let page = Mapping::anonymous(PAGE)?;
