@@ -7,6 +7,7 @@ mod compact;
 mod dontneed;
 mod file;
 mod fork;
+mod khugepaged;
 mod ksm;
 mod mprotect;
 mod mremap;
@@ -18,6 +19,7 @@ mod pageout;
 mod place;
 pub mod seed;
 mod soft_dirty;
+mod split;
 mod team;
 mod thread;
 mod truncate;
@@ -113,6 +115,8 @@ pub enum Need {
     Swap,
     /// KSM that runs, and quickly.
     Ksm,
+    /// khugepaged that looks often.
+    Khugepaged,
     /// NUMA balancing that can be turned on, and is set back.
     NumaBalancing,
 }
@@ -285,9 +289,12 @@ pub static ALL: &[Mechanism] = &[
     pageout::SWAP,
     pageout::RECLAIM_FILE,
     collapse::COLLAPSE,
+    khugepaged::KHUGEPAGED,
+    split::SPLIT,
     compact::COMPACT,
     ksm::KSM,
     numa::MOVE_PAGES,
+    numa::DEMOTE,
     numa::BALANCING,
     team::CONCURRENT,
     team::CONVOY,

@@ -19,17 +19,36 @@ const KSM_SET: [(&str, &str, bool); 4] = [
     ("run", "1", true),
 ];
 
+/// Where khugepaged is set (Documentation/admin-guide/mm/transhuge.rst).
+const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+
+/// How khugepaged is set: it looks at 64 MB every ms, where by default it looks at 16 MB every ten seconds. What is set
+/// last wakes it.
+const KHUGEPAGED_SET: [(&str, &str, bool); 3] = [
+    ("pages_to_scan", "16384", true),
+    ("alloc_sleep_millisecs", "1", true),
+    ("scan_sleep_millisecs", "1", true),
+];
+
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
 /// Has ksmd run, and quickly.
 pub(super) fn ksm_on(undo: &mut Vec<Undo>) -> io::Result<()> {
-    set_all(Path::new(KSM), undo)
+    set_all(Path::new(KSM), &KSM_SET, undo)
 }
 
-fn set_all(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
-    for (name, value, must) in KSM_SET {
+/// Has khugepaged look often.
+pub(super) fn khugepaged_on(undo: &mut Vec<Undo>) -> io::Result<()> {
+    set_all(Path::new(KHUGEPAGED), &KHUGEPAGED_SET, undo)
+}
+
+/// A file, its value, and whether every kernel has it.
+type Value = (&'static str, &'static str, bool);
+
+fn set_all(folder: &Path, values: &[Value], undo: &mut Vec<Undo>) -> io::Result<()> {
+    for (name, value, must) in values {
         let path = folder.join(name);
-        if must || path.exists() {
+        if *must || path.exists() {
             set(&path, value, undo)?;
         }
     }
@@ -38,8 +57,17 @@ fn set_all(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
 
 /// Whether ksmd runs as it would be set to.
 pub(super) fn ksm_is_on() -> bool {
-    KSM_SET.iter().all(
-        |(name, value, must)| match fs::read_to_string(Path::new(KSM).join(name)) {
+    are_set(Path::new(KSM), &KSM_SET)
+}
+
+/// The same of khugepaged.
+pub(super) fn khugepaged_is_on() -> bool {
+    are_set(Path::new(KHUGEPAGED), &KHUGEPAGED_SET)
+}
+
+fn are_set(folder: &Path, values: &[Value]) -> bool {
+    values.iter().all(
+        |(name, value, must)| match fs::read_to_string(folder.join(name)) {
             Ok(text) => text.trim() == *value,
             Err(_) => !must,
         },
@@ -124,7 +152,7 @@ mod tests {
             fs::write(folder.join(name), value).unwrap();
         }
         let mut undo = Vec::new();
-        set_all(&folder, &mut undo).unwrap();
+        set_all(&folder, &KSM_SET, &mut undo).unwrap();
         let says = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(["run", "pages_to_scan"].map(says), ["1", "300"]);
         assert_eq!(undo.len(), 2);
@@ -135,7 +163,7 @@ mod tests {
             assert_eq!(says(name).trim_end(), value.trim_end(), "{name}");
         }
         fs::remove_file(folder.join("run")).unwrap();
-        let refused = set_all(&folder, &mut undo).unwrap_err();
+        let refused = set_all(&folder, &KSM_SET, &mut undo).unwrap_err();
         assert!(refused.to_string().contains("run"), "{refused}");
         fs::remove_dir_all(&folder).unwrap();
     }
