@@ -29,6 +29,7 @@ pub mod mechanism;
 pub mod memory;
 pub mod params;
 pub mod pin;
+pub mod preload;
 pub mod process;
 pub mod protocol;
 pub mod summary;

@@ -10,6 +10,7 @@ use std::io;
 use super::{Culprit, DEFAULT, Expects, Mechanism};
 use crate::memory::PAGE;
 use crate::params::Param;
+use crate::preload;
 
 pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     name: "alloc-free",
@@ -30,6 +31,7 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     ],
     expects: |_| Expects::some(),
     prepare: |params| {
+        preload::check()?;
         let chunks = params.size("chunks");
         Ok(Box::new(AllocFree {
             bytes: params.size("bytes"),

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabVerb::Advise(args) => lab::advise(args),
         LabVerb::SeedMadv(args) => lab::seed_madv(args),
         LabVerb::SeedJemalloc(args) => lab::seed_jemalloc(args),
+        LabVerb::Allocators(args) => lab::allocators(args),
         LabVerb::MadvRun {
             threads,
             calls,
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::ChurnRun { seed } => {
-            lab::churn_run(*seed);
+            lab::churn_run(*seed)?;
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::Report(args) => lab_report::report(args),

@@ -1,6 +1,6 @@
 //! One experiment on this machine.
 
-use quell_lab::experiment::{self, Options};
+use quell_lab::experiment::{self, Options, Surroundings};
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
 use quell_lab::summary::Summary;
@@ -23,9 +23,21 @@ pub(crate) fn one(
     }
     let around = Around {
         progress: Progress::new(m.name, options.budget),
+        allocator: None,
     };
-    let outcome = experiment::run(m, params, options, &around)?;
+    let summary = within(m, params, options, &around)?;
     drop(guarded);
+    Ok(Ok(summary))
+}
+
+/// Runs one that needs nothing of the system, with this around it.
+pub(super) fn within(
+    m: &'static Mechanism,
+    params: &Params,
+    options: &Options,
+    around: &dyn Surroundings,
+) -> anyhow::Result<Summary> {
+    let outcome = experiment::run(m, params, options, around)?;
     let machine = machine(options.victim_cpu, options.culprit_cpu);
-    Ok(Ok(Summary::new(m, params, options, machine, &outcome)))
+    Ok(Summary::new(m, params, options, machine, &outcome))
 }

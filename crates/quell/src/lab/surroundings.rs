@@ -1,7 +1,7 @@
 //! What an experiment has around it: workers of this same program, the probe, and somebody who watches.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quell_event::{Backtraces, Interruption};
@@ -18,6 +18,17 @@ use crate::launch::signals;
 #[derive(Debug)]
 pub(crate) struct Around {
     pub(crate) progress: Progress,
+    /// What the workers have for an allocator, where that is not left as it is.
+    pub(super) allocator: Option<Allocator>,
+}
+
+/// Whose malloc and free a worker has.
+#[derive(Clone, Debug)]
+pub(super) enum Allocator {
+    /// The C library's own.
+    Own,
+    /// That of a library, which is loaded before.
+    Preloaded(PathBuf),
 }
 
 /// This program again, also where its file has been replaced meanwhile.
@@ -49,7 +60,17 @@ pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
 
 impl Surroundings for Around {
     fn worker(&self) -> Command {
-        worker()
+        let mut command = worker();
+        match &self.allocator {
+            None => {}
+            Some(Allocator::Own) => {
+                command.env_remove("LD_PRELOAD");
+            }
+            Some(Allocator::Preloaded(library)) => {
+                command.env("LD_PRELOAD", library);
+            }
+        }
+        command
     }
 
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>> {
