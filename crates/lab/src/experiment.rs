@@ -11,6 +11,7 @@ use quell_stats::Rng;
 
 use crate::attribute::{Attributed, attribute};
 use crate::block::{Arm, Raw};
+use crate::daemons::daemons;
 use crate::judge::{self, Judgement};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
@@ -388,23 +389,6 @@ fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
     raw.begin_ns = first;
     raw.end_ns = last.max(first + whole);
     raw
-}
-
-/// The processes of kernel threads whose names begin so.
-fn daemons(names: &[&str]) -> Vec<u32> {
-    let proc = quell_host::proc::Proc::new("/");
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let pids = proc.pids().unwrap_or_default();
-    let is_daemon = |pid: &u32| {
-        let of_the_kernel = proc.stat(*pid).is_ok_and(|s| s.ppid == 2);
-        of_the_kernel
-            && proc
-                .comm(*pid)
-                .is_ok_and(|comm| names.iter().any(|n| comm.starts_with(n)))
-    };
-    pids.into_iter().filter(is_daemon).collect()
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -22,6 +22,7 @@ mod away;
 pub mod block;
 pub mod churn;
 pub mod curve;
+mod daemons;
 pub mod experiment;
 pub mod judge;
 pub mod madv;
