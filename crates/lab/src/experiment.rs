@@ -11,6 +11,7 @@ use quell_stats::Rng;
 
 use crate::attribute::{Attributed, attribute};
 use crate::block::{Arm, Raw};
+use crate::daemons::daemons;
 use crate::failures::Failures;
 use crate::judge::{self, FEWEST, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
@@ -142,6 +143,8 @@ pub struct Outcome {
     pub interrupted: bool,
     /// The kernel's functions on both sides, where they were asked for.
     pub backtraces: Option<Backtraces>,
+    /// What has to be known of where the culprit ran, in words.
+    pub note: Option<String>,
 }
 
 /// The smallest share of a block in which the victim must have run.
@@ -161,10 +164,17 @@ pub fn run(
     let mut rounds = Vec::new();
     let began = Instant::now();
     let done = rounds_of(mechanism, params, options, around, &mut rounds);
-    let (interrupted, backtraces) = match done {
+    let Ended {
+        interrupted,
+        backtraces,
+        note,
+    } = match done {
         Ok(done) => done,
         // the round in which it was does not count
-        Err(err) if is_interruption(&err) => (true, None),
+        Err(err) if is_interruption(&err) => Ended {
+            interrupted: true,
+            ..Ended::default()
+        },
         Err(err) => return Err(err),
     };
     let mut judgement = judge::judge(mechanism, params, options.mode, &rounds);
@@ -182,7 +192,17 @@ pub fn run(
         judgement,
         interrupted,
         backtraces,
+        note,
     })
+}
+
+/// How the rounds ended.
+#[derive(Default)]
+struct Ended {
+    /// Somebody wanted it to.
+    interrupted: bool,
+    backtraces: Option<Backtraces>,
+    note: Option<String>,
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -191,22 +211,19 @@ fn is_interruption(err: &anyhow::Error) -> bool {
         .any(|err| err.kind() == io::ErrorKind::Interrupted)
 }
 
-/// Adds round after round, until it is known well, the time is over, or somebody wants it to end: true then. And both
-/// sides of the shootdowns, where stacks were kept.
+/// Adds round after round, until it is known well, the time is over, or somebody wants it to end.
 fn rounds_of(
     mechanism: &'static Mechanism,
     params: &Params,
     options: &Options,
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
-) -> anyhow::Result<(bool, Option<Backtraces>)> {
+) -> anyhow::Result<Ended> {
     let started = Instant::now();
     let mut until = started + options.budget;
     let stop = around.stop();
     let mut options = options.clone();
-    if let Timing::Once { block_ms, .. } = mechanism.timing {
-        options.block = Duration::from_millis(block_ms);
-    }
+    options.block = mechanism.timing.block().unwrap_or(options.block);
     let options = &options;
     let setup = |role| Setup {
         mechanism: mechanism.name.to_owned(),
@@ -226,7 +243,7 @@ fn rounds_of(
         stop,
     };
     // microseconds each, which only matter where there are many
-    let stacks = mechanism.timing != Timing::Repeated;
+    let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
     let mut rng = Rng::new(options.seed);
     let mut took = Duration::ZERO;
@@ -277,7 +294,11 @@ fn rounds_of(
         let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
             let backtraces = watch.backtraces(workers.both.pid())?;
-            return Ok((interrupted, backtraces));
+            return Ok(Ended {
+                interrupted,
+                backtraces,
+                note: workers.both.ready().note.clone(),
+            });
         }
     }
 }
@@ -305,7 +326,7 @@ impl Workers {
         watch: &mut dyn Watch,
     ) -> anyhow::Result<Measured> {
         let once_after_ns = match mechanism.timing {
-            Timing::Repeated => None,
+            Timing::Repeated | Timing::Slow { .. } => None,
             Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
         };
         if once_after_ns.is_some() {
@@ -321,6 +342,9 @@ impl Workers {
             pace_ns: nanoseconds(options.pace),
             once_after_ns,
         };
+        if let Some(switch) = mechanism.switch {
+            switch(matches!(arm, Arm::Real | Arm::Untraced))?;
+        }
         if arm == Arm::Untraced {
             watch.pause();
         } else {
@@ -400,7 +424,7 @@ impl Workers {
 #[must_use]
 pub fn operations(block: &Attributed, timing: Timing) -> u64 {
     match timing {
-        Timing::Repeated => block.counted_ops,
+        Timing::Repeated | Timing::Slow { .. } => block.counted_ops,
         Timing::Once { .. } => block.whole_ops,
     }
 }
@@ -414,23 +438,6 @@ fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
     raw.gaps.clear();
     raw.turns.clear();
     raw
-}
-
-/// The processes of kernel threads whose names begin so.
-fn daemons(names: &[&str]) -> Vec<u32> {
-    let proc = quell_host::proc::Proc::new("/");
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let pids = proc.pids().unwrap_or_default();
-    let is_daemon = |pid: &u32| {
-        let of_the_kernel = proc.stat(*pid).is_ok_and(|s| s.ppid == 2);
-        of_the_kernel
-            && proc
-                .comm(*pid)
-                .is_ok_and(|comm| names.iter().any(|n| comm.starts_with(n)))
-    };
-    pids.into_iter().filter(is_daemon).collect()
 }
 
 fn nanoseconds(time: Duration) -> u64 {

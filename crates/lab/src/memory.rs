@@ -140,6 +140,24 @@ impl Mapping {
         }
     }
 
+    /// The same about one page of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's; or that it has no such page.
+    pub fn advise_page(&self, at: usize, advice: i32) -> io::Result<()> {
+        if at >= self.bytes || !at.is_multiple_of(PAGE) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: a page within the mapping; advice changes what it holds at most, and nobody relies on that.
+        let ret = unsafe { libc::madvise(self.start().add(at).cast(), PAGE, advice) };
+        if ret == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
     /// Changes what may be done with its first so many bytes.
     ///
     /// # Errors

@@ -10,6 +10,19 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 ///
 /// If none of them is one that the thread may use.
 pub fn to(cpus: &[u32]) -> io::Result<()> {
+    keep(None, cpus)
+}
+
+/// Keeps a thread of this process on these CPUs.
+///
+/// # Errors
+///
+/// If it has ended, or none of them is one that it may use.
+pub fn thread(thread: Pid, cpus: &[u32]) -> io::Result<()> {
+    keep(Some(thread), cpus)
+}
+
+fn keep(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if let Ok(cpu) = usize::try_from(cpu)
@@ -18,7 +31,7 @@ pub fn to(cpus: &[u32]) -> io::Result<()> {
             set.set(cpu);
         }
     }
-    sched_setaffinity(None::<Pid>, &set).map_err(|err| {
+    sched_setaffinity(thread, &set).map_err(|err| {
         io::Error::new(
             io::Error::from(err).kind(),
             format!("can't keep a thread on CPU {cpus:?}: {err}"),

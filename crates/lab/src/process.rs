@@ -57,6 +57,7 @@ impl Worker {
             ready: Ready {
                 victim_tid: 0,
                 limit_ticks: 0,
+                note: None,
             },
             patience: setup.patience(),
             block: Duration::ZERO,
@@ -77,8 +78,8 @@ impl Worker {
 
     /// What it said when it was ready.
     #[must_use]
-    pub fn ready(&self) -> Ready {
-        self.ready
+    pub fn ready(&self) -> &Ready {
+        &self.ready
     }
 
     /// Has it do what must be done before a block in which the culprit works once, and waits for that.

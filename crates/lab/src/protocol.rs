@@ -105,12 +105,14 @@ pub enum Answer {
 }
 
 /// A worker that is ready.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     /// The victim's thread, 0 where there is none.
     pub victim_tid: u32,
     /// From how many ticks on a turn is a gap.
     pub limit_ticks: u64,
+    /// What has to be known of where the culprit runs, in words.
+    pub note: Option<String>,
 }
 
 /// A block that is done.

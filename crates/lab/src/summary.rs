@@ -26,6 +26,9 @@ pub struct Summary {
     pub experiment: String,
     /// What the culprit repeats.
     pub about: String,
+    /// What has to be known of where the culprit ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// With these values.
     pub params: Params,
     /// What the victim did.
@@ -204,6 +207,7 @@ impl Summary {
             schema: SCHEMA.to_owned(),
             experiment: mechanism.name.to_owned(),
             about: mechanism.about.to_owned(),
+            note: outcome.note.clone(),
             params: params.clone(),
             victim: options.mode,
             verdict,
@@ -217,10 +221,7 @@ impl Summary {
                 .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
                 .collect(),
             shootdowns_per_op: *shootdowns_per_op,
-            expected_per_op: match options.mode {
-                Mode::Spin => expects.per_op,
-                Mode::Sleep => Some(0.0),
-            },
+            expected_per_op: expects.per_op,
             faults_per_op: *faults_per_op,
             matched: *matched,
             effect: EffectSummary {

@@ -114,9 +114,14 @@ impl Crew {
     fn ready(setup: &Setup) -> io::Result<(Ready, Self)> {
         let mechanism = mechanism::find(&setup.mechanism)
             .ok_or_else(|| io::Error::other(format!("no mechanism '{}'", setup.mechanism)))?;
+        // its own first, and never the victim's, which the sham must leave alone too
+        let others = pin::allowed()?.into_iter();
+        let others = others.filter(|cpu| ![setup.culprit_cpu, setup.victim_cpu].contains(cpu));
+        let cpus: Vec<u32> = std::iter::once(setup.culprit_cpu).chain(others).collect();
         // what the culprit prepares, it prepares where it will run
         pin::to(&[setup.culprit_cpu])?;
-        let culprit = (mechanism.prepare)(&setup.params)?;
+        let mut culprit = (mechanism.prepare)(&setup.params)?;
+        let note = culprit.spread(&cpus)?;
         let ticks_per_ms = ticks_per_ms();
         let calibrate = ticks_per_ms * u64::try_from(CALIBRATE.as_millis()).unwrap_or(1);
         let victim = match setup.role {
@@ -135,6 +140,7 @@ impl Crew {
                 .as_ref()
                 .and_then(|v| v.rests.as_ref())
                 .map_or(0, Victim::limit),
+            note,
         };
         let crew = Self {
             culprit,

@@ -1,10 +1,15 @@
 //! Other threads of the same address space, each on a CPU of its own: they spin while a batch goes on, or sleep.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::batch::Batch;
 use crate::pin;
@@ -18,12 +23,16 @@ pub(super) enum Does {
     /// They have just run, and sleep: their CPUs idle, or run others, with this address space still noted for them
     /// (arch/x86/mm/tlb.c: `cpu_tlbstate_shared.is_lazy`).
     Sleep,
+    /// They have just run, and sleep, and another process has run on their CPUs since: those have its address space
+    /// loaded now, or went idle with it.
+    SleepAway,
 }
 
 /// The threads. They end with the process, or when this is dropped; no spin goes beyond its batch.
 #[derive(Debug)]
 pub(super) struct Peers {
     threads: Vec<Peer>,
+    others: Vec<Other>,
     does: Does,
 }
 
@@ -36,9 +45,16 @@ struct Peer {
 impl Peers {
     /// One on each of these CPUs.
     pub(super) fn on(cpus: &[u32], does: Does) -> io::Result<Self> {
+        // before there are threads, for a process is made that goes on as this one
+        let others = match does {
+            Does::SleepAway => cpus.iter().map(|cpu| Other::start(*cpu)).collect(),
+            Does::Spin | Does::Sleep => Ok(Vec::new()),
+        };
+        let others = others?;
         let threads = cpus.iter().map(|cpu| Peer::start(*cpu, does));
         Ok(Self {
             threads: threads.collect::<io::Result<_>>()?,
+            others,
             does,
         })
     }
@@ -53,7 +69,78 @@ impl Peers {
         for peer in &self.threads {
             peer.there.recv().map_err(io::Error::other)??;
         }
+        if !self.others.is_empty() {
+            // until the threads are off their CPUs, which they say before they are
+            thread::sleep(GONE);
+        }
+        for other in &self.others {
+            other.run()?;
+        }
         Ok(Busy { peers: self, over })
+    }
+}
+
+/// For how long the threads are waited for to sleep.
+const GONE: Duration = Duration::from_micros(200);
+
+/// A process of an address space of its own that runs on a CPU when it is asked to, and then sleeps.
+#[derive(Debug)]
+struct Other {
+    pid: Pid,
+    ask: File,
+    told: File,
+}
+
+impl Other {
+    fn start(cpu: u32) -> io::Result<Self> {
+        let (asked, ask) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+        let parent = getpid();
+        let work = || -> io::Result<()> {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // the parent may have gone before the line above
+            if getppid() != Some(parent) {
+                return Ok(());
+            }
+            pin::to(&[cpu])?;
+            let mut byte = [0];
+            // an end of file is the parent's end
+            while rustix::io::read(&asked, &mut byte)? == 1 {
+                rustix::io::write(&tell, &byte)?;
+            }
+            Ok(())
+        };
+        // SAFETY: a worker has one thread until its bench is made, so the child may do all that the parent may; it
+        // never returns from here.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // a panic must not unwind into what is the parent's
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                // SAFETY: ends the child without running what the parent has registered for its own end.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Self {
+                pid: Pid::from_raw(child)
+                    .ok_or_else(|| io::Error::other("a child without a number"))?,
+                ask: ask.into(),
+                told: told.into(),
+            }),
+        }
+    }
+
+    /// Has it run, and waits until it has.
+    fn run(&self) -> io::Result<()> {
+        (&self.ask).write_all(&[1])?;
+        (&self.told).read_exact(&mut [0])
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // it may have gone already, which is all that is wanted
+        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
     }
 }
 
@@ -90,7 +177,7 @@ impl Peer {
                     if say.send(Ok(())).is_err() {
                         return;
                     }
-                    if does == Does::Sleep {
+                    if does != Does::Spin {
                         continue;
                     }
                     // No pause instruction: a hypervisor may take it for a wait and take the CPU away (PAUSE filter).

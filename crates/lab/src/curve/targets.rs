@@ -8,7 +8,7 @@ use super::{Bench, Curve, Part, Place, Sample};
 
 pub(super) const CURVE: Curve = Curve {
     name: "targets",
-    about: "madvise(MADV_DONTNEED) of one page, by the CPUs on which threads of the address space spin or sleep",
+    about: "madvise(MADV_DONTNEED) of one page, by the CPUs on which threads of the address space spin, or sleep with and without another process since",
     x: "CPUs",
     wants: &[],
     parts: |place| {
@@ -19,7 +19,8 @@ pub(super) const CURVE: Curve = Curve {
             .flat_map(|n| {
                 [
                     part("spinning", n, Does::Spin),
-                    part("asleep", n, Does::Sleep),
+                    part("asleep, lazy", n, Does::Sleep),
+                    part("asleep, another ran", n, Does::SleepAway),
                 ]
             })
             .collect()
@@ -28,6 +29,10 @@ pub(super) const CURVE: Curve = Curve {
         let n = place.others.len();
         vec![
             "0 CPUs is the control: nobody else runs in the address space".to_owned(),
+            "lazy: nothing else ran there since, so that an idle CPU still has the address space loaded, and looks \
+             when it goes on whether it must flush; another ran: a process of another address space, which is \
+             loaded there now"
+                .to_owned(),
             format!(
                 "there {} besides the culprit's: this says nothing of more",
                 if n == 1 {

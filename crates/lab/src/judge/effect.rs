@@ -97,7 +97,7 @@ fn few_rounds(valid: usize, rounds: usize) -> (Verdict, String) {
 
 fn fewest_ops(timing: Timing) -> u64 {
     match timing {
-        Timing::Repeated => FEWEST_OPS,
+        Timing::Repeated | Timing::Slow { .. } => FEWEST_OPS,
         // one a block
         Timing::Once { .. } => FEWEST as u64,
     }
@@ -112,7 +112,7 @@ fn spinning(asked: &Asked<'_>, stall: &Difference, ops: u64, events: u64) -> (Ve
         return (Verdict::TooNoisy, why);
     }
     let (fewest_events, negligible) = match asked.timing {
-        Timing::Repeated => (FEWEST_EVENTS, NEGLIGIBLE_PPM),
+        Timing::Repeated | Timing::Slow { .. } => (FEWEST_EVENTS, NEGLIGIBLE_PPM),
         Timing::Once { block_ms, .. } => {
             (FEWEST as u64, NEGLIGIBLE_NS / (block_ms as f64 * 1e6) * 1e6)
         }

@@ -97,7 +97,7 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
             .collect()
     };
     let [idle, sham, real] = [Arm::Idle, Arm::Sham, Arm::Real].map(all);
-    let expects = (mechanism.expects)(params);
+    let expects = mechanism.expected(params, mode);
     let sum = |blocks: &[&Attributed], of: fn(&Attributed) -> u64| -> u64 {
         blocks.iter().map(|b| of(b)).sum()
     };

@@ -10,6 +10,7 @@ use std::io;
 use super::{Culprit, DEFAULT, Expects, Mechanism};
 use crate::memory::PAGE;
 use crate::params::Param;
+use crate::preload;
 use crate::room::Takes;
 
 pub(super) const ALLOC_FREE: Mechanism = Mechanism {
@@ -31,6 +32,7 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     ],
     expects: |_| Expects::some(),
     prepare: |params| {
+        preload::check()?;
         let chunks = params.size("chunks");
         Ok(Box::new(AllocFree {
             bytes: params.size("bytes"),

@@ -1,8 +1,8 @@
 //! Compaction: pages are moved together so that what is free lies together. Up to 32 pages are unmapped and flushed
 //! at a time (mm/compaction.c: COMPACT_CLUSTER_MAX, mm/migrate.c: migrate_pages_batch()). It takes the pages of every
-//! process, whoever asks; the sham's own memory is moved in the sham's blocks, and the victim's has been by then.
+//! process, whoever asks. So nothing that an operation scattered is left when it is done: the sham would move what lies
+//! in the victim's address space, or the victim's what is the sham's, and each would have the other's shootdowns.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -26,7 +26,7 @@ pub(super) const COMPACT: Mechanism = Mechanism {
         Ok(Box::new(Compact {
             control: control()?,
             bytes: params.size("pages") * PAGE,
-            left: VecDeque::new(),
+            left: None,
         }))
     },
     takes: |params| {
@@ -52,7 +52,7 @@ fn control() -> io::Result<File> {
 struct Compact {
     control: File,
     bytes: usize,
-    left: VecDeque<Mapping>,
+    left: Option<Mapping>,
 }
 
 impl Culprit for Compact {
@@ -70,15 +70,16 @@ impl Culprit for Compact {
             }
         }
         drop(freed);
-        self.left.push_back(left);
-        // those before have been moved already; they go when there are new ones, which lie elsewhere so
-        if self.left.len() > 2 {
-            self.left.pop_front();
-        }
+        self.left = Some(left);
         Ok(())
     }
 
     fn operate(&mut self) -> io::Result<()> {
         self.control.write_all_at(b"1", 0)
+    }
+
+    fn after(&mut self) -> io::Result<()> {
+        self.left = None;
+        Ok(())
     }
 }

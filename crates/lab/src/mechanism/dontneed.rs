@@ -18,6 +18,7 @@ pub(super) const DONTNEED: Mechanism = Mechanism {
             Expects::some()
         }
     },
+    keeps_tables: true,
     prepare: |params| prepare(params.size("pages"), libc::MADV_DONTNEED),
     ..DEFAULT
 };
@@ -27,6 +28,7 @@ pub(super) const FREE: Mechanism = Mechanism {
     about: "madvise(MADV_FREE) of pages that were just written",
     params: &[pages(64, 1 << 18)],
     expects: |_| Expects::shootdowns(1.0),
+    keeps_tables: true,
     prepare: |params| prepare(params.size("pages"), libc::MADV_FREE),
     ..DEFAULT
 };

@@ -23,6 +23,7 @@ pub(super) const KSM: Mechanism = Mechanism {
         range: (1, 250),
     }],
     expects: |_| Expects::some(),
+    keeps_tables: true,
     prepare: |params| Ok(Box::new(Ksm::new(params.size("pages") * PAGE)?)),
     daemons: &["ksmd"],
     needs: &[super::Need::Ksm],

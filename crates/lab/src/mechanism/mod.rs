@@ -7,6 +7,7 @@ mod compact;
 mod dontneed;
 mod file;
 mod fork;
+mod khugepaged;
 mod ksm;
 mod mprotect;
 mod mremap;
@@ -18,6 +19,7 @@ mod pageout;
 mod place;
 pub mod seed;
 mod soft_dirty;
+mod split;
 mod team;
 mod thread;
 mod truncate;
@@ -25,8 +27,11 @@ mod uffd;
 mod untouched;
 
 use std::io;
+use std::time::Duration;
 
+use crate::block::Arm;
 use crate::params::{Param, Params};
+use crate::protocol::Mode;
 use crate::room::Takes;
 use crate::victim::Touch;
 
@@ -41,6 +46,10 @@ pub struct Mechanism {
     pub params: &'static [Param],
     /// What should come of it.
     pub expects: fn(&Params) -> Expects,
+    /// Whether all that it flushes leaves the page tables where they are. Then a CPU that idles is not asked: it looks when
+    /// it goes on whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). Who frees page tables asks it too, once:
+    /// it leaves the address space then.
+    pub keeps_tables: bool,
     /// Makes the culprit ready, in the process that it works in.
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
     /// The memory and the disk that it takes with these parameters, by all of them together.
@@ -53,6 +62,10 @@ pub struct Mechanism {
     pub timing: Timing,
     /// The document whose experiment it is.
     pub seed: Option<&'static seed::Seed>,
+    /// What of the system is turned on for blocks with the culprit beside the victim and off for all others, where the
+    /// kernel would do it to the victim's process without the culprit too. What it was before is for who sets up the
+    /// needs to take back.
+    pub switch: Option<fn(bool) -> io::Result<()>>,
     /// What it takes that this machine may lack, once that is set up: why not, in words.
     pub lacks: fn() -> Option<String>,
 }
@@ -62,6 +75,11 @@ pub struct Mechanism {
 pub enum Timing {
     /// Again and again, for the whole block.
     Repeated,
+    /// The same, in blocks so long that a kernel thread or a timer comes round in each.
+    Slow {
+        /// So long is a block, ms.
+        block_ms: u64,
+    },
     /// Once in a block, so that there is a before and an after.
     Once {
         /// So long after the block begins, ms.
@@ -71,6 +89,28 @@ pub enum Timing {
     },
 }
 
+impl Timing {
+    /// How long a block must be, whatever is asked for.
+    #[must_use]
+    pub fn block(self) -> Option<Duration> {
+        match self {
+            Self::Repeated => None,
+            Self::Slow { block_ms } | Self::Once { block_ms, .. } => {
+                Some(Duration::from_millis(block_ms))
+            }
+        }
+    }
+
+    /// What as many rounds take as something is said after; nothing where that is below any budget.
+    #[must_use]
+    pub fn least_budget(self) -> Option<Duration> {
+        /// Rounds before anything is said, and one that does not count.
+        const ROUNDS: u32 = 7;
+        let arms = u32::try_from(Arm::ALL.len()).unwrap_or(u32::MAX);
+        self.block().map(|block| block * ROUNDS * arms)
+    }
+}
+
 /// What of the system a mechanism needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -78,7 +118,9 @@ pub enum Need {
     Swap,
     /// KSM that runs, and quickly.
     Ksm,
-    /// NUMA balancing that is on.
+    /// khugepaged that looks often.
+    Khugepaged,
+    /// NUMA balancing that can be turned on, and is set back.
     NumaBalancing,
 }
 
@@ -91,6 +133,22 @@ pub struct Expects {
     pub per_op: Option<f64>,
     /// Page faults of the victim for one operation, about.
     pub faults_per_op: Option<f64>,
+}
+
+impl Mechanism {
+    /// What should come of it for a victim that spins or sleeps.
+    #[must_use]
+    pub fn expected(&self, params: &Params, mode: Mode) -> Expects {
+        let spins = (self.expects)(params);
+        match mode {
+            Mode::Spin => spins,
+            Mode::Sleep if self.keeps_tables => Expects::NOTHING,
+            Mode::Sleep => Expects {
+                per_op: spins.per_op.filter(|n| *n == 0.0),
+                ..Expects::some()
+            },
+        }
+    }
 }
 
 impl Expects {
@@ -158,6 +216,17 @@ pub trait Culprit: Send {
         Ok(())
     }
 
+    /// Has the culprit's other threads, if it has any, run on these CPUs, of which the first is its own and none the
+    /// victim's. What has to be known of where they run, in words.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
+        let _ = cpus;
+        Ok(None)
+    }
+
     /// Memory that the victim reads once before the block begins, mapped until the first operation.
     fn warm(&self) -> Option<Touch> {
         None
@@ -180,12 +249,14 @@ const DEFAULT: Mechanism = Mechanism {
     about: "",
     params: &[],
     expects: |_| Expects::NOTHING,
+    keeps_tables: false,
     prepare: |_| Err(io::Error::other("no culprit")),
     takes: Takes::plain,
     daemons: &[],
     needs: &[],
     timing: Timing::Repeated,
     seed: None,
+    switch: None,
     lacks: nothing,
 };
 
@@ -222,9 +293,12 @@ pub static ALL: &[Mechanism] = &[
     pageout::SWAP,
     pageout::RECLAIM_FILE,
     collapse::COLLAPSE,
+    khugepaged::KHUGEPAGED,
+    split::SPLIT,
     compact::COMPACT,
     ksm::KSM,
     numa::MOVE_PAGES,
+    numa::DEMOTE,
     numa::BALANCING,
     team::CONCURRENT,
     team::CONVOY,
@@ -258,6 +332,26 @@ mod tests {
                     p.name
                 );
             }
+        }
+    }
+
+    /// Check that a sleeping victim is said to get none only where no page table is freed, and a spinning one what it was.
+    #[test]
+    fn asleep_is_known_or_not() {
+        let per_op = |name: &str, mode| {
+            let m = find(name).unwrap();
+            let params = Params::new(m.params, &[]).unwrap();
+            m.expected(&params, mode).per_op
+        };
+        for (name, spinning, asleep) in [
+            ("untouched", Some(0.0), Some(0.0)),
+            ("dontneed", Some(1.0), Some(0.0)),
+            ("mprotect", Some(2.0), Some(0.0)),
+            ("munmap", Some(1.0), None),
+            ("fork", None, None),
+        ] {
+            assert_eq!(per_op(name, Mode::Spin), spinning, "{name}");
+            assert_eq!(per_op(name, Mode::Sleep), asleep, "{name}");
         }
     }
 

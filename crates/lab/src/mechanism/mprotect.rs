@@ -24,6 +24,7 @@ pub(super) const MPROTECT: Mechanism = Mechanism {
         },
     ],
     expects: |params| Expects::shootdowns(if params.get("none") == 1 { 1.0 } else { 2.0 }),
+    keeps_tables: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         mapping.touch();

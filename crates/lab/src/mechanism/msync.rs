@@ -16,6 +16,7 @@ pub(super) const MSYNC: Mechanism = Mechanism {
     about: "msync(MS_SYNC) of a shared file mapping whose pages the victim goes on writing",
     params: &[pages(512, 1 << 18)],
     expects: |_| Expects::some(),
+    keeps_tables: true,
     prepare: |params| {
         let written = Written::new(params.size("pages") * PAGE)?;
         Ok(Box::new(Msync { written }))

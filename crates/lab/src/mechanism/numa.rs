@@ -1,4 +1,5 @@
-//! Pages that change their node: by request (move_pages), or because the kernel has found out by faults where they
+//! Pages that change their node: by request (move_pages), also to a slower tier of memory, which is what reclaim does
+//! there where it would swap (mm/vmscan.c: demote_folio_list(), by the same migrate_pages()), or because the kernel has found out by faults where they
 //! are used (NUMA balancing). To find that out it takes all rights away from some of the process now and then,
 //! with a flush (kernel/sched/fair.c: task_numa_work(), mm/mempolicy.c: change_prot_numa()). A page that moves is
 //! unmapped, and what is unmapped of a batch is flushed at once (mm/migrate.c: migrate_pages_batch(), 512 pages).
@@ -8,8 +9,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Expects, Mechanism, Timing, pages};
 use crate::memory::{Mapping, PAGE};
+use crate::system;
 use crate::victim::Touch;
 
 pub(super) const MOVE_PAGES: Mechanism = Mechanism {
@@ -23,14 +25,35 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
             Expects::some()
         }
     },
-    prepare: |params| Ok(Box::new(Move::new(params.size("pages"))?)),
+    prepare: |params| Ok(Box::new(Move::new(params.size("pages"), nodes())?)),
     lacks: one_node,
+    ..DEFAULT
+};
+
+pub(super) const DEMOTE: Mechanism = Mechanism {
+    name: "demote",
+    about: "move_pages of written pages to a slower tier of memory, and the next time back",
+    params: &[pages(64, 1 << 16)],
+    expects: MOVE_PAGES.expects,
+    prepare: |params| Ok(Box::new(Move::new(params.size("pages"), ends(&tiers()))?)),
+    lacks: || {
+        let tiers = tiers().len();
+        (tiers < 2).then(|| {
+            format!(
+                "{} of memory ({TIERS})",
+                match tiers {
+                    0 => "no tiers".to_owned(),
+                    _ => "one tier".to_owned(),
+                }
+            )
+        })
+    },
     ..DEFAULT
 };
 
 pub(super) const BALANCING: Mechanism = Mechanism {
     name: "numa-balancing",
-    about: "NUMA balancing of pages that culprit and victim write: it looks once a second, so take --block 3000",
+    about: "NUMA balancing of pages that culprit and victim write; off in the idle and the sham arm",
     params: &[pages(4096, 1 << 20)],
     expects: |_| Expects::some(),
     prepare: |params| {
@@ -40,6 +63,10 @@ pub(super) const BALANCING: Mechanism = Mechanism {
         Ok(Box::new(Balanced { mapping }))
     },
     needs: &[super::Need::NumaBalancing],
+    // it looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa())
+    timing: Timing::Slow { block_ms: 3000 },
+    // A process is looked through whichever of its threads runs: with it on, a victim alone would be too.
+    switch: Some(system::turn_numa_balancing),
     lacks: one_node,
     ..DEFAULT
 };
@@ -48,6 +75,34 @@ pub(super) const BALANCING: Mechanism = Mechanism {
 fn nodes() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     quell_host::cpus::list(text.trim()).unwrap_or_default()
+}
+
+/// Where the tiers of memory are told (Linux 6.1), the faster the lower its number.
+const TIERS: &str = "/sys/devices/virtual/memory_tiering";
+
+/// The nodes with memory of each tier, the fastest first.
+fn tiers() -> Vec<Vec<u32>> {
+    let with_memory = nodes();
+    let folders = fs::read_dir(TIERS).into_iter().flatten().flatten();
+    let mut tiers: Vec<(u32, Vec<u32>)> = folders
+        .filter_map(|folder| {
+            let name = folder.file_name().into_string().ok()?;
+            let number = name.strip_prefix("memory_tier")?.parse().ok()?;
+            let text = fs::read_to_string(folder.path().join("nodelist")).ok()?;
+            let mut nodes = quell_host::cpus::list(text.trim()).unwrap_or_default();
+            nodes.retain(|node| with_memory.contains(node));
+            (!nodes.is_empty()).then_some((number, nodes))
+        })
+        .collect();
+    tiers.sort();
+    tiers.into_iter().map(|(_, nodes)| nodes).collect()
+}
+
+/// A node of the fastest tier and one of the slowest.
+fn ends(tiers: &[Vec<u32>]) -> Vec<u32> {
+    let ends = [tiers.first(), tiers.last()];
+    let ends = ends.into_iter().flatten();
+    ends.filter_map(|nodes| nodes.first().copied()).collect()
 }
 
 fn one_node() -> Option<String> {
@@ -68,7 +123,8 @@ struct Move {
 }
 
 impl Move {
-    fn new(pages: usize) -> io::Result<Self> {
+    /// From one of the nodes to the next.
+    fn new(pages: usize, nodes: Vec<u32>) -> io::Result<Self> {
         let mapping = Mapping::anonymous(pages * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
         mapping.touch();
@@ -78,7 +134,7 @@ impl Move {
             pages: (0..pages).map(|i| start + i * PAGE).collect(),
             to: vec![0; pages],
             status: vec![0; pages],
-            nodes: nodes(),
+            nodes,
             next: 0,
         };
         // all on one node, whichever they began on
@@ -141,5 +197,19 @@ impl Culprit for Balanced {
 
     fn touch(&self) -> Option<Touch> {
         Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that pages go between the fastest and the slowest tier, and nowhere where there is one.
+    #[test]
+    fn ends_are_the_first_and_the_last() {
+        let (fast, middle, slow) = (vec![0, 1], vec![2], vec![3, 4]);
+        assert_eq!(ends(&[fast.clone(), middle, slow]), [0, 3]);
+        assert_eq!(ends(&[fast]), [0, 0]);
+        assert!(ends(&[]).is_empty());
     }
 }

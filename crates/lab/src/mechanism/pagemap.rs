@@ -43,6 +43,12 @@ impl Entry {
         self.0 & (1 << 55) != 0
     }
 
+    /// Where it lies in memory, if it is there and the kernel says so (CAP_SYS_ADMIN).
+    pub(super) fn frame(self) -> Option<u64> {
+        let frame = self.0 & ((1 << 55) - 1);
+        (self.0 & (1 << 63) != 0 && frame != 0).then_some(frame)
+    }
+
     /// In memory, and mapped at more than one place.
     pub(super) fn is_shared(self) -> bool {
         let (present, exclusive) = (self.0 & (1 << 63) != 0, self.0 & (1 << 56) != 0);

@@ -20,6 +20,7 @@ pub(super) const SWAP: Mechanism = Mechanism {
     about: "madvise(MADV_PAGEOUT) of anonymous pages that the victim goes on writing",
     params: &[pages(256, 1 << 18)],
     expects: |_| Expects::some(),
+    keeps_tables: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
@@ -49,6 +50,7 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
     ],
     expects: |_| Expects::some(),
     takes: |params| Takes::file(in_pages(params.get("pages"))),
+    keeps_tables: true,
     prepare: |params| {
         let bytes = params.size("pages") * PAGE;
         let file = on_disk(bytes)?;

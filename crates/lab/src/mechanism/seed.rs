@@ -226,6 +226,7 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
     }],
     expects: |_| Expects::some(),
     takes: |params| Takes::file(params.get("bytes")),
+    keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Written::new(
             params.size("bytes").next_multiple_of(PAGE),

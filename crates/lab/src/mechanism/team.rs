@@ -1,14 +1,19 @@
-//! Several culprits at once, in the victim's address space and on the culprit's CPU. Each waits for the victim on its
-//! own, and where they hold mmap_lock meanwhile the others wait too.
+//! Several culprits at once, in the victim's address space, each on a CPU of its own as far as there are CPUs beside the
+//! victim's. Each waits for the victim on its own, and for the others; where they hold mmap_lock meanwhile the others
+//! wait for that too. On one CPU they take turns, which the result says.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 
+use rustix::process::Pid;
+use rustix::thread::gettid;
+
 use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::params::{Param, Params};
+use crate::pin;
 use crate::room::{Takes, in_pages};
 
 const THREADS: Param = Param {
@@ -63,6 +68,7 @@ pub(super) const CONCURRENT: Mechanism = Mechanism {
     about: "threads that madvise(MADV_DONTNEED) at once, each a page of its own that it has written",
     params: &[THREADS, TIMES],
     expects,
+    keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Team::start(params, || {
             let page = Mapping::anonymous(PAGE)?;
@@ -81,6 +87,8 @@ struct Team {
     shared: Arc<Shared>,
     own: Box<dyn FnMut() -> io::Result<()> + Send>,
     others: Vec<JoinHandle<()>>,
+    /// Of the others.
+    tids: Vec<Pid>,
     times: u64,
 }
 
@@ -112,15 +120,21 @@ impl Team {
         // be started the others get none.
         let mut sent = Vec::new();
         let mut others = Vec::new();
+        let mut tids = Vec::new();
         for _ in 1..threads {
             let (send, receive) = std::sync::mpsc::channel::<J>();
+            let (say, told) = std::sync::mpsc::channel();
             let of_all = Arc::clone(&shared);
-            // it runs where its creator does: affinity is inherited
+            // it runs where its creator does, affinity is inherited, until it is told where
             others.push(thread::Builder::new().spawn(move || {
+                if say.send(gettid()).is_err() {
+                    return;
+                }
                 if let Ok(job) = receive.recv() {
                     of_all.repeat(job, times);
                 }
             })?);
+            tids.push(told.recv().map_err(io::Error::other)?);
             sent.push(send);
         }
         for (send, job) in sent.iter().zip(jobs) {
@@ -131,6 +145,7 @@ impl Team {
             shared,
             own,
             others,
+            tids,
             times,
         })
     }
@@ -159,7 +174,26 @@ impl Shared {
     }
 }
 
+/// What becomes of so many threads on so many CPUs.
+fn note(threads: usize, cpus: usize) -> Option<String> {
+    match cpus {
+        _ if cpus >= threads => None,
+        1 => Some("one culprit CPU: they take turns".to_owned()),
+        _ => Some(format!(
+            "{threads} culprits on {cpus} CPUs: not all of them run at once"
+        )),
+    }
+}
+
 impl Culprit for Team {
+    fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
+        // the first is where the culprit's own thread runs
+        for (tid, cpu) in self.tids.iter().zip(cpus.iter().cycle().skip(1)) {
+            pin::thread(*tid, &[*cpu])?;
+        }
+        Ok(note(1 + self.tids.len(), cpus.len()))
+    }
+
     fn operate(&mut self) -> io::Result<()> {
         self.shared.begin.wait();
         self.shared.work(&mut self.own, self.times);
@@ -179,5 +213,32 @@ impl Drop for Team {
             // one that has panicked has ended too
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
+    use super::*;
+
+    /// Check that each thread is kept on one of the CPUs, on all of them in turn, and that it is said when they share.
+    #[test]
+    fn threads_are_spread() {
+        let cpus = pin::allowed().unwrap();
+        let said = [("threads".to_owned(), 5)];
+        let params = Params::new(CONCURRENT.params, &said).unwrap();
+        let mut team = Team::start(&params, || Ok(|| Ok(()))).unwrap();
+        let told = team.spread(&cpus).unwrap();
+        assert_eq!(told, note(5, cpus.len()));
+        for (i, tid) in team.tids.iter().enumerate() {
+            let set = sched_getaffinity(Some(*tid)).unwrap();
+            let on: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect();
+            assert_eq!(on, [cpus[(i + 1) % cpus.len()] as usize]);
+        }
+        team.operate().unwrap();
+        assert!(note(4, 1).unwrap().contains("take turns"));
+        assert!(note(4, 3).unwrap().contains("4 culprits on 3 CPUs"));
+        assert_eq!(note(4, 4), None);
     }
 }

@@ -22,6 +22,7 @@ pub(super) const TRUNCATE: Mechanism = Mechanism {
             Expects::some()
         }
     },
+    keeps_tables: true,
     prepare: |params| {
         let bytes = params.size("pages") * PAGE;
         let file = in_memory(bytes)?;

@@ -13,6 +13,7 @@ pub(super) const UFFD_WP: Mechanism = Mechanism {
     about: "write protection of written pages by userfaultfd, and its end: what a snapshot does",
     params: &[pages(64, 1 << 18)],
     expects: |_| Expects::shootdowns(2.0),
+    keeps_tables: true,
     prepare: |params| {
         let protected = Protected::new(params.size("pages") * PAGE)?;
         Ok(Box::new(protected))

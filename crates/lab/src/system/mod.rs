@@ -4,6 +4,8 @@
 mod setting;
 mod swap;
 
+pub use setting::turn_numa_balancing;
+
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -106,7 +108,8 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
         let made = match Need::named(word) {
             Some(Need::Swap) => swap::on(&mut undo),
             Some(Need::Ksm) => setting::ksm_on(&mut undo),
-            Some(Need::NumaBalancing) => setting::numa_balancing_on(&mut undo),
+            Some(Need::Khugepaged) => setting::khugepaged_on(&mut undo),
+            Some(Need::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
             None => Err(io::Error::other(format!("nobody knows '{word}'"))),
         };
         if let Err(err) = made {
@@ -153,12 +156,13 @@ fn all_back(undo: Vec<Undo>) -> io::Result<()> {
 }
 
 impl Need {
-    const ALL: [Self; 3] = [Self::Swap, Self::Ksm, Self::NumaBalancing];
+    const ALL: [Self; 4] = [Self::Swap, Self::Ksm, Self::Khugepaged, Self::NumaBalancing];
 
     fn name(self) -> &'static str {
         match self {
             Self::Swap => "swap",
             Self::Ksm => "ksm",
+            Self::Khugepaged => "khugepaged",
             Self::NumaBalancing => "numa-balancing",
         }
     }
@@ -167,14 +171,16 @@ impl Need {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
 
-    fn is_there(self) -> bool {
+    pub(crate) fn is_there(self) -> bool {
         match self {
             Self::Swap => {
                 let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
                 swaps.lines().count() > 1
             }
             Self::Ksm => setting::ksm_is_on(),
-            Self::NumaBalancing => setting::numa_balancing_is_on(),
+            Self::Khugepaged => setting::khugepaged_is_on(),
+            // it is turned on and off again and again, so that somebody must know what it was
+            Self::NumaBalancing => false,
         }
     }
 }

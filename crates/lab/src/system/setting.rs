@@ -19,6 +19,17 @@ const QUICK: [(&str, &str, bool); 4] = [
     ("smart_scan", "0", false),
 ];
 
+/// Where khugepaged is set (Documentation/admin-guide/mm/transhuge.rst).
+const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+
+/// How khugepaged is set: it looks at 64 MB every ms, where by default it looks at 16 MB every ten seconds. What is set
+/// last wakes it.
+const KHUGEPAGED_SET: [(&str, &str, bool); 3] = [
+    ("pages_to_scan", "16384", true),
+    ("alloc_sleep_millisecs", "1", true),
+    ("scan_sleep_millisecs", "1", true),
+];
+
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
 /// Has ksmd run, and quickly.
@@ -44,12 +55,7 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
             ),
         ));
     }
-    for (name, value, must) in QUICK {
-        let path = folder.join(name);
-        if must || path.exists() {
-            set(&path, value, undo)?;
-        }
-    }
+    set_all(folder, &QUICK, undo)?;
     if old != "1" {
         // 2 undoes what was merged meanwhile (Documentation/admin-guide/mm/ksm.rst)
         let mut back = vec!["2".to_owned()];
@@ -62,30 +68,71 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether ksmd runs as it would be set to.
-pub(super) fn ksm_is_on() -> bool {
-    let is = |name: &str, value: &str, must: bool| match read(&Path::new(KSM).join(name)) {
-        Ok(text) => text == value,
-        Err(_) => !must,
-    };
-    is("run", "1", true)
-        && QUICK
-            .iter()
-            .all(|(name, value, must)| is(name, value, *must))
+/// Has khugepaged look often.
+pub(super) fn khugepaged_on(undo: &mut Vec<Undo>) -> io::Result<()> {
+    set_all(Path::new(KHUGEPAGED), &KHUGEPAGED_SET, undo)
 }
 
-/// Turns NUMA balancing on.
-pub(super) fn numa_balancing_on(undo: &mut Vec<Undo>) -> io::Result<()> {
-    // one node needs none, and that is said by whoever needs it
-    if Path::new(NUMA_BALANCING).exists() {
-        set(Path::new(NUMA_BALANCING), "1", undo)?;
+/// A file, its value, and whether every kernel has it.
+type Value = (&'static str, &'static str, bool);
+
+fn set_all(folder: &Path, values: &[Value], undo: &mut Vec<Undo>) -> io::Result<()> {
+    for (name, value, must) in values {
+        let path = folder.join(name);
+        if *must || path.exists() {
+            set(&path, value, undo)?;
+        }
     }
     Ok(())
 }
 
-/// Whether it is on.
-pub(super) fn numa_balancing_is_on() -> bool {
-    fs::read_to_string(NUMA_BALANCING).is_ok_and(|text| text.trim() == "1")
+/// Whether ksmd runs as it would be set to.
+pub(super) fn ksm_is_on() -> bool {
+    let folder = Path::new(KSM);
+    read(&folder.join("run")).is_ok_and(|run| run == "1") && are_set(folder, &QUICK)
+}
+
+/// The same of khugepaged.
+pub(super) fn khugepaged_is_on() -> bool {
+    are_set(Path::new(KHUGEPAGED), &KHUGEPAGED_SET)
+}
+
+fn are_set(folder: &Path, values: &[Value]) -> bool {
+    values
+        .iter()
+        .all(|(name, value, must)| match read(&folder.join(name)) {
+            Ok(text) => text == *value,
+            Err(_) => !must,
+        })
+}
+
+/// Has NUMA balancing set back in the end to what it is now, for whoever turns it on and off meanwhile.
+pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
+    // one node needs none, and that is said by whoever needs it
+    let path = Path::new(NUMA_BALANCING);
+    if path.exists() {
+        keep(path, undo)?;
+    }
+    Ok(())
+}
+
+/// Turns NUMA balancing on or off, for who has seen to it that it is set back.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn turn_numa_balancing(on: bool) -> io::Result<()> {
+    write(Path::new(NUMA_BALANCING), if on { "1" } else { "0" })
+}
+
+/// Keeps what a file says, to be written back.
+fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
+    let old = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
+    undo.push(Undo::Write(
+        path.to_owned(),
+        vec![old.trim_end().to_owned()],
+    ));
+    Ok(())
 }
 
 /// Writes a value where there is another, and keeps what there was.
@@ -121,6 +168,25 @@ mod tests {
             fs::write(folder.join(name), value).unwrap();
         }
         folder
+    }
+
+    /// Check that a value is written back that others have changed and set again, whatever it was.
+    #[test]
+    fn what_is_kept_comes_back() {
+        let name = format!("quell-lab-kept-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for value in ["0\n", "1\n", "2\n"] {
+            fs::write(&path, value).unwrap();
+            let mut undo = Vec::new();
+            keep(&path, &mut undo).unwrap();
+            for on in ["1", "0"] {
+                write(&path, on).unwrap();
+            }
+            all_back(undo).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), value.trim_end());
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(keep(&path, &mut Vec::new()).is_err());
     }
 
     /// Check that all that was set is as before when it is taken back in reverse, that what is the same is left

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use quell_lab::params;
 
-use super::lab_more::{LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs};
+use super::lab_more::{
+    AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,
+};
 use super::{LabCompareArgs, LabReportArgs};
 
 #[derive(Args, Debug)]
@@ -29,6 +31,8 @@ pub(crate) enum LabVerb {
     SeedMadv(SeedMadvArgs),
     /// ByteDance's finding: jemalloc's decay on, off and at once, for every jemalloc there is.
     SeedJemalloc(SeedJemallocArgs),
+    /// What free() of each allocator of the system does to other threads: 'alloc-free' over each.
+    Allocators(AllocatorsArgs),
     /// The program of seed-madv.
     #[command(hide = true)]
     MadvRun {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use quell_lab::params;
 
 #[derive(Args, Debug)]
 pub(crate) struct LabWatchArgs {
@@ -45,6 +46,23 @@ pub(crate) struct SeedJemallocArgs {
     /// Rounds: each setting once, in random order.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) rounds: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AllocatorsArgs {
+    /// An allocator to load in place of the process's own; repeatable. Without, the jemalloc, mimalloc and tcmalloc that
+    /// the system has.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lib: Vec<PathBuf>,
+    /// Change a parameter of alloc-free; sizes may end in k, M or G. Repeatable.
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = params::parse)]
+    pub(crate) set: Vec<(String, u64)>,
+    /// At most so many seconds for each allocator.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) budget: u64,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

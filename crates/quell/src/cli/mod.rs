@@ -20,7 +20,9 @@ pub(crate) use export::{ExportArgs, Format, Of, Weight};
 pub(crate) use lab::{
     LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
 };
-pub(crate) use lab_more::{LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs};
+pub(crate) use lab_more::{
+    AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,
+};
 pub(crate) use lab_report::{LabCompareArgs, LabReportArgs};
 
 /// Finds, explains, stops and proves away TLB shootdowns.

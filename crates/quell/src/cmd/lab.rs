@@ -26,6 +26,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabVerb::Advise(args) => lab::advise(args),
         LabVerb::SeedMadv(args) => lab::seed_madv(args),
         LabVerb::SeedJemalloc(args) => lab::seed_jemalloc(args),
+        LabVerb::Allocators(args) => lab::allocators(args),
         LabVerb::MadvRun {
             threads,
             calls,
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::ChurnRun { seed } => {
-            lab::churn_run(*seed);
+            lab::churn_run(*seed)?;
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::Report(args) => lab_report::report(args),
@@ -153,9 +154,10 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
 }
 
 fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
-    let may_stretch = args.budget.is_none();
-    let budget = budget(args.budget.as_deref().unwrap_or("20"))?;
-    if let Some(done) = lab::curves(args, budget)? {
+    /// Of each, where nobody says.
+    const BUDGET: Duration = Duration::from_secs(20);
+    let given = args.budget.as_deref().map(budget).transpose()?;
+    if let Some(done) = lab::curves(args, given.unwrap_or(BUDGET))? {
         return Ok(done);
     }
     let chosen = named(&args.experiments)?;
@@ -205,8 +207,9 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         let options = Options {
             victim_cpu,
             culprit_cpu,
-            budget,
-            may_stretch,
+            budget: given
+                .unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default())),
+            may_stretch: given.is_none(),
             block: Duration::from_millis(args.block),
             pace: Duration::from_micros(args.pace),
             mode: match args.victim {

@@ -176,6 +176,11 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             continue;
         };
         let params = Params::new(m.params, &[]).map_err(usage)?;
+        let least = m.timing.least_budget().unwrap_or_default();
+        let options = Options {
+            budget: options.budget.max(least),
+            ..options.clone()
+        };
         let (summary, left) = one(m, &params, &options, None);
         if let Some(left) = left {
             say!("quell: {left}");

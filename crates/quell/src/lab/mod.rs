@@ -1,12 +1,14 @@
 //! The lab, as `quell lab` runs it: with the probe, on this machine, told in text.
 
 mod advise;
+mod allocators;
 mod compare;
 mod curve;
 mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;
+mod libraries;
 mod live;
 mod lock;
 mod machine;
@@ -22,6 +24,7 @@ mod text;
 mod watch;
 
 pub(crate) use advise::advise;
+pub(crate) use allocators::allocators;
 pub(crate) use compare::{Comparison, json as comparison_json, text as comparison_text};
 pub(crate) use curve::{curves, list as list_curves};
 pub(crate) use export::{influx, timelines, turns};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use quell_lab::experiment::{self, Invalid, Options};
+use quell_lab::experiment::{self, Invalid, Options, Surroundings};
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
 use quell_lab::summary::Summary;
@@ -56,8 +56,19 @@ fn measured(
     let around = Around {
         progress: Progress::new(m.name, options.budget),
         live: live.map(|live| live.of(m)),
+        allocator: None,
     };
-    let outcome = experiment::run(m, params, options, &around)?;
+    within(m, params, options, &around)
+}
+
+/// Runs one that needs nothing of the system, with this around it.
+pub(super) fn within(
+    m: &'static Mechanism,
+    params: &Params,
+    options: &Options,
+    around: &dyn Surroundings,
+) -> anyhow::Result<Summary> {
+    let outcome = experiment::run(m, params, options, around)?;
     let machine = machine(options.victim_cpu, options.culprit_cpu);
     let summary = Summary::new(m, params, options, machine, &outcome);
     let failed: usize = summary

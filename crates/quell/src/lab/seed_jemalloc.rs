@@ -2,16 +2,16 @@
 //! which stops it is another one before version 5, for every jemalloc that there is.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use quell_lab::churn;
+use quell_lab::{churn, preload};
 use quell_remedy::{Found, Kind, recognise_file};
 use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
+use super::libraries::installed;
 use super::{Beside, lock, measured};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
@@ -22,15 +22,6 @@ use crate::show::units::time;
 
 /// Operations of each of the two threads.
 const OPERATIONS: u64 = 4000;
-
-/// Where systems have their libraries.
-const FOLDERS: [&str; 5] = [
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/local/lib",
-];
 
 /// A setting, and what it is called.
 type Setting = (&'static str, &'static str);
@@ -115,8 +106,10 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
 }
 
 /// What the hidden verb does: the service, over whatever malloc there is.
-pub(crate) fn churn_run(seed: u64) {
+pub(crate) fn churn_run(seed: u64) -> anyhow::Result<()> {
+    preload::check()?;
     churn::run(OPERATIONS, seed);
+    Ok(())
 }
 
 fn run(case: &mut Case, round: u64) -> anyhow::Result<()> {
@@ -149,7 +142,7 @@ fn settings(found: &Found) -> &'static [Setting] {
 
 fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
     let libraries = if named.is_empty() {
-        installed()
+        installed(&["libjemalloc.so"])
     } else {
         named.to_vec()
     };
@@ -183,24 +176,6 @@ fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
         ));
     }
     Ok(cases)
-}
-
-/// The libraries of the system, each file once.
-fn installed() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = FOLDERS
-        .iter()
-        .filter_map(|folder| fs::read_dir(Path::new(folder)).ok())
-        .flatten()
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let name = path.file_name()?.to_string_lossy().into_owned();
-            let is_one = name.starts_with("libjemalloc.so");
-            is_one.then(|| fs::canonicalize(&path).ok()).flatten()
-        })
-        .collect();
-    files.sort();
-    files.dedup();
-    files
 }
 
 impl Case {

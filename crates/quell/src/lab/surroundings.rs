@@ -1,7 +1,7 @@
 //! What an experiment has around it: workers of this same program, the probe, and somebody who watches.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +22,17 @@ use crate::launch::signals;
 pub(crate) struct Around<'a> {
     pub(crate) progress: Progress,
     pub(crate) live: Option<Running<'a>>,
+    /// What the workers have for an allocator, where that is not left as it is.
+    pub(super) allocator: Option<Allocator>,
+}
+
+/// Whose malloc and free a worker has.
+#[derive(Clone, Debug)]
+pub(super) enum Allocator {
+    /// The C library's own.
+    Own,
+    /// That of a library, which is loaded before.
+    Preloaded(PathBuf),
 }
 
 /// This program again, also where its file has been replaced meanwhile.
@@ -55,7 +66,17 @@ pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
 
 impl Surroundings for Around<'_> {
     fn worker(&self) -> Command {
-        worker()
+        let mut command = worker();
+        match &self.allocator {
+            None => {}
+            Some(Allocator::Own) => {
+                command.env_remove("LD_PRELOAD");
+            }
+            Some(Allocator::Preloaded(library)) => {
+                command.env("LD_PRELOAD", library);
+            }
+        }
+        command
     }
 
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>> {

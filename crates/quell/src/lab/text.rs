@@ -114,6 +114,9 @@ pub(crate) fn text(summary: &Summary) -> String {
         "{BOLD}{}{BOLD:#}: {}{given}",
         summary.experiment, summary.about
     );
+    if let Some(note) = &summary.note {
+        let _ = writeln!(out, "note: {note}");
+    }
     let _ = writeln!(
         out,
         "victim on CPU {}, culprit on CPU {}; Linux {}, {}{}",

@@ -138,6 +138,36 @@ fn unknown_is_refused() {
     }
 }
 
+/// Check that an allocator that ld.so passes over is named and has no row, and that the process's own has one.
+#[test]
+fn allocator_that_is_not_loaded_is_named() {
+    if !root_only("allocator_that_is_not_loaded_is_named") {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("libjemalloc.so.2");
+    fs::write(&file, "no library").expect("a file");
+    let path = file.to_str().expect("a path");
+    let args = [
+        "lab",
+        "allocators",
+        "--lib",
+        path,
+        "--budget",
+        "1",
+        "--json",
+    ];
+    let out = quell(&args);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    let line = said.lines().find(|l| l.contains("was not loaded"));
+    assert!(line.is_some_and(|l| l.contains(path)), "{said}");
+    let rows = &json(&out.stdout)["allocators"];
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows:#}");
+    assert_eq!(rows[0]["experiment"], "alloc-free");
+}
+
 /// Check that without rights the lab says in one line what is missing and what helps, before it sets anything up.
 #[test]
 fn without_root() {

@@ -132,7 +132,7 @@ fn every_curve_runs() {
         return;
     }
     let _alone = alone();
-    let curve = short("targets", 2);
+    let curve = short("targets", 3);
     assert!(
         p50(&curve, "spinning", 0) < p50(&curve, "spinning", 1),
         "{curve:#}"

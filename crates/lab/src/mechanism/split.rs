@@ -1,0 +1,86 @@
+//! A huge page of which a part is treated otherwise than the rest: from then on it is mapped by 512 small entries and no
+//! longer by one, and what the TLB holds of the one is flushed (mm/huge_memory.c: __split_huge_pmd_locked()). A border
+//! between two mappings within it is enough (mm/vma.c: split_vma()), and is the split alone; madvise(MADV_DONTNEED) and
+//! mprotect of a part then flush that part too. The page itself stays whole until memory is short.
+
+use std::fs;
+use std::io;
+
+use super::{Culprit, DEFAULT, Expects, Mechanism};
+use crate::memory::{HUGE, Mapping, PAGE};
+use crate::params::Param;
+
+pub(super) const SPLIT: Mechanism = Mechanism {
+    name: "split",
+    about: "a huge page of which the first half is treated otherwise than the second",
+    params: &[Param {
+        name: "by",
+        about: "0: MADV_DONTFORK, which is the split alone; 1: MADV_DONTNEED; 2: mprotect to read only",
+        default: 0,
+        range: (0, 2),
+    }],
+    expects: |params| Expects::shootdowns(if params.get("by") == 0 { 1.0 } else { 2.0 }),
+    keeps_tables: true,
+    prepare: |params| {
+        Ok(Box::new(Split {
+            by: params.get("by"),
+            page: None,
+        }))
+    },
+    lacks: || {
+        match splits() {
+        Ok(true) => None,
+        Ok(false) => Some(
+            "no huge page was to be had, or none was split (/sys/kernel/mm/transparent_hugepage/enabled)"
+                .to_owned(),
+        ),
+        Err(err) => Some(format!("can't split a huge page: {err}")),
+    }
+    },
+    ..DEFAULT
+};
+
+struct Split {
+    by: u64,
+    page: Option<Mapping>,
+}
+
+/// Whether a huge page can be had and split, by the kernel's own count.
+fn splits() -> io::Result<bool> {
+    let mut split = Split { by: 0, page: None };
+    split.before()?;
+    let before = split_so_far()?;
+    split.operate()?;
+    Ok(split_so_far()? > before)
+}
+
+fn split_so_far() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/vmstat")?;
+    let n = text
+        .lines()
+        .find_map(|line| line.strip_prefix("thp_split_pmd ")?.trim().parse().ok());
+    n.ok_or_else(|| io::Error::other("/proc/vmstat has no thp_split_pmd"))
+}
+
+impl Culprit for Split {
+    fn before(&mut self) -> io::Result<()> {
+        // What was split stays so until it is unmapped: the page table stands where the huge page would.
+        self.page = None;
+        let page = Mapping::aligned(HUGE, HUGE)?;
+        page.advise(HUGE, libc::MADV_HUGEPAGE)?;
+        page.touch_first(PAGE);
+        self.page = Some(page);
+        Ok(())
+    }
+
+    fn operate(&mut self) -> io::Result<()> {
+        let Some(page) = &self.page else {
+            return Err(io::Error::other("nothing to split"));
+        };
+        match self.by {
+            0 => page.advise(HUGE / 2, libc::MADV_DONTFORK),
+            1 => page.advise(HUGE / 2, libc::MADV_DONTNEED),
+            _ => page.protect(HUGE / 2, false),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `quell lab allocators`: what free() of each allocator of the system does to a thread that has nothing to do with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use quell_lab::experiment::Options;
+use quell_lab::mechanism;
+use quell_lab::params::Params;
+use quell_lab::protocol::Mode;
+use quell_lab::summary::Summary;
+use quell_lab::tsc;
+use quell_remedy::recognise_file;
+use serde::Serialize;
+
+use super::libraries::installed;
+use super::one::within;
+use super::surroundings::{Allocator, Around};
+use super::{Beside, Progress, check, line, lock, place};
+use crate::cli::AllocatorsArgs;
+use crate::clock::monotonic_ns;
+use crate::cmd::usage;
+use crate::launch::signals;
+use crate::show::emit;
+use crate::show::table::Table;
+
+/// What an allocator's library is called, of those that programs run with in place of their own.
+const NAMES: [&str; 3] = ["libjemalloc.so", "libmimalloc.so", "libtcmalloc_minimal.so"];
+
+/// The allocator that quell's own C library has.
+const OWN: &str = if cfg!(target_env = "musl") {
+    "musl"
+} else {
+    "glibc"
+};
+
+#[derive(Serialize)]
+struct Object {
+    schema: &'static str,
+    allocators: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    allocator: String,
+    /// Null for the C library's own.
+    library: Option<PathBuf>,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
+    let Some(m) = mechanism::find("alloc-free") else {
+        return Err(usage("there is no experiment 'alloc-free'"));
+    };
+    let params = Params::new(m.params, &args.set).map_err(usage)?;
+    let libraries = libraries(&args.lib)?;
+    if !tsc::is_usable() {
+        return Err(usage(
+            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
+        ));
+    }
+    let (victim_cpu, culprit_cpu) = place(None, None)?;
+    check(victim_cpu)?;
+    signals::install()?;
+    lock(Beside::Nobody)?;
+    let mut rows: Vec<Row> = Vec::new();
+    let mut failed = false;
+    for library in std::iter::once(None).chain(libraries.into_iter().map(Some)) {
+        let name = library.as_deref().map_or_else(|| OWN.to_owned(), name);
+        let options = Options {
+            victim_cpu,
+            culprit_cpu,
+            budget: Duration::from_secs(args.budget),
+            may_stretch: true,
+            block: Duration::from_millis(150),
+            pace: Duration::from_micros(10),
+            mode: Mode::Spin,
+            seed: monotonic_ns(),
+            rounds: 0,
+        };
+        let around = Around {
+            progress: Progress::new(&name, options.budget),
+            live: None,
+            allocator: Some(match &library {
+                None => Allocator::Own,
+                Some(library) => Allocator::Preloaded(library.clone()),
+            }),
+        };
+        // what one does not do, the others may
+        let summary = match within(m, &params, &options, &around) {
+            Ok(summary) => summary,
+            Err(err) => {
+                say!("quell: {name}: {err:#}");
+                failed = true;
+                continue;
+            }
+        };
+        let interrupted = summary.interrupted;
+        rows.push(Row {
+            allocator: name,
+            library,
+            summary: summary.without_pictures(),
+        });
+        if interrupted {
+            say!("quell: interrupted: what follows is of what was run by then");
+            break;
+        }
+    }
+    let noisy = rows.iter().any(|r| !r.summary.verdict.is_answer());
+    let out = if args.json {
+        let object = Object {
+            schema: "quell/lab-allocators/1",
+            allocators: rows,
+        };
+        serde_json::to_string(&object)? + "\n"
+    } else {
+        text(&rows)
+    };
+    emit(&mut anstream::stdout(), &out)?;
+    Ok(ExitCode::from(u8::from(noisy || failed)))
+}
+
+/// The libraries that are named, or those of the system; none where none can be loaded.
+fn libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if cfg!(target_feature = "crt-static") {
+        return if named.is_empty() {
+            say!("quell: linked statically, so that only its own allocator is measured");
+            Ok(Vec::new())
+        } else {
+            Err(usage(
+                "this quell is linked statically, so no allocator can be put in its place: use one that is not",
+            ))
+        };
+    }
+    if named.is_empty() {
+        return Ok(installed(&NAMES));
+    }
+    let there = |file: &PathBuf| {
+        fs::canonicalize(file).map_err(|err| usage(format!("{}: {err}", file.display())))
+    };
+    named.iter().map(there).collect()
+}
+
+/// What it is, with its version where that can be told.
+fn name(library: &Path) -> String {
+    let file = library.file_name().unwrap_or(library.as_os_str());
+    let found = recognise_file(library).unwrap_or_default();
+    let version = found.iter().find_map(|f| f.version.as_ref());
+    let file = file.to_string_lossy();
+    version.map_or_else(|| file.to_string(), |v| format!("{file} ({v})"))
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        "allocator",
+        "verdict",
+        "sham",
+        ">shootdowns/op",
+        ">faults/op",
+        ">stall ppm",
+        ">each",
+        ">op p50",
+    ]);
+    for row in rows {
+        let mut cells = line(&row.summary);
+        if let Some(first) = cells.first_mut() {
+            first.clone_from(&row.allocator);
+        }
+        table.row(cells);
+    }
+    let first = rows.first();
+    let given = first.map_or_else(String::new, |row| {
+        let p = &row.summary.params;
+        format!(
+            "an operation frees {} chunks of {} bytes, all of them written",
+            p.get("chunks"),
+            p.get("bytes")
+        )
+    });
+    format!("{}\n{given}\n", table.text())
+}
