@@ -69,6 +69,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         memory: room::memory().unwrap_or(0),
     };
     let mut out = anstream::stdout();
+    let mut failed = false;
     for (_, curve) in named {
         let Some(curve) = curve else { continue };
         let options = Options {
@@ -77,7 +78,8 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             seed: args.seed.unwrap_or_else(monotonic_ns),
             stop: || signals::interrupted().is_some(),
         };
-        let curved = one(curve, &options)?;
+        let (curved, as_before) = one(curve, &options)?;
+        failed |= !as_before;
         let told = if args.json {
             serde_json::to_string(&curved)? + "\n"
         } else {
@@ -88,28 +90,33 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             break;
         }
     }
-    Ok(Some(ExitCode::SUCCESS))
+    Ok(Some(ExitCode::from(u8::from(failed))))
 }
 
-fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<Curved> {
-    // what can't be set up is missing from the curve, which says so
-    let _guarded = Guarded::set_up(&mut guard(), curve.wants);
+/// Runs one. Beside it is whether all that was set up for it was taken back.
+fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<(Curved, bool)> {
+    let guarded = Guarded::set_up(&mut guard(), curve.wants).unwrap_or_else(|why| {
+        // what needs it is missing from the curve, which says so too
+        say!("quell: {why}");
+        None
+    });
     let progress = super::Progress::new(curve.name, options.budget);
     let began = Instant::now();
     let goes_on = |rounds| {
         progress.reached(began.elapsed(), format!("{rounds} rounds"));
         signals::interrupted().is_none()
     };
-    let measured = curve::run(curve, options, &|| again(curve_worker_words()), &goes_on)
-        .map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
+    let measured = curve::run(curve, options, &|| again(curve_worker_words()), &goes_on);
+    let back = guarded.map_or(Ok(()), Guarded::take_back);
+    if let Err(left) = &back {
+        say!("quell: {left}");
+    }
+    let measured =
+        measured.map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
     let place = &options.place;
     let peer = place.others.first().copied().unwrap_or(place.cpu);
-    Ok(Curved::new(
-        curve,
-        place,
-        machine(peer, place.cpu),
-        &measured,
-    ))
+    let curved = Curved::new(curve, place, machine(peer, place.cpu), &measured);
+    Ok((curved, back.is_ok()))
 }
 
 /// All of one curve.
