@@ -134,6 +134,8 @@ pub struct Outcome {
     pub interrupted: bool,
     /// The kernel's functions on both sides, where they were asked for.
     pub backtraces: Option<Backtraces>,
+    /// A turn of the victim that took so long was a gap.
+    pub gap_limit_ns: u64,
 }
 
 /// The smallest share of a block in which the victim must have run.
@@ -154,7 +156,9 @@ pub fn run(
     around: &dyn Surroundings,
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
-    let done = rounds_of(mechanism, params, options, around, &mut rounds);
+    let mut gap_limit_ns = 0;
+    let limit = &mut gap_limit_ns;
+    let done = rounds_of(mechanism, params, options, around, &mut rounds, limit);
     let (interrupted, backtraces) = match done {
         Ok(done) => done,
         // the round in which it was does not count
@@ -167,6 +171,7 @@ pub fn run(
         judgement,
         interrupted,
         backtraces,
+        gap_limit_ns,
     })
 }
 
@@ -184,6 +189,7 @@ fn rounds_of(
     options: &Options,
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
+    gap_limit_ns: &mut u64,
 ) -> anyhow::Result<(bool, Option<Backtraces>)> {
     let until = Instant::now() + options.budget;
     let stop = around.stop();
@@ -209,6 +215,7 @@ fn rounds_of(
         sham: start(Role::Culprit)?,
         stop,
     };
+    *gap_limit_ns = workers.both.ready().limit_ns;
     // microseconds each, which only matter where there are many
     let stacks = mechanism.timing != Timing::Repeated;
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;

@@ -62,6 +62,7 @@ impl Worker {
             ready: Ready {
                 victim_tid: 0,
                 limit_ticks: 0,
+                limit_ns: 0,
             },
             stop,
         };

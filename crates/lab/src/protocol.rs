@@ -93,6 +93,8 @@ pub struct Ready {
     pub victim_tid: u32,
     /// From how many ticks on a turn is a gap.
     pub limit_ticks: u64,
+    /// The same in ns.
+    pub limit_ns: u64,
 }
 
 /// A block that is done.
