@@ -256,6 +256,14 @@ impl Summary {
         }
     }
 
+    /// What one operation costs the victim, ns: shootdowns and faults for one, times what one costs. Unlike ppm it does not go
+    /// with how many operations fit into a second.
+    #[must_use]
+    pub fn stall_ns_per_op(&self) -> Option<f64> {
+        let events = self.shootdowns_per_op? + self.faults_per_op.unwrap_or(0.0);
+        Some(events * self.effect.ns_per_event?)
+    }
+
     /// Without what only pictures need.
     #[must_use]
     pub fn without_pictures(mut self) -> Self {

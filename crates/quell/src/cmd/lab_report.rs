@@ -10,6 +10,7 @@ use quell_export::lab::{Timeline, Turns};
 use crate::cli::{LabCompareArgs, LabReportArgs};
 use crate::cmd::usage;
 use crate::lab::{self, Comparison, Results};
+use crate::show::table::plain;
 use crate::show::{self, Replace, emit};
 
 pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
@@ -162,15 +163,23 @@ fn beside(path: &Path, one: &Turns<'_>, named: &[PathBuf]) -> PathBuf {
 }
 
 pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
-    let (a, b) = (lab::results(&args.a)?, lab::results(&args.b)?);
+    if !args.files.len().is_multiple_of(2) {
+        return Err(usage(
+            "compare takes as many files of B as of A, in turns: A B A B",
+        ));
+    }
     let name = |path: &Path| path.display().to_string();
-    let comparison = Comparison::new((name(&args.a), &a), (name(&args.b), &b));
+    let read = |path: &PathBuf| Ok((name(path), lab::results(path)?));
+    let all = args.files.iter().map(read);
+    let all = all.collect::<anyhow::Result<Vec<_>>>()?;
+    let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
+    let comparison = Comparison::new(&side(0), &side(1));
     if comparison.is_empty() {
         let (only_a, only_b) = comparison.apart();
         return Err(usage(format!(
             "no experiment is in both: {} has {only_a}, {} has {only_b}",
-            args.a.display(),
-            args.b.display()
+            plain(&name(&args.files[0])),
+            plain(&name(&args.files[1]))
         )));
     }
     let text = if args.json {
@@ -357,8 +366,7 @@ mod tests {
         let a = put("a", lab::fixture::dontneed());
         let b = put("b", lab::fixture::munmap());
         let both = |a: &Path, b: &Path| LabCompareArgs {
-            a: a.to_owned(),
-            b: b.to_owned(),
+            files: vec![a.to_owned(), b.to_owned()],
             json: false,
         };
         let err = compare(&both(&a, &b)).expect_err("nothing in both");
@@ -370,5 +378,11 @@ mod tests {
                 && said.contains("has munmap")
         );
         compare(&both(&a, &a)).expect("compared");
+        let three = LabCompareArgs {
+            files: vec![a.clone(), a.clone(), a],
+            json: false,
+        };
+        let err = compare(&three).expect_err("one is missing");
+        assert!(err.is::<crate::cmd::Usage>());
     }
 }
