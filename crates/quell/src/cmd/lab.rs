@@ -125,6 +125,12 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
             let path = path.display();
             return Err(usage(format!("{path}: there is no experiment '{name}'")));
         }
+        if let Some((name, _)) = all.iter().find(|(_, v)| !v.is_table()) {
+            let path = path.display();
+            return Err(usage(format!(
+                "{path}: '{name}' is no table: write [{name}], and its parameters below"
+            )));
+        }
         for (name, value) in all
             .get(m.name)
             .and_then(|t| t.as_table())

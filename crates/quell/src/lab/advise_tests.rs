@@ -22,11 +22,10 @@ fn links_name_rules() {
     }
 }
 
-fn finding(rule: &str, status: Status) -> Finding {
-    let mut finding = findings()
-        .into_iter()
-        .find(|f| f.rule == rule)
-        .expect("a rule");
+/// What doctor finds somewhere, as if it were of this rule: which rules apply goes by the machine.
+fn finding(rule: &'static str, status: Status) -> Finding {
+    let mut finding = findings().into_iter().next().expect("a finding");
+    finding.rule = rule;
     finding.status = status;
     finding.severity = Severity::High;
     finding

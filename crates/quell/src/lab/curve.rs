@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,14 @@ use quell_lab::{pin, tsc};
 
 use super::surroundings::again;
 use super::{guard, machine, place};
-use crate::cli::{LabRunArgs, curve_worker_words};
+use crate::cli::{BLOCK_MS, LabRunArgs, PACE_US, VictimMode, curve_worker_words};
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
-use crate::show::emit;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::Table;
 use crate::show::units::time;
+use crate::show::{self, emit};
 
 /// The table of all curves.
 pub(crate) fn list() -> String {
@@ -48,10 +49,10 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "'{name}' is no curve; 'quell lab list' prints them, and they are run apart from other experiments"
         )));
     }
-    if !args.set.is_empty() || args.config.is_some() || args.output.is_some() {
-        return Err(usage(
-            "a curve has no parameters and no file for 'quell lab report': leave out --set, --config and -o",
-        ));
+    if let Some(flag) = ignored(args) {
+        return Err(usage(format!(
+            "a curve has no parameters, arms or victim: leave out {flag}"
+        )));
     }
     if !tsc::is_usable() {
         return Err(usage(
@@ -68,6 +69,10 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         others: std::iter::once(peer).chain(others).collect(),
         memory: free_memory(),
     };
+    let mut file = match show::file(args.output.as_deref()) {
+        Some(path) => Some(show::output(Some(path))?),
+        None => None,
+    };
     let mut out = anstream::stdout();
     for (_, curve) in named {
         let Some(curve) = curve else { continue };
@@ -77,17 +82,36 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             seed: args.seed.unwrap_or_else(monotonic_ns),
         };
         let curved = one(curve, &options)?;
-        let told = if args.json {
-            serde_json::to_string(&curved)? + "\n"
-        } else {
-            text(&curved)
-        };
+        let line = serde_json::to_string(&curved)? + "\n";
+        if let Some(file) = &mut file {
+            file.write_all(line.as_bytes())
+                .and_then(|()| file.flush())
+                .context("can't write the curve")?;
+        }
+        let told = if args.json { line } else { text(&curved) };
         emit(&mut out, &told)?;
         if curved.interrupted {
             break;
         }
     }
     Ok(Some(ExitCode::SUCCESS))
+}
+
+/// What was said that means nothing for a curve.
+fn ignored(args: &LabRunArgs) -> Option<&'static str> {
+    let flags = [
+        ("--set", !args.set.is_empty()),
+        ("--config", args.config.is_some()),
+        ("--rounds", args.rounds != 0),
+        ("--victim", args.victim != VictimMode::Spin),
+        ("--block", args.block != BLOCK_MS),
+        ("--pace", args.pace != PACE_US),
+        ("--influx", args.influx.is_some()),
+    ];
+    flags
+        .into_iter()
+        .find(|(_, said)| *said)
+        .map(|(flag, _)| flag)
 }
 
 fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<Curved> {
