@@ -14,7 +14,7 @@ use quell_lab::{system, tsc, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::clock::monotonic_ns;
-use crate::cmd::{lab_report, usage};
+use crate::cmd::{lab_compare, lab_report, usage};
 use crate::lab;
 use crate::launch::signals;
 use crate::show::table::Table;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::Report(args) => lab_report::report(args),
-        LabVerb::Compare(args) => lab_report::compare(args),
+        LabVerb::Compare(args) => lab_compare::compare(args),
         LabVerb::Worker => {
             worker::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::style::{BOLD, heading};
-use crate::show::table::Table;
+use crate::show::table::{Table, plain};
 use crate::show::units::time;
 use crate::show::{self, emit};
 
@@ -146,19 +146,19 @@ fn free_memory() -> u64 {
 }
 
 /// All of one curve.
-fn text(curved: &Curved) -> String {
+pub(crate) fn text(curved: &Curved) -> String {
     let mut out = String::new();
     let m = &curved.machine;
     // writing to a String does not fail
     let _ = writeln!(
         out,
         "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; Linux {}, {}{}; {} rounds",
-        curved.experiment,
-        curved.about,
+        plain(&curved.experiment),
+        plain(&curved.about),
         m.culprit_cpu,
         m.victim_cpu,
-        m.kernel,
-        m.cpu,
+        plain(&m.kernel),
+        plain(&m.cpu),
         if m.virtual_machine {
             ", in a virtual machine"
         } else {
@@ -184,7 +184,7 @@ fn text(curved: &Curved) -> String {
     }
     heading(&mut out, "To read it");
     for note in &curved.notes {
-        let _ = writeln!(out, "  {note}");
+        let _ = writeln!(out, "  {}", plain(note));
     }
     if curved.interrupted {
         let _ = writeln!(out, "  it was interrupted: this is what was known by then");
@@ -200,7 +200,7 @@ fn reach(point: &curve::Point) -> Option<f64> {
 }
 
 /// A time whose hundredths of ns count where it is short.
-fn nanoseconds(ns: f64) -> String {
+pub(super) fn nanoseconds(ns: f64) -> String {
     if ns < 100.0 {
         format!("{ns:.2} ns")
     } else {
@@ -224,7 +224,7 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
     let mut headings;
     let mut rows: Vec<Vec<String>> = Vec::new();
     if curved.series.len() > xs.len() {
-        headings = vec![format!("a figure for each, by {}", curved.x)];
+        headings = vec![format!("a figure for each, by {}", plain(&curved.x))];
         headings.extend(xs.iter().map(|x| format!(">{x}")));
         for s in &curved.series {
             let mut row = vec![format!("{} ({})", s.name, s.per)];
@@ -232,8 +232,8 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
             rows.push(row);
         }
     } else {
-        headings = vec![format!(">{}", curved.x)];
-        headings.extend(curved.series.iter().map(|s| format!(">{}", s.name)));
+        headings = vec![format!(">{}", plain(&curved.x))];
+        headings.extend(curved.series.iter().map(|s| format!(">{}", plain(&s.name))));
         for x in xs {
             let mut row = vec![x.to_string()];
             row.extend(curved.series.iter().map(|s| at(s, x)));

@@ -1,5 +1,6 @@
 //! Result files side by side, one or several runs of each: kernels, machines or settings.
 
+mod curves;
 mod json;
 mod pair;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use serde::Serialize;
 use super::Results;
 use crate::show::table::plain;
 
+pub(crate) use curves::{CurveComparison, NamedCurves};
 pub(crate) use json::json;
 pub(crate) use text::text;
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
-use quell_lab::summary::{Interval, Settings, Summary};
+use quell_lab::summary::{Interval, Machine, Settings, Summary};
 use quell_stats::{FEWEST_RUNS, median, runs_apart};
 
 use super::{Change, Differs, Figure, Pair};
@@ -146,16 +146,7 @@ fn differs(one: &Summary, other: &Summary) -> Vec<Differs> {
             all.push(Differs { what, a, b });
         }
     };
-    let (a, b) = (&one.machine, &other.machine);
-    told("kernel", a.kernel.clone(), b.kernel.clone());
-    told("CPU", a.cpu.clone(), b.cpu.clone());
-    told("number of CPUs", a.cpus.to_string(), b.cpus.to_string());
-    let vm = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-    let (vm_a, vm_b) = (vm(a.virtual_machine), vm(b.virtual_machine));
-    told("virtual machine", vm_a, vm_b);
-    let cpu = |n: u32| n.to_string();
-    told("victim's CPU", cpu(a.victim_cpu), cpu(b.victim_cpu));
-    told("culprit's CPU", cpu(a.culprit_cpu), cpu(b.culprit_cpu));
+    machines(&one.machine, &other.machine, &mut told);
     let mode = |s: &Summary| format!("{:?}", s.victim).to_lowercase();
     told("victim", mode(one), mode(other));
     // older files don't say how they were measured
@@ -176,6 +167,19 @@ fn differs(one: &Summary, other: &Summary) -> Vec<Differs> {
         told(name, value(one, name), value(other, name));
     }
     all
+}
+
+/// On what both were measured.
+pub(super) fn machines(a: &Machine, b: &Machine, told: &mut impl FnMut(&str, String, String)) {
+    told("kernel", a.kernel.clone(), b.kernel.clone());
+    told("CPU", a.cpu.clone(), b.cpu.clone());
+    told("number of CPUs", a.cpus.to_string(), b.cpus.to_string());
+    let vm = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let (vm_a, vm_b) = (vm(a.virtual_machine), vm(b.virtual_machine));
+    told("virtual machine", vm_a, vm_b);
+    let cpu = |n: u32| n.to_string();
+    told("victim's CPU", cpu(a.victim_cpu), cpu(b.victim_cpu));
+    told("culprit's CPU", cpu(a.culprit_cpu), cpu(b.culprit_cpu));
 }
 
 /// All but the seed, which is another one in every run and only orders the arms.
