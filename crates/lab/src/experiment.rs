@@ -145,6 +145,8 @@ pub struct Outcome {
     pub backtraces: Option<Backtraces>,
     /// What has to be known of where the culprit ran, in words.
     pub note: Option<String>,
+    /// A turn of the victim that took so long was a gap.
+    pub gap_limit_ns: u64,
 }
 
 /// The smallest share of a block in which the victim must have run.
@@ -168,6 +170,7 @@ pub fn run(
         interrupted,
         backtraces,
         note,
+        gap_limit_ns,
     } = match done {
         Ok(done) => done,
         // the round in which it was does not count
@@ -193,6 +196,7 @@ pub fn run(
         interrupted,
         backtraces,
         note,
+        gap_limit_ns,
     })
 }
 
@@ -203,6 +207,7 @@ struct Ended {
     interrupted: bool,
     backtraces: Option<Backtraces>,
     note: Option<String>,
+    gap_limit_ns: u64,
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -242,6 +247,7 @@ fn rounds_of(
         sham: start(Role::Culprit)?,
         stop,
     };
+    let gap_limit_ns = workers.both.ready().limit_ns;
     // microseconds each, which only matter where there are many
     let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
@@ -298,6 +304,7 @@ fn rounds_of(
                 interrupted,
                 backtraces,
                 note: workers.both.ready().note.clone(),
+                gap_limit_ns,
             });
         }
     }

@@ -58,6 +58,7 @@ impl Worker {
                 victim_tid: 0,
                 limit_ticks: 0,
                 note: None,
+                limit_ns: 0,
             },
             patience: setup.patience(),
             block: Duration::ZERO,

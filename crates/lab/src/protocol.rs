@@ -113,6 +113,8 @@ pub struct Ready {
     pub limit_ticks: u64,
     /// What has to be known of where the culprit runs, in words.
     pub note: Option<String>,
+    /// The same in ns.
+    pub limit_ns: u64,
 }
 
 /// A block that is done.

@@ -1,6 +1,9 @@
 //! An experiment as it is written to a file and to JSON: the contract `quell/lab/1`.
 
+mod turns;
+
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use quell_event::Backtraces;
 use quell_stats::{Difference, median, quantile};
@@ -13,6 +16,7 @@ use crate::judge::{Effect, Judgement, Verdict};
 use crate::mechanism::Mechanism;
 use crate::params::Params;
 use crate::protocol::Mode;
+use turns::{percentiles, rounded, timeline, turns};
 
 /// The name of this form.
 pub const SCHEMA: &str = "quell/lab/1";
@@ -45,6 +49,9 @@ pub struct Summary {
     pub interrupted: bool,
     /// On what it was measured.
     pub machine: Machine,
+    /// How; not in files of quell 0.1 from before it was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Settings>,
     /// Idle, sham, real, untraced.
     pub arms: BTreeMap<String, ArmSummary>,
     /// Shootdowns at the victim for one operation that fell into the time in which the victim ran.
@@ -122,6 +129,40 @@ pub struct Machine {
     pub culprit_cpu: u32,
 }
 
+/// How it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// quell's version.
+    pub quell: String,
+    /// How long a block was, ns.
+    pub block_ns: u64,
+    /// How soon an operation might follow the start of the last, ns.
+    pub pace_ns: u64,
+    /// The time that it had, ns.
+    pub budget_ns: u64,
+    /// Rounds at most; 0: as many as the time allowed.
+    pub rounds: usize,
+    /// Of the order of the arms.
+    pub seed: u64,
+    /// A turn of the victim that took so long was a gap, ns.
+    pub gap_limit_ns: u64,
+}
+
+impl Settings {
+    fn new(mechanism: &Mechanism, options: &Options, gap_limit_ns: u64) -> Self {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            quell: env!("CARGO_PKG_VERSION").to_owned(),
+            block_ns: ns(mechanism.timing.block().unwrap_or(options.block)),
+            pace_ns: ns(options.pace),
+            budget_ns: ns(options.budget),
+            rounds: options.rounds,
+            seed: options.seed,
+            gap_limit_ns,
+        }
+    }
+}
+
 /// One arm, over all valid blocks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ArmSummary {
@@ -160,22 +201,6 @@ pub struct ArmSummary {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline_ops: Vec<(u64, u64)>,
 }
-
-/// Percentiles that are told where there are samples enough.
-const PERCENTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("p999", 0.999),
-    ("p9999", 0.9999),
-    ("p99999", 0.99999),
-];
-
-/// Turns that must lie beyond a percentile for it to be told.
-const BEYOND: f64 = 100.0;
-
-/// Gaps and operations of a timeline.
-const TIMELINE: usize = 4000;
 
 impl Summary {
     /// Of what was measured.
@@ -216,6 +241,7 @@ impl Summary {
             sham_why,
             interrupted: outcome.interrupted,
             machine,
+            settings: Some(Settings::new(mechanism, options, outcome.gap_limit_ns)),
             arms: Arm::ALL
                 .into_iter()
                 .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
@@ -235,6 +261,14 @@ impl Summary {
             },
             backtraces: outcome.backtraces.clone(),
         }
+    }
+
+    /// What one operation costs the victim, ns: shootdowns and faults for one, times what one costs. Unlike ppm it does not go
+    /// with how many operations fit into a second.
+    #[must_use]
+    pub fn stall_ns_per_op(&self) -> Option<f64> {
+        let events = self.shootdowns_per_op? + self.faults_per_op.unwrap_or(0.0);
+        Some(events * self.effect.ns_per_event?)
     }
 
     /// Without what only pictures need.
@@ -319,103 +353,5 @@ impl ArmSummary {
     pub fn class_rate(&self, class: Class) -> f64 {
         let n = self.gaps.get(class.name()).map_or(0, |(n, _)| *n);
         n as f64 * 1e9 / self.ran_ns.max(1) as f64
-    }
-}
-
-/// Lengths of turns and how many, over all blocks: gaps are turns too, but for those in which another thread ran.
-fn turns(blocks: &[&Attributed]) -> BTreeMap<u64, u64> {
-    let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
-    for block in blocks {
-        for (ns, n) in &block.turns {
-            *turns.entry(*ns).or_default() += n;
-        }
-        for told in block.gaps.iter().filter(|t| t.class != Class::Sched) {
-            *turns.entry(told.gap.ns).or_default() += 1;
-        }
-    }
-    turns
-}
-
-fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
-    let total: u64 = turns.values().sum();
-    let enough = |q: &f64| total as f64 * (1.0 - q) >= BEYOND;
-    let at = |q: f64| {
-        let rank = (total as f64 * q).ceil() as u64;
-        let mut seen = 0;
-        turns
-            .iter()
-            .find(|(_, n)| {
-                seen += **n;
-                seen >= rank
-            })
-            .map_or(0, |(ns, _)| *ns)
-    };
-    PERCENTILES
-        .iter()
-        .filter(|(_, q)| enough(q))
-        .map(|(name, q)| ((*name).to_owned(), at(*q)))
-        .collect()
-}
-
-/// Lengths to two digits, so that a histogram has some hundred bars.
-fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
-    let mut out: BTreeMap<u64, u64> = BTreeMap::new();
-    for (ns, n) in turns {
-        let digits = ns.checked_ilog10().unwrap_or(0);
-        let step = 10_u64.pow(digits.saturating_sub(1));
-        *out.entry(ns / step * step).or_default() += n;
-    }
-    out.into_iter().collect()
-}
-
-/// The gaps and operations of the block whose stall is the middle one: as it was, not the best.
-#[expect(clippy::type_complexity, reason = "two columns of the summary")]
-fn timeline(blocks: &[&Attributed]) -> (Vec<(u64, u64, Class, bool)>, Vec<(u64, u64)>) {
-    let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
-    by_stall.sort_by_key(|b| b.caused_ns());
-    let Some(block) = by_stall.get(by_stall.len() / 2) else {
-        return (Vec::new(), Vec::new());
-    };
-    let since = |ns: u64| ns.saturating_sub(block.begin_ns);
-    let gaps = block
-        .gaps
-        .iter()
-        .take(TIMELINE)
-        .map(|t| (since(t.gap.begin_ns), t.gap.ns, t.class, t.caused))
-        .collect();
-    let ops = block
-        .ops
-        .iter()
-        .take(TIMELINE)
-        .map(|op| (since(op.begin_ns), since(op.end_ns)))
-        .collect();
-    (gaps, ops)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Check that a percentile is a length that occurs, that at least its share lies at or below it, and that none is
-        /// told that fewer than 100 turns lie beyond.
-        #[test]
-        fn percentiles_hold(turns in prop::collection::btree_map(1_u64..1_000_000, 1_u64..100_000, 1..50)) {
-            let total: u64 = turns.values().sum();
-            let told = percentiles(&turns);
-            for (name, q) in PERCENTILES {
-                let Some(at) = told.get(name) else {
-                    prop_assert!((total as f64) * (1.0 - q) < BEYOND);
-                    continue;
-                };
-                let below: u64 = turns.range(..=at).map(|(_, n)| n).sum();
-                prop_assert!(turns.contains_key(at));
-                prop_assert!(below as f64 >= total as f64 * q - 1e-6);
-                prop_assert!(total as f64 * (1.0 - q) >= BEYOND);
-            }
-            prop_assert_eq!(rounded(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
-        }
     }
 }

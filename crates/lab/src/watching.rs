@@ -13,7 +13,8 @@ pub const SCHEMA: &str = "quell/lab-watch/1";
 /// Gaps of one class, or of one class by one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    lengths: Vec<u64>,
+    /// Lengths to three digits, and how many: some thousand numbers, however long the watch is.
+    lengths: BTreeMap<u64, u64>,
     /// Their sum, ns.
     pub ns: u64,
     /// The longest that was seen, ns: an event, not a statistic.
@@ -21,9 +22,6 @@ pub struct Gaps {
     /// How many.
     pub count: u64,
 }
-
-/// Lengths that are kept for percentiles; more are counted and summed all the same.
-const LENGTHS: usize = 1 << 20;
 
 /// Gaps beyond a percentile for it to be told.
 const BEYOND: u64 = 100;
@@ -33,23 +31,30 @@ impl Gaps {
         self.count += 1;
         self.ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
-        if self.lengths.len() < LENGTHS {
-            self.lengths.push(ns);
-        }
+        *self.lengths.entry(three_digits(ns)).or_default() += 1;
     }
 
-    /// So many of a thousand gaps are no longer than this, ns; nothing where too few lie beyond.
+    /// So many of a thousand gaps are no longer than this, ns, to three digits; nothing where too few lie beyond.
     #[must_use]
     pub fn at(&self, of_1000: u64) -> Option<u64> {
-        let n = u64::try_from(self.lengths.len()).unwrap_or(0);
-        let beyond = n * (1000 - of_1000.min(1000)) / 1000;
+        let beyond = self.count * (1000 - of_1000.min(1000)) / 1000;
         if beyond < BEYOND {
             return None;
         }
-        let mut sorted = self.lengths.clone();
-        let rank = usize::try_from(n - beyond - 1).unwrap_or(0);
-        Some(*sorted.select_nth_unstable(rank).1)
+        let rank = self.count - beyond;
+        let mut seen = 0;
+        let found = self.lengths.iter().find(|(_, n)| {
+            seen += **n;
+            seen >= rank
+        });
+        found.map(|(ns, _)| *ns)
     }
+}
+
+/// The rest of the digits 0.
+fn three_digits(ns: u64) -> u64 {
+    let step = 10_u64.pow(ns.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    ns / step * step
 }
 
 /// All that was seen so far.
@@ -228,5 +233,15 @@ mod tests {
         (200..=1000).for_each(|ns| gaps.add(ns));
         assert_eq!(gaps.at(500), Some(500));
         assert_eq!(gaps.at(990), None);
+    }
+
+    /// Check that percentiles are of all gaps, also of many: those that come late count as much as the first.
+    #[test]
+    fn late_gaps_count() {
+        let mut gaps = Gaps::default();
+        (0..1_500_000).for_each(|_| gaps.add(200));
+        (0..2_500_000).for_each(|_| gaps.add(1_234_567));
+        assert_eq!((gaps.at(250), gaps.at(500)), (Some(200), Some(1_230_000)));
+        assert_eq!(gaps.lengths.len(), 2);
     }
 }

@@ -134,12 +134,12 @@ impl Crew {
         };
         let mut ops = vec![(0, 0); MOST_OPS];
         ops.clear();
+        let rests = victim.as_ref().and_then(|v| v.rests.as_ref());
+        let limit_ticks = rests.map_or(0, Victim::limit);
         let ready = Ready {
             victim_tid: victim.as_ref().map_or(0, |v| v.tid),
-            limit_ticks: victim
-                .as_ref()
-                .and_then(|v| v.rests.as_ref())
-                .map_or(0, Victim::limit),
+            limit_ticks,
+            limit_ns: limit_ticks * 1_000_000 / ticks_per_ms,
             note,
         };
         let crew = Self {

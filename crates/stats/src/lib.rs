@@ -1,4 +1,4 @@
-//! The statistics of `quell prove`.
+//! The statistics of `quell prove`, and of the lab ([`difference`], [`runs_apart`]).
 //!
 //! A program runs N times without a plan and N times with it, in pairs, in an order that chance
 //! decides ([`orders`]). For every metric, [`compare`] gives the ratio, a bootstrap interval over
@@ -34,6 +34,7 @@ mod order;
 mod overall;
 mod rank;
 mod rng;
+mod runs;
 mod summary;
 mod verdict;
 
@@ -44,5 +45,6 @@ pub use guard::FAMILY_ERROR;
 pub use order::{Order, orders};
 pub use overall::{Named, Overall, Role, overall};
 pub use rng::Rng;
+pub use runs::{FEWEST_RUNS, runs_apart};
 pub use summary::{mad, median, quantile, spread};
 pub use verdict::{Reason, Verdict};

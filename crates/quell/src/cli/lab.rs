@@ -76,6 +76,10 @@ pub(crate) enum VictimMode {
     Sleep,
 }
 
+/// What a block and the pace are when nothing is said.
+pub(crate) const BLOCK_MS: u64 = 150;
+pub(crate) const PACE_US: u64 = 10;
+
 #[derive(Args, Debug)]
 pub(crate) struct LabRunArgs {
     /// Experiments by name, as 'quell lab list' prints them; 'all' is every one with a victim. Or curves.
@@ -104,10 +108,10 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "CPU")]
     pub(crate) culprit_cpu: Option<u32>,
     /// How long a block of one arm is, ms.
-    #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(10..=5000))]
+    #[arg(long, value_name = "MS", default_value_t = BLOCK_MS, value_parser = clap::value_parser!(u64).range(10..=5000))]
     pub(crate) block: u64,
     /// How soon one operation may follow the start of the last, µs.
-    #[arg(long, value_name = "US", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    #[arg(long, value_name = "US", default_value_t = PACE_US, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) pace: u64,
     /// The seed of the order of the arms; without, the clock.
     #[arg(long, value_name = "N")]

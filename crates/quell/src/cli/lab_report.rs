@@ -31,12 +31,10 @@ pub(crate) struct LabReportArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LabCompareArgs {
-    /// What 'quell lab run -o A' wrote.
-    #[arg(value_name = "A")]
-    pub(crate) a: PathBuf,
-    /// The same, of another kernel, machine or setting.
-    #[arg(value_name = "B")]
-    pub(crate) b: PathBuf,
+    /// What 'quell lab run -o FILE' wrote, in turns: A B, or A B A B with two runs of each and so on. Only runs of which
+    /// there are two of each side say that a change is more than how runs scatter.
+    #[arg(value_name = "A B", required = true, num_args = 2..)]
+    pub(crate) files: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

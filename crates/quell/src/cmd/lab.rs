@@ -12,7 +12,7 @@ use quell_lab::{system, tsc, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::clock::monotonic_ns;
-use crate::cmd::{lab_report, usage};
+use crate::cmd::{lab_compare, lab_report, usage};
 use crate::lab::{self, Beside, Ran};
 use crate::launch::signals;
 use crate::show::emit;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::Report(args) => lab_report::report(args),
-        LabVerb::Compare(args) => lab_report::compare(args),
+        LabVerb::Compare(args) => lab_compare::compare(args),
         LabVerb::Worker => {
             worker::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
@@ -123,6 +123,12 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
         if let Some(name) = all.keys().find(|n| mechanism::find(n).is_none()) {
             let path = path.display();
             return Err(usage(format!("{path}: there is no experiment '{name}'")));
+        }
+        if let Some((name, _)) = all.iter().find(|(_, v)| !v.is_table()) {
+            let path = path.display();
+            return Err(usage(format!(
+                "{path}: '{name}' is no table: write [{name}], and its parameters below"
+            )));
         }
         for (name, value) in all
             .get(m.name)

@@ -1,4 +1,4 @@
-//! `quell lab report` and `quell lab compare`: what results say, in text, as a page, and in the forms of other tools.
+//! `quell lab report`: what results say, in text, as a page, and in the forms of other tools.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use quell_export::lab::{Timeline, Turns};
+use quell_lab::curve::Curved;
 
-use crate::cli::{LabCompareArgs, LabReportArgs};
+use crate::cli::LabReportArgs;
 use crate::cmd::usage;
-use crate::lab::{self, Comparison, Results};
+use crate::lab::{self, Results};
 use crate::show::{self, Replace, emit};
 
 pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
@@ -20,6 +21,9 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
         .map(PathBuf::as_path)
         .collect();
     check(args, &outputs)?;
+    if let Some(curves) = lab::curve_file(&args.file)? {
+        return report_curves(args, &curves, outputs.is_empty() && args.hgrm.is_none());
+    }
     let results = lab::results(&args.file)?;
     let from = args.file.display();
     let turns = lab::turns(&results);
@@ -46,6 +50,23 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
         let texts: Vec<String> = results.all.iter().map(lab::text).collect();
         emit(&mut anstream::stdout(), &texts.join("\n"))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_curves(args: &LabReportArgs, curves: &[Curved], plain: bool) -> anyhow::Result<ExitCode> {
+    if !plain {
+        return Err(usage("curves are reported as text and --json only"));
+    }
+    let mut texts = Vec::new();
+    for curve in curves {
+        texts.push(if args.json {
+            serde_json::to_string(curve)? + "\n"
+        } else {
+            lab::curve_text(curve)
+        });
+    }
+    let between = if args.json { "" } else { "\n" };
+    emit(&mut anstream::stdout(), &texts.join(between))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -161,31 +182,8 @@ fn beside(path: &Path, one: &Turns<'_>, named: &[PathBuf]) -> PathBuf {
         .unwrap_or(stem)
 }
 
-pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
-    let (a, b) = (lab::results(&args.a)?, lab::results(&args.b)?);
-    let name = |path: &Path| path.display().to_string();
-    let comparison = Comparison::new((name(&args.a), &a), (name(&args.b), &b));
-    if comparison.is_empty() {
-        let (only_a, only_b) = comparison.apart();
-        return Err(usage(format!(
-            "no experiment is in both: {} has {only_a}, {} has {only_b}",
-            args.a.display(),
-            args.b.display()
-        )));
-    }
-    let text = if args.json {
-        lab::comparison_json(&comparison)? + "\n"
-    } else {
-        lab::comparison_text(&comparison)
-    };
-    emit(&mut anstream::stdout(), &text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
 #[cfg(test)]
 mod tests {
-    use quell_lab::summary::Summary;
-
     use super::*;
 
     /// Check that every arm gets a name of its own beside the one that was given, whatever a result is called.
@@ -343,32 +341,5 @@ mod tests {
             assert!(why.contains(said) && why.lines().count() == 1, "{why}");
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 3);
-    }
-
-    /// Check that two files without an experiment in common are refused, by what each has.
-    #[test]
-    fn nothing_to_compare() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let put = |name: &str, one: Summary| {
-            let file = dir.path().join(name);
-            std::fs::write(&file, lab::fixture::lines(&[one])).expect("written");
-            file
-        };
-        let a = put("a", lab::fixture::dontneed());
-        let b = put("b", lab::fixture::munmap());
-        let both = |a: &Path, b: &Path| LabCompareArgs {
-            a: a.to_owned(),
-            b: b.to_owned(),
-            json: false,
-        };
-        let err = compare(&both(&a, &b)).expect_err("nothing in both");
-        assert!(err.is::<crate::cmd::Usage>());
-        let said = format!("{err:#}");
-        assert!(
-            said.starts_with("no experiment is in both")
-                && said.contains("has dontneed")
-                && said.contains("has munmap")
-        );
-        compare(&both(&a, &a)).expect("compared");
     }
 }

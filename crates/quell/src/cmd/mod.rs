@@ -11,6 +11,7 @@ use crate::show::emit;
 
 mod doctor;
 mod lab;
+mod lab_compare;
 mod lab_report;
 mod plan;
 mod prove;

@@ -1,5 +1,7 @@
 //! `quell lab advise`: which of doctor's rules matter on this machine, by what the lab measures on it.
 
+mod links;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,112 +25,30 @@ use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::{BOLD, heading};
-use crate::show::units::time;
-
-/// What an experiment is evidence for.
-struct Link {
-    experiment: &'static str,
-    /// In the idle arm this class, and not what the culprit did.
-    idle: Option<Class>,
-    rules: &'static [&'static str],
-}
-
-/// The short set, and the rules that each part of it speaks to: those whose hazard makes the kernel do what the
-/// experiment does, or that are about what the idle arm shows.
-const LINKS: &[Link] = &[
-    Link {
-        experiment: "untouched",
-        idle: Some(Class::Timer),
-        rules: &["SYS-TIMER", "CPU-ISO", "SYS-STAT", "SYS-WDOG"],
-    },
-    Link {
-        experiment: "untouched",
-        idle: Some(Class::Sched),
-        rules: &["CPU-ISO", "SYS-RT", "WQ-MASK"],
-    },
-    Link {
-        experiment: "untouched",
-        idle: Some(Class::Irq),
-        rules: &["IRQ-AFF"],
-    },
-    Link {
-        experiment: "untouched",
-        idle: Some(Class::None),
-        rules: &["VM-STEAL", "CPU-SMT", "CPU-IDLE"],
-    },
-    Link {
-        experiment: "dontneed",
-        idle: None,
-        rules: &[
-            "VM-PVFLUSH",
-            "CPU-INVLPGB",
-            "CPU-PCID",
-            "CPU-PTI",
-            "SYS-BALLOON",
-        ],
-    },
-    Link {
-        experiment: "munmap",
-        idle: None,
-        rules: &["CPU-CEILING"],
-    },
-    Link {
-        experiment: "msync",
-        idle: None,
-        rules: &["SYS-WB", "PROC-WBMAP"],
-    },
-    Link {
-        experiment: "swap",
-        idle: None,
-        rules: &[
-            "SYS-SWAP",
-            "SYS-MGLRU",
-            "SYS-WMARK",
-            "SYS-ZRECLAIM",
-            "SYS-DAMON",
-            "CG-MEM",
-            "PROC-MLOCK",
-        ],
-    },
-    Link {
-        experiment: "ksm",
-        idle: None,
-        rules: &["SYS-KSM", "PROC-KSM", "SYS-KSM-RESIDUE"],
-    },
-    Link {
-        experiment: "collapse",
-        idle: None,
-        rules: &[
-            "SYS-THP",
-            "SYS-KHUGE",
-            "SYS-MTHP",
-            "PROC-THP",
-            "SYS-THP-SHRINK",
-        ],
-    },
-    Link {
-        experiment: "compact",
-        idle: None,
-        rules: &["SYS-COMPACT", "SYS-THP-DEFRAG", "SYS-COMPACT-MLOCK"],
-    },
-    Link {
-        experiment: "numa-balancing",
-        idle: None,
-        rules: &["SYS-NUMABAL", "SYS-NUMAD", "PROC-NUMA", "SYS-DEMOTE"],
-    },
-];
+use crate::show::units::{count, time};
+use links::{LINKS, Link};
 
 /// What the lab says of a rule.
 #[derive(Clone, Debug, Serialize)]
 struct Measured {
-    experiment: &'static str,
-    /// Shown, not shown or too noisy; nothing where it can't run here.
+    experiment: String,
+    /// Shown, not shown or too noisy; nothing where it can't run here, and of the idle arm.
     verdict: Option<Verdict>,
     /// In a sentence.
     said: String,
-    /// Stall, ppm of the victim's time.
+    /// Stall, ppm of the victim's time; nothing where it can't be told.
     stall_ppm: Option<f64>,
 }
+
+impl Advice {
+    /// Whether anything of it is known on this machine.
+    fn is_measured(&self) -> bool {
+        self.measured.iter().any(|m| m.stall_ppm.is_some())
+    }
+}
+
+/// What was run: the name of the link, and the summary or why it can't run here.
+type Told = (String, Result<Summary, String>);
 
 #[derive(Serialize)]
 struct Advice {
@@ -167,15 +87,22 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         seed: monotonic_ns(),
         rounds: 0,
     };
-    let mut names: Vec<&'static str> = LINKS.iter().map(|l| l.experiment).collect();
-    names.dedup();
     let mut failed = false;
-    let mut ran: Vec<(&'static str, Result<Summary, String>)> = Vec::new();
-    for name in names {
-        let Some(m) = mechanism::find(name) else {
+    let mut ran: Vec<Told> = Vec::new();
+    for link in LINKS {
+        let name = link.name();
+        let Some(m) = mechanism::find(link.experiment) else {
             continue;
         };
-        let params = Params::new(m.params, &[]).map_err(usage)?;
+        if ran.iter().any(|(n, _)| *n == name) {
+            continue;
+        }
+        let set: Vec<(String, u64)> = link
+            .set
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), *v))
+            .collect();
+        let params = Params::new(m.params, &set).map_err(usage)?;
         let least = m.timing.least_budget().unwrap_or_default();
         let options = Options {
             budget: options.budget.max(least),
@@ -225,14 +152,15 @@ fn findings() -> Vec<Finding> {
     audit(&look, |_| true)
 }
 
-fn of_rule(finding: &Finding, ran: &[(&'static str, Result<Summary, String>)]) -> Advice {
+fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
     let links = LINKS.iter().filter(|l| l.rules.contains(&finding.rule));
     let measured = links.filter_map(|link| {
-        let (_, result) = ran.iter().find(|(name, _)| *name == link.experiment)?;
+        let name = link.name();
+        let (_, result) = ran.iter().find(|(n, _)| *n == name)?;
         Some(match result {
             Ok(summary) => told(link, summary),
             Err(why) => Measured {
-                experiment: link.experiment,
+                experiment: name,
                 verdict: None,
                 said: why.clone(),
                 stall_ppm: None,
@@ -250,41 +178,58 @@ fn of_rule(finding: &Finding, ran: &[(&'static str, Result<Summary, String>)]) -
 }
 
 fn told(link: &Link, summary: &Summary) -> Measured {
+    let experiment = link.name();
     if let Some(class) = link.idle {
-        let idle = summary.arms.get(Arm::Idle.name());
-        let ppm = idle.map(|a| match class {
-            Class::Sched => a.away_ns as f64 * 1e6 / (a.ran_ns + a.away_ns).max(1) as f64,
-            class => a.class_ppm(class),
-        });
-        let rate = idle.map_or(0.0, |a| a.class_rate(class));
+        let idle = summary.arms.get(Arm::Idle.name()).filter(|a| a.ran_ns > 0);
+        let Some(idle) = idle else {
+            return Measured {
+                experiment,
+                verdict: None,
+                said: "can't be told now: no idle block counts".to_owned(),
+                stall_ppm: None,
+            };
+        };
+        let ppm = match class {
+            Class::Sched => {
+                idle.away_ns as f64 * 1e6 / idle.ran_ns.saturating_add(idle.away_ns) as f64
+            }
+            class => idle.class_ppm(class),
+        };
         return Measured {
-            experiment: link.experiment,
+            experiment,
             verdict: None,
             said: format!(
-                "with nothing else going on: {rate:.0} gaps a second of class {}, {:.0} ppm of the time",
+                "without a culprit, beside what else ran: {} gaps a second of class {}, {} ppm of the time",
+                count(idle.class_rate(class).round() as u64),
                 class.name(),
-                ppm.unwrap_or(0.0)
+                count(ppm.round() as u64)
             ),
-            stall_ppm: ppm,
+            stall_ppm: Some(ppm),
         };
     }
     let e = &summary.effect;
     let each = e.ns_per_event.map_or_else(String::new, |ns| {
         format!(", {} for each shootdown or fault", time(ns.round() as u64))
     });
+    let op = summary.arms.get(Arm::Real.name()).and_then(|a| a.op_ns);
+    let op = op.map_or_else(String::new, |(p50, _)| {
+        format!("; the operation itself takes {}", time(p50))
+    });
     let said = match summary.verdict {
         Verdict::Shown => format!(
-            "when it happens all the time, a thread loses {:.1} % of its time{each}",
+            "when it happens all the time, a thread loses {:.1} % of its time{each}{op}",
             e.stall_ppm.difference / 1e4
         ),
         Verdict::NotShown => format!("stalls nobody here: {}", summary.why),
         Verdict::TooNoisy | Verdict::TooShort => format!("can't be told now: {}", summary.why),
     };
+    let is_known = summary.verdict.is_answer();
     Measured {
-        experiment: link.experiment,
+        experiment,
         verdict: Some(summary.verdict),
         said,
-        stall_ppm: Some(e.stall_ppm.difference),
+        // what can't be told ranks nothing
+        stall_ppm: is_known.then_some(e.stall_ppm.difference),
     }
 }
 
@@ -303,21 +248,29 @@ fn rank(a: &Advice, b: &Advice) -> std::cmp::Ordering {
 }
 
 /// A heading, and what belongs under it.
-type Part = (&'static str, fn(&Advice) -> bool);
+type Part<'a> = (&'static str, &'a dyn Fn(&Advice) -> bool);
 
 fn text(advice: &[Advice]) -> String {
     let mut out = String::new();
-    let parts: [Part; 3] = [
-        ("Hazards, by what they were measured to cost here", |a| {
-            a.status == Status::Hazard && !a.measured.is_empty()
+    let is_hazard = |a: &Advice| a.status == Status::Hazard;
+    let parts: [Part<'_>; 5] = [
+        ("Hazards, by what they were measured to cost here", &|a| {
+            is_hazard(a) && a.is_measured()
+        }),
+        ("Hazards of which it can't be told here and now", &|a| {
+            is_hazard(a) && !a.is_measured() && !a.measured.is_empty()
         }),
         (
             "Hazards that no experiment of the short set is about",
-            |a| a.status == Status::Hazard && a.measured.is_empty(),
+            &|a| is_hazard(a) && a.measured.is_empty(),
         ),
-        ("No hazard as it is set, and what it would cost", |a| {
-            a.status != Status::Hazard
+        ("No hazard as it is set, and what it would cost", &|a| {
+            !is_hazard(a) && a.is_measured()
         }),
+        (
+            "No hazard as it is set; what it would cost can't be told here and now",
+            &|a| !is_hazard(a) && !a.is_measured(),
+        ),
     ];
     for (title, belongs) in parts {
         let mut some = advice.iter().filter(|a| belongs(a)).peekable();
@@ -349,15 +302,5 @@ fn text(advice: &[Advice]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that every rule that is linked is one of doctor's, so that no evidence is lost.
-    #[test]
-    fn links_name_rules() {
-        let known: Vec<&str> = quell_doctor::rules().iter().map(|r| r.id).collect();
-        for rule in LINKS.iter().flat_map(|l| l.rules) {
-            assert!(known.contains(rule), "{rule}");
-        }
-    }
-}
+#[path = "advise_tests.rs"]
+mod tests;

@@ -10,14 +10,14 @@ use quell_lab::system::Guarded;
 use quell_lab::{pin, room, tsc};
 
 use super::surroundings::again;
-use super::{Beside, guard, lock, machine, place};
-use crate::cli::{LabRunArgs, curve_worker_words};
+use super::{Beside, Kept, guard, lock, machine, place};
+use crate::cli::{BLOCK_MS, LabRunArgs, PACE_US, VictimMode, curve_worker_words};
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::{BOLD, heading};
-use crate::show::table::Table;
+use crate::show::table::{Table, plain};
 use crate::show::units::time;
 
 /// The table of all curves.
@@ -47,10 +47,10 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "'{name}' is no curve; 'quell lab list' prints them, and they are run apart from other experiments"
         )));
     }
-    if !args.set.is_empty() || args.config.is_some() || args.output.is_some() {
-        return Err(usage(
-            "a curve has no parameters and no file for 'quell lab report': leave out --set, --config and -o",
-        ));
+    if let Some(flag) = ignored(args) {
+        return Err(usage(format!(
+            "a curve has no parameters, arms or victim: leave out {flag}"
+        )));
     }
     if !tsc::is_usable() {
         return Err(usage(
@@ -68,6 +68,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         others: std::iter::once(peer).chain(others).collect(),
         memory: room::memory().unwrap_or(0),
     };
+    let mut kept = Kept::named(args.output.as_deref())?;
     let mut out = anstream::stdout();
     let mut failed = false;
     for (_, curve) in named {
@@ -80,6 +81,9 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         };
         let (curved, as_before) = one(curve, &options)?;
         failed |= !as_before;
+        if let Some(kept) = &mut kept {
+            kept.curve(&curved)?;
+        }
         let told = if args.json {
             serde_json::to_string(&curved)? + "\n"
         } else {
@@ -90,7 +94,27 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             break;
         }
     }
+    if let Some(kept) = kept {
+        kept.end()?;
+    }
     Ok(Some(ExitCode::from(u8::from(failed))))
+}
+
+/// What was said that means nothing for a curve.
+fn ignored(args: &LabRunArgs) -> Option<&'static str> {
+    let flags = [
+        ("--set", !args.set.is_empty()),
+        ("--config", args.config.is_some()),
+        ("--rounds", args.rounds != 0),
+        ("--victim", args.victim != VictimMode::Spin),
+        ("--block", args.block != BLOCK_MS),
+        ("--pace", args.pace != PACE_US),
+        ("--influx", args.influx.is_some()),
+    ];
+    flags
+        .into_iter()
+        .find(|(_, said)| *said)
+        .map(|(flag, _)| flag)
 }
 
 /// Runs one. Beside it is whether all that was set up for it was taken back.
@@ -120,19 +144,19 @@ fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<(Curved, bool
 }
 
 /// All of one curve.
-fn text(curved: &Curved) -> String {
+pub(crate) fn text(curved: &Curved) -> String {
     let mut out = String::new();
     let m = &curved.machine;
     // writing to a String does not fail
     let _ = writeln!(
         out,
         "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; Linux {}, {}{}; {} rounds",
-        curved.experiment,
-        curved.about,
+        plain(&curved.experiment),
+        plain(&curved.about),
         m.culprit_cpu,
         m.victim_cpu,
-        m.kernel,
-        m.cpu,
+        plain(&m.kernel),
+        plain(&m.cpu),
         if m.virtual_machine {
             ", in a virtual machine"
         } else {
@@ -158,7 +182,7 @@ fn text(curved: &Curved) -> String {
     }
     heading(&mut out, "To read it");
     for note in &curved.notes {
-        let _ = writeln!(out, "  {note}");
+        let _ = writeln!(out, "  {}", plain(note));
     }
     if curved.interrupted {
         let _ = writeln!(out, "  it was interrupted: this is what was known by then");
@@ -174,7 +198,7 @@ fn reach(point: &curve::Point) -> Option<f64> {
 }
 
 /// A time whose hundredths of ns count where it is short.
-fn nanoseconds(ns: f64) -> String {
+pub(super) fn nanoseconds(ns: f64) -> String {
     if ns < 100.0 {
         format!("{ns:.2} ns")
     } else {
@@ -198,7 +222,7 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
     let mut headings;
     let mut rows: Vec<Vec<String>> = Vec::new();
     if curved.series.len() > xs.len() {
-        headings = vec![format!("a figure for each, by {}", curved.x)];
+        headings = vec![format!("a figure for each, by {}", plain(&curved.x))];
         headings.extend(xs.iter().map(|x| format!(">{x}")));
         for s in &curved.series {
             let mut row = vec![format!("{} ({})", s.name, s.per)];
@@ -206,8 +230,8 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
             rows.push(row);
         }
     } else {
-        headings = vec![format!(">{}", curved.x)];
-        headings.extend(curved.series.iter().map(|s| format!(">{}", s.name)));
+        headings = vec![format!(">{}", plain(&curved.x))];
+        headings.extend(curved.series.iter().map(|s| format!(">{}", plain(&s.name))));
         for x in xs {
             let mut row = vec![x.to_string()];
             row.extend(curved.series.iter().map(|s| at(s, x)));

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
+use quell_lab::curve::Curved;
 use quell_lab::summary::Summary;
+use serde::Serialize;
 
 use crate::show::{self, Replace};
 
@@ -37,7 +39,16 @@ impl<'a> Kept<'a> {
         if summary.arms.values().all(|arm| arm.blocks == 0) && summary.interrupted {
             return Ok(());
         }
-        self.text += &(serde_json::to_string(summary)? + "\n");
+        self.line(summary)
+    }
+
+    /// Adds a curve.
+    pub(crate) fn curve(&mut self, curve: &Curved) -> anyhow::Result<()> {
+        self.line(curve)
+    }
+
+    fn line(&mut self, result: &impl Serialize) -> anyhow::Result<()> {
+        self.text += &(serde_json::to_string(result)? + "\n");
         if self.is_node { Ok(()) } else { self.write() }
     }
 

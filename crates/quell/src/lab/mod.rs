@@ -25,15 +25,17 @@ mod watch;
 
 pub(crate) use advise::advise;
 pub(crate) use allocators::allocators;
-pub(crate) use compare::{Comparison, json as comparison_json, text as comparison_text};
-pub(crate) use curve::{curves, list as list_curves};
+pub(crate) use compare::{
+    Comparison, CurveComparison, NamedCurves, json as comparison_json, text as comparison_text,
+};
+pub(crate) use curve::{curves, list as list_curves, text as curve_text};
 pub(crate) use export::{influx, timelines, turns};
 pub(crate) use kept::Kept;
 pub(crate) use live::Live;
 pub(crate) use lock::{Beside, lock};
 pub(crate) use one::{Ran, one};
 pub(crate) use place::place;
-pub(crate) use results::{Results, results};
+pub(crate) use results::{Results, curve_file, results};
 pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};
 pub(crate) use seed_madv::{madv_run, seed_madv};
 pub(crate) use surroundings::check;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use quell_lab::curve::{self, Curved};
 use quell_lab::summary::{SCHEMA, Summary};
 use serde_json::Value;
 
@@ -35,6 +36,36 @@ pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
         all,
         wall_ns: since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
     })
+}
+
+/// The curves in a file; nothing where its first line is of something else.
+///
+/// # Errors
+///
+/// It holds a curve and then something else.
+pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<Curved>>> {
+    // what can't be read is said by whoever reads it as results
+    let bytes = fs::read(path).unwrap_or_default();
+    let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
+    let mut all = Vec::new();
+    for (n, value) in (1..).zip(values) {
+        let is_curve = |v: &Value| v.get("schema").and_then(Value::as_str) == Some(curve::SCHEMA);
+        let curve = value
+            .ok()
+            .filter(is_curve)
+            .and_then(|v| serde_json::from_value(v).ok());
+        match curve {
+            Some(curve) => all.push(curve),
+            None if n == 1 => return Ok(None),
+            None => {
+                let name = plain(&path.display().to_string());
+                return Err(usage(format!(
+                    "{name} holds something else than curves, or is cut short, at {n}"
+                )));
+            }
+        }
+    }
+    Ok((!all.is_empty()).then_some(all))
 }
 
 /// The results in a file's bytes, or what is wrong with it: the end of a sentence that begins with its name.

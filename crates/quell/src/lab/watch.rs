@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::cmd::usage;
 use crate::outcome;
 use crate::show::emit;
 use crate::show::style::heading;
-use crate::show::table::Table;
+use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
 use crate::target::{End, Watch};
 
@@ -77,11 +78,12 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
             break end;
         }
     };
-    let document = watched.document(victim_cpu, probe.lost()?, &|pid| names.of(pid));
+    let lost = probe.lost()?;
+    let document = watched.document(victim_cpu, lost, &|pid| names.of(pid));
     let out = if args.json {
         serde_json::to_string(&document)? + "\n"
     } else {
-        text(&watched, args.top, victim_cpu, &|pid| names.of(pid))
+        text(&watched, lost, args, &|pid| names.of(pid))
     };
     emit(&mut anstream::stdout(), &out)?;
     Ok(match end {
@@ -108,13 +110,28 @@ impl Names {
     }
 }
 
-fn text(watched: &Watched, top: usize, cpu: u32, name: &dyn Fn(u32) -> String) -> String {
+/// What one must know to read it.
+const CAREFUL: &str = "
+The thread that looks takes half of this CPU from a program that runs there. It sees what hits the CPU while it has
+the CPU itself: shootdowns of an address space that is not loaded then reach nobody there. What hits a program in
+its own time: quell stat --cpu";
+
+fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) -> String) -> String {
+    let (top, cpu) = (args.top, args.cpu);
     let spun = watched.spun_ns.max(1) as f64;
     let mut out = format!(
         "CPU {cpu}: a thread wanted to run for {}, and others had it for {} of that\n",
         time(watched.spun_ns),
         percent(watched.away_ns as f64 / spun)
     );
+    if lost > 0 {
+        let lost = count(lost);
+        // writing to a String does not fail
+        let _ = writeln!(
+            out,
+            "the probe lost {lost} records: as many gaps may have a wrong cause, or none"
+        );
+    }
     heading(&mut out, "What kept it");
     let mut table = Table::new(&[
         "cause",
@@ -134,7 +151,7 @@ fn text(watched: &Watched, top: usize, cpu: u32, name: &dyn Fn(u32) -> String) -
             class.name().to_owned(),
             count(gaps.count),
             format!("{:.1}", gaps.count as f64 * 1e9 / spun),
-            format!("{:.0}", gaps.ns as f64 * 1e6 / spun),
+            count((gaps.ns as f64 * 1e6 / spun).round() as u64),
             rare(gaps.at(500)),
             rare(gaps.at(990)),
             time(gaps.longest_ns),
@@ -150,7 +167,7 @@ fn text(watched: &Watched, top: usize, cpu: u32, name: &dyn Fn(u32) -> String) -
             table.row(vec![
                 class.name().to_owned(),
                 pid.to_string(),
-                name(*pid),
+                plain(&name(*pid)),
                 count(gaps.count),
                 time(gaps.ns),
                 time(gaps.longest_ns),
@@ -164,5 +181,49 @@ fn text(watched: &Watched, top: usize, cpu: u32, name: &dyn Fn(u32) -> String) -
              or memory.\n",
         );
     }
+    let _ = writeln!(out, "{CAREFUL} {cpu} -- YOUR-PROGRAM");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_lab::attribute::{Attributed, Told};
+    use quell_lab::block::Gap;
+
+    use super::*;
+
+    /// Check the text: who kept the thread, with names that do nothing at a terminal, what was lost, and what it can't see.
+    #[test]
+    fn text_of_a_watch() {
+        let mut watched = Watched::default();
+        let told = |class, ns, by| Told {
+            gap: Gap { begin_ns: 1, ns },
+            class,
+            caused: false,
+            by,
+        };
+        watched.add(&Attributed {
+            begin_ns: 0,
+            end_ns: 1_000_000_000,
+            gaps: vec![
+                told(Class::Tlb, 2_000, 7),
+                told(Class::Sched, 3_000_000, 8),
+                told(Class::None, 700, 0),
+            ],
+            away_ns: 3_000_000,
+            ..Attributed::default()
+        });
+        let args = LabWatchArgs {
+            cpu: 3,
+            duration: None,
+            json: false,
+            top: 10,
+            command: Vec::new(),
+        };
+        let name = |pid: u32| format!("\u{1b}[31mp{pid}\n");
+        let told = text(&watched, 12, &args, &name);
+        let told = anstream::adapter::strip_str(&told).to_string();
+        insta::assert_snapshot!(told);
+        assert!(!text(&watched, 0, &args, &name).contains("lost"));
+    }
 }

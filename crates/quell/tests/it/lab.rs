@@ -127,11 +127,25 @@ fn unknown_is_refused() {
         &["dontneed", "--config", "/nonexistent/lab.toml"],
         "/nonexistent/lab.toml",
     );
+    for flag in [
+        "--set a=1",
+        "--block 100",
+        "--pace 1",
+        "--rounds 3",
+        "--victim sleep",
+        "--influx f",
+    ] {
+        let words: Vec<&str> = ["targets"].into_iter().chain(flag.split(' ')).collect();
+        names(&words, &format!("leave out {}", words[1]));
+    }
+    names(&["dontneed", "--influx", "https://a/write"], "no TLS");
+    names(&["dontneed", "--influx", "udp://a"], "there is no port");
     for (text, what) in [
         ("[peace]\n", "'peace'"),
         ("[dontneed]\ncolour = 3\n", "'colour'"),
         ("[dontneed]\npages = 1.5\n", "dontneed.pages"),
         ("pages", "lab.toml"),
+        ("dontneed = 33", "[dontneed]"),
     ] {
         fs::write(&file, text).expect("a file");
         names(&["dontneed", "--config", path], what);

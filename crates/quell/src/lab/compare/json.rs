@@ -4,7 +4,7 @@ use quell_lab::judge::Verdict;
 use quell_lab::summary::Interval;
 use serde::Serialize;
 
-use super::{Change, Comparison, Differs, Figure, Pair};
+use super::{Change, Comparison, Differs, Figure, File, Pair};
 
 const SCHEMA: &str = "quell/lab-compare/1";
 
@@ -16,15 +16,11 @@ const SCHEMA: &str = "quell/lab-compare/1";
 pub(crate) fn json(c: &Comparison<'_>) -> serde_json::Result<String> {
     serde_json::to_string(&Object {
         schema: SCHEMA,
-        a: File {
-            path: &c.a,
-            experiments: c.many.0,
-        },
-        b: File {
-            path: &c.b,
-            experiments: c.many.1,
-        },
-        experiments: c.pairs.iter().map(One::new).collect(),
+        a: c.a.first().copied(),
+        b: c.b.first().copied(),
+        more_a: c.a.get(1..).unwrap_or_default(),
+        more_b: c.b.get(1..).unwrap_or_default(),
+        experiments: c.pairs.iter().map(|p| One::new(p, c.pairs.len())).collect(),
         only_a: &c.only_a,
         only_b: &c.only_b,
     })
@@ -33,17 +29,13 @@ pub(crate) fn json(c: &Comparison<'_>) -> serde_json::Result<String> {
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
-    a: File<'a>,
-    b: File<'a>,
+    a: Option<File<'a>>,
+    b: Option<File<'a>>,
+    more_a: &'a [File<'a>],
+    more_b: &'a [File<'a>],
     experiments: Vec<One<'a>>,
     only_a: &'a [&'a str],
     only_b: &'a [&'a str],
-}
-
-#[derive(Serialize)]
-struct File<'a> {
-    path: &'a str,
-    experiments: usize,
 }
 
 #[derive(Serialize)]
@@ -64,10 +56,16 @@ struct One<'a> {
     experiment: &'a str,
     change: Change,
     why: &'static str,
+    /// Whether the intervals of the first two runs lie apart, which is no claim.
+    within: Change,
+    runs: Both<usize>,
     differs: Vec<Differs>,
+    /// Among the runs of one side.
+    not_alike: Vec<Differs>,
     verdict: Both<Verdict>,
     sham_verdict: Both<Verdict>,
     stall_ppm: Stall,
+    stall_ns_per_op: Figure,
     shootdowns_per_op: Figure,
     ns_per_event: Figure,
     turn_p999_ns: Figure,
@@ -75,13 +73,19 @@ struct One<'a> {
 }
 
 impl<'a> One<'a> {
-    fn new(pair: &Pair<'a>) -> Self {
-        let (change, why) = pair.change();
+    fn new(pair: &Pair<'a>, family: usize) -> Self {
+        let (change, why) = pair.change(family);
         Self {
             experiment: &pair.a.experiment,
             change,
             why,
+            within: pair.within(),
+            runs: Both {
+                a: pair.runs_a().count(),
+                b: pair.runs_b().count(),
+            },
             differs: pair.differs(),
+            not_alike: pair.not_alike(),
             verdict: Both {
                 a: pair.a.verdict,
                 b: pair.b.verdict,
@@ -95,6 +99,7 @@ impl<'a> One<'a> {
                 b: pair.stall(pair.b),
                 ratio: pair.stall_ratio(),
             },
+            stall_ns_per_op: pair.stall_ns_per_op(),
             shootdowns_per_op: pair.shootdowns_per_op(),
             ns_per_event: pair.ns_per_event(),
             turn_p999_ns: pair.turn_p999_ns(),

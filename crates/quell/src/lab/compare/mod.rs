@@ -1,38 +1,46 @@
-//! Two result files side by side: kernels, machines or settings.
+//! Result files side by side, one or several runs of each: kernels, machines or settings.
 
+mod curves;
 mod json;
+mod pair;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use quell_lab::block::Arm;
-use quell_lab::summary::{Interval, Summary};
+use quell_lab::summary::Summary;
 use serde::Serialize;
 
 use super::Results;
 use crate::show::table::plain;
 
+pub(crate) use curves::{CurveComparison, NamedCurves};
 pub(crate) use json::json;
 pub(crate) use text::text;
 
-/// Both files.
+/// Both sides.
 pub(crate) struct Comparison<'a> {
-    /// As they were named.
-    a: String,
-    b: String,
-    /// How many results each holds.
-    many: (usize, usize),
-    /// Each experiment that is in both, in A's order.
+    /// The files as they were named, and how many results each holds.
+    a: Vec<File<'a>>,
+    b: Vec<File<'a>>,
+    /// Each experiment that is on both, in the order of A's first file.
     pairs: Vec<Pair<'a>>,
     only_a: Vec<&'a str>,
     only_b: Vec<&'a str>,
 }
 
-/// One experiment in both.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Serialize)]
+struct File<'a> {
+    path: &'a str,
+    experiments: usize,
+}
+
+/// One experiment on both: its first run, and more of the same.
+#[derive(Clone)]
 struct Pair<'a> {
     a: &'a Summary,
     b: &'a Summary,
+    more_a: Vec<&'a Summary>,
+    more_b: Vec<&'a Summary>,
 }
 
 /// What can be said of the effect.
@@ -74,17 +82,38 @@ impl Figure {
     }
 }
 
+/// The same experiment in the other files of a side.
+fn again<'a>(side: &[&'a Named], first: &Summary) -> Vec<&'a Summary> {
+    let same = |s: &&Summary| {
+        s.experiment == first.experiment && s.params == first.params && s.victim == first.victim
+    };
+    let others = side.iter().skip(1);
+    others.filter_map(|f| f.1.all.iter().find(same)).collect()
+}
+
+/// A file: its name and what it holds.
+pub(crate) type Named = (String, Results);
+
 impl<'a> Comparison<'a> {
     /// Lays the results of one name beside each other; where there are several of a name, those with the same
-    /// parameters first.
-    pub(crate) fn new(a: (String, &'a Results), b: (String, &'a Results)) -> Self {
-        let mut left: Vec<Option<&Summary>> = b.1.all.iter().map(Some).collect();
+    /// parameters first. The first file of a side says what there is, the rest are more runs of that.
+    pub(crate) fn new(a: &[&'a Named], b: &[&'a Named]) -> Self {
+        let of = |side: &[&'a Named]| -> Vec<File<'a>> {
+            let file = |(path, results): &&'a Named| File {
+                path,
+                experiments: results.all.len(),
+            };
+            side.iter().map(file).collect()
+        };
+        let first = |side: &[&'a Named]| side.first().map_or(&[][..], |f| f.1.all.as_slice());
+        let (first_a, first_b) = (first(a), first(b));
+        let mut left: Vec<Option<&Summary>> = first_b.iter().map(Some).collect();
         let mut find = |alike: &dyn Fn(&Summary) -> bool| {
             let found = left.iter_mut().find(|s| s.is_some_and(alike));
             found.and_then(Option::take)
         };
         let mut found: Vec<(&Summary, Option<&Summary>)> = Vec::new();
-        for s in &a.1.all {
+        for s in first_a {
             let same = |o: &Summary| {
                 o.experiment == s.experiment && o.params == s.params && o.victim == s.victim
             };
@@ -94,10 +123,17 @@ impl<'a> Comparison<'a> {
             *other = find(&|o: &Summary| o.experiment == s.experiment);
         }
         Self {
-            many: (a.1.all.len(), b.1.all.len()),
             pairs: found
                 .iter()
-                .filter_map(|(a, b)| b.map(|b| Pair { a, b }))
+                .filter_map(|(x, y)| {
+                    let y = (*y)?;
+                    Some(Pair {
+                        a: x,
+                        b: y,
+                        more_a: again(a, x),
+                        more_b: again(b, y),
+                    })
+                })
                 .collect(),
             only_a: found
                 .iter()
@@ -109,8 +145,8 @@ impl<'a> Comparison<'a> {
                 .flatten()
                 .map(|s| s.experiment.as_str())
                 .collect(),
-            a: a.0,
-            b: b.0,
+            a: of(a),
+            b: of(b),
         }
     }
 
@@ -125,97 +161,5 @@ impl<'a> Comparison<'a> {
             plain(&self.only_a.join(", ")),
             plain(&self.only_b.join(", ")),
         )
-    }
-}
-
-impl Pair<'_> {
-    /// A change is claimed only where the intervals of the effect are apart, and neither side says that it can't tell.
-    fn change(&self) -> (Change, &'static str) {
-        let (a, b) = (self.stall(self.a), self.stall(self.b));
-        if [self.a, self.b]
-            .map(|s| s.verdict)
-            .iter()
-            .any(|v| !v.is_answer())
-        {
-            return (Change::None, "a side was too noisy to tell its effect");
-        }
-        let below = |x: Interval, y: Interval| matches!((x.ci95.1, y.ci95.0), (Some(high), Some(low)) if high < low);
-        if below(a, b) {
-            return (Change::More, "the intervals of the effect are apart");
-        }
-        if below(b, a) {
-            return (Change::Less, "the intervals of the effect are apart");
-        }
-        (Change::None, "the intervals of the effect overlap")
-    }
-
-    fn stall(&self, s: &Summary) -> Interval {
-        s.effect.stall_ppm
-    }
-
-    /// Of the effect only where A has one: the ratio to what may be nothing says nothing.
-    fn stall_ratio(&self) -> Option<f64> {
-        let (a, b) = (self.stall(self.a), self.stall(self.b));
-        let has_effect = a.ci95.0.is_some_and(|low| low > 0.0);
-        has_effect.then(|| b.difference / a.difference)
-    }
-
-    fn figure(&self, of: impl Fn(&Summary) -> Option<f64>) -> Figure {
-        Figure::new(of(self.a), of(self.b))
-    }
-
-    fn shootdowns_per_op(&self) -> Figure {
-        self.figure(|s| s.shootdowns_per_op)
-    }
-
-    fn ns_per_event(&self) -> Figure {
-        self.figure(|s| s.effect.ns_per_event)
-    }
-
-    fn turn_p999_ns(&self) -> Figure {
-        let real = Arm::Real.name();
-        self.figure(|s| Some(*s.arms.get(real)?.turn_ns.get("p999")? as f64))
-    }
-
-    fn op_p50_ns(&self) -> Figure {
-        let real = Arm::Real.name();
-        self.figure(|s| Some(s.arms.get(real)?.op_ns?.0 as f64))
-    }
-
-    /// Machine, kernel, places, parameters: whatever is not alike.
-    fn differs(&self) -> Vec<Differs> {
-        let mut all = Vec::new();
-        let mut told = |what: &str, a: String, b: String| {
-            if a != b {
-                let what = what.to_owned();
-                all.push(Differs { what, a, b });
-            }
-        };
-        let (a, b) = (&self.a.machine, &self.b.machine);
-        told("kernel", a.kernel.clone(), b.kernel.clone());
-        told("CPU", a.cpu.clone(), b.cpu.clone());
-        told("CPUs", a.cpus.to_string(), b.cpus.to_string());
-        let vm = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        let (vm_a, vm_b) = (vm(a.virtual_machine), vm(b.virtual_machine));
-        told("virtual machine", vm_a, vm_b);
-        let cpu = |n: u32| n.to_string();
-        told("victim's CPU", cpu(a.victim_cpu), cpu(b.victim_cpu));
-        told("culprit's CPU", cpu(a.culprit_cpu), cpu(b.culprit_cpu));
-        let mode = |s: &Summary| format!("{:?}", s.victim).to_lowercase();
-        told("victim", mode(self.a), mode(self.b));
-        let value = |s: &Summary, name: &str| {
-            let found = s.params.iter().find(|(n, _)| *n == name);
-            found.map_or_else(|| "unset".to_owned(), |(_, v)| v.to_string())
-        };
-        let mut names: Vec<&str> = [self.a, self.b]
-            .iter()
-            .flat_map(|s| s.params.iter().map(|(name, _)| name))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            told(name, value(self.a, name), value(self.b, name));
-        }
-        all
     }
 }

@@ -3,7 +3,7 @@
 use anstream::adapter::strip_str;
 use proptest::prelude::*;
 use quell_lab::judge::Verdict;
-use quell_lab::summary::{Interval, Summary};
+use quell_lab::summary::{Interval, Settings, Summary};
 
 use super::{Change, Comparison, Pair, json, text};
 use crate::lab::{Results, fixture};
@@ -35,7 +35,8 @@ fn sides() -> (Results, Results) {
 #[test]
 fn text_of_two_files() {
     let (a, b) = sides();
-    let c = Comparison::new(("a.json".to_owned(), &a), ("b.json".to_owned(), &b));
+    let (a, b) = (("a.json".to_owned(), a), ("b.json".to_owned(), b));
+    let c = Comparison::new(&[&a], &[&b]);
     insta::assert_snapshot!(strip_str(&text(&c)).to_string());
 }
 
@@ -43,7 +44,8 @@ fn text_of_two_files() {
 #[test]
 fn json_of_two_files() {
     let (a, b) = sides();
-    let c = Comparison::new(("a.json".to_owned(), &a), ("b.json".to_owned(), &b));
+    let (a, b) = (("a.json".to_owned(), a), ("b.json".to_owned(), b));
+    let c = Comparison::new(&[&a], &[&b]);
     let object: serde_json::Value = serde_json::from_str(&json(&c).expect("JSON")).expect("JSON");
     let pretty = serde_json::to_string_pretty(&object).expect("JSON");
     insta::assert_snapshot!(pretty);
@@ -61,7 +63,8 @@ fn params_are_laid_side_by_side() {
         results(vec![with(1), with(33), with(2)]),
         results(vec![with(33), with(4)]),
     );
-    let c = Comparison::new((String::new(), &a), (String::new(), &b));
+    let (a, b) = ((String::new(), a), (String::new(), b));
+    let c = Comparison::new(&[&a], &[&b]);
     let pages = |s: &Summary| s.params.get("pages");
     let pairs: Vec<_> = c.pairs.iter().map(|p| (pages(p.a), pages(p.b))).collect();
     assert_eq!(pairs, [(1, 4), (33, 33)]);
@@ -82,11 +85,93 @@ fn params_are_laid_side_by_side() {
     assert!(c.pairs[1].differs().is_empty());
 }
 
+/// Runs of one experiment whose operations cost so many ns.
+fn runs(costs: &[f64]) -> Vec<(String, Results)> {
+    let run = |ns: &f64| {
+        let mut s = fixture::dontneed();
+        s.effect.ns_per_event = Some(*ns);
+        (format!("{ns}"), results(vec![s, fixture::munmap()]))
+    };
+    costs.iter().map(run).collect()
+}
+
+fn claimed(a: &[f64], b: &[f64]) -> Change {
+    let (a, b) = (runs(a), runs(b));
+    let c = Comparison::new(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>());
+    c.pairs[0].change(c.pairs.len()).0
+}
+
+/// Check that a change is claimed only with two runs of each side, when the sides lie further apart than their runs.
+#[test]
+fn claims_take_runs_of_their_own() {
+    assert_eq!(claimed(&[2400.0], &[1200.0]), Change::None);
+    assert_eq!(claimed(&[2400.0, 2410.0], &[1200.0]), Change::None);
+    assert_eq!(claimed(&[2400.0, 2410.0], &[1200.0, 1210.0]), Change::Less);
+    assert_eq!(claimed(&[1200.0, 1210.0], &[2400.0, 2410.0]), Change::More);
+    assert_eq!(claimed(&[1200.0, 2600.0], &[2400.0, 2410.0]), Change::None);
+    assert_eq!(claimed(&[1200.0, 1900.0], &[2400.0, 2410.0]), Change::None);
+}
+
+/// Check the text of two runs of each side, and that runs of one side that were not measured alike claim nothing.
+#[test]
+fn text_of_runs() {
+    let (a, mut b) = (runs(&[2400.0, 2410.0]), runs(&[1200.0, 1210.0]));
+    let told = |b: &[(String, Results)]| {
+        let b: Vec<_> = b.iter().collect();
+        let c = Comparison::new(&a.iter().collect::<Vec<_>>(), &b);
+        strip_str(&text(&c)).to_string()
+    };
+    insta::assert_snapshot!(told(&b));
+    b[1].1.all[0].machine.kernel = "another".to_owned();
+    let other = told(&b);
+    assert!(
+        other.contains(
+            "dontneed: no change is claimed: the runs of one side were not measured alike"
+        )
+    );
+    assert!(
+        other.contains("the kernel is not the same in the runs of one side: 6.18.5 and another")
+    );
+}
+
+/// Check that how two results were measured is compared, where both say it; the limit of a gap may wander a little.
+#[test]
+fn settings_are_compared() {
+    let with = |pace_ns, gap_limit_ns| {
+        let mut s = fixture::dontneed();
+        s.settings = Some(Settings {
+            pace_ns,
+            gap_limit_ns,
+            ..Settings::default()
+        });
+        s
+    };
+    let differs = |a: &Summary, b: &Summary| -> Vec<String> {
+        pair(a, b).differs().into_iter().map(|d| d.what).collect()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(differs(&with(10_000, 240), &with(10_000, 260)), none);
+    assert_eq!(
+        differs(&with(10_000, 240), &with(0, 500)),
+        ["pace", "limit of a gap"]
+    );
+    assert_eq!(differs(&fixture::dontneed(), &with(0, 500)), none);
+}
+
+fn pair<'a>(a: &'a Summary, b: &'a Summary) -> Pair<'a> {
+    Pair {
+        a,
+        b,
+        more_a: Vec::new(),
+        more_b: Vec::new(),
+    }
+}
+
 proptest! {
-    /// Check that a change is claimed exactly where both intervals have their ends and lie apart, that the two sides
-    /// exchanged say the opposite, and that a result never differs from itself.
+    /// Check that two runs are said to differ exactly where both intervals have their ends and lie apart, that the two sides
+    /// exchanged say the opposite, that it is never a claim, and that a result never differs from itself.
     #[test]
-    fn claims(
+    fn two_runs_differ(
         a in (prop::option::of(-1e6..1e6), prop::option::of(0.0..1e6)),
         b in (prop::option::of(-1e6..1e6), prop::option::of(0.0..1e6)),
         noisy: bool,
@@ -101,8 +186,8 @@ proptest! {
         if noisy {
             a.verdict = Verdict::TooNoisy;
         }
-        let told = Pair { a: &a, b: &b }.change().0;
-        let turned = Pair { a: &b, b: &a }.change().0;
+        let told = pair(&a, &b).within();
+        let turned = pair(&b, &a).within();
         let opposite = match told {
             Change::More => Change::Less,
             Change::Less => Change::More,
@@ -116,6 +201,7 @@ proptest! {
             _ => Change::None,
         };
         prop_assert_eq!(told, if noisy { Change::None } else { apart });
-        prop_assert_eq!(Pair { a: &a, b: &a }.change().0, Change::None);
+        prop_assert_eq!(pair(&a, &a).within(), Change::None);
+        prop_assert_eq!(pair(&a, &b).change(1).0, Change::None);
     }
 }

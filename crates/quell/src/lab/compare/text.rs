@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_lab::summary::Interval;
+use quell_lab::summary::{Interval, Summary};
 
 use super::{Change, Comparison, Figure, Pair};
 use crate::lab::text::{per_op, signed, word};
@@ -13,14 +13,15 @@ use crate::show::units::{plural, time};
 /// The whole text.
 pub(crate) fn text(c: &Comparison<'_>) -> String {
     let mut out = String::new();
-    let many = [("A", &c.a, c.many.0), ("B", &c.b, c.many.1)];
-    for (side, path, n) in many {
-        let n = plural(n as u64, "experiment");
-        // writing to a String does not fail
-        let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}: {n}", plain(path));
+    for (side, files) in [("A", &c.a), ("B", &c.b)] {
+        for file in files {
+            let n = plural(file.experiments as u64, "experiment");
+            // writing to a String does not fail
+            let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}: {n}", plain(file.path));
+        }
     }
     for pair in &c.pairs {
-        one(&mut out, pair);
+        one(&mut out, pair, c.pairs.len());
     }
     for (side, names) in [("A", &c.only_a), ("B", &c.only_b)] {
         if !names.is_empty() {
@@ -30,8 +31,13 @@ pub(crate) fn text(c: &Comparison<'_>) -> String {
     out
 }
 
-fn one(out: &mut String, pair: &Pair<'_>) {
-    let (change, why) = pair.change();
+/// Whether a side has several.
+fn has_more_runs(pair: &Pair<'_>) -> bool {
+    !pair.more_a.is_empty() || !pair.more_b.is_empty()
+}
+
+fn one(out: &mut String, pair: &Pair<'_>, family: usize) {
+    let (change, why) = pair.change(family);
     let said = match change {
         Change::More => "more stall in B",
         Change::Less => "less stall in B",
@@ -41,6 +47,13 @@ fn one(out: &mut String, pair: &Pair<'_>) {
     let _ = writeln!(out, "\n{BOLD}{name}{BOLD:#}: {said}: {why}");
     for d in pair.differs() {
         let line = format!("  the {} is not the same: {} and {}", d.what, d.a, d.b);
+        let _ = writeln!(out, "{}", plain(&line));
+    }
+    for d in pair.not_alike() {
+        let line = format!(
+            "  the {} is not the same in the runs of one side: {} and {}",
+            d.what, d.a, d.b
+        );
         let _ = writeln!(out, "{}", plain(&line));
     }
     let mut table = Table::new(&["", ">A", ">B", ">B/A"]);
@@ -53,22 +66,59 @@ fn one(out: &mut String, pair: &Pair<'_>) {
         ]);
     };
     let (a, b) = (pair.a, pair.b);
+    let words = |all: Vec<&'static str>| {
+        let mut all = all;
+        all.dedup();
+        all.join(", ")
+    };
+    let verdict = |s: &Summary| word(s.verdict);
     row(
         "verdict",
-        word(a.verdict).to_owned(),
-        word(b.verdict).to_owned(),
+        words(pair.runs_a().map(verdict).collect()),
+        words(pair.runs_b().map(verdict).collect()),
         None,
     );
-    let sham = |s: &quell_lab::summary::Summary| word(s.sham_verdict).to_owned();
-    row("control", sham(a), sham(b), None);
+    let sham = |s: &Summary| word(s.sham_verdict);
+    row(
+        "control",
+        words(pair.runs_a().map(sham).collect()),
+        words(pair.runs_b().map(sham).collect()),
+        None,
+    );
+    let cost = pair.stall_ns_per_op();
+    let side = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), ns);
+    row(
+        "stall for one operation",
+        side(cost.a),
+        side(cost.b),
+        cost.ratio,
+    );
+    let each = |all: Vec<Option<f64>>| all.into_iter().map(side).collect::<Vec<_>>().join(", ");
+    if has_more_runs(pair) {
+        row(
+            "  each run",
+            each(pair.runs_a().map(Summary::stall_ns_per_op).collect()),
+            each(pair.runs_b().map(Summary::stall_ns_per_op).collect()),
+            None,
+        );
+    }
     let (stall_a, stall_b) = (pair.stall(a), pair.stall(b));
     row(
-        "stall, ppm",
+        if has_more_runs(pair) {
+            "stall of the first runs, ppm"
+        } else {
+            "stall, ppm"
+        },
         signed(stall_a.difference),
         signed(stall_b.difference),
         pair.stall_ratio(),
     );
-    row("  95 %", interval(&stall_a), interval(&stall_b), None);
+    row(
+        "  95 % within a run",
+        interval(&stall_a),
+        interval(&stall_b),
+        None,
+    );
     let figures: [(&str, Figure, Told); 4] = [
         ("shootdowns/op", pair.shootdowns_per_op(), per_op),
         ("each event costs", pair.ns_per_event(), ns),

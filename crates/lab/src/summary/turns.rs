@@ -1,0 +1,119 @@
+//! What blocks are summed up to: the lengths of turns, their percentiles, and the block that a picture shows.
+
+use std::collections::BTreeMap;
+
+use crate::attribute::{Attributed, Class};
+
+/// Percentiles that are told where there are samples enough.
+const PERCENTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("p9999", 0.9999),
+    ("p99999", 0.99999),
+];
+
+/// Turns that must lie beyond a percentile for it to be told.
+const BEYOND: f64 = 100.0;
+
+/// Gaps and operations of a timeline.
+const TIMELINE: usize = 4000;
+
+/// Lengths of turns and how many, over all blocks: gaps are turns too, but for those in which another thread ran.
+pub(super) fn turns(blocks: &[&Attributed]) -> BTreeMap<u64, u64> {
+    let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
+    for block in blocks {
+        for (ns, n) in &block.turns {
+            *turns.entry(*ns).or_default() += n;
+        }
+        for told in block.gaps.iter().filter(|t| t.class != Class::Sched) {
+            *turns.entry(told.gap.ns).or_default() += 1;
+        }
+    }
+    turns
+}
+
+pub(super) fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
+    let total: u64 = turns.values().sum();
+    let enough = |q: &f64| total as f64 * (1.0 - q) >= BEYOND;
+    let at = |q: f64| {
+        let rank = (total as f64 * q).ceil() as u64;
+        let mut seen = 0;
+        turns
+            .iter()
+            .find(|(_, n)| {
+                seen += **n;
+                seen >= rank
+            })
+            .map_or(0, |(ns, _)| *ns)
+    };
+    PERCENTILES
+        .iter()
+        .filter(|(_, q)| enough(q))
+        .map(|(name, q)| ((*name).to_owned(), at(*q)))
+        .collect()
+}
+
+/// Lengths to two digits, so that a histogram has some hundred bars.
+pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
+    let mut out: BTreeMap<u64, u64> = BTreeMap::new();
+    for (ns, n) in turns {
+        let digits = ns.checked_ilog10().unwrap_or(0);
+        let step = 10_u64.pow(digits.saturating_sub(1));
+        *out.entry(ns / step * step).or_default() += n;
+    }
+    out.into_iter().collect()
+}
+
+/// The gaps and operations of the block whose stall is the middle one: as it was, not the best.
+#[expect(clippy::type_complexity, reason = "two columns of the summary")]
+pub(super) fn timeline(blocks: &[&Attributed]) -> (Vec<(u64, u64, Class, bool)>, Vec<(u64, u64)>) {
+    let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
+    by_stall.sort_by_key(|b| b.caused_ns());
+    let Some(block) = by_stall.get(by_stall.len() / 2) else {
+        return (Vec::new(), Vec::new());
+    };
+    let since = |ns: u64| ns.saturating_sub(block.begin_ns);
+    let gaps = block
+        .gaps
+        .iter()
+        .take(TIMELINE)
+        .map(|t| (since(t.gap.begin_ns), t.gap.ns, t.class, t.caused))
+        .collect();
+    let ops = block
+        .ops
+        .iter()
+        .take(TIMELINE)
+        .map(|op| (since(op.begin_ns), since(op.end_ns)))
+        .collect();
+    (gaps, ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Check that a percentile is a length that occurs, that at least its share lies at or below it, and that none is
+        /// told that fewer than 100 turns lie beyond.
+        #[test]
+        fn percentiles_hold(turns in prop::collection::btree_map(1_u64..1_000_000, 1_u64..100_000, 1..50)) {
+            let total: u64 = turns.values().sum();
+            let told = percentiles(&turns);
+            for (name, q) in PERCENTILES {
+                let Some(at) = told.get(name) else {
+                    prop_assert!((total as f64) * (1.0 - q) < BEYOND);
+                    continue;
+                };
+                let below: u64 = turns.range(..=at).map(|(_, n)| n).sum();
+                prop_assert!(turns.contains_key(at));
+                prop_assert!(below as f64 >= total as f64 * q - 1e-6);
+                prop_assert!(total as f64 * (1.0 - q) >= BEYOND);
+            }
+            prop_assert_eq!(rounded(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
+        }
+    }
+}

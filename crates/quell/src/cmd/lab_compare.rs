@@ -1,0 +1,172 @@
+//! `quell lab compare`: results, or curves, of two sides.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cli::LabCompareArgs;
+use crate::cmd::usage;
+use crate::lab::{self, Comparison, CurveComparison, NamedCurves};
+use crate::show::emit;
+use crate::show::table::plain;
+
+/// The files as curves, if the first is one.
+fn curve_files(files: &[PathBuf]) -> anyhow::Result<Option<Vec<NamedCurves>>> {
+    let mut all = Vec::new();
+    for path in files {
+        let name = path.display().to_string();
+        match lab::curve_file(path)? {
+            Some(curves) => all.push((name, curves)),
+            None if all.is_empty() => return Ok(None),
+            None => {
+                let name = plain(&name);
+                return Err(usage(format!(
+                    "{name} holds no curves, and the file before does: compare like with like"
+                )));
+            }
+        }
+    }
+    Ok(Some(all))
+}
+
+fn compare_curves(args: &LabCompareArgs, all: &[NamedCurves]) -> anyhow::Result<ExitCode> {
+    let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
+    let comparison = CurveComparison::new(&side(0), &side(1));
+    if comparison.is_empty() {
+        return Err(usage("no curve is in both"));
+    }
+    let text = if args.json {
+        serde_json::to_string(&comparison)? + "\n"
+    } else {
+        comparison.text()
+    };
+    emit(&mut anstream::stdout(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
+    if !args.files.len().is_multiple_of(2) {
+        return Err(usage(
+            "compare takes as many files of B as of A, in turns: A B A B",
+        ));
+    }
+    let name = |path: &Path| path.display().to_string();
+    if let Some(all) = curve_files(&args.files)? {
+        return compare_curves(args, &all);
+    }
+    let read = |path: &PathBuf| Ok((name(path), lab::results(path)?));
+    let all = args.files.iter().map(read);
+    let all = all.collect::<anyhow::Result<Vec<_>>>()?;
+    let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
+    let comparison = Comparison::new(&side(0), &side(1));
+    if comparison.is_empty() {
+        let (only_a, only_b) = comparison.apart();
+        return Err(usage(format!(
+            "no experiment is in both: {} has {only_a}, {} has {only_b}",
+            plain(&name(&args.files[0])),
+            plain(&name(&args.files[1]))
+        )));
+    }
+    let text = if args.json {
+        lab::comparison_json(&comparison)? + "\n"
+    } else {
+        lab::comparison_text(&comparison)
+    };
+    emit(&mut anstream::stdout(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_lab::summary::Summary;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Check that two files without an experiment in common are refused, by what each has.
+    #[test]
+    fn nothing_to_compare() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let put = |name: &str, one: Summary| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, lab::fixture::lines(&[one])).expect("written");
+            file
+        };
+        let a = put("a", lab::fixture::dontneed());
+        let b = put("b", lab::fixture::munmap());
+        let both = |a: &Path, b: &Path| LabCompareArgs {
+            files: vec![a.to_owned(), b.to_owned()],
+            json: false,
+        };
+        let err = compare(&both(&a, &b)).expect_err("nothing in both");
+        assert!(err.is::<crate::cmd::Usage>());
+        let said = format!("{err:#}");
+        assert!(
+            said.starts_with("no experiment is in both")
+                && said.contains("has dontneed")
+                && said.contains("has munmap")
+        );
+        compare(&both(&a, &a)).expect("compared");
+        let three = LabCompareArgs {
+            files: vec![a.clone(), a.clone(), a],
+            json: false,
+        };
+        let err = compare(&three).expect_err("one is missing");
+        assert!(err.is::<crate::cmd::Usage>());
+    }
+
+    /// Check that curves are compared with curves, point by point, claimed with two runs of each side only, and with
+    /// nothing else.
+    #[test]
+    fn curves_are_compared() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let put = |name: &str, ns: f64| {
+            let curve = json!({
+                "schema": "quell/lab-curve/1", "experiment": "targets", "about": "a call", "unit": "ns", "x": "CPUs",
+                "rounds": 9, "interrupted": false,
+                "machine": {"kernel": "6.18", "cpu": "A CPU", "cpus": 2, "virtual_machine": true, "victim_cpu": 1, "culprit_cpu": 0},
+                "series": [{"name": "spinning", "per": "call", "points": [
+                    {"x": 0, "p50": 900.0, "ci95": [890.0, 910.0], "n": 900},
+                    {"x": 1, "p50": ns, "ci95": [ns - 9.0, ns + 9.0], "n": 900},
+                ]}],
+                "notes": [],
+            });
+            let file = dir.path().join(name);
+            std::fs::write(&file, curve.to_string() + "\n").expect("written");
+            file
+        };
+        let files = [
+            put("a1", 2000.0),
+            put("b1", 4000.0),
+            put("a2", 2010.0),
+            put("b2", 4020.0),
+        ];
+        let told = |files: &[PathBuf]| {
+            let all = curve_files(files).expect("read").expect("curves");
+            let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
+            CurveComparison::new(&side(0), &side(1)).text()
+        };
+        let claimed = told(&files);
+        let line = |told: &str, x: &str| {
+            let found = told.lines().find(|l| l.contains(&format!("  {x}  ")));
+            found.expect("a line").to_owned()
+        };
+        assert!(line(&claimed, "1").ends_with("2.00  more"), "{claimed}");
+        assert!(line(&claimed, "0").ends_with("1.00"), "{claimed}");
+        let two = told(&files[..2]);
+        assert!(line(&two, "1").ends_with("2.00"), "{two}");
+        assert!(two.contains("No change is claimed"), "{two}");
+        let result = dir.path().join("result");
+        std::fs::write(&result, lab::fixture::lines(&[lab::fixture::dontneed()])).expect("written");
+        for files in [
+            [files[0].clone(), result.clone()],
+            [result, files[0].clone()],
+        ] {
+            let args = LabCompareArgs {
+                files: files.to_vec(),
+                json: false,
+            };
+            let err = compare(&args).expect_err("not alike");
+            assert!(err.is::<crate::cmd::Usage>(), "{err:#}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the short set is, and which rules each part of it speaks to.
+
+use quell_lab::attribute::Class;
+
+/// What an experiment is evidence for.
+pub(super) struct Link {
+    pub(super) experiment: &'static str,
+    /// Its parameters that are not the defaults.
+    pub(super) set: &'static [(&'static str, u64)],
+    /// In the idle arm this class, and not what the culprit did.
+    pub(super) idle: Option<Class>,
+    pub(super) rules: &'static [&'static str],
+}
+
+/// The short set, and the rules that each part of it speaks to: those whose hazard makes the kernel do what the
+/// experiment does, or that are about what the idle arm shows.
+pub(super) const LINKS: &[Link] = &[
+    Link {
+        experiment: "untouched",
+        set: &[],
+        idle: Some(Class::Timer),
+        rules: &["SYS-TIMER", "CPU-ISO", "SYS-STAT", "SYS-WDOG"],
+    },
+    Link {
+        experiment: "untouched",
+        set: &[],
+        idle: Some(Class::Sched),
+        rules: &["CPU-ISO", "SYS-RT", "WQ-MASK"],
+    },
+    Link {
+        experiment: "untouched",
+        set: &[],
+        idle: Some(Class::Irq),
+        rules: &["IRQ-AFF"],
+    },
+    Link {
+        experiment: "untouched",
+        set: &[],
+        idle: Some(Class::None),
+        rules: &["VM-STEAL", "CPU-SMT", "CPU-IDLE"],
+    },
+    Link {
+        experiment: "dontneed",
+        set: &[],
+        idle: None,
+        rules: &[
+            "VM-PVFLUSH",
+            "CPU-INVLPGB",
+            "CPU-PCID",
+            "CPU-PTI",
+            "SYS-BALLOON",
+        ],
+    },
+    // the last size that is flushed page by page, and the first for which all of the TLB goes
+    Link {
+        experiment: "dontneed",
+        set: &[("pages", 33)],
+        idle: None,
+        rules: &["CPU-CEILING"],
+    },
+    Link {
+        experiment: "dontneed",
+        set: &[("pages", 34)],
+        idle: None,
+        rules: &["CPU-CEILING"],
+    },
+    Link {
+        experiment: "msync",
+        set: &[],
+        idle: None,
+        rules: &["SYS-WB", "PROC-WBMAP"],
+    },
+    Link {
+        experiment: "swap",
+        set: &[],
+        idle: None,
+        rules: &[
+            "SYS-SWAP",
+            "SYS-MGLRU",
+            "SYS-WMARK",
+            "SYS-ZRECLAIM",
+            "SYS-DAMON",
+            "CG-MEM",
+            "PROC-MLOCK",
+        ],
+    },
+    Link {
+        experiment: "ksm",
+        set: &[],
+        idle: None,
+        rules: &["SYS-KSM", "PROC-KSM", "SYS-KSM-RESIDUE"],
+    },
+    Link {
+        experiment: "collapse",
+        set: &[],
+        idle: None,
+        rules: &[
+            "SYS-THP",
+            "SYS-KHUGE",
+            "SYS-MTHP",
+            "PROC-THP",
+            "SYS-THP-SHRINK",
+        ],
+    },
+    Link {
+        experiment: "compact",
+        set: &[],
+        idle: None,
+        rules: &["SYS-COMPACT", "SYS-THP-DEFRAG", "SYS-COMPACT-MLOCK"],
+    },
+    Link {
+        experiment: "numa-balancing",
+        set: &[],
+        idle: None,
+        rules: &["SYS-NUMABAL", "SYS-NUMAD", "PROC-NUMA", "SYS-DEMOTE"],
+    },
+];
+
+impl Link {
+    /// The experiment with what is not its default.
+    pub(super) fn name(&self) -> String {
+        let set = self.set.iter().map(|(name, n)| format!(" {name}={n}"));
+        self.experiment.to_owned() + &set.collect::<String>()
+    }
+}
