@@ -20,7 +20,12 @@ CLASSES = {
     "sched": ("another thread ran", "c5"),
     "none": ("nothing that the kernel knows of", "c-other"),
 }
-WORD = {"shown": "shown", "not-shown": "not shown", "too-noisy": "this machine is too noisy"}
+WORD = {
+    "shown": "shown",
+    "not-shown": "not shown",
+    "too-noisy": "this machine is too noisy",
+    "too-short": "the time was too short",
+}
 TURNS = ["p50", "p90", "p99", "p999", "p9999", "p99999"]
 # Gaps and operations of a block that are kept: crates/lab/src/summary.rs.
 KEPT = 4000

@@ -52,7 +52,10 @@ fn evidence_ranks() {
             Ok(shown(9_000.0, Verdict::Shown)),
         ),
         ("ksm".into(), Ok(shown(900_000.0, Verdict::TooNoisy))),
-        ("swap".into(), Err("there is no zram".into())),
+        (
+            "swap".into(),
+            Err("can't run here: there is no zram".into()),
+        ),
         ("compact".into(), Ok(shown(40_000.0, Verdict::Shown))),
     ];
     let hazards = ["SYS-KSM", "CPU-CEILING", "SYS-SWAP", "SYS-COMPACT"];

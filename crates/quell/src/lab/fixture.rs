@@ -41,7 +41,7 @@ fn result(name: &str, params: Value, stall: f64, verdict: &str) -> Summary {
             "stall_ppm": {"difference": stall, "ci95": [stall * 0.9, stall * 1.1], "signs": [11, 11]},
             "all_gaps_ppm": {"difference": stall, "ci95": [stall * 0.8, null], "signs": [11, 11]},
             "untraced_ppm": none,
-            "ns_per_event": 2_400.4, "events": 12_000,
+            "ns_per_event": 2_400.4, "gap_p50_ns": 2_100.0, "events": 12_000,
         },
     });
     serde_json::from_value(value).expect("a result")

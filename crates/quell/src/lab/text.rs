@@ -7,6 +7,7 @@ use quell_lab::attribute::Class;
 use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
 use quell_lab::mechanism::{self, seed::Seed};
+use quell_lab::protocol::Mode;
 use quell_lab::summary::{ArmSummary, Interval, Summary};
 
 use crate::show::style::{BOLD, heading};
@@ -135,11 +136,13 @@ pub(crate) fn text(summary: &Summary) -> String {
         "Arms (stall: the victim's time in gaps of the culprit's, not the time in the handler)",
     );
     out.push_str(&arms(summary));
-    heading(
-        &mut out,
-        "Gaps a second, by cause, and their share of the victim's time in ppm",
-    );
-    out.push_str(&classes(summary));
+    if summary.victim == Mode::Spin {
+        heading(
+            &mut out,
+            "Gaps a second, by cause, and their share of the victim's time in ppm",
+        );
+        out.push_str(&classes(summary));
+    }
     heading(&mut out, "Effect");
     out.push_str(&effect(summary));
     if let Some(seed) = mechanism::find(&summary.experiment).and_then(|m| m.seed) {
@@ -285,8 +288,15 @@ fn effect(summary: &Summary) -> String {
     let mut table = Table::new(&["", ""]);
     let mut say = |what: &str, value: String| table.row(vec![what.to_owned(), value]);
     let e = &summary.effect;
-    say("stall that the culprit caused", interval(&e.stall_ppm));
-    say("all gaps, whatever their cause", interval(&e.all_gaps_ppm));
+    // who sleeps has no gaps
+    let spun = summary.victim == Mode::Spin;
+    if spun {
+        say("stall that the culprit caused", interval(&e.stall_ppm));
+        say("all gaps, whatever their cause", interval(&e.all_gaps_ppm));
+        if let Some(sham) = &e.sham_all_gaps_ppm {
+            say("the same, sham less idle", interval(sham));
+        }
+    }
     if let Some(n) = summary.shootdowns_per_op {
         let expected = summary
             .expected_per_op
@@ -302,23 +312,28 @@ fn effect(summary: &Summary) -> String {
             format!("{} an operation", per_op(n)),
         );
     }
-    if let Some(ns) = e.ns_per_event {
+    if let Some(ns) = e.ns_per_event.filter(|_| spun) {
+        let middle = e.gap_p50_ns.map_or_else(String::new, |ns| {
+            format!("; half of the gaps are below {}", time(ns.round() as u64))
+        });
         say(
             "each costs the victim",
             format!(
-                "{} (mean of {} shootdowns and faults)",
+                "{} (mean of {} shootdowns and faults{middle})",
                 time(ns.round() as u64),
                 count(e.events)
             ),
         );
     }
-    if let Some(share) = summary.matched {
+    if let Some(share) = summary.matched.filter(|_| spun) {
         say(
             "shootdowns that lie in a gap",
             format!("{}, the rest is unexplained", percent(share)),
         );
     }
-    say("without the probe, short gaps", interval(&e.untraced_ppm));
+    if spun {
+        say("without the probe, short gaps", interval(&e.untraced_ppm));
+    }
     let text = table.text();
     // the headings are empty
     text.split_once('\n')

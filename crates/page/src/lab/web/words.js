@@ -1,6 +1,6 @@
 // The answer in words, as the text report has it.
 
-const WORD = { shown: "shown", "not-shown": "not shown", "too-noisy": "this machine is too noisy" };
+const WORD = { shown: "shown", "not-shown": "not shown", "too-noisy": "this machine is too noisy", "too-short": "the time was too short" };
 
 const ppm = (n) => count(n).replace("-", "−");
 const end = (n) => (n === null || n === undefined ? "?" : ppm(n));
