@@ -2,72 +2,22 @@
 //! enough or the time is spent.
 
 use std::io;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_event::{Backtraces, Interruption};
+use quell_event::Backtraces;
 use quell_stats::Rng;
 
-use crate::attribute::{Attributed, attribute};
-use crate::block::{Arm, Raw};
-use crate::daemons::daemons;
+use crate::arms::Workers;
+use crate::around::Surroundings;
+use crate::attribute::Attributed;
+use crate::block::Arm;
 use crate::failures::Failures;
 use crate::judge::{self, FEWEST, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
-use crate::process::{Stop, Worker};
-use crate::protocol::{Block, Mode, Role, Setup};
-
-/// What sees all that interrupts the victim: the probe, which the lab knows by this only.
-pub trait Watch {
-    /// What was seen since the last call.
-    ///
-    /// # Errors
-    ///
-    /// If the probe fails.
-    fn take(&mut self) -> anyhow::Result<Vec<Interruption>>;
-    /// How much it has lost so far.
-    ///
-    /// # Errors
-    ///
-    /// If the probe fails.
-    fn lost(&mut self) -> anyhow::Result<u64>;
-    /// The kernel's functions on both sides of the shootdowns of this process, where stacks are kept.
-    ///
-    /// # Errors
-    ///
-    /// If the probe fails.
-    fn backtraces(&mut self, tgid: u32) -> anyhow::Result<Option<Backtraces>>;
-    /// Takes it away.
-    fn pause(&mut self);
-    /// Brings it back.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses.
-    fn resume(&mut self) -> anyhow::Result<()>;
-}
-
-/// What is around an experiment.
-pub trait Surroundings {
-    /// How to start a worker.
-    fn worker(&self) -> Command;
-    /// Watches this thread on this CPU, and keeps stacks if asked to.
-    ///
-    /// # Errors
-    ///
-    /// If this kernel or user lacks something.
-    fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
-    /// A block is done, and nothing is measured until this returns.
-    fn block(&self, _measured: &Measured) {}
-    /// A round is done; when it is looked at next; and what was known when it was last.
-    fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>);
-    /// It takes so long, more than was said.
-    fn stretched(&self, budget: Duration);
-    /// Says, also in the middle of a block, whether somebody wants it to end.
-    fn stop(&self) -> Stop;
-}
+use crate::process::Worker;
+use crate::protocol::{Mode, Role, Setup};
 
 /// Where, for how long, and how.
 #[derive(Clone, Debug)]
@@ -148,9 +98,6 @@ pub struct Outcome {
     /// A turn of the victim that took so long was a gap.
     pub gap_limit_ns: u64,
 }
-
-/// The smallest share of a block in which the victim must have run.
-const LEAST_RUN: u64 = 5;
 
 /// Runs one.
 ///
@@ -318,114 +265,6 @@ pub(crate) fn counts(round: &Round) -> bool {
     valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real) && !failed
 }
 
-struct Workers {
-    both: Worker,
-    sham: Worker,
-    stop: Stop,
-}
-
-impl Workers {
-    fn block(
-        &mut self,
-        arm: Arm,
-        options: &Options,
-        mechanism: &Mechanism,
-        watch: &mut dyn Watch,
-    ) -> anyhow::Result<Measured> {
-        let once_after_ns = match mechanism.timing {
-            Timing::Repeated | Timing::Slow { .. } => None,
-            Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
-        };
-        if once_after_ns.is_some() {
-            match arm {
-                Arm::Idle => {}
-                Arm::Sham => self.sham.prepare()?,
-                Arm::Real | Arm::Untraced => self.both.prepare()?,
-            }
-        }
-        let block = |operate| Block {
-            ns: nanoseconds(options.block),
-            operate,
-            pace_ns: nanoseconds(options.pace),
-            once_after_ns,
-        };
-        if let Some(switch) = mechanism.switch {
-            switch(matches!(arm, Arm::Real | Arm::Untraced))?;
-        }
-        if arm == Arm::Untraced {
-            watch.pause();
-        } else {
-            watch.resume()?;
-        }
-        // what fell between the blocks is nobody's
-        watch.take()?;
-        let lost = watch.lost()?;
-        let sham = arm == Arm::Sham;
-        if sham {
-            self.sham.begin(block(true))?;
-        }
-        self.both
-            .begin(block(arm == Arm::Real || arm == Arm::Untraced))?;
-        let mut seen = Vec::new();
-        self.wait(options.block, watch, &mut seen)?;
-        let mut raw = self.both.end()?;
-        let culprit = if sham {
-            // its operations are the culprit's, the gaps are the victim's
-            raw.ops = self.sham.end()?.ops;
-            self.sham.pid()
-        } else {
-            self.both.pid()
-        };
-        seen.append(&mut watch.take()?);
-        let lost = watch.lost()? > lost;
-        // now, for the kernel's workers come and go
-        let daemons = daemons(mechanism.daemons);
-        let whole = nanoseconds(options.block);
-        let asleep = raw.begin_ns == 0;
-        let raw = if asleep {
-            without_gaps(raw, whole)
-        } else {
-            raw
-        };
-        let block = attribute(raw, seen, &|tgid| {
-            tgid == culprit || daemons.contains(&tgid)
-        });
-        let invalid = if lost {
-            Some(Invalid::Lost)
-        } else if !asleep && block.ran_ns() < whole / LEAST_RUN {
-            Some(Invalid::Away)
-        } else if arm != Arm::Idle && !block.is_operated() {
-            Some(Invalid::NoOperation)
-        } else {
-            None
-        };
-        Ok(Measured {
-            arm,
-            block,
-            invalid,
-        })
-    }
-
-    /// Reads the probe now and then, so that its ring does not fill.
-    fn wait(
-        &mut self,
-        time: Duration,
-        watch: &mut dyn Watch,
-        seen: &mut Vec<Interruption>,
-    ) -> anyhow::Result<()> {
-        const NAP: Duration = Duration::from_millis(100);
-        let until = Instant::now() + time;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::sleep(left.min(NAP));
-            seen.append(&mut watch.take()?);
-            if (self.stop)() {
-                return Err(io::Error::from(io::ErrorKind::Interrupted).into());
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Operations that tell something. One that is done once takes so long that on a busy machine the victim is always away
 /// for a part of it: it tells less then, but still something.
 #[must_use]
@@ -434,19 +273,4 @@ pub fn operations(block: &Attributed, timing: Timing) -> u64 {
         Timing::Repeated | Timing::Slow { .. } => block.counted_ops,
         Timing::Once { .. } => block.whole_ops,
     }
-}
-
-/// Of a victim that slept: the time of the operations, all of which count.
-fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
-    let first = raw.ops.first().map_or(0, |op| op.begin_ns);
-    let last = raw.ops.last().map_or(0, |op| op.end_ns);
-    raw.begin_ns = first;
-    raw.end_ns = last.max(first + whole);
-    raw.gaps.clear();
-    raw.turns.clear();
-    raw
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

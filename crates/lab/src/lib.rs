@@ -18,6 +18,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod answers;
+mod arms;
+pub mod around;
 pub mod attribute;
 mod away;
 pub mod block;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use quell_lab::experiment::{self, Invalid, Options, Surroundings};
+use quell_lab::around::Surroundings;
+use quell_lab::experiment::{self, Invalid, Options};
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
 use quell_lab::summary::Summary;
