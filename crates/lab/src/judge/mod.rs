@@ -163,11 +163,10 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
 
 /// Rounds whose real and untraced blocks both count.
 fn untraced(valid: &[&Round]) -> Difference {
-    let find = |round: &'_ Round, arm| {
-        let found = round
+    let find = |round: &Round, arm| {
+        round
             .iter()
-            .position(|m| m.arm == arm && m.invalid.is_none());
-        found
+            .position(|m| m.arm == arm && m.invalid.is_none())
     };
     let both: Vec<(&Attributed, &Attributed)> = valid
         .iter()
