@@ -6,10 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
+/// What is around every page, with the marks `@CSP@`, `@TITLE@`, `@STYLE@`, `@BODY@`, `@DATA@` and `@SCRIPT@`, in this
+/// order.
+const FRAME: &str = include_str!("web/document.html");
+
 /// A page without its data.
 pub(crate) struct Document<'a> {
-    /// HTML with the marks `@CSP@`, `@TITLE@`, `@STYLE@`, `@DATA@` and `@SCRIPT@`, in this order.
-    pub(crate) page: &'a str,
+    /// Its own HTML.
+    pub(crate) body: &'a str,
     /// One after the other.
     pub(crate) styles: &'a [&'a str],
     /// In the order in which they use each other.
@@ -26,7 +30,7 @@ impl Document<'_> {
             "(() => {{\n\"use strict\";\n{}\n}})();\n",
             self.scripts.join("\n")
         );
-        let mut rest = self.page;
+        let mut rest = FRAME;
         for (mark, text) in [
             // Nothing is fetched, from nowhere, and no script runs but ours, whatever a name holds.
             (
@@ -39,6 +43,7 @@ impl Document<'_> {
             ),
             ("@TITLE@", escape(self.title)),
             ("@STYLE@", style),
+            ("@BODY@", self.body.to_owned()),
             ("@DATA@", inert(json)),
             ("@SCRIPT@", script),
         ] {

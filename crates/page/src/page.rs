@@ -44,7 +44,7 @@ impl Binner {
         let data = data(&self, about, names, &packed, named);
         let json = serde_json::to_string(&data)?;
         let document = Document {
-            page: PAGE,
+            body: PAGE,
             styles: &[STYLE],
             scripts: SCRIPTS,
             title: &cut(about.title),

@@ -22,6 +22,29 @@ impl Names for AnyNames {
     }
 }
 
+/// No address, nothing that fetches, a policy that forbids it, and no mark left.
+pub(crate) fn fetches_nothing(page: &str) {
+    assert!(page.contains("default-src 'none'; script-src 'sha256-"));
+    assert!(!page.contains("@TITLE@") && !page.contains("@DATA@") && !page.contains("@CSP@"));
+    for fetching in [
+        "<script src",
+        "url(",
+        "@import",
+        "<link",
+        "fetch(",
+        "XMLHttpRequest",
+        "import(",
+    ] {
+        assert!(!page.contains(fetching), "{fetching}");
+    }
+    // the only address is the name of SVG's elements
+    let addresses = page.matches("http").count() - page.matches("http-equiv").count();
+    assert_eq!(
+        addresses,
+        page.matches("http://www.w3.org/2000/svg").count()
+    );
+}
+
 fn about<'a>(summary: &'a Summary, title: &'a str) -> About<'a> {
     About {
         title,

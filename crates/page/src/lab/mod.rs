@@ -70,7 +70,7 @@ pub fn write(mut results: Vec<Value>, version: &str, out: &mut dyn io::Write) ->
     };
     let json = serde_json::to_string(&data)?;
     let document = Document {
-        page: PAGE,
+        body: PAGE,
         styles: STYLES,
         scripts: SCRIPTS,
         title: &title,
