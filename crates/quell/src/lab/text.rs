@@ -72,6 +72,7 @@ fn cleaned(summary: &Summary) -> Summary {
     let Summary {
         experiment,
         about,
+        note,
         why,
         sham_why,
         machine,
@@ -88,7 +89,7 @@ fn cleaned(summary: &Summary) -> Summary {
     ];
     let sides = backtraces.iter_mut();
     let sides = sides.flat_map(|b| b.culprit.iter_mut().chain(&mut b.victim));
-    for text in texts.into_iter().chain(sides) {
+    for text in texts.into_iter().chain(note).chain(sides) {
         *text = plain(text);
     }
     summary

@@ -77,6 +77,7 @@ proptest! {
     fn files_are_only_told(text in hostile(), number in prop_oneof![any::<u64>(), Just(u64::MAX), 0_u64..9]) {
         let mut value = serde_json::to_value(fixture::dontneed()).expect("JSON");
         value["backtraces"] = json!({"culprit": ["a"], "victim": ["b"], "shootdowns": 3});
+        value["note"] = text.clone().into();
         value["params"][&text] = 1.into();
         value["arms"]["idle"]["invalid"][&text] = 1.into();
         value["arms"]["idle"]["invalid"]["more"] = 1.into();
@@ -94,6 +95,7 @@ proptest! {
         prop_assert!(!rest.chars().any(|c| c != '\n' && c.is_control()), "{rest:?}");
         let mut tame = fixture::dontneed();
         tame.backtraces = spoilt.backtraces.clone();
+        tame.note = Some(String::new());
         tame.faults_per_op = Some(1.0);
         prop_assert!(rest.lines().count() <= super::text(&tame).lines().count());
         prop_assert!(line(&spoilt).iter().all(|cell| !cell.contains(char::is_control)));
