@@ -1,7 +1,8 @@
 //! What a worker says, read with an end: nothing is waited for without a bound, and not beyond Ctrl-C.
 
 use std::io::{self, BufReader, Read};
-use std::process::{Child, ChildStdout};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,22 @@ pub(crate) struct Bounded {
     until: Instant,
 }
 
+/// Starts a worker: with what it is told through, and what it answers through.
+pub(crate) fn start(command: &mut Command, stop: Stop) -> io::Result<(Child, ChildStdin, Answers)> {
+    let mut child = command
+        // Ctrl-C goes to the terminal's whole foreground group: what becomes of a worker is the lab's to say
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let (Some(orders), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::Error::other("no pipes to the worker"));
+    };
+    Ok((child, orders, Answers::new(from, stop)))
+}
+
 impl Answers {
-    pub(crate) fn new(from: ChildStdout, stop: Stop) -> Self {
+    fn new(from: ChildStdout, stop: Stop) -> Self {
         Self(BufReader::new(Bounded {
             from,
             stop,

@@ -13,6 +13,7 @@ use crate::experiment::{Invalid, Measured, Options};
 use crate::mechanism::{Mechanism, Timing};
 use crate::process::{Stop, Worker};
 use crate::protocol::Block;
+use crate::tsc::nanoseconds;
 
 /// The smallest share of a block in which the victim must have run.
 const LEAST_RUN: u64 = 5;
@@ -139,8 +140,4 @@ fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
     raw.gaps.clear();
     raw.turns.clear();
     raw
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -140,6 +140,12 @@ impl Attributed {
             .map(|t| t.gap.ns)
             .sum()
     }
+
+    /// The same as a share of the time in which the victim ran, ppm.
+    #[must_use]
+    pub fn caused_ppm(&self) -> f64 {
+        ppm(self.caused_ns(), self.ran_ns())
+    }
 }
 
 /// Tells each gap's class. `is_culprit` knows the culprit's process and the kernel's threads that work for it, by
@@ -265,6 +271,14 @@ fn within(moments: &[u64], op: &Op) -> u64 {
     let from = moments.partition_point(|&m| m < op.begin_ns.saturating_sub(SLACK_NS));
     let to = moments.partition_point(|&m| m <= op.end_ns + SLACK_NS);
     count(to.saturating_sub(from))
+}
+
+/// Millionths; 0 of nothing.
+pub(crate) fn ppm(ns: u64, of: u64) -> f64 {
+    if of == 0 {
+        return 0.0;
+    }
+    ns as f64 * 1e6 / of as f64
 }
 
 fn count(n: usize) -> u64 {

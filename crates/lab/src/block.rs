@@ -74,8 +74,6 @@ pub struct Raw {
     pub gaps: Vec<Gap>,
     /// The operations, in order.
     pub ops: Vec<Op>,
-    /// How often the victim lost its CPU against its will, as the kernel counts.
-    pub switches: u64,
 }
 
 impl Raw {
@@ -106,7 +104,6 @@ impl Raw {
                     end_ns: line.at(end),
                 })
                 .collect(),
-            switches: done.switches,
         }
     }
 }

@@ -18,6 +18,13 @@ use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
 use crate::process::Worker;
 use crate::protocol::{Mode, Role, Setup};
+use crate::tsc::monotonic_ns;
+
+/// How long a block is where nobody says, ms.
+pub const BLOCK_MS: u64 = 150;
+
+/// How soon one operation may follow the start of the last where nobody says, µs.
+pub const PACE_US: u64 = 10;
 
 /// Where, for how long, and how.
 #[derive(Clone, Debug)]
@@ -40,6 +47,24 @@ pub struct Options {
     pub seed: u64,
     /// Rounds at most; 0 is as many as the budget allows.
     pub rounds: usize,
+}
+
+impl Options {
+    /// As where nobody says more: a victim that spins, and as many rounds as it takes.
+    #[must_use]
+    pub fn new(victim_cpu: u32, culprit_cpu: u32, budget: Duration) -> Self {
+        Self {
+            victim_cpu,
+            culprit_cpu,
+            budget,
+            may_stretch: false,
+            block: Duration::from_millis(BLOCK_MS),
+            pace: Duration::from_micros(PACE_US),
+            mode: Mode::Spin,
+            seed: monotonic_ns(),
+            rounds: 0,
+        }
+    }
 }
 
 /// A block of one arm.
@@ -114,6 +139,7 @@ pub fn run(
     let began = Instant::now();
     let done = rounds_of(mechanism, params, options, around, &mut rounds);
     let Ended {
+        judged,
         interrupted,
         backtraces,
         note,
@@ -127,7 +153,8 @@ pub fn run(
         },
         Err(err) => return Err(err),
     };
-    let mut judgement = judge::judge(mechanism, params, options.mode, &rounds);
+    let mut judgement =
+        judged.unwrap_or_else(|| judge::judge(mechanism, params, options.mode, &rounds));
     if judgement.real.verdict == Verdict::TooShort && !interrupted {
         let why = &mut judgement.real.why;
         if options.rounds == 0 {
@@ -150,6 +177,8 @@ pub fn run(
 /// How the rounds ended.
 #[derive(Default)]
 struct Ended {
+    /// What all of them say, where they were looked at last of all: that takes its time.
+    judged: Option<Judgement>,
     /// Somebody wanted it to.
     interrupted: bool,
     backtraces: Option<Backtraces>,
@@ -236,7 +265,8 @@ fn rounds_of(
             }
         }
         let mut enough = false;
-        if rounds.len() >= look {
+        let looked = rounds.len() >= look;
+        if looked {
             let now = judge::judge(mechanism, params, options.mode, rounds);
             let next = judge::next_look(rounds.len(), Some(&now));
             enough = next.is_none();
@@ -248,6 +278,7 @@ fn rounds_of(
         if interrupted || enough || counted_out || Instant::now() + took > until {
             let backtraces = watch.backtraces(workers.both.pid())?;
             return Ok(Ended {
+                judged: judgement.filter(|_| looked),
                 interrupted,
                 backtraces,
                 note: workers.both.ready().note.clone(),
@@ -257,9 +288,15 @@ fn rounds_of(
     }
 }
 
+/// The block of an arm, if it counts.
+pub(crate) fn block_of(round: &Round, arm: Arm) -> Option<&Attributed> {
+    let found = round.iter().find(|m| m.arm == arm && m.invalid.is_none())?;
+    Some(&found.block)
+}
+
 /// Whether the three arms that are compared are valid.
 pub(crate) fn counts(round: &Round) -> bool {
-    let valid = |arm| round.iter().any(|m| m.arm == arm && m.invalid.is_none());
+    let valid = |arm| block_of(round, arm).is_some();
     // of what failed nothing is known, not even that it was short
     let failed = round.iter().any(|m| m.invalid == Some(Invalid::Failed));
     valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real) && !failed

@@ -28,6 +28,7 @@ pub mod curve;
 mod daemons;
 pub mod experiment;
 mod failures;
+mod file;
 pub mod judge;
 pub mod madv;
 pub mod mechanism;

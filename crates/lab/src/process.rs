@@ -1,12 +1,11 @@
 //! The lab's side of a worker: starts it, tells it what to do, and ends it.
 
 use std::io::{self, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command};
 use std::time::Duration;
 
 pub use crate::answers::Stop;
-use crate::answers::{Answers, end};
+use crate::answers::{Answers, end, start};
 use crate::block::Raw;
 use crate::failures::Failed;
 use crate::protocol::{Answer, Block, Done, Order, Ready, Setup};
@@ -41,24 +40,15 @@ impl Worker {
     ///
     /// The same, and [`io::ErrorKind::Interrupted`].
     pub fn start_unless(command: &mut Command, setup: &Setup, stop: Stop) -> io::Result<Self> {
-        let mut child = command
-            // Ctrl-C goes to the terminal's whole foreground group: what becomes of a worker is the lab's to say
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("no pipes to the worker"));
-        };
+        let (child, orders, answers) = start(command, stop)?;
         let mut worker = Self {
             child,
             orders,
-            answers: Answers::new(answers, stop),
+            answers,
             ready: Ready {
                 victim_tid: 0,
-                limit_ticks: 0,
-                note: None,
                 limit_ns: 0,
+                note: None,
             },
             patience: setup.patience(),
             block: Duration::ZERO,

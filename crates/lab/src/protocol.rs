@@ -109,12 +109,10 @@ pub enum Answer {
 pub struct Ready {
     /// The victim's thread, 0 where there is none.
     pub victim_tid: u32,
-    /// From how many ticks on a turn is a gap.
-    pub limit_ticks: u64,
+    /// A turn that takes so long is a gap, ns.
+    pub limit_ns: u64,
     /// What has to be known of where the culprit runs, in words.
     pub note: Option<String>,
-    /// The same in ns.
-    pub limit_ns: u64,
 }
 
 /// A block that is done.
@@ -132,8 +130,6 @@ pub struct Done {
     pub gaps: usize,
     /// How many operations follow.
     pub ops: usize,
-    /// How often the victim lost its CPU against its will, as the kernel counts.
-    pub switches: u64,
 }
 
 /// A beginning and either a length (gaps) or an end (operations), ticks.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::file;
 use crate::memory::PAGE;
 use crate::params::Params;
 
@@ -176,12 +177,10 @@ fn idle_cache(folder: &Path) -> u64 {
 
 /// Free bytes where files of the experiments lie, and where that is.
 fn disk() -> Option<(u64, PathBuf)> {
-    [PathBuf::from("/var/tmp"), std::env::temp_dir()]
-        .into_iter()
-        .find_map(|folder| {
-            let there = rustix::fs::statvfs(&folder).ok()?;
-            Some((there.f_bavail.saturating_mul(there.f_frsize), folder))
-        })
+    file::folders().into_iter().find_map(|folder| {
+        let there = rustix::fs::statvfs(&folder).ok()?;
+        Some((there.f_bavail.saturating_mul(there.f_frsize), folder))
+    })
 }
 
 #[cfg(test)]

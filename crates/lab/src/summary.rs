@@ -3,7 +3,6 @@
 mod turns;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use quell_event::Backtraces;
 use quell_stats::{Difference, median, quantile};
@@ -16,6 +15,7 @@ use crate::judge::{Effect, Judgement, Verdict};
 use crate::mechanism::Mechanism;
 use crate::params::Params;
 use crate::protocol::Mode;
+use crate::tsc::nanoseconds;
 use turns::{percentiles, rounded, timeline, turns};
 
 /// The name of this form.
@@ -150,12 +150,11 @@ pub struct Settings {
 
 impl Settings {
     fn new(mechanism: &Mechanism, options: &Options, gap_limit_ns: u64) -> Self {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {
             quell: env!("CARGO_PKG_VERSION").to_owned(),
-            block_ns: ns(mechanism.timing.block().unwrap_or(options.block)),
-            pace_ns: ns(options.pace),
-            budget_ns: ns(options.budget),
+            block_ns: nanoseconds(mechanism.timing.block().unwrap_or(options.block)),
+            pace_ns: nanoseconds(options.pace),
+            budget_ns: nanoseconds(options.budget),
             rounds: options.rounds,
             seed: options.seed,
             gap_limit_ns,
@@ -223,8 +222,7 @@ impl Summary {
             ns_per_event,
             gap_p50_ns,
             matched,
-            expects,
-            valid_rounds: _,
+            expected_per_op,
         } = &outcome.judgement;
         let verdict = |e: &Effect| (e.verdict, e.why.clone());
         let ((verdict, why), (sham_verdict, sham_why)) = (verdict(real), verdict(sham));
@@ -247,7 +245,7 @@ impl Summary {
                 .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
                 .collect(),
             shootdowns_per_op: *shootdowns_per_op,
-            expected_per_op: expects.per_op,
+            expected_per_op: *expected_per_op,
             faults_per_op: *faults_per_op,
             matched: *matched,
             effect: EffectSummary {
@@ -310,10 +308,7 @@ impl ArmSummary {
             let at = |q| quantile(&lengths, q).round() as u64;
             (at(0.5), at(0.99))
         });
-        let ppm: Vec<f64> = blocks
-            .iter()
-            .map(|b| b.caused_ns() as f64 * 1e6 / b.ran_ns().max(1) as f64)
-            .collect();
+        let ppm: Vec<f64> = blocks.iter().map(|b| b.caused_ppm()).collect();
         let turns = turns(&blocks);
         let (timeline, timeline_ops) = timeline(&blocks);
         Self {

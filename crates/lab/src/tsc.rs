@@ -1,5 +1,7 @@
 //! The time stamp counter, and how it runs against `CLOCK_MONOTONIC`, the probe's clock.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,12 @@ pub fn is_usable() -> bool {
 pub fn monotonic_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec * 1_000_000_000 + t.tv_nsec).unwrap_or(0)
+}
+
+/// A length of time as both clocks and the workers have it.
+#[must_use]
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// One moment on both clocks.
@@ -151,9 +159,9 @@ mod tests {
             return;
         }
         let from = Moment::now();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let middle = Moment::now();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let line = Line::through(from, Moment::now());
         let off = line.at(middle.tsc).abs_diff(middle.ns);
         assert!(off < 400_000, "{off} ns off in the middle of 40 ms");

@@ -96,7 +96,7 @@ enum Spell {
 /// The victim's thread, between blocks asleep in a channel.
 struct VictimThread {
     orders: Sender<(Spell, Victim)>,
-    done: Receiver<(Victim, Spun, u64)>,
+    done: Receiver<(Victim, Spun)>,
     tid: u32,
     /// Here between blocks.
     rests: Option<Victim>,
@@ -138,7 +138,6 @@ impl Crew {
         let limit_ticks = rests.map_or(0, Victim::limit);
         let ready = Ready {
             victim_tid: victim.as_ref().map_or(0, |v| v.tid),
-            limit_ticks,
             limit_ns: limit_ticks * 1_000_000 / ticks_per_ms,
             note,
         };
@@ -190,9 +189,9 @@ impl Crew {
             thread::sleep(Duration::from_nanos(block.ns));
             Ok(())
         };
-        let (spun, switches) = match &mut self.victim {
+        let spun = match &mut self.victim {
             Some(victim) => victim.end()?,
-            None => (Spun { begin: 0, end: 0 }, 0),
+            None => Spun { begin: 0, end: 0 },
         };
         worked?;
         let to = Moment::now();
@@ -211,7 +210,6 @@ impl Crew {
             turns: rests.map(|v| sparse(&v.turns)).unwrap_or_default(),
             gaps: rests.map_or(0, |v| v.gaps.len()),
             ops: self.ops.len(),
-            switches,
         })
     }
 
@@ -294,7 +292,6 @@ impl VictimThread {
                     return;
                 }
                 while let Ok((spell, mut victim)) = told.recv() {
-                    let before = involuntary();
                     let spun = match spell {
                         Spell::Warm(memory) => {
                             if let Some(memory) = memory {
@@ -308,8 +305,7 @@ impl VictimThread {
                             Spun { begin: 0, end: 0 }
                         }
                     };
-                    let switches = involuntary().saturating_sub(before);
-                    if say.send((victim, spun, switches)).is_err() {
+                    if say.send((victim, spun)).is_err() {
                         return;
                     }
                 }
@@ -331,22 +327,11 @@ impl VictimThread {
             .map_err(|_| io::Error::other("the victim has gone"))
     }
 
-    fn end(&mut self) -> io::Result<(Spun, u64)> {
-        let (victim, spun, switches) = self.done.recv().map_err(io::Error::other)?;
+    fn end(&mut self) -> io::Result<Spun> {
+        let (victim, spun) = self.done.recv().map_err(io::Error::other)?;
         self.rests = Some(victim);
-        Ok((spun, switches))
+        Ok(spun)
     }
-}
-
-/// How often the calling thread has lost its CPU against its will (getrusage(2), RUSAGE_THREAD).
-fn involuntary() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one rusage there; all zero is a value of it, should the call fail.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
 fn ticks_per_ms() -> u64 {

@@ -44,7 +44,7 @@ impl Batch {
         self.samples.clear();
         let now = tsc::now();
         self.until = now.saturating_add(self.ticks(ns));
-        let patience = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        let patience = tsc::nanoseconds(PATIENCE);
         self.last = self.until.saturating_add(self.ticks(patience));
     }
 

@@ -1,14 +1,13 @@
 //! What a page fault costs by its kind, and what giving a page beforehand costs by how it is asked for.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
 
 use super::area::{Area, no_huge_pages};
 use super::batch::Batch;
 use super::{Bench, Curve, Part, Sample, prefault};
+use crate::file::written;
 use crate::mechanism::Need;
 use crate::memory::{HUGE, Mapping, PAGE};
 
@@ -96,7 +95,7 @@ impl Faults {
                 } else {
                     PAGES
                 };
-                let file = on_disk(pages * PAGE)?;
+                let file = written(pages * PAGE)?;
                 let mapping = Mapping::of_file(&file, pages * PAGE)?;
                 if kind == Kind::MajorFile {
                     // no read-ahead: every page is a fault (mm/filemap.c: do_sync_mmap_readahead())
@@ -225,32 +224,6 @@ fn major_faults() -> i64 {
         usage.assume_init()
     };
     usage.ru_majflt
-}
-
-/// A file that is on its disk already, and has no name, so that nothing is left behind. Not of /tmp if it can be, which
-/// may be tmpfs and has no disk.
-fn on_disk(bytes: usize) -> io::Result<File> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for folder in [PathBuf::from("/var/tmp"), std::env::temp_dir()] {
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_TMPFILE)
-            .open(&folder);
-        match opened {
-            Ok(file) => {
-                // written and not a hole: its blocks are there when a page is dirtied
-                file.write_all_at(&vec![1; bytes], 0)?;
-                file.sync_all()?;
-                return Ok(file);
-            }
-            Err(err) => {
-                let why = format!("can't make a file in {}: {err}", folder.display());
-                last = io::Error::new(err.kind(), why);
-            }
-        }
-    }
-    Err(last)
 }
 
 #[cfg(test)]

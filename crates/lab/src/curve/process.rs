@@ -1,13 +1,12 @@
 //! The lab's side of a part's worker.
 
 use std::io;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command};
 use std::time::Duration;
 
 use super::Place;
 use super::worker::{Answer, LONGEST, Order};
-use crate::answers::{Answers, Stop, end};
+use crate::answers::{Answers, Stop, end, start};
 use crate::protocol::{receive, send};
 
 /// A worker that is ready. It is killed when dropped.
@@ -27,19 +26,11 @@ impl Hand {
         place: &Place,
         stop: Stop,
     ) -> io::Result<Self> {
-        let mut child = command
-            // Ctrl-C goes to the terminal's whole foreground group: what becomes of a worker is the lab's to say
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("no pipes to the worker"));
-        };
+        let (child, orders, answers) = start(command, stop)?;
         let mut hand = Self {
             child,
             orders,
-            answers: Answers::new(answers, stop),
+            answers,
         };
         let setup = Order::Setup {
             curve: curve.to_owned(),

@@ -10,6 +10,7 @@ use quell_stats::{Rng, median};
 use super::process::Hand;
 use super::{Curve, Part, Place, Sample};
 use crate::answers::Stop;
+use crate::tsc::nanoseconds;
 
 /// Where and for how long.
 #[derive(Clone, Debug)]
@@ -89,8 +90,7 @@ const BATCH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 fn batch_ns(budget: Duration, points: usize) -> u64 {
     let each = budget.as_nanos() / (ROUNDS * points.max(1) as u128);
     let each = u64::try_from(each).unwrap_or(u64::MAX);
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    each.clamp(ns(BATCH.0), ns(BATCH.1))
+    each.clamp(nanoseconds(BATCH.0), nanoseconds(BATCH.1))
 }
 
 /// Runs one.

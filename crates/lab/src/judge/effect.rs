@@ -3,7 +3,7 @@
 use quell_stats::Difference;
 
 use super::Verdict;
-use super::measure::{caused_ppm, differ};
+use super::measure::differ;
 use crate::attribute::Attributed;
 use crate::experiment::operations;
 use crate::mechanism::Timing;
@@ -70,7 +70,7 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
     let sum = |of: fn(&Attributed) -> u64| arm.iter().map(|b| of(b)).sum::<u64>();
     let ops: u64 = arm.iter().map(|b| operations(b, asked.timing)).sum();
     let events = sum(|b| b.caused_hits + b.faults);
-    let stall_ppm = differ(asked.control, arm, caused_ppm);
+    let stall_ppm = differ(asked.control, arm, Attributed::caused_ppm);
     let (verdict, why) = if arm.len() < FEWEST {
         few_rounds(arm.len(), asked.rounds)
     } else if asked.mode == Mode::Sleep {

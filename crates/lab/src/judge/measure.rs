@@ -2,7 +2,7 @@
 
 use quell_stats::{Difference, difference, median};
 
-use crate::attribute::Attributed;
+use crate::attribute::{Attributed, ppm};
 
 /// The seed of the intervals, so that the same rounds always say the same.
 const SEED: u64 = 5;
@@ -18,18 +18,6 @@ pub(super) fn differ(
         .map(|(c, a)| (of(c), of(a)))
         .collect();
     difference(&pairs, SEED)
-}
-
-fn ppm(ns: u64, of: u64) -> f64 {
-    if of == 0 {
-        return 0.0;
-    }
-    ns as f64 * 1e6 / of as f64
-}
-
-/// Stall that carries the culprit's name, ppm of the time in which the victim ran.
-pub(super) fn caused_ppm(block: &Attributed) -> f64 {
-    ppm(block.caused_ns(), block.ran_ns())
 }
 
 /// All stall but for what other threads took, ppm.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribute::Attributed;
 use crate::block::Arm;
-use crate::experiment::{Round, counts, operations};
-use crate::mechanism::{Expects, Mechanism};
+use crate::experiment::{Round, block_of, counts, operations};
+use crate::mechanism::Mechanism;
 use crate::params::Params;
 use crate::protocol::Mode;
 
@@ -80,10 +80,8 @@ pub struct Judgement {
     pub gap_p50_ns: Option<f64>,
     /// The share of shootdowns at the victim that lie in one of its gaps.
     pub matched: Option<f64>,
-    /// What was expected.
-    pub expects: Expects,
-    /// Rounds of which all three arms are valid.
-    pub valid_rounds: usize,
+    /// What was expected of them.
+    pub expected_per_op: Option<f64>,
 }
 
 /// Judges what there is so far.
@@ -91,13 +89,11 @@ pub struct Judgement {
 pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round]) -> Judgement {
     let valid: Vec<&Round> = rounds.iter().filter(|round| counts(round)).collect();
     let all = |arm: Arm| -> Vec<&Attributed> {
-        valid
-            .iter()
-            .filter_map(|round| round.iter().find(|m| m.arm == arm).map(|m| &m.block))
-            .collect()
+        let blocks = valid.iter().filter_map(|round| block_of(round, arm));
+        blocks.collect()
     };
     let [idle, sham, real] = [Arm::Idle, Arm::Sham, Arm::Real].map(all);
-    let expects = mechanism.expected(params, mode);
+    let expected_per_op = mechanism.expected(params, mode);
     let sum = |blocks: &[&Attributed], of: fn(&Attributed) -> u64| -> u64 {
         blocks.iter().map(|b| of(b)).sum()
     };
@@ -108,7 +104,7 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
     // A number that is known is held against the operations that the victim was there for. Elsewhere those would be
     // the odd ones: what a kernel thread does falls beside the operation that asked for it, and a victim that faults
     // waits for what the culprit holds (mmap_lock in fork, pages under write-back in msync).
-    let (of_ops, hits, faults) = if expects.per_op.is_some() && mechanism.daemons.is_empty() {
+    let (of_ops, hits, faults) = if expected_per_op.is_some() && mechanism.daemons.is_empty() {
         (
             ops,
             sum(&real, |b| b.counted_hits),
@@ -156,26 +152,16 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
             every.iter().map(|e| e.0).sum(),
             every.iter().map(|e| e.1).sum(),
         ),
-        expects,
-        valid_rounds: valid.len(),
+        expected_per_op,
     }
 }
 
 /// Rounds whose real and untraced blocks both count.
 fn untraced(valid: &[&Round]) -> Difference {
-    let find = |round: &Round, arm| {
-        round
-            .iter()
-            .position(|m| m.arm == arm && m.invalid.is_none())
-    };
-    let both: Vec<(&Attributed, &Attributed)> = valid
+    let both = valid
         .iter()
-        .filter_map(|round| {
-            let (real, untraced) = (find(round, Arm::Real)?, find(round, Arm::Untraced)?);
-            Some((&round[real].block, &round[untraced].block))
-        })
-        .collect();
-    let (real, untraced): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+        .filter_map(|round| Some((block_of(round, Arm::Real)?, block_of(round, Arm::Untraced)?)));
+    let (real, untraced): (Vec<_>, Vec<_>) = both.unzip();
     differ(&real, &untraced, short_ppm)
 }
 

@@ -92,7 +92,7 @@ fn invalid_rounds_are_left_out() {
     some[3][2].invalid = Some(Invalid::Away);
     // what is measured without the probe decides nothing
     some[5][3].invalid = Some(Invalid::Away);
-    assert_eq!(judged(&some).valid_rounds, 8);
+    assert_eq!(judged(&some).real.stall_ppm.pairs, 8);
 }
 
 /// Check that a sleeping victim is judged by what reaches its CPU.

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::PAGE;
 use crate::params::Param;
 use crate::preload;
@@ -30,7 +30,7 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
             range: (1, 1 << 16),
         },
     ],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     prepare: |params| {
         preload::check()?;
         let chunks = params.size("chunks");

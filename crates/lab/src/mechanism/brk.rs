@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, GATHERED, Mechanism, pages};
+use super::{Culprit, DEFAULT, GATHERED, Mechanism, pages};
 use crate::memory::PAGE;
 
 pub(super) const BRK: Mechanism = Mechanism {
@@ -12,9 +12,9 @@ pub(super) const BRK: Mechanism = Mechanism {
     params: &[pages(16, 1 << 18)],
     expects: |params| {
         if params.get("pages") <= GATHERED {
-            Expects::shootdowns(1.0)
+            Some(1.0)
         } else {
-            Expects::some()
+            None
         }
     },
     prepare: |params| {

@@ -6,13 +6,13 @@
 use std::io;
 
 use super::place::Aligned;
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::{HUGE, PAGE};
 
 pub(super) const COLLAPSE: Mechanism = Mechanism {
     name: "collapse",
     about: "madvise(MADV_COLLAPSE) of 512 written small pages, which were split before",
-    expects: |_| Expects::shootdowns(1.0),
+    expects: |_| Some(1.0),
     prepare: |_| Ok(Box::new(Collapse::new()?)),
     lacks: || {
         let tried = Collapse::new().and_then(|mut c| c.before().and_then(|()| c.operate()));

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
 use crate::room::{Takes, in_pages};
@@ -21,7 +21,7 @@ pub(super) const COMPACT: Mechanism = Mechanism {
         default: 2048,
         range: (64, 1 << 20),
     }],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     prepare: |params| {
         Ok(Box::new(Compact {
             control: control()?,

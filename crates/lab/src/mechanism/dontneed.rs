@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, GATHERED, Mechanism, pages};
+use super::{Culprit, DEFAULT, GATHERED, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 
 pub(super) const DONTNEED: Mechanism = Mechanism {
@@ -13,9 +13,9 @@ pub(super) const DONTNEED: Mechanism = Mechanism {
     params: &[pages(1, 1 << 18)],
     expects: |params| {
         if params.get("pages") <= GATHERED {
-            Expects::shootdowns(1.0)
+            Some(1.0)
         } else {
-            Expects::some()
+            None
         }
     },
     keeps_tables: true,
@@ -27,7 +27,7 @@ pub(super) const FREE: Mechanism = Mechanism {
     name: "madv-free",
     about: "madvise(MADV_FREE) of pages that were just written",
     params: &[pages(64, 1 << 18)],
-    expects: |_| Expects::shootdowns(1.0),
+    expects: |_| Some(1.0),
     keeps_tables: true,
     prepare: |params| prepare(params.size("pages"), libc::MADV_FREE),
     ..DEFAULT

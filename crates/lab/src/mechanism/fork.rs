@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::room::{Takes, in_pages};
 use crate::victim::Touch;
@@ -13,7 +13,7 @@ pub(super) const FORK: Mechanism = Mechanism {
     name: "fork",
     about: "fork and the end of the child, while the victim writes pages of the parent",
     params: &[pages(256, 1 << 16)],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     takes: |params| Takes {
         // what the victim writes while a child has it is copied
         once: in_pages(params.get("pages")),

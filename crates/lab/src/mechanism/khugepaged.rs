@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::{HUGE, Mapping, PAGE};
 use crate::params::Param;
 
@@ -21,7 +21,7 @@ pub(super) const KHUGEPAGED: Mechanism = Mechanism {
         default: 4,
         range: (1, 512),
     }],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     prepare: |params| Ok(Box::new(Khugepaged::new(params.size("huge") * HUGE)?)),
     daemons: &["khugepaged"],
     needs: &[super::Need::Khugepaged],

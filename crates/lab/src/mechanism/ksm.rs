@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
 
@@ -22,7 +22,7 @@ pub(super) const KSM: Mechanism = Mechanism {
         // one more is never written, and a page that KSM shares has 256 places at most (max_page_sharing)
         range: (1, 250),
     }],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     keeps_tables: true,
     prepare: |params| Ok(Box::new(Ksm::new(params.size("pages") * PAGE)?)),
     daemons: &["ksmd"],

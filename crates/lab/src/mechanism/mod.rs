@@ -5,7 +5,6 @@ mod brk;
 mod collapse;
 mod compact;
 mod dontneed;
-mod file;
 mod fork;
 mod khugepaged;
 mod ksm;
@@ -30,6 +29,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::block::Arm;
+use crate::judge::FEWEST;
 use crate::params::{Param, Params};
 use crate::protocol::Mode;
 use crate::room::Takes;
@@ -44,8 +44,8 @@ pub struct Mechanism {
     pub about: &'static str,
     /// What can be changed.
     pub params: &'static [Param],
-    /// What should come of it.
-    pub expects: fn(&Params) -> Expects,
+    /// Shootdowns that reach a victim for one operation, where that is a whole number by the kernel's code.
+    pub expects: fn(&Params) -> Option<f64>,
     /// Whether all that it flushes leaves the page tables where they are. Then a CPU that idles is not asked: it looks when
     /// it goes on whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). Who frees page tables asks it too, once:
     /// it leaves the address space then.
@@ -104,10 +104,9 @@ impl Timing {
     /// What as many rounds take as something is said after; nothing where that is below any budget.
     #[must_use]
     pub fn least_budget(self) -> Option<Duration> {
-        /// Rounds before anything is said, and one that does not count.
-        const ROUNDS: u32 = 7;
-        let arms = u32::try_from(Arm::ALL.len()).unwrap_or(u32::MAX);
-        self.block().map(|block| block * ROUNDS * arms)
+        // those before which nothing is said, and one that does not count
+        let blocks = u32::try_from((FEWEST + 1) * Arm::ALL.len()).unwrap_or(u32::MAX);
+        self.block().map(|block| block.saturating_mul(blocks))
     }
 }
 
@@ -124,58 +123,15 @@ pub enum Need {
     NumaBalancing,
 }
 
-/// What is known of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expects {
-    /// Whether the victim is stalled.
-    pub stalls: bool,
-    /// Shootdowns that reach the victim for one operation, where that is a whole number by the kernel's code.
-    pub per_op: Option<f64>,
-    /// Page faults of the victim for one operation, about.
-    pub faults_per_op: Option<f64>,
-}
-
 impl Mechanism {
-    /// What should come of it for a victim that spins or sleeps.
+    /// The same for a victim that spins or sleeps.
     #[must_use]
-    pub fn expected(&self, params: &Params, mode: Mode) -> Expects {
+    pub fn expected(&self, params: &Params, mode: Mode) -> Option<f64> {
         let spins = (self.expects)(params);
         match mode {
             Mode::Spin => spins,
-            Mode::Sleep if self.keeps_tables => Expects::NOTHING,
-            Mode::Sleep => Expects {
-                per_op: spins.per_op.filter(|n| *n == 0.0),
-                ..Expects::some()
-            },
-        }
-    }
-}
-
-impl Expects {
-    /// The negative control.
-    pub const NOTHING: Self = Self {
-        stalls: false,
-        per_op: Some(0.0),
-        faults_per_op: Some(0.0),
-    };
-
-    /// So many shootdowns an operation, exactly.
-    #[must_use]
-    pub fn shootdowns(per_op: f64) -> Self {
-        Self {
-            stalls: true,
-            per_op: Some(per_op),
-            faults_per_op: None,
-        }
-    }
-
-    /// Stalls, of which nobody knows beforehand how many.
-    #[must_use]
-    pub fn some() -> Self {
-        Self {
-            stalls: true,
-            per_op: None,
-            faults_per_op: None,
+            Mode::Sleep if self.keeps_tables => Some(0.0),
+            Mode::Sleep => spins.filter(|n| *n == 0.0),
         }
     }
 }
@@ -248,7 +204,7 @@ const DEFAULT: Mechanism = Mechanism {
     name: "",
     about: "",
     params: &[],
-    expects: |_| Expects::NOTHING,
+    expects: |_| Some(0.0),
     keeps_tables: false,
     prepare: |_| Err(io::Error::other("no culprit")),
     takes: Takes::plain,
@@ -341,7 +297,7 @@ mod tests {
         let per_op = |name: &str, mode| {
             let m = find(name).unwrap();
             let params = Params::new(m.params, &[]).unwrap();
-            m.expected(&params, mode).per_op
+            m.expected(&params, mode)
         };
         for (name, spinning, asleep) in [
             ("untouched", Some(0.0), Some(0.0)),

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
 
@@ -23,7 +23,7 @@ pub(super) const MPROTECT: Mechanism = Mechanism {
             range: (0, 1),
         },
     ],
-    expects: |params| Expects::shootdowns(if params.get("none") == 1 { 1.0 } else { 2.0 }),
+    expects: |params| Some(if params.get("none") == 1 { 1.0 } else { 2.0 }),
     keeps_tables: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;

@@ -6,7 +6,7 @@ use std::io;
 use rustix::mm::{MremapFlags, mremap_fixed, munmap};
 
 use super::place::{ONE_TABLE, in_one_table};
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 
 pub(super) const MREMAP: Mechanism = Mechanism {
@@ -15,9 +15,9 @@ pub(super) const MREMAP: Mechanism = Mechanism {
     params: &[pages(16, 1 << 12)],
     expects: |params| {
         if params.get("pages") <= ONE_TABLE {
-            Expects::shootdowns(2.0)
+            Some(2.0)
         } else {
-            Expects::some()
+            None
         }
     },
     prepare: |params| {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, GATHERED, Mechanism};
+use super::{Culprit, DEFAULT, GATHERED, Mechanism};
 use crate::memory::{HUGE, Mapping, PAGE};
 use crate::params::Param;
 use crate::victim::Touch;
@@ -27,9 +27,9 @@ pub(super) const MUNMAP: Mechanism = Mechanism {
     ],
     expects: |params| {
         if params.get("bytes") <= GATHERED * PAGE as u64 {
-            Expects::shootdowns(1.0)
+            Some(1.0)
         } else {
-            Expects::some()
+            None
         }
     },
     prepare: |params| {

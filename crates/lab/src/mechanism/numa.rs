@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, Timing, pages};
+use super::{Culprit, DEFAULT, Mechanism, Timing, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::system;
 use crate::victim::Touch;
@@ -20,9 +20,9 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
     params: &[pages(64, 1 << 16)],
     expects: |params| {
         if params.get("pages") <= 512 {
-            Expects::shootdowns(1.0)
+            Some(1.0)
         } else {
-            Expects::some()
+            None
         }
     },
     prepare: |params| Ok(Box::new(Move::new(params.size("pages"), nodes())?)),
@@ -55,7 +55,7 @@ pub(super) const BALANCING: Mechanism = Mechanism {
     name: "numa-balancing",
     about: "NUMA balancing of pages that culprit and victim write; off in the idle and the sham arm",
     params: &[pages(4096, 1 << 20)],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

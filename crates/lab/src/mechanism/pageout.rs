@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::file::{fill, on_disk};
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
+use crate::file::written;
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
 use crate::room::{Takes, in_pages};
@@ -19,7 +19,7 @@ pub(super) const SWAP: Mechanism = Mechanism {
     name: "swap",
     about: "madvise(MADV_PAGEOUT) of anonymous pages that the victim goes on writing",
     params: &[pages(256, 1 << 18)],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     keeps_tables: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
@@ -48,15 +48,12 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
             range: (0, 1),
         },
     ],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     takes: |params| Takes::file(in_pages(params.get("pages"))),
     keeps_tables: true,
     prepare: |params| {
         let bytes = params.size("pages") * PAGE;
-        let file = on_disk(bytes)?;
-        fill(&file, bytes)?;
-        // what is dirty is not reclaimed
-        file.sync_all()?;
+        let file = written(bytes)?;
         let mapping = Mapping::of_file(&file, bytes)?;
         Ok(Box::new(ReclaimFile {
             mapping,

@@ -7,7 +7,7 @@ use std::io;
 
 use super::msync::Written;
 use super::munmap::Munmap;
-use super::{Culprit, DEFAULT, Expects, Mechanism, Timing};
+use super::{Culprit, DEFAULT, Mechanism, Timing};
 use crate::attribute::Class;
 use crate::memory::{Mapping, PAGE};
 use crate::params::Param;
@@ -80,7 +80,7 @@ pub(super) const FREE: Mechanism = Mechanism {
             range: (0, 1),
         },
     ],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     timing: Timing::Once {
         after_ms: 400,
         block_ms: 1200,
@@ -174,7 +174,7 @@ impl Culprit for Free {
 pub(super) const MUNMAP: Mechanism = Mechanism {
     name: "seed-munmap",
     about: "Rigtorp's tlbshootdown: mmap, a write and munmap of one page, again and again",
-    expects: |_| Expects::shootdowns(1.0),
+    expects: |_| Some(1.0),
     prepare: |_| Ok(Box::new(Munmap::new(PAGE, false))),
     seed: Some(&Seed {
         document: "Rigtorp, \"Latency implications of virtual memory\" (2020)",
@@ -224,7 +224,7 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
         default: 2 << 20,
         range: (4096, 1 << 36),
     }],
-    expects: |_| Expects::some(),
+    expects: |_| None,
     takes: |params| Takes::file(params.get("bytes")),
     keeps_tables: true,
     prepare: |params| {

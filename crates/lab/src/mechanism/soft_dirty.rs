@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::victim::Touch;
 
@@ -14,7 +14,7 @@ pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
     name: "soft-dirty",
     about: "4 written to /proc/self/clear_refs, while the victim writes pages: what a live checkpoint does",
     params: &[pages(256, 1 << 16)],
-    expects: |_| Expects::shootdowns(1.0),
+    expects: |_| Some(1.0),
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

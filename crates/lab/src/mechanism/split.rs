@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism};
+use super::{Culprit, DEFAULT, Mechanism};
 use crate::memory::{HUGE, Mapping, PAGE};
 use crate::params::Param;
 
@@ -19,7 +19,7 @@ pub(super) const SPLIT: Mechanism = Mechanism {
         default: 0,
         range: (0, 2),
     }],
-    expects: |params| Expects::shootdowns(if params.get("by") == 0 { 1.0 } else { 2.0 }),
+    expects: |params| Some(if params.get("by") == 0 { 1.0 } else { 2.0 }),
     keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Split {

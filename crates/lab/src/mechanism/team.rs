@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use rustix::process::Pid;
 use rustix::thread::gettid;
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 use crate::params::{Param, Params};
 use crate::pin;
@@ -30,8 +30,8 @@ const TIMES: Param = Param {
     range: (1, 1024),
 };
 
-fn expects(params: &Params) -> Expects {
-    Expects::shootdowns((params.get("threads") * params.get("times")) as f64)
+fn expects(params: &Params) -> Option<f64> {
+    Some((params.get("threads") * params.get("times")) as f64)
 }
 
 /// Each has its pages once, and goes through them as often as it is told.

@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::io;
 
-use super::file::in_memory;
 use super::place::{ONE_TABLE, within};
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
+use crate::file::in_memory;
 use crate::memory::{Mapping, PAGE};
 
 pub(super) const TRUNCATE: Mechanism = Mechanism {
@@ -17,9 +17,9 @@ pub(super) const TRUNCATE: Mechanism = Mechanism {
     params: &[pages(64, 1 << 18)],
     expects: |params| {
         if params.get("pages") <= ONE_TABLE {
-            Expects::shootdowns(1.0)
+            Some(1.0)
         } else {
-            Expects::some()
+            None
         }
     },
     keeps_tables: true,

@@ -5,14 +5,14 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
-use super::{Culprit, DEFAULT, Expects, Mechanism, pages};
+use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::{Mapping, PAGE};
 
 pub(super) const UFFD_WP: Mechanism = Mechanism {
     name: "uffd-wp",
     about: "write protection of written pages by userfaultfd, and its end: what a snapshot does",
     params: &[pages(64, 1 << 18)],
-    expects: |_| Expects::shootdowns(2.0),
+    expects: |_| Some(2.0),
     keeps_tables: true,
     prepare: |params| {
         let protected = Protected::new(params.size("pages") * PAGE)?;

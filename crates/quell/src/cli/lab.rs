@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use quell_lab::experiment::{BLOCK_MS, PACE_US};
 use quell_lab::params;
 
 use super::lab_more::{
@@ -75,10 +76,6 @@ pub(crate) enum VictimMode {
     /// Sleeps: do shootdowns reach a CPU that idles?
     Sleep,
 }
-
-/// What a block and the pace are when nothing is said.
-pub(crate) const BLOCK_MS: u64 = 150;
-pub(crate) const PACE_US: u64 = 10;
 
 #[derive(Args, Debug)]
 pub(crate) struct LabRunArgs {

@@ -18,8 +18,7 @@ pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
 pub(crate) use lab::{
-    BLOCK_MS, LabArgs, LabRunArgs, LabVerb, PACE_US, VictimMode, curve_worker_words, guard_words,
-    worker_words,
+    LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
 };
 pub(crate) use lab_more::{
     AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,

@@ -8,10 +8,9 @@ use quell_lab::experiment::Options;
 use quell_lab::mechanism::{self, Mechanism};
 use quell_lab::params::Params;
 use quell_lab::protocol::Mode;
-use quell_lab::{system, tsc, worker};
+use quell_lab::{system, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
-use crate::clock::monotonic_ns;
 use crate::cmd::{lab_compare, lab_report, usage};
 use crate::lab::{self, Beside, Ran};
 use crate::launch::signals;
@@ -185,11 +184,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|m| Ok((*m, parameters(args, m, chosen.len() == 1)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    if !tsc::is_usable() {
-        return Err(usage(
-            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
-        ));
-    }
+    lab::has_counter()?;
     let (victim_cpu, culprit_cpu) = lab::place(args.victim_cpu, args.culprit_cpu)?;
     lab::check(victim_cpu)?;
     signals::install()?;
@@ -210,11 +205,9 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let alone = with_params.len() == 1;
     let mut failed = false;
     for (m, params) in &with_params {
-        let options = Options {
-            victim_cpu,
-            culprit_cpu,
-            budget: given
-                .unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default())),
+        let budget =
+            given.unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default()));
+        let mut options = Options {
             may_stretch: given.is_none(),
             block: Duration::from_millis(args.block),
             pace: Duration::from_micros(args.pace),
@@ -222,9 +215,10 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
                 VictimMode::Spin => Mode::Spin,
                 VictimMode::Sleep => Mode::Sleep,
             },
-            seed: args.seed.unwrap_or_else(monotonic_ns),
             rounds: args.rounds,
+            ..Options::new(victim_cpu, culprit_cpu, budget)
         };
+        options.seed = args.seed.unwrap_or(options.seed);
         let (ran, left) = lab::one(m, params, &options, live.as_ref());
         if let Some(left) = left {
             say!("quell: {left}");

@@ -14,13 +14,11 @@ use quell_lab::experiment::Options;
 use quell_lab::judge::Verdict;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
-use quell_lab::protocol::Mode;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 
-use super::{Beside, Ran, lock, one, place};
+use super::{Beside, Ran, has_counter, lock, one, place};
 use crate::cli::LabAdviseArgs;
-use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
@@ -67,26 +65,12 @@ struct Object {
 }
 
 pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
-    if !quell_lab::tsc::is_usable() {
-        return Err(usage(
-            "this CPU has no time stamp counter that runs at one rate",
-        ));
-    }
+    has_counter()?;
     lock(Beside::Nobody)?;
     let findings = findings();
     let (victim_cpu, culprit_cpu) = place(None, None)?;
     signals::install()?;
-    let options = Options {
-        victim_cpu,
-        culprit_cpu,
-        budget: Duration::from_secs(args.budget),
-        may_stretch: false,
-        block: Duration::from_millis(150),
-        pace: Duration::from_micros(10),
-        mode: Mode::Spin,
-        seed: monotonic_ns(),
-        rounds: 0,
-    };
+    let budget = Duration::from_secs(args.budget);
     let mut failed = false;
     let mut ran: Vec<Told> = Vec::new();
     for link in LINKS {
@@ -104,10 +88,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             .collect();
         let params = Params::new(m.params, &set).map_err(usage)?;
         let least = m.timing.least_budget().unwrap_or_default();
-        let options = Options {
-            budget: options.budget.max(least),
-            ..options.clone()
-        };
+        let options = Options::new(victim_cpu, culprit_cpu, budget.max(least));
         let (summary, left) = one(m, &params, &options, None);
         if let Some(left) = left {
             say!("quell: {left}");

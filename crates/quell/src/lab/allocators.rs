@@ -8,18 +8,15 @@ use std::time::Duration;
 use quell_lab::experiment::Options;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
-use quell_lab::protocol::Mode;
 use quell_lab::summary::Summary;
-use quell_lab::tsc;
 use quell_remedy::recognise_file;
 use serde::Serialize;
 
 use super::libraries::installed;
 use super::one::within;
 use super::surroundings::{Allocator, Around};
-use super::{Beside, Progress, check, line, lock, place};
+use super::{Beside, Progress, check, has_counter, line, lock, place};
 use crate::cli::AllocatorsArgs;
-use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
@@ -56,11 +53,7 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
     };
     let params = Params::new(m.params, &args.set).map_err(usage)?;
     let libraries = libraries(&args.lib)?;
-    if !tsc::is_usable() {
-        return Err(usage(
-            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
-        ));
-    }
+    has_counter()?;
     let (victim_cpu, culprit_cpu) = place(None, None)?;
     check(victim_cpu)?;
     signals::install()?;
@@ -69,16 +62,10 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
     let mut failed = false;
     for library in std::iter::once(None).chain(libraries.into_iter().map(Some)) {
         let name = library.as_deref().map_or_else(|| OWN.to_owned(), name);
+        let budget = Duration::from_secs(args.budget);
         let options = Options {
-            victim_cpu,
-            culprit_cpu,
-            budget: Duration::from_secs(args.budget),
             may_stretch: true,
-            block: Duration::from_millis(150),
-            pace: Duration::from_micros(10),
-            mode: Mode::Spin,
-            seed: monotonic_ns(),
-            rounds: 0,
+            ..Options::new(victim_cpu, culprit_cpu, budget)
         };
         let around = Around {
             progress: Progress::new(&name, options.budget),

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
+use quell_lab::experiment::{BLOCK_MS, PACE_US};
 use quell_lab::system::Guarded;
-use quell_lab::{pin, room, tsc};
+use quell_lab::{pin, room};
 
 use super::surroundings::again;
-use super::{Beside, Kept, guard, lock, machine, place};
-use crate::cli::{BLOCK_MS, LabRunArgs, PACE_US, VictimMode, curve_worker_words};
+use super::{Beside, Kept, guard, has_counter, lock, machine, place};
+use crate::cli::{LabRunArgs, VictimMode, curve_worker_words};
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
 use crate::launch::signals;
@@ -52,11 +53,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "a curve has no parameters, arms or victim: leave out {flag}"
         )));
     }
-    if !tsc::is_usable() {
-        return Err(usage(
-            "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
-        ));
-    }
+    has_counter()?;
     lock(Beside::Nobody)?;
     // asked before quell leaves the CPUs on which peers run
     let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;

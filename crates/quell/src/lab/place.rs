@@ -1,9 +1,19 @@
 //! Where victim and culprit run, and where quell itself does not.
 
 use anyhow::Context as _;
-use quell_lab::pin;
+use quell_lab::{pin, tsc};
 
 use crate::cmd::usage;
+
+/// Says where nothing can be timed.
+pub(crate) fn has_counter() -> anyhow::Result<()> {
+    if tsc::is_usable() {
+        return Ok(());
+    }
+    Err(usage(
+        "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
+    ))
+}
 
 /// The CPUs of the victim and of the culprit, and quell off the victim's from now on.
 pub(crate) fn place(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Result<(u32, u32)> {

@@ -15,7 +15,7 @@ use quell_lab::watching::Watched;
 use quell_lab::{mechanism, params::Params};
 use quell_probe::{Interruptions, Scope};
 
-use super::{Beside, lock, place, worker};
+use super::{Beside, has_counter, lock, place, worker};
 use crate::cli::{LabWatchArgs, Target};
 use crate::cmd::usage;
 use crate::outcome;
@@ -32,11 +32,7 @@ const BLOCK: Duration = Duration::from_millis(250);
 const AT_REST: &str = "untouched";
 
 pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
-    if !tsc::is_usable() {
-        return Err(usage(
-            "this CPU has no time stamp counter that runs at one rate",
-        ));
-    }
+    has_counter()?;
     lock(Beside::Watchers)?;
     let target = Target {
         command: args.command.clone(),
@@ -63,7 +59,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
     let end = loop {
         probe.take()?;
         spinner.begin(Block {
-            ns: u64::try_from(BLOCK.as_nanos()).unwrap_or(u64::MAX),
+            ns: tsc::nanoseconds(BLOCK),
             operate: false,
             pace_ns: 0,
             once_after_ns: None,

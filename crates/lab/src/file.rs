@@ -1,4 +1,4 @@
-//! Files that mechanisms map: without a name, so that nothing is left behind whatever happens.
+//! Files that are mapped: without a name, so that nothing is left behind whatever happens.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,10 +6,16 @@ use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
-/// A file on a disk, all zero: tmpfs writes nothing back, hence not /tmp first.
-pub(super) fn on_disk(bytes: usize) -> io::Result<File> {
+/// Where files of the experiments lie: the first that can be, which is a disk; /tmp may be tmpfs, which writes nothing
+/// back.
+pub(crate) fn folders() -> [PathBuf; 2] {
+    [PathBuf::from("/var/tmp"), std::env::temp_dir()]
+}
+
+/// A file on a disk, all zero.
+pub(crate) fn on_disk(bytes: usize) -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for folder in [PathBuf::from("/var/tmp"), std::env::temp_dir()] {
+    for folder in folders() {
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -31,8 +37,17 @@ pub(super) fn on_disk(bytes: usize) -> io::Result<File> {
     Err(last)
 }
 
+/// A file that is on its disk already, and no hole: its blocks are there when a page is dirtied, and what is clean can be
+/// reclaimed.
+pub(crate) fn written(bytes: usize) -> io::Result<File> {
+    let file = on_disk(bytes)?;
+    fill(&file, bytes)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
 /// A file in memory, all zero.
-pub(super) fn in_memory(bytes: usize) -> io::Result<File> {
+pub(crate) fn in_memory(bytes: usize) -> io::Result<File> {
     // SAFETY: a name that ends in 0; the kernel gives a new descriptor or -1.
     let fd = unsafe { libc::memfd_create(c"quell-lab".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
@@ -44,8 +59,8 @@ pub(super) fn in_memory(bytes: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes all of it, so that it is no hole.
-pub(super) fn fill(file: &File, bytes: usize) -> io::Result<()> {
+/// Writes all of it.
+fn fill(file: &File, bytes: usize) -> io::Result<()> {
     const CHUNK: usize = 1 << 16;
     let chunk = vec![b'q'; CHUNK.min(bytes)];
     for at in (0..bytes).step_by(CHUNK) {
