@@ -194,6 +194,9 @@ pub struct Summary {
     pub cpus: u32,
     /// Victims that were counted, but whose handler was not seen: no delay, stall and wait.
     pub unseen: u64,
+    /// Shootdowns that were counted and not timed, as there were so many: all times, their sums too, are
+    /// estimates from the others. 0 where every shootdown was timed.
+    pub untimed: u64,
     /// Of `victims` and `self_victims` those that `TLB:` in /proc/interrupts counts too.
     pub interrupts: u64,
     /// By how much `TLB:` grew meanwhile, whoever the culprit was: equal to `interrupts` if everything
@@ -212,6 +215,13 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// How many shootdowns each that was timed stands for; `None` where all were.
+    #[must_use]
+    pub fn timed_one_in(&self) -> Option<f64> {
+        let timed = self.shootdowns.saturating_sub(self.untimed).max(1);
+        (self.untimed > 0).then(|| self.shootdowns as f64 / timed as f64)
+    }
+
     /// Sums a tally up.
     #[must_use]
     pub fn new(tally: &Tally, backend: &str, cpus: u32) -> Self {
@@ -239,6 +249,7 @@ impl Summary {
             stacks: Vec::new(),
             cpus,
             unseen: tally.unseen,
+            untimed: tally.untimed,
             interrupts: tally.interrupts(),
             kernel_interrupts: tally.kernel_interrupts,
             lost_stacks: tally.lost.stacks,

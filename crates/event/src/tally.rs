@@ -141,6 +141,10 @@ pub struct Tally {
     pub empty_sends: u64,
     /// Victims whose handler the probe did not see: counted, but without delay, stall and wait.
     pub unseen: u64,
+    /// Shootdowns that were counted and not timed, as there were so many: all times are of the others, and
+    /// stand for these too.
+    #[serde(default)]
+    pub untimed: u64,
     /// What is missing.
     pub lost: Lost,
     /// By how much `TLB:` of /proc/interrupts grew meanwhile, whoever the culprit was.
@@ -217,6 +221,7 @@ impl Tally {
             stall: self.stall.since(&earlier.stall),
             empty_sends: self.empty_sends.saturating_sub(earlier.empty_sends),
             unseen: self.unseen.saturating_sub(earlier.unseen),
+            untimed: self.untimed.saturating_sub(earlier.untimed),
             lost: Lost {
                 records: self.lost.records.saturating_sub(earlier.lost.records),
                 stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),

@@ -61,6 +61,8 @@ pod! {
         depth: u32,
         row: u32,
         sampling: u32,
+        may_skip: u32,
+        zero: u32,
     }
     struct State {
         next_culprit: u32,
@@ -110,6 +112,7 @@ pod! {
         self_victims: u64,
         wrong_memos: u64,
         unseen: u64,
+        untimed: u64,
     }
     struct SendRecord {
         kind: u8,
@@ -213,13 +216,13 @@ mod tests {
         assert!(defines("MAX_CULPRITS", MAX_TOLD_APART as usize));
         assert!(defines("MAX_VICTIMS", MAX_TOLD_APART as usize));
         // the numbers of the static assertions there
-        assert_eq!(size_of::<Config>(), 56);
+        assert_eq!(size_of::<Config>(), 64);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);
         assert_eq!(size_of::<CulpritCounts>(), 64);
         assert_eq!(size_of::<VictimCounts>(), 16);
-        assert_eq!(size_of::<Health>(), 72);
+        assert_eq!(size_of::<Health>(), 80);
         assert_eq!(size_of::<CulpritKey>(), 16);
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);

@@ -82,6 +82,15 @@ fn depth(pairs: u32, backend: Backend, recording: bool) -> u32 {
     1 << fit.ilog2()
 }
 
+/// Whether shootdowns may be counted without their times where there are very many. A record has times; and the
+/// scope of CPUs is decided by a victim's.
+fn may_skip(options: &Options, backend: Backend) -> bool {
+    !options.time_all
+        && options.keep != Keep::Records
+        && backend == Backend::RawTp
+        && !matches!(options.scope, Scope::Cpus(_))
+}
+
 /// Cells of the arrays for one CPU and all others.
 fn row(cpus: u32) -> u32 {
     cpus.next_multiple_of(ROW)
@@ -112,6 +121,8 @@ fn configure(
         depth: depth(pairs, backend, recording),
         row: row(cpus),
         sampling: (options.keep == Keep::Samples).into(),
+        may_skip: may_skip(options, backend).into(),
+        zero: 0,
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -234,6 +245,8 @@ impl Probe {
                 .borrow()
                 .kernel_names(&[flushes.flush_tlb_func])?;
         }
+        // lets the programs know the loader's memory
+        probe.settle(Duration::ZERO)?;
         probe.attach_programs(&programs)?;
         if options.ipi {
             let tgids = &probe.maps.scope_tgids;

@@ -18,18 +18,66 @@ struct {
 	__type(value, u32);
 } csd_culprit SEC(".maps");
 
-/* The first target of a round. */
-static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
-				  u32 target, u64 func, struct __call_single_data *csd, u64 now)
+/* The round that was begun last. */
+static __always_inline struct round *last_round(struct own *o)
+{
+	return o->skipped ? &o->untimed : round_of(o, o->current);
+}
+
+/* Before another begins: one without a part of this CPU is over. */
+static __always_inline void end_last(struct own *o)
+{
+	if (o->due)
+		unnamed(o, last_round(o));
+	if (o->skipped)
+		count_untimed(o);
+}
+
+/* The first target of a round that is not timed. */
+static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
+					  struct flush_tlb_info *info)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
+	struct round *r = &o->untimed;
+
+	end_last(o);
+	o->skipped = 1;
+	o->begun++;
+	o->open = 1;
+	o->func = func;
+	o->generation = info->new_tlb_gen;
+	o->thread = (u64)t;
+	r->mm = (u64)info->mm;
+	r->start = info->start;
+	r->end = info->end;
+	r->targets = 0;
+	r->flags = 0;
+	if (r->mm == (u64)t->mm) {
+		o->due = 1;
+		return;
+	}
+	/* for the loader, which counts it if no other comes */
+	r->t0 = bpf_ktime_get_ns();
+	name_culprit(ctx, o, r);
+	if (has_sample(o, r))
+		write_sample(ctx, r);
+}
+
+/* The first target of a round. */
+static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
+				  u32 target, u64 func, struct __call_single_data *csd)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	u64 now = bpf_ktime_get_ns();
 	bool kernel = !is_flush(func);
 	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
-	struct round *r = round_of(o, o->current);
 	struct flush_tlb_info *info;
+	struct round *r;
 
-	if (o->due)
-		unnamed(o, r);
+	end_last(o);
+	o->skipped = 0;
+	o->begun++;
+	keep_pace(o, cpu, now);
 	/* seldom: only where rounds end without a part of this CPU */
 	if (o->many_before || o->current - o->oldest + 1 >= config.depth) {
 		settle_before(cpu, o->current + 1);
@@ -60,6 +108,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	r->targets = 0;
 	r->first = target;
 	r->flags = kernel ? SEND_KERNEL : 0;
+	r->shift = config.may_skip && mm ? shift_now() : 0;
 
 	/*
 	 * Naming, and unwinding still more, takes as long as the IPI's flight. Where this CPU flushes
@@ -115,7 +164,7 @@ static __always_inline bool is_settled(struct own *o, struct round *r)
 static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
 				      u32 cpu)
 {
-	struct round *r = round_of(o, o->current);
+	struct round *r = last_round(o);
 
 	/* an open round of another thread was one without such a part, and is over */
 	if (!o->open || o->thread != (u64)bpf_get_current_task_btf()) {
@@ -125,11 +174,14 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 		return;
 	}
 	o->open = 0;
-	settle_some(o, cpu, r);
+	if (!o->skipped)
+		settle_some(o, cpu, r);
 	if (!o->due)
 		return;
 	o->due = 0;
 	name_culprit(ctx, o, r);
+	if (o->skipped)
+		count_untimed(o);
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
 	if (has_sample(o, r))

@@ -37,7 +37,8 @@ static __always_inline struct hists *hists_of_cpu(void)
 	return bpf_map_lookup_elem(&hists, &zero);
 }
 
-static __always_inline void hist_add(struct hist *h, u64 ns)
+/* A value that stands for n. */
+static __always_inline void hist_add(struct hist *h, u64 ns, u64 n)
 {
 	u32 b = bucket_of(ns);
 
@@ -45,7 +46,7 @@ static __always_inline void hist_add(struct hist *h, u64 ns)
 	barrier_var(b);
 	if (b >= HIST_BUCKETS)
 		return;
-	h->count[b]++;
+	h->count[b] += n;
 	if (ns > h->max)
 		h->max = ns;
 }

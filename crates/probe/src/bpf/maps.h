@@ -42,13 +42,13 @@ struct {
 	__type(value, struct target);
 } targets SEC(".maps");
 
-/* [victim's CPU * row + culprit's CPU]: the next of the hits; of the victim's CPU */
+/* [victim's CPU * row + culprit's CPU], of the victim's CPU */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct turn);
 } turns SEC(".maps");
 
 /* [(culprit's CPU * ncpu + victim's CPU) * depth + turn] */

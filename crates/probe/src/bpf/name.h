@@ -5,10 +5,21 @@
 #ifndef QUELL_NAME_H
 #define QUELL_NAME_H
 
+/* Does this memory belong to a process in scope? Without CONFIG_MEMCG nobody knows the owner. */
+static __always_inline bool owner_in_scope(u64 mm)
+{
+	struct mm_struct *m = (struct mm_struct *)mm;
+	struct task_struct *owner;
+
+	if (!bpf_core_field_exists(m->owner))
+		return false;
+	owner = BPF_CORE_READ(m, owner);
+	return owner && tgid_in_scope(BPF_CORE_READ(owner, tgid));
+}
+
 static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
 {
 	u32 tgid = t->tgid;
-	struct mm_struct *m;
 
 	if (tgid == config.self_tgid)
 		return MODE_SELF;
@@ -24,15 +35,7 @@ static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
 	if (mm == (u64)t->mm)
 		return MODE_OUT;
 	/* somebody else's address space: ksmd, khugepaged, ptrace, process_madvise */
-	m = (struct mm_struct *)mm;
-	/* without CONFIG_MEMCG nobody knows the owner */
-	if (bpf_core_field_exists(m->owner)) {
-		struct task_struct *owner = BPF_CORE_READ(m, owner);
-
-		if (owner && tgid_in_scope(BPF_CORE_READ(owner, tgid)))
-			return MODE_IN;
-	}
-	return MODE_OUT;
+	return owner_in_scope(mm) ? MODE_IN : MODE_OUT;
 }
 
 /*

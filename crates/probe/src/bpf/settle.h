@@ -27,14 +27,24 @@ static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
 }
 
 static __always_inline void count_hit(struct culprit_tally *tally, struct victim_tally *vt,
-				      struct hists *hists, u64 delay, u64 stall)
+				      struct hists *hists, u64 delay, u64 stall, u32 shift)
 {
-	tally->delay_ns += delay;
-	tally->stall_ns += stall;
+	tally->delay_ns += delay << shift;
+	tally->stall_ns += stall << shift;
 	vt->hits++;
-	vt->stall_ns += stall;
-	hist_add(&hists->of[HIST_DELAY], delay);
-	hist_add(&hists->of[HIST_STALL], stall);
+	vt->stall_ns += stall << shift;
+	hist_add(&hists->of[HIST_DELAY], delay, 1ULL << shift);
+	hist_add(&hists->of[HIST_STALL], stall, 1ULL << shift);
+}
+
+static __always_inline void count_flush(struct culprit_tally *tally, struct round *r, u64 victims)
+{
+	tally->shootdowns++;
+	tally->victims += victims;
+	if (r->end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (r->end - r->start) >> 12;
 }
 
 /* The last victim ends the wait; if none was seen (0), its length is not known. */
@@ -43,17 +53,12 @@ static __always_inline void count_round(struct culprit_tally *tally, struct hist
 {
 	u64 wait;
 
-	tally->shootdowns++;
-	tally->victims += victims;
-	if (r->end == ~0ULL)
-		tally->full++;
-	else
-		tally->pages += (r->end - r->start) >> 12;
+	count_flush(tally, r, victims);
 	if (!end)
 		return;
 	wait = end > r->t0 ? end - r->t0 : 0;
-	tally->wait_ns += wait;
-	hist_add(&hists->of[HIST_WAIT], wait);
+	tally->wait_ns += wait << r->shift;
+	hist_add(&hists->of[HIST_WAIT], wait, 1ULL << r->shift);
 }
 
 static long settle_target(u32 i, struct settling *s)
@@ -96,7 +101,7 @@ static long settle_target(u32 i, struct settling *s)
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (tally && vt)
-		count_hit(tally, vt, hists, delay, stall);
+		count_hit(tally, vt, hists, delay, stall, r->shift);
 	if (config.recording)
 		write_victim(s, hit, target, turn, delay);
 	return 0;
@@ -181,7 +186,7 @@ __noinline int settle_quickly(u32 cpu, u32 which)
 	t0 = r->t0;
 	t1 = hit->t1;
 	stall = hit->stall_ns;
-	count_hit(tally, vt, hists, t1 > t0 ? t1 - t0 : 0, stall);
+	count_hit(tally, vt, hists, t1 > t0 ? t1 - t0 : 0, stall, r->shift);
 	count_round(tally, hists, r, 1, t1 + stall);
 	return 1;
 }

@@ -39,8 +39,9 @@
 #include "sample.h"
 #include "settle.h"
 #include "name.h"
-#include "culprit.h"
 #include "victim.h"
+#include "untimed.h"
+#include "culprit.h"
 #include "scope.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -61,8 +62,12 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 	u64 quiet = ctx->args[1];
 	struct own *o = own_of(cpu);
 
+	if (!self_mm)
+		self_mm = (u64)bpf_get_current_task_btf()->mm;
 	if (!o)
 		return 0;
+	if (!quiet || o->untimed.t0 + quiet < bpf_ktime_get_ns())
+		count_untimed(o);
 	if (quiet && round_of(o, o->current)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
 	which = o->current - (MAX_DEPTH - 1);
@@ -87,7 +92,6 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	struct round *r;
 	struct own *o;
 	u32 cpu;
-	u64 now;
 
 	if (!is_any_flush(func))
 		return 0;
@@ -96,18 +100,22 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	o = own_of(cpu);
 	if (!o || target >= config.ncpu)
 		return 0;
-	now = bpf_ktime_get_ns();
-	r = round_of(o, o->current);
+	r = last_round(o);
 	if (!o->open || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
-		begin(ctx, o, cpu, target, func, csd, now);
-		r = round_of(o, o->current);
-	} else {
+		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+
+		if (is_flush(func) && is_untimed((u64)info->mm, info->new_tlb_gen))
+			begin_untimed(ctx, o, func, info);
+		else
+			begin(ctx, o, cpu, target, func, csd);
+		r = last_round(o);
+	} else if (!o->skipped) {
 		t = target_of(cpu, o->last);
 		if (t)
 			t->next[o->current & 1] = target;
 		t = target_of(cpu, target);
 		if (t)
-			t->after[o->current & 1] = now - r->t0;
+			t->after[o->current & 1] = bpf_ktime_get_ns() - r->t0;
 		o->many = 1;
 	}
 	o->last = target;
@@ -150,6 +158,10 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = info->initiating_cpu;
 		/* keep the two loads apart: the verifier treats kernel and map memory differently */
 		barrier_var(from);
+		if (is_untimed(o->mm, info->new_tlb_gen)) {
+			untimed_victim(o, cpu, from, o->mm);
+			return 0;
+		}
 	} else {
 		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
 

@@ -37,6 +37,8 @@ struct config {
 	u32 depth; /* rounds that a CPU may leave, with the one in flight; a power of two from 2 on */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 sampling;
+	u32 may_skip; /* at high rates, of some only the count (untimed.h) */
+	u32 zero;
 };
 
 /* What the probe tells the loader. */
@@ -142,6 +144,7 @@ struct health {
 	u64 self_victims;
 	u64 wrong_memos; /* stacks from memory that a walk did not confirm */
 	u64 unseen; /* victims that were queued, and whose handler was not seen */
+	u64 untimed; /* shootdowns of which only the count is known */
 };
 
 enum record_kind {
@@ -230,7 +233,8 @@ struct round {
 	u32 unsettled; /* named, and not counted yet */
 	u8 mode;
 	u8 flags; /* SEND_* */
-	u8 pad[14];
+	u8 shift; /* its times stand for 1 << shift rounds */
+	u8 pad[13];
 };
 
 /*
@@ -241,6 +245,12 @@ struct target {
 	u32 after[2]; /* ns after the round began; of the first target nothing */
 	u16 next[2];  /* target of the round */
 	u32 turn;     /* of its hits, which is looked at next */
+};
+
+/* How often a victim's CPU was interrupted by one culprit's, a word each, and only by it written. */
+struct turn {
+	u32 timed; /* the next of the hits */
+	u32 untimed;
 };
 
 /* What a victim's CPU leaves for the culprit's, once it is done. Four in a line. */
@@ -263,6 +273,7 @@ struct hit_thread {
 struct own {
 	/* as culprit */
 	struct round rounds[MAX_DEPTH]; /* by number */
+	struct round untimed; /* the last that is not timed */
 	u64 func;      /* of the round that is open */
 	u64 thread;    /* its culprit, as the kernel's task_struct */
 	u64 generation; /* of the flush that is open; 0 for a batch */
@@ -273,7 +284,7 @@ struct own {
 	u8 scope_in;
 	u8 open;       /* targets may still be queued to the round */
 	u8 due;	       /* the culprit is still to be named */
-	u8 pad;
+	u8 skipped;    /* the last round is `untimed` */
 	u32 last;      /* target */
 	u32 sampled;
 	u32 current;   /* number of the last round; counts on */
@@ -284,6 +295,9 @@ struct own {
 	u8 pad2;
 	u64 call;      /* its registers */
 	u64 advice;
+	u64 paced_ns;  /* when the rate was looked at */
+	u32 paced_at;  /* and which round it was */
+	u32 begun;     /* rounds, timed or not */
 	/* as victim */
 	u64 t1;
 	u64 mm;
@@ -291,15 +305,17 @@ struct own {
 	u32 turn;   /* of the hits from there */
 	u32 victim;
 	struct victim_key vkey;
+	u32 hit_tgid; /* the last that was in scope */
+	u32 hit_gen;
 } __attribute__((aligned(128)));
 
-_Static_assert(sizeof(struct config) == 56, "layout.rs: Config");
+_Static_assert(sizeof(struct config) == 64, "layout.rs: Config");
 _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
 _Static_assert(sizeof(struct culprit_tally) == 64, "layout.rs: CulpritCounts");
 _Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
-_Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
+_Static_assert(sizeof(struct health) == 80, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
 _Static_assert(sizeof(struct end_record) == 16, "layout.rs: EndRecord");

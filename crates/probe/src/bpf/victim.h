@@ -6,15 +6,28 @@
 #ifndef QUELL_VICTIM_H
 #define QUELL_VICTIM_H
 
+/* Who runs on this CPU, interrupted for that memory: 0, as of a batch, is not known. */
+static __always_inline struct victim_key name_victim(struct own *me, struct task_struct *t, u64 mm)
+{
+	struct victim_key key = { .tgid = t->tgid, .bystander = mm && (u64)t->mm != mm };
+
+	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&key) {
+		me->victim = victim_of(&key);
+		me->vkey = key;
+	}
+	return key;
+}
+
 /* o->mm is whose memory it is for, 0 if that is not known. */
 static __always_inline void handler_begins(struct own *o, u32 cpu, u32 from)
 {
-	u32 cell = cpu * config.row + from, *turn;
+	u32 cell = cpu * config.row + from;
+	struct turn *turn;
 
 	turn = bpf_map_lookup_elem(&turns, &cell);
 	if (!turn || from >= config.ncpu)
 		return;
-	o->turn = (*turn)++;
+	o->turn = turn->timed++;
 	o->from = from;
 	o->t1 = bpf_ktime_get_ns();
 }
@@ -25,7 +38,7 @@ static __always_inline bool handler_ends(struct own *me, u32 cpu)
 	struct victim_key vkey;
 	struct task_struct *t;
 	struct hit *hit;
-	u64 now, mm;
+	u64 now;
 
 	if (!me->t1)
 		return false;
@@ -34,14 +47,7 @@ static __always_inline bool handler_ends(struct own *me, u32 cpu)
 		return false;
 	now = bpf_ktime_get_ns();
 	t = bpf_get_current_task_btf();
-	/* whose memory a batch is for is not known */
-	mm = me->mm;
-	vkey.tgid = t->tgid;
-	vkey.bystander = mm && (u64)t->mm != mm;
-	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&vkey) {
-		me->victim = victim_of(&vkey);
-		me->vkey = vkey;
-	}
+	vkey = name_victim(me, t, me->mm);
 	hit->stall_ns = clamp(now - me->t1);
 	hit->victim = me->victim;
 	if (config.recording) {

@@ -169,6 +169,7 @@ impl Probe {
             let h: Health = layout::read(&cpu).unwrap_or_default();
             tally.empty_sends += h.empty_sends;
             tally.unseen += h.unseen;
+            tally.untimed += h.untimed;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
             lost.records += h.lost_records;

@@ -65,6 +65,10 @@ pub struct Options {
     pub stacks: Stacks,
     /// Size of the ring of records or samples, bytes; a power of two.
     pub ring_bytes: u32,
+    /// Time every shootdown. Without, where a CPU shoots more than some 15,000 times a second, only so many
+    /// are timed, and stand for the others; [`quell_event::Tally::untimed`] has how many are not. Counts are
+    /// of all, and so are records.
+    pub time_all: bool,
     /// How to see them; `None` for the first way that this kernel allows.
     pub backend: Option<Backend>,
     /// Count all other function calls between CPUs as well.
@@ -78,6 +82,7 @@ impl Default for Options {
             keep: Keep::Counts,
             stacks: Stacks::ALL,
             ring_bytes: 64 << 20,
+            time_all: false,
             backend: None,
             ipi: false,
         }

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,
+        time_all: args.time_all,
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;

@@ -41,6 +41,7 @@ pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Re
     let mut probe = Probe::attach(&Options {
         scope: Scope::Tree,
         stacks: Stacks::None,
+        time_all: true,
         ..Options::default()
     })?;
     watch.start(Some(&probe), &Scope::Tree)?;

@@ -119,7 +119,7 @@ fn who(out: &mut String, s: &Summary, top: usize) {
         t.row(vec![
             count(c.shootdowns),
             count(c.victims),
-            time(c.wait_ns),
+            spent(s, c.wait_ns),
             c.pid.to_string(),
             c.comm.clone(),
         ]);
@@ -128,7 +128,7 @@ fn who(out: &mut String, s: &Summary, top: usize) {
             t.row(vec![
                 count(th.shootdowns),
                 String::new(),
-                time(th.wait_ns),
+                spent(s, th.wait_ns),
                 th.tid.to_string(),
                 format!("· {}", th.comm),
             ]);
@@ -149,7 +149,7 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
         };
         t.row(vec![
             count(v.hits),
-            time(v.stall_ns),
+            spent(s, v.stall_ns),
             v.pid.to_string(),
             v.comm.clone(),
             mark.into(),
@@ -167,8 +167,8 @@ fn why(out: &mut String, s: &Summary, top: usize) {
         t.row(vec![
             count(c.shootdowns),
             count(c.victims),
-            time(c.wait_ns),
-            time(c.stall_ns),
+            spent(s, c.wait_ns),
+            spent(s, c.stall_ns),
             name,
         ]);
     }
@@ -233,6 +233,20 @@ pub(crate) fn lost(all: u64, crowded: u64) -> String {
     }
 }
 
+/// A time, or that nothing of it was timed.
+fn spent(s: &Summary, ns: u64) -> String {
+    match ns {
+        0 if s.untimed > 0 => "-".to_owned(),
+        ns => time(ns),
+    }
+}
+
+/// Said where not all shootdowns were timed.
+pub(crate) fn untimed(s: &Summary) -> Option<String> {
+    s.timed_one_in()
+        .map(|every| format!("times are of one shootdown in {every:.1}, counts are of all"))
+}
+
 fn footer(out: &mut String, s: &Summary) {
     let mut notes = vec![match s.lost {
         0 if !s.lost_known => "lost: not known".to_owned(),
@@ -248,6 +262,7 @@ fn footer(out: &mut String, s: &Summary) {
             plural(s.unseen, "victim")
         ));
     }
+    notes.extend(untimed(s));
     if s.self_shootdowns > 0 {
         notes.push(format!(
             "{} of quell itself not counted",

@@ -11,6 +11,7 @@ use super::heat::{LABEL, heat};
 use super::regions;
 use super::rows::Tables;
 use super::sample::Sample;
+use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
 use crate::show::units::{count, plural, rate, time, time_rate};
@@ -103,6 +104,7 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
             plural(s.unseen, "victim")
         ));
     }
+    notes.extend(show::summary::untimed(s));
     notes.push(format!("quell used {} of CPU time so far", time(s.self_ns)));
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}\n", notes.join("; "));
     out

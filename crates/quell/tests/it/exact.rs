@@ -278,3 +278,54 @@ fn victims_equal_interrupts() {
     assert!(off <= 0.005, "{victims} victims, {interrupts} interrupts");
     assert_eq!(stat["lost"], 0);
 }
+
+/// Check that of shootdowns that come too often to be timed each is counted, its victim named, and its wait estimated, in the scope of a command and in that of everything; and that `--time-all` times them all.
+#[test]
+fn untimed_shootdowns_are_counted() {
+    if !root_only("untimed_shootdowns_are_counted") {
+        return;
+    }
+    if emulated() {
+        eprintln!("SKIPPED untimed_shootdowns_are_counted: nothing shoots so often without KVM");
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let program = program.to_str().expect("a path");
+    let stat = |options: &[&str]| {
+        let mut args = vec!["stat", "--json", "--output", "/dev/stderr"];
+        args.extend(options);
+        args.extend(["--", program, "150000"]);
+        json(&quell(&args).stderr)
+    };
+    for scope in [&["-a"][..], &[]] {
+        let some = stat(scope);
+        let number = |key: &str| some[key].as_u64().expect("a number");
+        let (shootdowns, victims) = (number("shootdowns"), number("victims"));
+        assert!(shootdowns > 10_000, "the worst case shoots: {some}");
+        assert!(
+            number("untimed") > shootdowns / 4,
+            "most are not timed: {some}"
+        );
+        let named = some["victims_by"].as_array().expect("victims").iter();
+        let hits: u64 = named.map(|v| v["hits"].as_u64().expect("hits")).sum();
+        let apart = victims.abs_diff(hits + number("unseen"));
+        println!(
+            "{scope:?}: {shootdowns} shootdowns, {} untimed, {victims} victims, {hits} named, {} unseen",
+            number("untimed"),
+            number("unseen")
+        );
+        // some for each time that the rate changes while a round is under way
+        assert!(apart <= 20 + victims / 2000, "{apart} of {victims} victims");
+        let wait = &some["wait_ns"];
+        let of = |key: &str| wait[key].as_u64().expect("ns");
+        let mean = of("sum") / shootdowns;
+        assert!(
+            (of("p50") / 2..=of("p999")).contains(&mean),
+            "the sum stands for all: {mean} ns, {wait}"
+        );
+        let all = stat(&[scope, &["--time-all"]].concat());
+        assert_eq!(all["untimed"], 0, "{all}");
+    }
+}

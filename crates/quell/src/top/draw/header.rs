@@ -117,6 +117,10 @@ fn title(state: &State, look: Look) -> Line<'static> {
         let unseen = format!("  {} not seen in their handler", plural(s.unseen, "victim"));
         spans.push(Span::styled(unseen, look.dim()));
     }
+    if let Some(every) = s.timed_one_in() {
+        let timed = format!("  times of one in {every:.0}");
+        spans.push(Span::styled(timed, look.dim()));
+    }
     Line::from(spans)
 }
 
