@@ -156,7 +156,8 @@ pub struct Summary {
     pub backend: String,
     /// Over how long.
     pub duration_ns: u64,
-    /// Counts or records that are missing; 0 means that everything here is exact.
+    /// Counts or records that are missing; 0 means that everything here is exact, but for times where not all
+    /// were timed ([`Self::untimed`]).
     pub lost: u64,
     /// Of `lost`, what is in all counts, but under [`crate::MORE`].
     pub crowded: u64,

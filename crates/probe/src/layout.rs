@@ -96,11 +96,13 @@ pod! {
         wait_ns: u64,
         delay_ns: u64,
         stall_ns: u64,
-        zero: u64,
+        untimed: u64,
     }
     struct VictimCounts {
         hits: u64,
         stall_ns: u64,
+        untimed: u64,
+        zero: u64,
     }
     struct Health {
         empty_sends: u64,
@@ -112,7 +114,6 @@ pod! {
         self_victims: u64,
         wrong_memos: u64,
         unseen: u64,
-        untimed: u64,
     }
     struct SendRecord {
         kind: u8,
@@ -221,8 +222,8 @@ mod tests {
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);
         assert_eq!(size_of::<CulpritCounts>(), 64);
-        assert_eq!(size_of::<VictimCounts>(), 16);
-        assert_eq!(size_of::<Health>(), 80);
+        assert_eq!(size_of::<VictimCounts>(), 32);
+        assert_eq!(size_of::<Health>(), 72);
         assert_eq!(size_of::<CulpritKey>(), 16);
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);
@@ -245,9 +246,9 @@ mod tests {
     /// Check that too few bytes are no value.
     #[test]
     fn short_is_none() {
-        assert_eq!(read::<VictimCounts>(&[0; 15]), None);
+        assert_eq!(read::<VictimCounts>(&[0; 31]), None);
         assert_eq!(
-            read::<VictimCounts>(&[0; 17]),
+            read::<VictimCounts>(&[0; 33]),
             Some(VictimCounts::default())
         );
     }

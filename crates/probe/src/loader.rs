@@ -35,6 +35,8 @@ pub(crate) struct Maps {
     scope_tgids: MapHandle,
     state: MapHandle,
     counting: MapHandle,
+    /// The [`Backend::RawTp`] has one.
+    shifts: Option<MapHandle>,
     sample_every: MapHandle,
 }
 
@@ -128,7 +130,7 @@ fn configure(
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "owns" | "scope_cpus" => cpus,
+            "owns" | "scope_cpus" | "shifts" => cpus,
             "targets" | "turns" | "arrivals" => cpus.saturating_mul(config.row),
             "hits" => hits,
             // twice, for CPUs that went and came back
@@ -220,6 +222,7 @@ impl Probe {
             scope_tgids: handle("scope_tgids")?,
             state: handle(".data.state")?,
             counting: handle(".data.counting")?,
+            shifts: handle("shifts").ok(),
             sample_every: handle(".data.sample_every")?,
         });
         let mut probe = Self {

@@ -20,8 +20,11 @@ use crate::layout::STACK_DEPTH;
 use crate::loader::{Maps, Probe};
 use crate::symbols::{self, Files, Jits, Source};
 
-/// Reading maps takes the process's mmap_lock: not more often than this for the same process.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Reading maps takes the process's mmap_lock: for the same process it may take one part in so many of the time.
+const PART: u32 = 20;
+/// But not more often than this, and not less often. A program that is over in 100 ms was first seen while the loader
+/// worked: what it loaded since is to be found before it ends.
+const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(200)];
 
 /// More processes than this are looked through for those that have ended.
 const MANY: usize = 1024;
@@ -40,6 +43,15 @@ struct Snapshot {
     /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
     t_ns: u64,
     taken: Instant,
+    /// How long reading them took.
+    took: Duration,
+}
+
+impl Snapshot {
+    /// When they may be read again because something was not found in them.
+    fn again(&self) -> Duration {
+        (self.took * PART).clamp(AGAIN[0], AGAIN[1])
+    }
 }
 
 /// Looks up the code behind stacks.
@@ -90,13 +102,16 @@ impl Resolver {
         }
         // the process may be gone: then what was read before stays
         let t_ns = monotonic_ns();
+        let began = Instant::now();
         let read = maps::read(&self.root, pid).unwrap_or_default();
         let known = self.snapshots.entry(pid).or_insert_with(|| Snapshot {
             maps: Vec::new(),
             t_ns,
-            taken: Instant::now(),
+            taken: began,
+            took: Duration::ZERO,
         });
         known.taken = Instant::now();
+        known.took = began.elapsed();
         if read.is_empty() {
             return;
         }
@@ -175,8 +190,9 @@ impl Resolver {
         let cut = is_cut(&addresses);
         self.see(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
-        if self.snapshots.get(&pid).is_none_or(|s| uncovered(&s.maps)) {
-            self.see(pid, AGAIN);
+        let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
+        if let Some(again) = incomplete.map(Snapshot::again) {
+            self.see(pid, again);
         }
         let maps = self.snapshots.get(&pid).map_or(&[][..], |s| &s.maps);
         // A wrapper such as libc's madvise() keeps no frame pointer, so the walk misses its caller,

@@ -24,13 +24,14 @@ static __always_inline struct round *last_round(struct own *o)
 	return o->skipped ? &o->untimed : round_of(o, o->current);
 }
 
-/* Before another begins: one without a part of this CPU is over. */
+/* Before another begins: should nobody have come to name the culprit, it has none. */
 static __always_inline void end_last(struct own *o)
 {
-	if (o->due)
-		unnamed(o, last_round(o));
+	if (!o->due)
+		return;
+	unnamed(o, last_round(o));
 	if (o->skipped)
-		count_untimed(o);
+		count_untimed(&o->untimed, o->untimed.targets);
 }
 
 /* The first target of a round that is not timed. */
@@ -42,7 +43,6 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 
 	end_last(o);
 	o->skipped = 1;
-	o->begun++;
 	o->open = 1;
 	o->func = func;
 	o->generation = info->new_tlb_gen;
@@ -51,24 +51,25 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 	r->start = info->start;
 	r->end = info->end;
 	r->targets = 0;
+	r->unsettled = 0;
 	r->flags = 0;
 	if (r->mm == (u64)t->mm) {
 		o->due = 1;
 		return;
 	}
-	/* for the loader, which counts it if no other comes */
-	r->t0 = bpf_ktime_get_ns();
 	name_culprit(ctx, o, r);
+	count_untimed(r, 0);
+	/* a process in scope that takes the memory of one that is not */
+	o->strange = config.scope == SCOPE_TREE && !owner_in_scope(r->mm);
 	if (has_sample(o, r))
 		write_sample(ctx, r);
 }
 
 /* The first target of a round. */
 static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
-				  u32 target, u64 func, struct __call_single_data *csd)
+				  u32 target, u64 func, struct __call_single_data *csd, u64 now, u32 shift)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	u64 now = bpf_ktime_get_ns();
 	bool kernel = !is_flush(func);
 	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
 	struct flush_tlb_info *info;
@@ -76,8 +77,6 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 
 	end_last(o);
 	o->skipped = 0;
-	o->begun++;
-	keep_pace(o, cpu, now);
 	/* seldom: only where rounds end without a part of this CPU */
 	if (o->many_before || o->current - o->oldest + 1 >= config.depth) {
 		settle_before(cpu, o->current + 1);
@@ -108,7 +107,7 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	r->targets = 0;
 	r->first = target;
 	r->flags = kernel ? SEND_KERNEL : 0;
-	r->shift = config.may_skip && mm ? shift_now() : 0;
+	r->shift = shift;
 
 	/*
 	 * Naming, and unwinding still more, takes as long as the IPI's flight. Where this CPU flushes
@@ -157,7 +156,7 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 /* The loader was here: whatever comes now is a round of its own. */
 static __always_inline bool is_settled(struct own *o, struct round *r)
 {
-	return !o->due && !r->unsettled && r->mode != MODE_OUT;
+	return !o->skipped && !o->due && !r->unsettled && r->mode != MODE_OUT;
 }
 
 /* This CPU's own part of a round: its targets are all queued and the IPI is sent. */
@@ -181,7 +180,7 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 	o->due = 0;
 	name_culprit(ctx, o, r);
 	if (o->skipped)
-		count_untimed(o);
+		count_untimed(r, r->targets);
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
 	if (has_sample(o, r))

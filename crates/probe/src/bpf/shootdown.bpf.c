@@ -66,8 +66,6 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 		self_mm = (u64)bpf_get_current_task_btf()->mm;
 	if (!o)
 		return 0;
-	if (!quiet || o->untimed.t0 + quiet < bpf_ktime_get_ns())
-		count_untimed(o);
 	if (quiet && round_of(o, o->current)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
 	which = o->current - (MAX_DEPTH - 1);
@@ -103,11 +101,19 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	r = last_round(o);
 	if (!o->open || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+		bool skippable = is_flush(func) && may_skip((u64)info->mm);
+		u32 shift = skippable ? shift_of_round(o, cpu) : 0;
 
-		if (is_flush(func) && is_untimed((u64)info->mm, info->new_tlb_gen))
+		o->begun += skippable;
+		if (is_untimed(info->new_tlb_gen, shift)) {
 			begin_untimed(ctx, o, func, info);
-		else
-			begin(ctx, o, cpu, target, func, csd);
+		} else {
+			u64 now = bpf_ktime_get_ns();
+
+			if (skippable)
+				keep_pace(o, now);
+			begin(ctx, o, cpu, target, func, csd, now, shift);
+		}
 		r = last_round(o);
 	} else if (!o->skipped) {
 		t = target_of(cpu, o->last);
@@ -120,6 +126,8 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	}
 	o->last = target;
 	r->targets++;
+	if (o->skipped && !o->due)
+		count_one_more(o, r);
 	if (!is_flush(func)) {
 		u64 key = (u64)csd;
 		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
@@ -158,10 +166,8 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = info->initiating_cpu;
 		/* keep the two loads apart: the verifier treats kernel and map memory differently */
 		barrier_var(from);
-		if (is_untimed(o->mm, info->new_tlb_gen)) {
-			untimed_victim(o, cpu, from, o->mm);
+		if (may_skip(o->mm) && untimed_victim(o, cpu, from, o->mm, info->new_tlb_gen))
 			return 0;
-		}
 	} else {
 		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
 

@@ -100,12 +100,14 @@ struct culprit_tally {
 	u64 wait_ns;
 	u64 delay_ns;
 	u64 stall_ns;
-	u64 zero;
+	u64 untimed; /* of the shootdowns */
 };
 
 struct victim_tally {
-	u64 hits;
+	u64 hits;     /* of rounds that are timed; by who settles them */
 	u64 stall_ns;
+	u64 untimed;  /* of the others; by the victim, in the interrupt */
+	u64 zero;
 };
 
 /*
@@ -144,7 +146,6 @@ struct health {
 	u64 self_victims;
 	u64 wrong_memos; /* stacks from memory that a walk did not confirm */
 	u64 unseen; /* victims that were queued, and whose handler was not seen */
-	u64 untimed; /* shootdowns of which only the count is known */
 };
 
 enum record_kind {
@@ -233,7 +234,7 @@ struct round {
 	u32 unsettled; /* named, and not counted yet */
 	u8 mode;
 	u8 flags; /* SEND_* */
-	u8 shift; /* its times stand for 1 << shift rounds */
+	u8 shift; /* its times stand for those of 1 << shift rounds */
 	u8 pad[13];
 };
 
@@ -292,12 +293,15 @@ struct own {
 	u8 many;       /* the last round has more than one target */
 	u8 many_before; /* so had one before it that is not settled */
 	u8 same;       /* the call named last tells its cause: */
-	u8 pad2;
+	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
 	u64 call;      /* its registers */
 	u64 advice;
 	u64 paced_ns;  /* when the rate was looked at */
-	u32 paced_at;  /* and which round it was */
-	u32 begun;     /* rounds, timed or not */
+	u64 timed_tick; /* when a round was timed, in jiffies */
+	u32 paced_at;  /* which round it was when the rate was looked at */
+	u32 begun;     /* rounds that may be left untimed */
+	u32 shift;     /* as in `shifts` */
+	u32 next_shift; /* from the next round on */
 	/* as victim */
 	u64 t1;
 	u64 mm;
@@ -314,8 +318,8 @@ _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
 _Static_assert(sizeof(struct culprit_tally) == 64, "layout.rs: CulpritCounts");
-_Static_assert(sizeof(struct victim_tally) == 16, "layout.rs: VictimCounts");
-_Static_assert(sizeof(struct health) == 80, "layout.rs: Health");
+_Static_assert(sizeof(struct victim_tally) == 32, "layout.rs: VictimCounts");
+_Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
 _Static_assert(sizeof(struct end_record) == 16, "layout.rs: EndRecord");

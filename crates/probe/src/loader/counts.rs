@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use quell_event::{Cause, Counts, CulpritTally, Histogram, Lost, Tally, VictimTally};
+use quell_event::{Cause, Counts, CulpritTally, Histogram, Tally, VictimTally};
 
 use super::{Probe, QUIET, interrupts, lookup};
 use crate::error::{Error, Result};
@@ -53,6 +53,9 @@ impl Probe {
         }
         self.add_histograms(&mut tally)?;
         self.add_health(&mut tally)?;
+        if self.ended.is_some() {
+            add_unseen(&mut tally);
+        }
         Ok(tally)
     }
 
@@ -94,6 +97,7 @@ impl Probe {
                 delay_ns: c.delay_ns,
                 stall_ns: c.stall_ns,
             });
+            tally.untimed += c.untimed;
         }
         if counts == Counts::default() {
             return Ok(());
@@ -122,8 +126,12 @@ impl Probe {
             let Some(c) = layout::read::<VictimCounts>(&cpu) else {
                 continue;
             };
-            hits += c.hits;
+            hits += c.hits + c.untimed;
             stall_ns += c.stall_ns;
+            // of those that are timed, who settles them knows
+            if index == 0 {
+                tally.lost.crowded += c.untimed;
+            }
         }
         if hits == 0 {
             return Ok(());
@@ -164,12 +172,11 @@ impl Probe {
     }
 
     fn add_health(&self, tally: &mut Tally) -> Result<()> {
-        let mut lost = Lost::default();
+        let mut lost = tally.lost;
         for cpu in per_cpu(&self.maps.healths, layout::ONLY)? {
             let h: Health = layout::read(&cpu).unwrap_or_default();
             tally.empty_sends += h.empty_sends;
             tally.unseen += h.unseen;
-            tally.untimed += h.untimed;
             tally.self_shootdowns += h.self_shootdowns;
             tally.self_victims += h.self_victims;
             lost.records += h.lost_records;
@@ -181,6 +188,14 @@ impl Probe {
         tally.lost = lost;
         Ok(())
     }
+}
+
+/// Who settles a round knows which victims were not seen. Of one that is not timed nobody does, and only the sums tell:
+/// in the end, when nothing is under way.
+fn add_unseen(tally: &mut Tally) {
+    let hits = tally.victims.iter().map(|v| v.hits).sum();
+    let missing = tally.totals().victims.saturating_sub(hits);
+    tally.unseen = tally.unseen.max(missing);
 }
 
 /// One CPU's `struct hist`: the buckets, then the maximum.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 
 use super::{Probe, SETTLE, interrupts};
 use crate::error::{Error, Result};
@@ -22,6 +22,7 @@ impl Probe {
         }
         self.interrupts_ended = interrupts();
         self.set_counting(false)?;
+        self.time_all()?;
         // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
         if let Some(ipi) = &mut self.ipi {
@@ -35,6 +36,20 @@ impl Probe {
         }
         std::thread::sleep(FLIGHT);
         self.settle(Duration::ZERO)
+    }
+
+    /// Has every shootdown timed from now on: who is a victim of one that is not is counted at once, also when the
+    /// culprit is not watched any more. A round that is under way may be decided differently by its two sides.
+    fn time_all(&self) -> Result<()> {
+        let Some(shifts) = &self.maps.shifts else {
+            return Ok(());
+        };
+        for cpu in 0..self.cpus {
+            shifts
+                .update(&cpu.to_ne_bytes(), &0_u32.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Error::load("have all shootdowns timed"))?;
+        }
+        Ok(())
     }
 
     /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have

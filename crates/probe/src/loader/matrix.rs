@@ -1,5 +1,5 @@
-//! Reads who interrupted whom, by CPU: the counter that each victim keeps for each culprit's CPU to
-//! find its next slot. It costs the kernel nothing more to be read.
+//! Reads who interrupted whom, by CPU: the counters that each victim keeps for each culprit's CPU, of those
+//! that are timed, to find its next slot, and of those that are not. Reading them costs the kernel nothing.
 
 use std::os::fd::AsFd as _;
 use std::ptr::NonNull;

@@ -65,8 +65,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// Size of the ring of records or samples, bytes; a power of two.
     pub ring_bytes: u32,
-    /// Time every shootdown. Without, where a CPU shoots more than some 15,000 times a second, only so many
-    /// are timed, and stand for the others; [`quell_event::Tally::untimed`] has how many are not. Counts are
+    /// Time every shootdown. Without, of a CPU that makes more than some 15,000 a second, only so many are
+    /// timed, and stand for the others; [`quell_event::Tally::untimed`] has how many are not. Counts are
     /// of all, and so are records.
     pub time_all: bool,
     /// How to see them; `None` for the first way that this kernel allows.

@@ -33,6 +33,8 @@ impl Counting {
         let options = Options {
             scope: Scope::Tree,
             stacks: Stacks::None,
+            // The wait of very many is estimated: to time all would slow down the runs that shoot more.
+            time_all: false,
             ..Options::default()
         };
         Ok(Self {

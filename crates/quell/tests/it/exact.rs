@@ -299,33 +299,85 @@ fn untimed_shootdowns_are_counted() {
         args.extend(["--", program, "150000"]);
         json(&quell(&args).stderr)
     };
+    let number = |stat: &Value, key: &str| stat[key].as_u64().expect("a number");
+    let mean_wait = |stat: &Value| {
+        let sum = stat["wait_ns"]["sum"].as_u64().expect("ns");
+        sum as f64 / number(stat, "shootdowns") as f64
+    };
     for scope in [&["-a"][..], &[]] {
         let some = stat(scope);
-        let number = |key: &str| some[key].as_u64().expect("a number");
-        let (shootdowns, victims) = (number("shootdowns"), number("victims"));
+        let (shootdowns, victims) = (number(&some, "shootdowns"), number(&some, "victims"));
+        let (untimed, unseen) = (number(&some, "untimed"), number(&some, "unseen"));
         assert!(shootdowns > 10_000, "the worst case shoots: {some}");
-        assert!(
-            number("untimed") > shootdowns / 4,
-            "most are not timed: {some}"
-        );
-        let named = some["victims_by"].as_array().expect("victims").iter();
-        let hits: u64 = named.map(|v| v["hits"].as_u64().expect("hits")).sum();
-        let apart = victims.abs_diff(hits + number("unseen"));
+        assert!(untimed > shootdowns / 4, "many are not timed: {some}");
+        let hits = named(&some);
         println!(
-            "{scope:?}: {shootdowns} shootdowns, {} untimed, {victims} victims, {hits} named, {} unseen",
-            number("untimed"),
-            number("unseen")
+            "{scope:?}: {shootdowns} shootdowns, {untimed} untimed, {victims} victims, {hits} named, {unseen} unseen"
         );
-        // some for each time that the rate changes while a round is under way
-        assert!(apart <= 20 + victims / 2000, "{apart} of {victims} victims");
-        let wait = &some["wait_ns"];
-        let of = |key: &str| wait[key].as_u64().expect("ns");
-        let mean = of("sum") / shootdowns;
+        // some, where the kernel runs no BPF (docs/how.md); and none is named twice
         assert!(
-            (of("p50") / 2..=of("p999")).contains(&mean),
-            "the sum stands for all: {mean} ns, {wait}"
+            unseen <= 20 + victims / 5000,
+            "{unseen} of {victims} unseen"
         );
+        assert_eq!(victims, hits + unseen, "{unseen} unseen");
         let all = stat(&[scope, &["--time-all"]].concat());
         assert_eq!(all["untimed"], 0, "{all}");
+        assert!(number(&all, "shootdowns") > 10_000, "{all}");
+        let (some, all) = (mean_wait(&some), mean_wait(&all));
+        println!("mean wait: {some:.0} ns from some, {all:.0} ns from all");
+        // one that is not weighed would be an eighth; the machine itself differs by less from run to run
+        assert!((0.5..2.0).contains(&(some / all)), "{some} {all}");
     }
+}
+
+/// Hits of all victims that have a name.
+fn named(stat: &Value) -> u64 {
+    let victims = stat["victims_by"].as_array().expect("victims").iter();
+    victims.map(|v| v["hits"].as_u64().expect("hits")).sum()
+}
+
+/// Check that where the probe leaves a program that shoots on, no victim is named of a shootdown that is not counted; and that intervals add up to the whole.
+#[test]
+fn untimed_ends_and_adds_up() {
+    if !root_only("untimed_ends_and_adds_up") {
+        return;
+    }
+    if emulated() {
+        eprintln!("SKIPPED untimed_ends_and_adds_up: nothing shoots so often without KVM");
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = worst(dir.path());
+    let mut shooting = std::process::Command::new(program)
+        .arg("100000000")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the worst case starts");
+    let out = quell(&["stat", "-a", "--json", "-I", "0.3", "-d", "1.5"]);
+    // our own child, which has not been waited for: the number is still its
+    let _ = shooting.kill();
+    let _ = shooting.wait();
+    let text = String::from_utf8_lossy(&out.stdout);
+    let intervals: Vec<Value> = text.lines().map(|line| json(line.as_bytes())).collect();
+    assert!(intervals.len() >= 4, "{text}");
+    let sum = |key: &str| {
+        let each = intervals.iter().map(|i| i[key].as_u64().expect("a number"));
+        each.sum::<u64>()
+    };
+    assert!(sum("untimed") > sum("shootdowns") / 4, "{text}");
+    let (victims, unseen) = (sum("victims"), sum("unseen"));
+    let hits: u64 = intervals.iter().map(named).sum();
+    println!("{victims} victims, {hits} named, {unseen} unseen");
+    assert!(
+        unseen <= 20 + victims / 5000,
+        "{unseen} of {victims} unseen"
+    );
+    // none is named that is not counted, but for one a CPU that is in flight as the probe goes
+    assert!(hits <= victims + 2, "{victims} victims, {hits} named");
+    let (interrupts, kernel) = (sum("interrupts"), sum("kernel_interrupts"));
+    assert!(
+        interrupts.abs_diff(kernel) <= 16 + kernel / 1000,
+        "{interrupts} interrupts, {kernel} by the kernel"
+    );
 }
