@@ -45,12 +45,15 @@ struct Snapshot {
     taken: Instant,
     /// How long reading them took.
     took: Duration,
+    /// How long to wait for what is not there: longer each time that nothing new was found, for a frame
+    /// that is no code is never there.
+    wait: Duration,
 }
 
 impl Snapshot {
     /// When they may be read again because something was not found in them.
     fn again(&self) -> Duration {
-        (self.took * PART).clamp(AGAIN[0], AGAIN[1])
+        (self.took * PART).clamp(self.wait, AGAIN[1])
     }
 }
 
@@ -109,17 +112,20 @@ impl Resolver {
             t_ns,
             taken: began,
             took: Duration::ZERO,
+            wait: AGAIN[0],
         });
         known.taken = Instant::now();
-        known.took = began.elapsed();
         if read.is_empty() {
             return;
         }
         if named(&read).ne(named(&known.maps)) {
             known.t_ns = t_ns;
+            known.wait = AGAIN[0];
             if !self.changed.contains(&pid) {
                 self.changed.push(pid);
             }
+        } else {
+            known.wait = (known.wait * 2).min(AGAIN[1]);
         }
         for mapping in read.iter().filter(|m| m.perms.exec) {
             self.files.see(pid, mapping);
@@ -128,6 +134,7 @@ impl Resolver {
             self.jits.see(&self.root, pid);
         }
         known.maps = read;
+        known.took = began.elapsed();
     }
 
     /// Lets go of the mappings of processes that have ended: a build starts thousands.

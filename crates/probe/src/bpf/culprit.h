@@ -24,7 +24,10 @@ static __always_inline struct round *last_round(struct own *o)
 	return o->skipped ? &o->untimed : round_of(o, o->current);
 }
 
-/* Before another begins: should nobody have come to name the culprit, it has none. */
+/*
+ * Before another begins: should nobody have come to name the culprit, it has none. In the scope of a process
+ * such a round is not counted, though its victims may be; lost_details tells of it.
+ */
 static __always_inline void end_last(struct own *o)
 {
 	if (!o->due)

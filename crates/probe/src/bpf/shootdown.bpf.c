@@ -105,7 +105,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 		u32 shift = skippable ? shift_of_round(o, cpu) : 0;
 
 		o->begun += skippable;
-		if (is_untimed(info->new_tlb_gen, shift)) {
+		if (is_untimed(number_of(&o->memory, (u64)info->mm), info->new_tlb_gen, shift)) {
 			begin_untimed(ctx, o, func, info);
 		} else {
 			u64 now = bpf_ktime_get_ns();
@@ -166,7 +166,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = info->initiating_cpu;
 		/* keep the two loads apart: the verifier treats kernel and map memory differently */
 		barrier_var(from);
-		if (may_skip(o->mm) && untimed_victim(o, cpu, from, o->mm, info->new_tlb_gen))
+		if (may_skip(o->mm) && untimed_victim(o, cpu, from, info->new_tlb_gen))
 			return 0;
 	} else {
 		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);

@@ -278,6 +278,7 @@ struct own {
 	u64 func;      /* of the round that is open */
 	u64 thread;    /* its culprit, as the kernel's task_struct */
 	u64 generation; /* of the flush that is open; 0 for a batch */
+	u64 memory;    /* that is to be flushed, as a number */
 	struct culprit_key key;
 	u32 culprit;
 	u32 scope_tgid; /* the last answer about scope */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shootdowns that are counted and not timed: the clock is not read for them, and their victims leave no
- * hit. Where a CPU shoots so often that the probe is felt, most of its are. A sum over one in 16, each
+ * hit. Where a CPU shoots so often that the probe is felt, most of its shootdowns are. A sum over one in 16, each
  * standing for 16, says as much as one over all when there are 10,000 a second. Counts are of all, always.
  *
  * Culprit and victims must decide alike without a word between them, for a word would be one more line
@@ -18,7 +18,7 @@
 /* A rate is looked at after so many rounds, or after so long. */
 #define PACE_ROUNDS 256
 #define PACE_NS 20000000
-/* A CPU at such a rate times one every ms. One that has timed none for so long has become slow. */
+/* A CPU that leaves some untimed times one in 64 to 192 us. One that has timed none for so long has become slow. */
 #define SLOW_TICKS 8
 
 /* [CPU]: one in 1 << shift of its rounds is timed. Read at each round by its victims. */
@@ -45,13 +45,26 @@ static __always_inline bool may_skip(u64 mm)
 	return mm && mm != self_mm;
 }
 
-/*
- * Multiplied by the golden ratio, so that those that are timed are spread as evenly as can be, and of a
- * program that shoots twice a turn it is not always the same one (Knuth, TAOCP 3, 6.4).
- */
-static __always_inline bool is_untimed(u64 generation, u32 shift)
+/* The verifier lets nobody calculate with a pointer, but what was in a map is a number. */
+static __always_inline u64 number_of(u64 *place, u64 pointer)
 {
-	return shift && (generation * 0x9e3779b97f4a7c15ULL) >> (64 - (shift & 7));
+	*(volatile u64 *)place = pointer;
+	return *(volatile u64 *)place;
+}
+
+/*
+ * By a hash of both, as chance would have it: of a program that shoots in a pattern it is not always the same
+ * one, and of programs that end after a few not always the same few. (The steps of a multiplicative hash with
+ * a fold between; the constants are the golden ratio's and the one of Murmur3's finalizer.)
+ */
+static __always_inline bool is_untimed(u64 mm, u64 generation, u32 shift)
+{
+	u64 x = (generation + (mm >> 6)) * 0x9e3779b97f4a7c15ULL;
+
+	if (!shift)
+		return false;
+	x = (x ^ (x >> 32)) * 0xff51afd7ed558ccdULL;
+	return x >> (64 - (shift & 7));
 }
 
 /* ---- the culprit's side ---------------------------------------------------------------------- */
@@ -159,16 +172,19 @@ static __always_inline bool memory_in_scope(struct own *me, struct task_struct *
 }
 
 /* Of one in flight only this CPU knows whom it interrupts. False if it is timed. */
-static __always_inline bool untimed_victim(struct own *me, u32 cpu, u32 from, u64 mm, u64 generation)
+static __always_inline bool untimed_victim(struct own *me, u32 cpu, u32 from, u64 generation)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	u32 cell = cpu * config.row + from, *shift;
+	u64 mm = *(volatile u64 *)&me->mm;
 	struct victim_tally *vt;
 	struct turn *turn;
 
 	shift = bpf_map_lookup_elem(&shifts, &from);
-	if (!shift || !is_untimed(generation, *(volatile u32 *)shift))
+	if (!shift || !is_untimed(mm, generation, *(volatile u32 *)shift))
 		return false;
+	/* should the end of one that was timed not have been seen, this one's is not it */
+	me->t1 = 0;
 	turn = bpf_map_lookup_elem(&turns, &cell);
 	if (turn)
 		turn->untimed++;

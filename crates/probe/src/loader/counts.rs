@@ -14,7 +14,7 @@ type Known = HashMap<(u32, Cause, Option<String>), usize>;
 
 impl Probe {
     /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
-    /// the other, and of a CPU that shot within the last 20 ms up to 8 shootdowns are missing.
+    /// the other, and of a CPU that shot within the last 20 ms up to 8 timed shootdowns are missing.
     ///
     /// # Errors
     ///

@@ -38,8 +38,8 @@ impl Probe {
         self.settle(Duration::ZERO)
     }
 
-    /// Has every shootdown timed from now on: who is a victim of one that is not is counted at once, also when the
-    /// culprit is not watched any more. A round that is under way may be decided differently by its two sides.
+    /// From now on no victim counts itself, as its culprit may no longer be watched. Of a round that is under way one
+    /// side may know that and the other not.
     fn time_all(&self) -> Result<()> {
         let Some(shifts) = &self.maps.shifts else {
             return Ok(());

@@ -133,7 +133,7 @@ pub(crate) struct StatArgs {
     /// Stop after so many seconds.
     #[arg(short, long, value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
-    /// Time every shootdown. Without, of more than some 15,000 a second on a CPU only so many are timed, and the
+    /// Time every shootdown. Without, of more than 15,000 a second on a CPU only 5,000 to 15,000 are timed, and the
     /// times are said to be estimates; counts are always of all.
     #[arg(long)]
     pub(crate) time_all: bool,

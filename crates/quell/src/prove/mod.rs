@@ -160,6 +160,9 @@ fn choose(
     Ok((plan, Some(seen.evidence), seen.notes))
 }
 
+/// Of runs that shoot more often than is timed.
+const ESTIMATED: &str = "the wait is estimated from the 5,000 to 15,000 shootdowns a second and CPU that are timed; shootdowns and victims are all counted";
+
 struct RanPairs {
     pairs: Vec<(Sample, Sample)>,
     notes: Vec<String>,
@@ -219,6 +222,9 @@ fn run_pairs(
     };
     let done = run();
     ran.notes.extend(short.note());
+    if ran.pairs.iter().any(|(a, b)| a.estimated || b.estimated) {
+        ran.notes.push(ESTIMATED.to_owned());
+    }
     match done {
         // What a few pairs say is said; without any there is nothing to say.
         Err(err) if err.is::<failed::Interrupted>() && !ran.pairs.is_empty() => {

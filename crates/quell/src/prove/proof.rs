@@ -151,6 +151,7 @@ pub(crate) mod tests {
                 .map(|v| (v * (1.0 + 0.004 * (i % 5) as f64)).round())
                 .collect(),
             complaints: vec![],
+            estimated: false,
         };
         (0..pairs)
             .map(|i| (sample(before, i), sample(after, i * 3)))

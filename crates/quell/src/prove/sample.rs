@@ -16,6 +16,8 @@ pub(crate) struct Sample {
     pub(crate) values: Vec<f64>,
     /// What the program says of the settings that it was given.
     pub(crate) complaints: Vec<String>,
+    /// The wait is an estimate: there were too many shootdowns to time all.
+    pub(crate) estimated: bool,
 }
 
 /// Runs the job once, counted.
@@ -29,7 +31,8 @@ pub(crate) fn measure(
     let mut counting = Counting::attach()?;
     release_memory();
     let ran = job.run(&mut counting, setup, when)?;
-    let totals = counting.tally()?.totals();
+    let tally = counting.tally()?;
+    let totals = tally.totals();
     job.progress.done();
     // In the order of `metric::BUILT_IN`. Exact up to 2^53, which is 104 days in ns.
     let mut values = [
@@ -52,6 +55,8 @@ pub(crate) fn measure(
     Ok(Sample {
         values,
         complaints: complaints(&ran.output),
+        // fewer change no figure
+        estimated: tally.untimed > totals.shootdowns / 100,
     })
 }
 

@@ -118,7 +118,7 @@ fn title(state: &State, look: Look) -> Line<'static> {
         spans.push(Span::styled(unseen, look.dim()));
     }
     if let Some(every) = s.timed_one_in() {
-        let timed = format!("  times of one in {every:.0}");
+        let timed = format!("  times of one in {every:.1}");
         spans.push(Span::styled(timed, look.dim()));
     }
     Line::from(spans)
