@@ -161,7 +161,7 @@ fn choose(
 }
 
 /// Of runs that shoot more often than is timed.
-const ESTIMATED: &str = "the wait is estimated from the 5,000 to 15,000 shootdowns a second and CPU that are timed; shootdowns and victims are all counted";
+const ESTIMATED: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
 
 struct RanPairs {
     pairs: Vec<(Sample, Sample)>,
