@@ -76,7 +76,7 @@ fn own_calls() {
     assert_eq!(ids(&plan), ["shim.cache"]);
     let cache = &plan.remedies[0];
     assert_eq!(cache.sets["LD_PRELOAD"], "libquell.so");
-    assert_eq!(cache.sets["QUELL_SHIM"], "cache=400M,rss=480M");
+    assert_eq!(cache.sets["QUELL_SHIM"], "cache=480M,rss=480M");
     assert!(
         cache
             .evidence
@@ -137,7 +137,7 @@ fn library_once() {
     assert_eq!(ids(&plan), ["shim.cache", "shim.zero"]);
     let environment = plan.environment(&|name: &str| (name == "LD_PRELOAD").then(|| "a.so".into()));
     assert_eq!(environment["LD_PRELOAD"], "libquell.so:a.so");
-    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=480M,zero=64M");
+    assert_eq!(environment["QUELL_SHIM"], "cache=480M,rss=480M,zero=64M");
     assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
     // Of what is zeroed no more than there is room for.
     assert!((plan.remedies[0].predicted_stop - 0.54).abs() < 0.01);
@@ -165,7 +165,7 @@ fn library_for_two() {
     let first = chosen(&found, &evidence, 0.25);
     assert_eq!(ids(&first), ["shim.cache", "shim.mimalloc"]);
     let environment = first.environment(&|_| None);
-    assert_eq!(environment["QUELL_SHIM"], "cache=400M,rss=480M,zero=off");
+    assert_eq!(environment["QUELL_SHIM"], "cache=480M,rss=480M,zero=off");
     assert_eq!(environment["MIMALLOC_PURGE_DELAY"], "-1");
     let options = Options {
         budget: 0.25,
@@ -280,7 +280,7 @@ fn zeroing_and_forks() {
     let works = chosen(&[libc()], &sources(5), 0.25);
     assert_eq!(ids(&works), ["shim.cache"]);
     let library = &works.remedies[0].sets["QUELL_SHIM"];
-    assert_eq!(library, "cache=400M,rss=480M,zero=off");
+    assert_eq!(library, "cache=480M,rss=480M,zero=off");
     assert!(
         works.notes.join("").contains("forks as it works"),
         "{works:?}"
@@ -441,10 +441,10 @@ fn tuned_first() {
     let third = chosen(&[libc(), mimalloc(Version::exact(3, 1, 5))], &gone, 0.25);
     assert_eq!(ids(&third), ["shim.mimalloc"]);
     let sets = &third.remedies[0].sets;
-    assert_eq!(sets["QUELL_SHIM"], "cache=400M,rss=447M,zero=off");
+    assert_eq!(sets["QUELL_SHIM"], "cache=447M,rss=447M,zero=off");
     let second = chosen(&[libc(), mimalloc(Version::exact(2, 0, 6))], &gone, 0.25);
     let sets = &second.remedies[0].sets;
-    assert_eq!(sets["QUELL_SHIM"], "cache=400M,rss=480M,zero=off,hint=32M");
+    assert_eq!(sets["QUELL_SHIM"], "cache=480M,rss=480M,zero=off,hint=32M");
     assert!(!sets.contains_key("MIMALLOC_ALLOW_DECOMMIT"), "{sets:?}");
     let first = chosen(&[libc(), mimalloc(Version::exact(1, 7, 0))], &gone, 0.25);
     assert!(first.remedies.is_empty(), "{first:?}");

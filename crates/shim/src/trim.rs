@@ -19,7 +19,7 @@ const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
 const BATCHES: usize = 16;
 /// So many regions without memory are kept, and so much address space for each byte of the budget.
-const CLEAN: usize = 1024;
+const CLEAN: usize = 4096;
 const CLEAN_TIMES: usize = 16;
 /// What is unmapped from this size on takes a shootdown even if nothing is in it: page tables go with it.
 const TABLE: usize = 512 * PAGE;

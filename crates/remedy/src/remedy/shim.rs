@@ -260,12 +260,13 @@ impl Sizes {
         }
     }
 
-    /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as the program.
+    /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as that: with less, a program that
+    /// frees all that it has takes a shootdown for every 36 MB of what is over, and may map it again.
     pub(super) fn settings(&self) -> String {
         match self.seen {
             Some(seen) => {
-                let cache = seen.max(64 << 20) >> 20;
-                format!("cache={cache}M,rss={}M", (seen + self.more) >> 20)
+                let bound = (seen + self.more) >> 20;
+                format!("cache={}M,rss={bound}M", bound.max(64))
             }
             None => format!("cache={}M", self.more >> 20),
         }
