@@ -86,13 +86,11 @@ impl<K: Kernel> Shim<K> {
             if !table.all_live(range, |region| !region.kind.named) {
                 return Then::Named;
             }
-            // A quarter more while another thread is giving back.
-            let more = if self.leavers.are_there() {
-                budget / 4
-            } else {
-                0
-            };
-            if table.dirty.bytes + table.leaving + range.len() > budget + more {
+            // While another thread is giving back, this is kept and not waited for: it is in memory as it is, so the
+            // process has no more by that, and to unmap it would be a shootdown each. The next call after gives back
+            // what is too much.
+            let full = table.dirty.bytes + table.leaving + range.len() > budget;
+            if full && !self.leavers.are_there() {
                 return Then::Full;
             }
             table.keep_all(range);
