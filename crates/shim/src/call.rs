@@ -6,3 +6,5 @@ mod pieces;
 mod protect;
 mod remap;
 mod unmap;
+
+pub(crate) use unmap::ROOM;

@@ -14,6 +14,20 @@ const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
+impl Place {
+    pub(crate) fn bit(self) -> u32 {
+        1 << self.0
+    }
+
+    /// Those of a sum of bits.
+    pub(crate) fn each(bits: u32, mut of: impl FnMut(Place)) {
+        (0..PLACES)
+            .map(Place)
+            .filter(|place| bits & place.bit() != 0)
+            .for_each(&mut of);
+    }
+}
+
 pub(crate) struct Going([Option<(Region, usize)>; PLACES]);
 
 impl Going {

@@ -42,6 +42,8 @@ pub struct Shim<K> {
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
+    /// Places in the list of what is being unmapped that are over, and the table is not told yet.
+    pub(crate) over: AtomicU32,
     pub(crate) busy: Busy,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
@@ -103,6 +105,7 @@ impl<K: Kernel> Shim<K> {
             table: Guarded::new(Table::new(places, blocks)),
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
+            over: AtomicU32::new(0),
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),

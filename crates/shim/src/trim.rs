@@ -4,6 +4,7 @@
 //! on the shelf of the clean ones, or forgotten, with it again. Whoever wants to map something there
 //! meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
 
+use crate::call::ROOM;
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::MADV_DONTNEED;
@@ -38,6 +39,8 @@ pub(crate) struct Batch {
     ids: [Id; BATCH],
     ranges: [Part; BATCH],
     count: usize,
+    /// The first so many were given back, and the table is not told yet.
+    given: Option<usize>,
 }
 
 impl Batch {
@@ -45,6 +48,7 @@ impl Batch {
         ids: [NONE; BATCH],
         ranges: [Part { start: 0, len: 0 }; BATCH],
         count: 0,
+        given: None,
     };
 }
 
@@ -69,6 +73,8 @@ impl Leavers {
     pub(crate) fn abandon(&self, me: usize) -> bool {
         let other = self.are_there() && !self.are_of(me);
         if other {
+            // SAFETY: the thread that had it is not in this process.
+            unsafe { self.batch.with(|batch| batch.given = None) };
             self.taken.store(0, Ordering::Relaxed);
         }
         other
@@ -113,17 +119,17 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: `taken` is ours, so nobody else is at it; a handler finds it taken.
         let all_done = unsafe { self.leavers.batch.with(|batch| self.trim_by(batch, bytes)) };
-        let crowded = matches!(
-            self.try_locked(|table| table.clean.count > CLEAN),
-            Locked::Done(true)
-        );
+        let crowded = self.try_locked(|table| {
+            let full = table.clean.count > CLEAN || !table.nodes.has_room(ROOM);
+            full.then_some(table.clean.count.min(CLEAN) / 2)
+        });
         taken.store(0, Ordering::Release);
         if !all_done {
             // Memory that can't be given back, as it is locked, can be unmapped.
             self.unmap_oldest(State::Dirty, bytes, 0, 0);
         }
-        if crowded {
-            self.unmap_oldest(State::Clean, usize::MAX, CLEAN / 2, 0);
+        if let Locked::Done(Some(few)) = crowded {
+            self.unmap_oldest(State::Clean, usize::MAX, few, 0);
         }
         self.trim_clean();
     }
@@ -131,28 +137,54 @@ impl<K: Kernel> Shim<K> {
     /// False where the kernel refused some of it.
     fn trim_by(&self, batch: &mut Batch, bytes: usize) -> bool {
         for _ in 0..BATCHES {
-            if !self.take_oldest(batch, bytes) || batch.count == 0 {
+            if !self.have_left(batch) || !self.take_oldest(batch, bytes) || batch.count == 0 {
                 break;
             }
             let done = self.give_back(&batch.ranges[..batch.count]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
-            let put = self.locked(|table| {
-                for (n, id) in batch.ids[..batch.count].iter().enumerate() {
-                    // A region that could not be given back has its memory: it stays dirty.
-                    let state = if n < done { State::Clean } else { State::Dirty };
-                    table.has_left(*id, state);
-                }
-            });
-            self.somebody_left();
-            if !matches!(put, Locked::Done(())) {
-                return true;
+            batch.given = Some(done);
+            if !self.have_left(batch) {
+                break;
             }
             if done < batch.count {
                 return false;
             }
         }
         true
+    }
+
+    /// Tells the table what was given back. False where a fork(2) that takes long has the lock: then it is told the
+    /// next time, and until then they are leaving.
+    fn have_left(&self, batch: &mut Batch) -> bool {
+        let Some(done) = batch.given else {
+            return true;
+        };
+        let put = self.locked(|table| {
+            for (n, id) in batch.ids[..batch.count].iter().enumerate() {
+                // A region that could not be given back has its memory: it stays dirty.
+                let state = if n < done { State::Clean } else { State::Dirty };
+                table.has_left(*id, state);
+            }
+        });
+        let told = matches!(put, Locked::Done(()));
+        if told {
+            batch.given = None;
+        }
+        self.somebody_left();
+        told
+    }
+
+    /// The same for whoever finds something leaving that nobody is at.
+    fn settle(&self) {
+        let taken = &self.leavers.taken;
+        let me = self.kernel.thread();
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        if taken.compare_exchange(0, me, order.0, order.1).is_ok() {
+            // SAFETY: `taken` is ours, so nobody else is at it.
+            unsafe { self.leavers.batch.with(|batch| self.have_left(batch)) };
+            taken.store(0, Ordering::Release);
+        }
     }
 
     /// Fills the batch with the oldest; false if the lock was not to be had.
@@ -202,6 +234,7 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread();
         loop {
             let taken = self.try_locked(|table| {
+                self.tell_over(table);
                 let oldest = table.oldest(state, bytes, count)?;
                 let range = table.nodes.get(oldest).range;
                 if range.len() < least {
@@ -222,9 +255,21 @@ impl<K: Kernel> Shim<K> {
     fn unmap_going(&self, place: Place, range: Range) -> Result<(), Errno> {
         // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
         let done = unsafe { self.kernel.munmap(range.start, range.len()) };
-        let _ = self.locked(|table| table.gone(place, done.is_ok()));
+        let told = self.locked(|table| table.gone(place, done.is_ok()));
+        if !matches!(told, Locked::Done(())) {
+            // A fork(2) that takes long has the lock. What could not be unmapped is lost then, but not used.
+            self.over.fetch_or(place.bit(), Ordering::Relaxed);
+        }
         self.somebody_left();
         done
+    }
+
+    /// What was unmapped while a fork(2) had the lock.
+    pub(crate) fn tell_over(&self, table: &mut Table) {
+        if self.over.load(Ordering::Relaxed) != 0 {
+            let over = self.over.swap(0, Ordering::Relaxed);
+            Place::each(over, |place| table.gone(place, true));
+        }
     }
 
     pub(crate) fn somebody_left(&self) {
@@ -233,6 +278,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
+        self.tell_over(table);
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
         }
@@ -272,6 +318,7 @@ impl<K: Kernel> Shim<K> {
                 Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
                 Locked::Done(InTheWay::Leaving(_)) => {
                     waits += 1;
+                    self.settle();
                     self.kernel.sleep(&self.left, seen, WAIT_MS);
                 }
                 Locked::Done(InTheWay::Kept(place, part)) => {

@@ -73,7 +73,14 @@ impl<K: Kernel> Shim<K> {
             .filter(|run| run[0] & 1 == 0)
             .count();
         let resident = pages.iter().filter(|page| **page & 1 != 0).count();
-        let each = holes <= HOLES + resident / PAGES_A_HOLE;
+        // Not while another thread gives back: the kernel then flushes after each call, even one that finds nothing
+        // (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
+        let more = if self.leavers.are_there() {
+            0
+        } else {
+            resident / PAGES_A_HOLE
+        };
+        let each = holes <= HOLES + more;
         let mut at = 0;
         while at < pages.len() {
             let here = pages[at] & 1 != 0;
@@ -95,9 +102,13 @@ impl<K: Kernel> Shim<K> {
                 if fill || give_back().is_err() {
                     let zeros = self.kernel.clear(run);
                     // What was only read has the page of zeros, which is everybody's: to write there later would copy
-                    // it, and that is a shootdown for each page. To look costs as much as some, so for few it is not.
+                    // it, and that is a shootdown for each page. There may be more of that, so the rest goes too: one
+                    // shootdown for all.
                     if zeros > run.len() / PAGE / 2 && !self.kernel.is_own(run) {
-                        let _ = give_back();
+                        let rest = part.end - run.start;
+                        if self.kernel.madvise(run.start, rest, MADV_DONTNEED).is_ok() {
+                            return true;
+                        }
                     }
                 }
             }

@@ -189,6 +189,57 @@ fn rule_09_leaves_alone() {
     }
 }
 
+/// Check rule 10: what is given back, or unmapped, while a fork(2) of another thread has the lock for long is known
+/// afterwards, so that whoever wants these addresses has them.
+#[test]
+fn rule_10_long_fork() {
+    const BLOCK: usize = 4 * PAGE;
+    for unmapped in [false, true] {
+        let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
+        let block = Map { len: BLOCK, ..ANON };
+        let as_another = |work: fn(&Shim<Fake>)| {
+            shim.kernel().thread.set(1);
+            work(shim);
+            shim.kernel().thread.set(0);
+        };
+        // SAFETY: the model's memory.
+        unsafe {
+            let all: Vec<usize> = (0..4).map(|_| shim.mmap(&block).unwrap()).collect();
+            for at in &all {
+                (0..4).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+            }
+            all[..2]
+                .iter()
+                .for_each(|at| shim.munmap(*at, BLOCK).unwrap());
+            let forks = std::cell::Cell::new(0);
+            let hook = move || {
+                if forks.replace(1) == 0 {
+                    as_another(Shim::before_fork);
+                }
+                false
+            };
+            *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+            if unmapped {
+                // What is kept there is unmapped, so that it is to the kernel what it is to the program.
+                shim.other(all[0], BLOCK, || Ok(())).unwrap();
+            } else {
+                // Above the budget: the oldest leave.
+                shim.munmap(all[2], BLOCK).unwrap();
+            }
+            assert!(shim.kernel().slept.get(), "nobody waited for the fork");
+            as_another(|shim| shim.after_fork(false));
+            let fixed = Map {
+                addr: all[0],
+                flags: ANON.flags | MAP_FIXED,
+                ..block
+            };
+            assert_eq!(shim.mmap(&fixed), Ok(all[0]));
+            shim.munmap(all[3], BLOCK).unwrap();
+        }
+        shim.check().unwrap();
+    }
+}
+
 /// Check rule 10: children of fork find the tables whole, from threads and handlers, and pages that are
 /// shared with them are given back and not copied.
 #[test]

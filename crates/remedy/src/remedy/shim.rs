@@ -233,6 +233,8 @@ pub(super) struct Sizes {
     seen: Option<u64>,
     /// By how much that may grow.
     more: u64,
+    /// By how much the bound is lower than what that makes.
+    less: u64,
 }
 
 impl Sizes {
@@ -248,16 +250,27 @@ impl Sizes {
         if more < LEAST {
             return Err("the memory budget leaves the preload library nothing to keep memory in");
         }
-        Ok(Sizes { seen, more })
+        Ok(Sizes {
+            seen,
+            more,
+            less: 0,
+        })
     }
 
-    /// Less by so much of what was seen, one part in `part`.
-    pub(super) fn without(self, part: u64) -> Sizes {
-        let less = self.seen.unwrap_or(0) / part;
+    /// Less by this share of what was seen; so the bound may be below what was seen.
+    pub(super) fn without(self, share: f64) -> Sizes {
+        let without = (self.seen.unwrap_or(0) as f64 * share) as u64;
+        let more = self.more.saturating_sub(without).max(self.more / 4);
         Sizes {
-            more: self.more.saturating_sub(less).max(self.more / 4),
+            more,
+            less: without.saturating_sub(self.more - more),
             ..self
         }
+    }
+
+    /// How much may be resident, in MB.
+    fn bound(&self, seen: u64) -> u64 {
+        (seen + self.more).saturating_sub(self.less) >> 20
     }
 
     /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as that: with less, a program that
@@ -265,7 +278,7 @@ impl Sizes {
     pub(super) fn settings(&self) -> String {
         match self.seen {
             Some(seen) => {
-                let bound = (seen + self.more) >> 20;
+                let bound = self.bound(seen);
                 format!("cache={}M,rss={bound}M", bound.max(64))
             }
             None => format!("cache={}M", self.more >> 20),
@@ -275,7 +288,7 @@ impl Sizes {
     /// The same without a cache of what is unmapped.
     pub(super) fn without_cache(&self) -> String {
         match self.seen {
-            Some(seen) => format!("cache=0,rss={}M", (seen + self.more) >> 20),
+            Some(seen) => format!("cache=0,rss={}M", self.bound(seen)),
             None => "cache=0,keep=1G".to_owned(),
         }
     }
@@ -289,11 +302,17 @@ impl Sizes {
     /// What was observed says nothing of how many processes there are: so this says what holds of each.
     pub(super) fn cost(&self, what: &str) -> String {
         let kept = match self.seen {
-            Some(seen) => format!(
-                "{what} memory is kept while no more than {} MB of the program are resident, {} MB more than were seen",
-                (seen + self.more) >> 20,
-                self.more >> 20
-            ),
+            Some(seen) => {
+                let (bound, seen) = (self.bound(seen), seen >> 20);
+                let more = if bound < seen {
+                    format!("{} MB less than", seen - bound)
+                } else {
+                    format!("{} MB more than", bound - seen)
+                };
+                format!(
+                    "{what} memory is kept while no more than {bound} MB of the program are resident, {more} were seen"
+                )
+            }
             None => format!("up to {} MB of {what} memory is kept", self.more >> 20),
         };
         format!("{kept}; each process that it starts may keep as much again")

@@ -20,12 +20,12 @@ pub(super) struct Unpurged;
 const WORTH: f64 = 0.1;
 /// What is not purged comes on top of the bound, since nobody can give it back: 3.1.5 took 1.20 to 1.25 times the memory
 /// with a bound of 1.2 times what was seen, and 1.17 with 1.1 (medians of 5 and 6 runs).
-const UNPURGED: u64 = 12;
-/// And what is not decommitted: 2.0.9 1.40, 1.29 and 1.27 times with 1.3, 1.18 and 1.06, and 1.21 with 0.91 to 0.95,
-/// which left 20 to 23 % of the shootdowns (medians of 6 runs).
-const UNDECOMMITTED: u64 = 4;
+const UNPURGED: f64 = 1.0 / 12.0;
+/// And what is not decommitted: 2.0.9 took 1.22 to 1.29 times with a bound of 1.05 (medians of four proofs), and 1.21 with
+/// 0.91 to 0.95, which left 20 to 23 % of the shootdowns (medians of 6 runs).
+const UNDECOMMITTED: f64 = 0.27;
 /// What that leaves of the cache stops no more in versions that decommit.
-const LITTLE: f64 = 0.83;
+const LITTLE: f64 = 0.82;
 /// What a segment of mimalloc 2 is aligned to (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
 const SEGMENT: &str = "hint=32M";
 

@@ -6,9 +6,12 @@ use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::table::Table;
 
+/// What is kept may cut others, and needs as many places at most.
+pub(crate) const ROOM: usize = 4;
+
 enum Then {
     Kept,
-    /// It would be, if there were not so much already.
+    /// It would be, if there were not so much already, or so many.
     Full,
     /// Another thread is at it.
     Busy,
@@ -82,15 +85,25 @@ impl<K: Kernel> Shim<K> {
             return Then::Busy;
         }
         let known = table.all_live(range, |region| region.kind.may_be_kept());
-        if known && range.len() <= budget && table.nodes.has_room(4) {
+        let fits = known && range.len() <= budget;
+        if fits && !table.nodes.has_room(ROOM) && table.clean.count > 0 {
+            return Then::Full;
+        }
+        if fits && table.nodes.has_room(ROOM) {
             if !table.all_live(range, |region| !region.kind.named) {
                 return Then::Named;
             }
             // While another thread is giving back, this is kept and not waited for: it is in memory as it is, so the
             // process has no more by that, and to unmap it would be a shootdown each. The next call after gives back
-            // what is too much.
-            let full = table.dirty.bytes + table.leaving + range.len() > budget;
-            if full && !self.leavers.are_there() {
+            // what is too much. Whoever gives back may be stopped for long, so there is a limit here too, a quarter above
+            // the cache: where that is the budget, what leaves is in it until it has left.
+            let most = if self.leavers.are_there() {
+                let cache = self.budget();
+                budget.max(cache.saturating_add(cache / 4))
+            } else {
+                budget
+            };
+            if table.dirty.bytes + table.leaving + range.len() > most {
                 return Then::Full;
             }
             table.keep_all(range);
