@@ -95,11 +95,17 @@ impl<K: Kernel> Shim<K> {
             }
             // While another thread is giving back, this is kept and not waited for: it is in memory as it is, so the
             // process has no more by that, and to unmap it would be a shootdown each. The next call after gives back
-            // what is too much. Whoever gives back may be stopped for long, so there is a limit here too, a quarter above
-            // the cache: where that is the budget, what leaves is in it until it has left.
+            // what is too much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above
+            // the cache, as what leaves is in it until it has left; and where addresses are not counted four times the
+            // cache, as much of these bytes may have no memory.
             let most = if self.leavers.are_there() {
                 let cache = self.budget();
-                budget.max(cache.saturating_add(cache / 4))
+                let above = if self.keeps_clean() {
+                    cache.saturating_mul(3)
+                } else {
+                    cache / 4
+                };
+                budget.max(cache.saturating_add(above))
             } else {
                 budget
             };
