@@ -26,6 +26,8 @@ pub(crate) struct Allowance {
     pub(crate) most: usize,
     /// What is kept is brought down to this before, where that would be too much.
     pub(crate) trim_to: usize,
+    /// What may be kept, with what is to be, while another thread is giving back.
+    pub(crate) meanwhile: usize,
 }
 
 impl Allowance {
@@ -34,6 +36,7 @@ impl Allowance {
         Allowance {
             most: budget,
             trim_to: (budget / DOWN_TO).saturating_sub(more),
+            meanwhile: budget,
         }
     }
 
@@ -49,9 +52,11 @@ impl Allowance {
             return Allowance::of(always, more);
         }
         let trim_to = (kept - give).max((always / DOWN_TO).saturating_sub(more));
+        let most = trim_to.saturating_add(more).max(always);
         Allowance {
-            most: trim_to.saturating_add(more).max(always),
+            most,
             trim_to,
+            meanwhile: most,
         }
     }
 
@@ -60,6 +65,24 @@ impl Allowance {
         Allowance {
             most: self.most.min(budget),
             trim_to: self.trim_to.min(budget.saturating_sub(more)),
+            meanwhile: self.meanwhile.min(budget),
+        }
+    }
+
+    /// While another thread is giving back, what is unmapped is kept and not waited for: it is in memory as it is, so the
+    /// process has no more by that, and to unmap it would be a shootdown each. The next call after gives back what is too
+    /// much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above the budget, as what
+    /// leaves is in it until it has left; and where `clean` addresses are kept, four times, as much of these bytes may have
+    /// no memory.
+    pub(crate) fn and_meanwhile(self, budget: usize, clean: bool) -> Allowance {
+        let above = if clean {
+            budget.saturating_mul(3)
+        } else {
+            budget / 4
+        };
+        Allowance {
+            meanwhile: self.most.max(budget.saturating_add(above)),
+            ..self
         }
     }
 }

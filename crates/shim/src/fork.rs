@@ -52,7 +52,6 @@ impl<K: Kernel> Shim<K> {
         }
         let others = child && self.leavers.abandon(me);
         self.finish(|table| {
-            self.tell_over(table);
             if child {
                 table.going.only(me);
                 // Whether the call that changed it was over, nobody knows.

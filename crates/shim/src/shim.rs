@@ -175,6 +175,7 @@ impl<K: Kernel> Shim<K> {
                     if !all {
                         self.turn_off();
                     }
+                    self.tell_over(table);
                 };
                 told(table);
                 let done = work(table);
@@ -311,14 +312,15 @@ impl<K: Kernel> Shim<K> {
         if budget == 0 {
             return Allowance::of(0, more);
         }
-        match self.take_room(more) {
+        let may = match self.take_room(more) {
             // What another thread gives back is not gone from memory yet, and would be given back twice.
             Some(Room::Over(over)) if !self.leavers.are_there() => {
                 let kept = self.counters.dirty_bytes.get() as usize;
                 Allowance::over(over, kept, more, self.settings().resident).within(budget, more)
             }
             _ => Allowance::of(budget, more),
-        }
+        };
+        may.and_meanwhile(budget, self.keeps_clean())
     }
 
     /// Looks at memory pressure now and then, from calls that would keep something.

@@ -68,6 +68,17 @@ impl Leavers {
         self.taken.load(Ordering::Relaxed) == thread
     }
 
+    /// Works on the batch, unless somebody is at it. A handler that comes meanwhile finds it taken.
+    fn if_free<T>(&self, me: usize, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let free = self.taken.compare_exchange(0, me, order.0, order.1);
+        free.ok()?;
+        // SAFETY: `taken` is ours, so nobody else is at it.
+        let done = unsafe { self.batch.with(|batch| work(batch)) };
+        self.taken.store(0, Ordering::Release);
+        Some(done)
+    }
+
     /// In the child of fork(2): the thread that was at it is gone, unless it is this one. True if it was
     /// another.
     pub(crate) fn abandon(&self, me: usize) -> bool {
@@ -107,23 +118,21 @@ impl<K: Kernel> Shim<K> {
 
     /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
-        let taken = &self.leavers.taken;
-        let me = self.kernel.thread();
-        let free = taken.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        if free.is_err() {
-            return;
-        }
-        if !self.keeps_clean() {
-            // It is unmapped after all: of what is large, one shootdown is enough.
-            self.unmap_oldest(State::Dirty, bytes, 0, TABLE);
-        }
-        // SAFETY: `taken` is ours, so nobody else is at it; a handler finds it taken.
-        let all_done = unsafe { self.leavers.batch.with(|batch| self.trim_by(batch, bytes)) };
-        let crowded = self.try_locked(|table| {
-            let full = table.clean.count > CLEAN || !table.nodes.has_room(ROOM);
-            full.then_some(table.clean.count.min(CLEAN) / 2)
+        let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
+            if !self.keeps_clean() {
+                // It is unmapped after all: of what is large, one shootdown is enough.
+                self.unmap_oldest(State::Dirty, bytes, 0, TABLE);
+            }
+            let all_done = self.trim_by(batch, bytes);
+            let crowded = self.try_locked(|table| {
+                let full = table.clean.count > CLEAN || !table.nodes.has_room(ROOM);
+                full.then_some(table.clean.count.min(CLEAN) / 2)
+            });
+            (all_done, crowded)
         });
-        taken.store(0, Ordering::Release);
+        let Some((all_done, crowded)) = trimmed else {
+            return;
+        };
         if !all_done {
             // Memory that can't be given back, as it is locked, can be unmapped.
             self.unmap_oldest(State::Dirty, bytes, 0, 0);
@@ -136,8 +145,11 @@ impl<K: Kernel> Shim<K> {
 
     /// False where the kernel refused some of it.
     fn trim_by(&self, batch: &mut Batch, bytes: usize) -> bool {
+        if !self.have_left(batch) {
+            return true;
+        }
         for _ in 0..BATCHES {
-            if !self.have_left(batch) || !self.take_oldest(batch, bytes) || batch.count == 0 {
+            if !self.take_oldest(batch, bytes) || batch.count == 0 {
                 break;
             }
             let done = self.give_back(&batch.ranges[..batch.count]);
@@ -177,14 +189,8 @@ impl<K: Kernel> Shim<K> {
 
     /// The same for whoever finds something leaving that nobody is at.
     fn settle(&self) {
-        let taken = &self.leavers.taken;
         let me = self.kernel.thread();
-        let order = (Ordering::Acquire, Ordering::Relaxed);
-        if taken.compare_exchange(0, me, order.0, order.1).is_ok() {
-            // SAFETY: `taken` is ours, so nobody else is at it.
-            unsafe { self.leavers.batch.with(|batch| self.have_left(batch)) };
-            taken.store(0, Ordering::Release);
-        }
+        self.leavers.if_free(me, |batch| self.have_left(batch));
     }
 
     /// Fills the batch with the oldest; false if the lock was not to be had.
@@ -234,7 +240,6 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread();
         loop {
             let taken = self.try_locked(|table| {
-                self.tell_over(table);
                 let oldest = table.oldest(state, bytes, count)?;
                 let range = table.nodes.get(oldest).range;
                 if range.len() < least {
@@ -264,7 +269,7 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// What was unmapped while a fork(2) had the lock.
+    /// What was unmapped while a fork(2) had the lock. For [`Shim::finish`].
     pub(crate) fn tell_over(&self, table: &mut Table) {
         if self.over.load(Ordering::Relaxed) != 0 {
             let over = self.over.swap(0, Ordering::Relaxed);
@@ -278,7 +283,6 @@ impl<K: Kernel> Shim<K> {
     }
 
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
-        self.tell_over(table);
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
         }

@@ -97,18 +97,21 @@ impl<K: Kernel> Shim<K> {
             // mincore(2) does not say which. To give either back takes no shootdown: nothing is mapped.
             // SAFETY: the caller's range; either call leaves it zero.
             unsafe {
-                let give_back = || self.kernel.madvise(run.start, run.len(), MADV_DONTNEED);
+                let give_back_to = |end| {
+                    let len = end - run.start;
+                    self.kernel.madvise(run.start, len, MADV_DONTNEED)
+                };
                 let fill = here && each;
-                if fill || give_back().is_err() {
+                if fill || give_back_to(run.end).is_err() {
                     let zeros = self.kernel.clear(run);
                     // What was only read has the page of zeros, which is everybody's: to write there later would copy
                     // it, and that is a shootdown for each page. There may be more of that, so the rest goes too: one
                     // shootdown for all.
-                    if zeros > run.len() / PAGE / 2 && !self.kernel.is_own(run) {
-                        let rest = part.end - run.start;
-                        if self.kernel.madvise(run.start, rest, MADV_DONTNEED).is_ok() {
-                            return true;
-                        }
+                    if zeros > run.len() / PAGE / 2
+                        && !self.kernel.is_own(run)
+                        && give_back_to(part.end).is_ok()
+                    {
+                        return true;
                     }
                 }
             }

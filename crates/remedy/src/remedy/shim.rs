@@ -233,8 +233,8 @@ pub(super) struct Sizes {
     seen: Option<u64>,
     /// By how much that may grow.
     more: u64,
-    /// By how much the bound is lower than what that makes.
-    less: u64,
+    /// How much may be resident, where that was measured.
+    bound: u64,
 }
 
 impl Sizes {
@@ -253,32 +253,26 @@ impl Sizes {
         Ok(Sizes {
             seen,
             more,
-            less: 0,
+            bound: seen.unwrap_or(0) + more,
         })
     }
 
     /// Less by this share of what was seen; so the bound may be below what was seen.
     pub(super) fn without(self, share: f64) -> Sizes {
         let without = (self.seen.unwrap_or(0) as f64 * share) as u64;
-        let more = self.more.saturating_sub(without).max(self.more / 4);
         Sizes {
-            more,
-            less: without.saturating_sub(self.more - more),
+            more: self.more.saturating_sub(without).max(self.more / 4),
+            bound: self.bound.saturating_sub(without),
             ..self
         }
-    }
-
-    /// How much may be resident, in MB.
-    fn bound(&self, seen: u64) -> u64 {
-        (seen + self.more).saturating_sub(self.less) >> 20
     }
 
     /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as that: with less, a program that
     /// frees all that it has takes a shootdown for every 36 MB of what is over, and may map it again.
     pub(super) fn settings(&self) -> String {
         match self.seen {
-            Some(seen) => {
-                let bound = self.bound(seen);
+            Some(_) => {
+                let bound = self.bound >> 20;
                 format!("cache={}M,rss={bound}M", bound.max(64))
             }
             None => format!("cache={}M", self.more >> 20),
@@ -288,7 +282,7 @@ impl Sizes {
     /// The same without a cache of what is unmapped.
     pub(super) fn without_cache(&self) -> String {
         match self.seen {
-            Some(seen) => format!("cache=0,rss={}M", self.bound(seen)),
+            Some(_) => format!("cache=0,rss={}M", self.bound >> 20),
             None => "cache=0,keep=1G".to_owned(),
         }
     }
@@ -303,7 +297,7 @@ impl Sizes {
     pub(super) fn cost(&self, what: &str) -> String {
         let kept = match self.seen {
             Some(seen) => {
-                let (bound, seen) = (self.bound(seen), seen >> 20);
+                let (bound, seen) = (self.bound >> 20, seen >> 20);
                 let more = if bound < seen {
                     format!("{} MB less than", seen - bound)
                 } else {

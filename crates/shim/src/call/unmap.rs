@@ -1,6 +1,7 @@
 //! munmap(2): memory that is known is kept.
 
 use crate::Range;
+use crate::allowance::Allowance;
 use crate::busy::TURNS;
 use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
@@ -41,19 +42,19 @@ impl<K: Kernel> Shim<K> {
         };
         self.look();
         let may = self.allowance(range.len());
-        let mut done = self.locked(|table| self.keep_or_not(table, range, may.most));
+        let mut done = self.locked(|table| self.keep_or_not(table, range, may));
         for _ in 0..TURNS {
             match done {
                 Locked::Done(Then::Busy) => self.wait_until_idle(range),
                 Locked::Done(Then::Named) => self.unname(range),
                 _ => break,
             }
-            done = self.locked(|table| self.keep_or_not(table, range, may.most));
+            done = self.locked(|table| self.keep_or_not(table, range, may));
         }
         if let Locked::Done(Then::Full) = done {
             // With some way to go to the next time. What others give back meanwhile is not waited for.
             self.trim_to(may.trim_to);
-            done = self.locked(|table| self.keep_or_not(table, range, may.most));
+            done = self.locked(|table| self.keep_or_not(table, range, may));
         }
         match done {
             Locked::Done(Then::Kept) => {
@@ -80,12 +81,12 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    fn keep_or_not(&self, table: &mut Table, range: Range, budget: usize) -> Then {
+    fn keep_or_not(&self, table: &mut Table, range: Range, may: Allowance) -> Then {
         if self.busy.is_other_at(range, self.kernel.thread()) {
             return Then::Busy;
         }
         let known = table.all_live(range, |region| region.kind.may_be_kept());
-        let fits = known && range.len() <= budget;
+        let fits = known && range.len() <= may.most;
         if fits && !table.nodes.has_room(ROOM) && table.clean.count > 0 {
             return Then::Full;
         }
@@ -93,21 +94,10 @@ impl<K: Kernel> Shim<K> {
             if !table.all_live(range, |region| !region.kind.named) {
                 return Then::Named;
             }
-            // While another thread is giving back, this is kept and not waited for: it is in memory as it is, so the
-            // process has no more by that, and to unmap it would be a shootdown each. The next call after gives back
-            // what is too much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above
-            // the cache, as what leaves is in it until it has left; and where addresses are not counted four times the
-            // cache, as much of these bytes may have no memory.
             let most = if self.leavers.are_there() {
-                let cache = self.budget();
-                let above = if self.keeps_clean() {
-                    cache.saturating_mul(3)
-                } else {
-                    cache / 4
-                };
-                budget.max(cache.saturating_add(above))
+                may.meanwhile
             } else {
-                budget
+                may.most
             };
             if table.dirty.bytes + table.leaving + range.len() > most {
                 return Then::Full;
