@@ -25,9 +25,11 @@ impl<K: Kernel> Shim<K> {
             }
             // A handler forks within a fork, or while this thread changes the tables: the child goes on
             // with that when its copy of the handler returns.
-            Taken::Mine if forking.load(Ordering::Relaxed) > 0 => {
+            Taken::Mine if self.is_mine() && forking.load(Ordering::Relaxed) > 0 => {
                 forking.fetch_add(1, Ordering::Relaxed);
             }
+            // Another's fork takes long. It is not waited for without an end (see `Lock`), so the lock is not ours,
+            // and the child must not look at tables which that one may have begun to change by then.
             Taken::Mine | Taken::Busy => {}
         }
     }
@@ -38,8 +40,7 @@ impl<K: Kernel> Shim<K> {
         // gone, or runs another program, nothing is left there.
         self.forked.store(true, Ordering::Relaxed);
         self.kernel.fork_is_over(child);
-        let me = self.kernel.thread();
-        if self.lock.holder() != me {
+        if !self.is_mine() {
             if child && self.lock.holder() != 0 {
                 // Of a thread that the child does not have.
                 self.turn_off();
@@ -50,6 +51,7 @@ impl<K: Kernel> Shim<K> {
         if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
+        let me = self.kernel.thread();
         let others = child && self.leavers.abandon(me);
         self.finish(|table| {
             if child {
@@ -63,5 +65,10 @@ impl<K: Kernel> Shim<K> {
                 table.stay();
             }
         });
+    }
+
+    /// Whether this thread holds the lock.
+    fn is_mine(&self) -> bool {
+        self.lock.holder() == self.kernel.thread()
     }
 }

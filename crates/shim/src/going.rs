@@ -1,8 +1,9 @@
 //! Ranges that are being unmapped at this moment, without the lock.
 //!
 //! They are no regions any more: as soon as the kernel has unmapped one, it may give its addresses to
-//! another thread, before the one that unmapped it has the lock again. Whoever wants a certain address
-//! waits until the one in progress there is over.
+//! another thread, or to a signal handler in this one, before the one that unmapped it has the lock again.
+//! Whoever wants a certain address waits until the one in progress there is over; what the kernel has just
+//! given out says that it is.
 
 use crate::Range;
 use crate::region::Region;
@@ -28,7 +29,15 @@ impl Place {
     }
 }
 
-pub(crate) struct Going([Option<(Region, usize)>; PLACES]);
+#[derive(Clone, Copy)]
+struct One {
+    region: Region,
+    thread: usize,
+    /// The kernel has given out some of it again, so it is unmapped.
+    over: bool,
+}
+
+pub(crate) struct Going([Option<One>; PLACES]);
 
 impl Going {
     pub(crate) const NONE: Going = Going([None; PLACES]);
@@ -39,25 +48,37 @@ impl Going {
 
     /// This thread is about to unmap it.
     pub(crate) fn put(&mut self, place: Place, region: Region, thread: usize) {
-        self.0[place.0] = Some((region, thread));
+        self.0[place.0] = Some(One {
+            region,
+            thread,
+            over: false,
+        });
     }
 
-    /// It is over.
+    /// Its thread has come back from it. None where it was over before.
     pub(crate) fn take(&mut self, place: Place) -> Option<Region> {
-        self.0[place.0].take().map(|(region, _)| region)
+        let one = self.0[place.0].take()?;
+        (!one.over).then_some(one.region)
+    }
+
+    /// The kernel has just mapped something at `range`, which nobody asked for by its address.
+    pub(crate) fn given_out(&mut self, range: Range) {
+        for one in self.0.iter_mut().flatten() {
+            one.over |= one.region.range.and(range).is_some();
+        }
     }
 
     /// Who is unmapping something in `range`.
     pub(crate) fn in_range(&self, range: Range) -> Option<usize> {
         let mut all = self.0.iter().flatten();
-        all.find(|(region, _)| region.range.and(range).is_some())
-            .map(|(_, thread)| *thread)
+        all.find(|one| !one.over && one.region.range.and(range).is_some())
+            .map(|one| one.thread)
     }
 
     /// The other threads are gone (fork(2)): so is what they were about.
     pub(crate) fn only(&mut self, thread: usize) {
         for place in &mut self.0 {
-            if place.is_some_and(|(_, of)| of != thread) {
+            if place.is_some_and(|one| one.thread != thread) {
                 *place = None;
             }
         }

@@ -166,11 +166,16 @@ impl Table {
         leaving
     }
 
+    /// The kernel has just mapped it anew: whatever was known of it is not so any more. True if something there is
+    /// leaving: that is mapped until it has left, unless somebody has unmapped it past us.
+    pub(crate) fn is_new(&mut self, range: Range) -> bool {
+        self.going.given_out(range);
+        self.forget(range, true)
+    }
+
     /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.
     pub(crate) fn note(&mut self, range: Range, kind: Kind) {
-        // The kernel has just mapped it anew: whatever was known of it is not so any more. What leaves is
-        // mapped until it has left, unless somebody has unmapped it past us.
-        if self.forget(range, true) {
+        if self.is_new(range) {
             return;
         }
         let _ = self.nodes.insert(Region {

@@ -308,6 +308,9 @@ impl<K: Kernel> Shim<K> {
     /// ENOMEM where something there is being given back and does not come to an end: for two seconds by
     /// another thread, or in the thread that this signal handler interrupted.
     pub(crate) fn evict(&self, range: Range) -> Result<(), Errno> {
+        if self.is_off() {
+            return Ok(());
+        }
         let me = self.kernel.thread();
         let mut waits = 0;
         loop {
@@ -335,6 +338,9 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps all that is kept. True if there was something.
     pub(crate) fn drain(&self) -> bool {
+        if self.is_off() {
+            return false;
+        }
         let before = self.counters.dirty_bytes.get() + self.counters.clean_bytes.get();
         self.trim_to(0);
         self.unmap_oldest(State::Clean, 0, 0, 0);

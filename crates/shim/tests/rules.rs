@@ -240,6 +240,62 @@ fn rule_10_long_fork() {
     }
 }
 
+/// Check rule 10: of two threads that fork at once, where the first takes long, the second leaves the lock to it, and the
+/// library goes on afterwards; its child, which can't know whether the tables are whole, does not use them.
+#[test]
+fn rule_10_two_forks() {
+    let block = Map {
+        len: 8 * PAGE,
+        ..ANON
+    };
+    for in_child in [false, true] {
+        let shim = over_the_model(pages(16));
+        let as_thread = |thread: usize, work: &dyn Fn()| {
+            shim.kernel().thread.set(thread);
+            work();
+            shim.kernel().thread.set(0);
+        };
+        // SAFETY: the model's memory.
+        unsafe {
+            // Two mappings to the kernel, and one to the program.
+            let half = Map {
+                len: 4 * PAGE,
+                ..ANON
+            };
+            let halves = [shim.mmap(&half).unwrap(), shim.mmap(&half).unwrap()];
+            for at in halves {
+                shim.kernel().write(at, 7);
+                shim.munmap(at, half.len).unwrap();
+            }
+            let at = shim.mmap(&block).unwrap();
+            assert_eq!(at, halves[1]);
+            as_thread(1, &|| shim.before_fork());
+            as_thread(2, &|| shim.before_fork());
+            if in_child {
+                as_thread(2, &|| shim.after_fork(true));
+                shim.kernel().thread.set(2);
+                shim.munmap(at + 7 * PAGE, PAGE).unwrap();
+                assert!(!shim.kernel().pages.borrow().contains_key(&(at / PAGE + 7)));
+                let rest = shim.mremap(at, 7 * PAGE, 12 * PAGE, MREMAP_MAYMOVE, 0);
+                assert_ne!(rest.unwrap(), at);
+                let taken = Map {
+                    addr: rest.unwrap(),
+                    flags: ANON.flags | MAP_FIXED,
+                    ..block
+                };
+                assert_eq!(shim.mmap(&taken), rest);
+                continue;
+            }
+            as_thread(1, &|| shim.after_fork(false));
+            as_thread(2, &|| shim.after_fork(false));
+            shim.munmap(at, block.len).unwrap();
+            assert!(shim.kernel().pages.borrow().contains_key(&(at / PAGE)));
+            assert_eq!(shim.mmap(&block), Ok(at));
+        }
+        shim.check().unwrap();
+    }
+}
+
 /// Check rule 10: children of fork find the tables whole, from threads and handlers, and pages that are
 /// shared with them are given back and not copied.
 #[test]
@@ -308,6 +364,49 @@ fn rule_12_handlers() {
     for settings in ["", "rss=1G"] {
         must(&build!("small"), settings);
     }
+}
+
+/// Check rule 12: a signal handler that is given addresses which the thread below it has just unmapped, and has not said so
+/// yet, can use them as any others.
+#[test]
+fn rule_12_given_out_again() {
+    let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
+    let block = Map {
+        len: 4 * PAGE,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe {
+        let at = shim.mmap(&block).unwrap();
+        shim.kernel().write(at, 7);
+        shim.munmap(at, block.len).unwrap();
+        let calls: &'static std::cell::Cell<u32> = Box::leak(Box::default());
+        let handler = move || {
+            // Before munmap(2) it is there still, and after it no more.
+            let unmapped = !shim.kernel().pages.borrow().contains_key(&(at / PAGE));
+            if unmapped && calls.replace(calls.get() + 1) == 0 {
+                let special = Map { prot: 7, ..block };
+                assert_eq!(shim.mmap(&special), Ok(at));
+                shim.madvise(at, block.len, MADV_PAGEOUT).unwrap();
+                shim.mprotect(at, block.len, 3).unwrap();
+                shim.munmap(at, block.len).unwrap();
+            }
+            false
+        };
+        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(handler));
+        let fixed = Map {
+            addr: at,
+            flags: ANON.flags | MAP_FIXED,
+            ..block
+        };
+        assert_eq!(shim.mmap(&fixed), Ok(at));
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(calls.get() > 0, "the handler came");
+        shim.munmap(at, block.len).unwrap();
+        assert_eq!(shim.mmap(&block), Ok(at));
+    }
+    assert!(!shim.kernel().slept.get());
+    shim.check().unwrap();
 }
 
 /// Check rule 13: the budgets hold, and nothing is kept while memory is short.

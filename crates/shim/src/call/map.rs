@@ -68,7 +68,7 @@ impl<K: Kernel> Shim<K> {
             kind.huge && unsafe { self.kernel.madvise(at, new.len(), MADV_HUGEPAGE) }.is_ok();
         let _ = self.locked(|table| {
             if self.is_retired() {
-                table.forget(new, true);
+                table.is_new(new);
             } else {
                 table.note(new, Kind { huge, ..kind });
             }
@@ -80,7 +80,7 @@ impl<K: Kernel> Shim<K> {
     /// unmapped by a raw system call.
     fn forget_new(&self, at: usize, len: usize) {
         if let Some(new) = Range::of(at, len) {
-            let _ = self.locked(|table| table.forget(new, true));
+            let _ = self.locked(|table| table.is_new(new));
         }
     }
 

@@ -35,7 +35,14 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the caller's own call.
         let call = || unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) };
         if self.is_off() {
-            return call();
+            return match (Range::of(old, old_len), Range::of(old, new_len)) {
+                // What was served before may be several mappings, and stays one to the program.
+                // SAFETY: the caller's own call.
+                (Some(from), Some(to)) if !self.settings().off => unsafe {
+                    self.remap_as_one(from, to, flags, new)
+                },
+                _ => call(),
+            };
         }
         let to_fixed = flags & MREMAP_FIXED != 0;
         if to_fixed && let Some(target) = Range::of(new, new_len) {
@@ -64,8 +71,44 @@ impl<K: Kernel> Shim<K> {
             end: from.end.max(to.end),
         })?;
         self.forget(from);
+        // SAFETY: the caller's own call.
+        let result = unsafe { self.remap_as_one(from, to, flags, new) };
+        if let Ok(at) = result {
+            let now = Range {
+                start: at,
+                end: at + to.len(),
+            };
+            let _ = self.locked(|table| match kind {
+                Some(kind) if !self.is_retired() => table.note(now, kind),
+                _ => {
+                    table.is_new(now);
+                }
+            });
+        }
+        result
+    }
+
+    /// The kernel's, of what may be several mappings.
+    ///
+    /// # Safety
+    ///
+    /// As mremap(2).
+    ///
+    /// # Errors
+    ///
+    /// Those of mremap(2).
+    unsafe fn remap_as_one(
+        &self,
+        from: Range,
+        to: Range,
+        flags: i32,
+        new: usize,
+    ) -> Result<usize, Errno> {
+        let (at, len, new_len) = (from.start, from.len(), to.len());
+        // SAFETY: the caller's own call.
+        let call = || unsafe { self.kernel.mremap(at, len, new_len, flags, new) };
         // Up to 6.16 the kernel unmaps the target before it refuses, and another thread may be given it meanwhile.
-        let in_pieces = to_fixed
+        let in_pieces = flags & MREMAP_FIXED != 0
             && is_good(from, to, flags, new)
             && self.is_all_mapped(from)
             && self.one_mapping(from.start, from.len()) < from.len();
@@ -80,18 +123,6 @@ impl<K: Kernel> Shim<K> {
         if result == Err(Errno::EFAULT) && self.is_all_mapped(from) {
             // SAFETY: the caller's own range, and his target if there is one.
             result = unsafe { self.remap_pieces(from, to.len(), flags, new) };
-        }
-        if let Ok(at) = result {
-            let now = Range {
-                start: at,
-                end: at + to.len(),
-            };
-            let _ = self.locked(|table| match kind {
-                Some(kind) if !self.is_retired() => table.note(now, kind),
-                _ => {
-                    table.forget(now, true);
-                }
-            });
         }
         result
     }

@@ -370,6 +370,26 @@ pub fn handled() -> u64 {
     HANDLED.load(Ordering::Relaxed)
 }
 
+/// For a handler: says what went wrong, in one call, and with errno where there is one.
+fn die_at_once(what: &[u8]) -> ! {
+    // SAFETY: this call's own bytes; errno is this thread's.
+    unsafe {
+        let errno = *__errno_location() as u8;
+        let mut text = [0; 64];
+        text[..what.len()].copy_from_slice(what);
+        let digits = [
+            b' ',
+            b'0' + errno / 100,
+            b'0' + errno / 10 % 10,
+            b'0' + errno % 10,
+            b'\n',
+        ];
+        text[what.len()..what.len() + digits.len()].copy_from_slice(&digits);
+        write(2, text.as_ptr().cast(), what.len() + digits.len());
+        abort();
+    }
+}
+
 /// What a signal handler may do to memory of its own, wherever it comes.
 extern "C" fn handler(_: c_int) {
     // SAFETY: a mapping of the handler's own; errno is put back.
@@ -384,21 +404,24 @@ extern "C" fn handler(_: c_int) {
             0,
         );
         if at == MAP_FAILED {
-            abort();
+            die_at_once(b"handler: mmap, errno");
         }
         let words = at.cast::<u64>();
         for n in [0, 512, 1024, 1535] {
             if words.add(n).read_volatile() != 0 {
-                abort();
+                die_at_once(b"handler: a new page is not zero");
             }
             words.add(n).write_volatile(7);
         }
-        if madvise(at, 3 * PAGE, MADV_DONTNEED) != 0 || words.add(512).read_volatile() != 0 {
-            abort();
+        if madvise(at, 3 * PAGE, MADV_DONTNEED) != 0 {
+            die_at_once(b"handler: madvise, errno");
+        }
+        if words.add(512).read_volatile() != 0 {
+            die_at_once(b"handler: not zero after MADV_DONTNEED");
         }
         words.add(1).write_volatile(9);
         if munmap(at, 3 * PAGE) != 0 {
-            abort();
+            die_at_once(b"handler: munmap, errno");
         }
         *__errno_location() = errno;
     }
