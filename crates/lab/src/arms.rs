@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell_event::Interruption;
 
 use crate::around::Watch;
-use crate::attribute::attribute;
+use crate::attribute::{Blame, attribute};
 use crate::block::{Arm, Raw};
 use crate::daemons::daemons;
 use crate::experiment::{Invalid, Measured, Options};
@@ -92,9 +92,11 @@ impl Workers {
         } else {
             raw
         };
-        let block = attribute(raw, seen, &|tgid| {
-            tgid == culprit || daemons.contains(&tgid)
-        });
+        let blame = Blame {
+            is_culprit: &|tgid| tgid == culprit || daemons.contains(&tgid),
+            faults: mechanism.makes_faults,
+        };
+        let block = attribute(raw, seen, &blame);
         let invalid = if lost {
             Some(Invalid::Lost)
         } else if !asleep && block.ran_ns() < whole / LEAST_RUN {

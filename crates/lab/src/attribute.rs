@@ -71,7 +71,7 @@ pub struct Told {
     pub gap: Gap,
     /// Its class.
     pub class: Class,
-    /// Whether the culprit had a part in it: a shootdown of its, or a fault of the victim.
+    /// Whether the culprit had a part in it: a shootdown of its, or a fault of the victim where the mechanism makes those.
     pub caused: bool,
     /// The process that asked for what gave it its class, or that ran instead; 0 where nobody did.
     pub by: u32,
@@ -98,17 +98,19 @@ pub struct Attributed {
     pub matched: u64,
     /// Those that the culprit asked for.
     pub caused_hits: u64,
-    /// Shootdowns of the culprit and faults whose gap has a length of its own: not where the CPU was taken away too.
+    /// Shootdowns and faults of the culprit's whose gap has a length of its own: not where the CPU was taken away too.
     pub timed_events: u64,
-    /// Faults of the victim.
+    /// Faults of the victim, whatever their cause.
     pub faults: u64,
+    /// Those of them that the mechanism makes.
+    pub caused_faults: u64,
     /// Operations that lie in the block from their beginning to their end.
     pub whole_ops: u64,
     /// Those of them while the victim had its CPU, for all but a hundredth of them at most.
     pub counted_ops: u64,
     /// Shootdowns of the culprit at the victim within those.
     pub counted_hits: u64,
-    /// Faults of the victim within those.
+    /// Caused faults within those.
     pub counted_faults: u64,
 }
 
@@ -148,14 +150,18 @@ impl Attributed {
     }
 }
 
-/// Tells each gap's class. `is_culprit` knows the culprit's process and the kernel's threads that work for it, by
-/// their number.
+/// What the culprit answers for.
+pub struct Blame<'a> {
+    /// Knows the culprit's process and the kernel's threads that work for it, by their number.
+    pub is_culprit: &'a dyn Fn(u32) -> bool,
+    /// Whether the mechanism makes the victim fault. Where it does not, others take the victim's pages away: a machine
+    /// that is short of memory, DAMON (mm/damon/), the host.
+    pub faults: bool,
+}
+
+/// Tells each gap's class.
 #[must_use]
-pub fn attribute(
-    raw: Raw,
-    mut seen: Vec<Interruption>,
-    is_culprit: &dyn Fn(u32) -> bool,
-) -> Attributed {
+pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> Attributed {
     seen.sort_by_key(|i| i.begin_ns);
     let mut kinds: Vec<Vec<Interruption>> = vec![Vec::new(); raw.gaps.len()];
     let mut stray = Vec::new();
@@ -196,11 +202,16 @@ pub fn attribute(
                     Kind::Tlb => {
                         told.hits += 1;
                         told.matched += 1;
-                        if is_culprit(i.tgid) {
+                        if (blame.is_culprit)(i.tgid) {
                             hits.push(i.begin_ns);
                         }
                     }
-                    Kind::Fault => faults.push(i.begin_ns),
+                    Kind::Fault => {
+                        told.faults += 1;
+                        if blame.faults {
+                            faults.push(i.begin_ns);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -222,14 +233,14 @@ pub fn attribute(
         let spun = (raw.begin_ns..raw.end_ns).contains(&i.begin_ns);
         if i.kind == Kind::Tlb && spun {
             told.hits += 1;
-            if is_culprit(i.tgid) {
+            if (blame.is_culprit)(i.tgid) {
                 hits.push(i.begin_ns);
             }
         }
     }
     hits.sort_unstable();
     told.caused_hits = count(hits.len());
-    told.faults = count(faults.len());
+    told.caused_faults = count(faults.len());
     for op in &raw.ops {
         let whole = op.begin_ns >= raw.begin_ns && op.end_ns <= raw.end_ns;
         if !whole {
@@ -291,6 +302,12 @@ mod tests {
 
     use super::*;
 
+    /// Process 7 is the culprit, and its mechanism makes faults.
+    const SEVEN: Blame<'_> = Blame {
+        is_culprit: &|tgid| tgid == 7,
+        faults: true,
+    };
+
     fn gap(begin_ns: u64, ns: u64) -> Gap {
         Gap { begin_ns, ns }
     }
@@ -333,7 +350,7 @@ mod tests {
             seen(Kind::Sched, 60_000, 0),
             seen(Kind::Tlb, 70_000, 7),
         ];
-        let told = attribute(spun(gaps, vec![]), events, &|tgid| tgid == 7);
+        let told = attribute(spun(gaps, vec![]), events, &SEVEN);
         let classes: Vec<_> = told.gaps.iter().map(|t| (t.class, t.caused)).collect();
         assert_eq!(
             classes,
@@ -354,10 +371,33 @@ mod tests {
     fn stolen_gaps_are_nobodys() {
         let gaps = vec![gap(10_000, 2_000), gap(100_000, 90_000)];
         let events = vec![seen(Kind::Tlb, 10_500, 7), seen(Kind::Tlb, 189_000, 7)];
-        let told = attribute(spun(gaps, vec![]), events, &|tgid| tgid == 7);
+        let told = attribute(spun(gaps, vec![]), events, &SEVEN);
         assert_eq!((told.hits, told.matched, told.caused_hits), (2, 2, 2));
         assert_eq!((told.timed_events, told.caused_ns()), (1, 2_000));
         assert_eq!(told.gaps[1].class, Class::None);
+    }
+
+    /// Check that a fault is the culprit's only where the mechanism makes faults, and that it is counted all the same.
+    #[test]
+    fn faults_of_others() {
+        for faults in [false, true] {
+            let blame = Blame { faults, ..SEVEN };
+            let gaps = vec![gap(10_000, 2_000), gap(20_000, 3_000), gap(30_000, 1_000)];
+            let events = vec![
+                seen(Kind::Fault, 10_500, 9),
+                seen(Kind::Fault, 20_100, 9),
+                seen(Kind::Tlb, 20_900, 7),
+                seen(Kind::Tlb, 30_100, 7),
+            ];
+            let told = attribute(spun(gaps, vec![]), events, &blame);
+            let caused = u64::from(faults);
+            assert_eq!(told.gaps[0].class, Class::Fault);
+            assert_eq!(told.gaps[0].caused, faults);
+            assert_eq!((told.faults, told.caused_faults), (2, 2 * caused));
+            assert_eq!(told.timed_events, 2 + 2 * caused);
+            // a shootdown makes it the culprit's, whatever else lies in it
+            assert_eq!(told.caused_ns(), 4_000 + 2_000 * caused);
+        }
     }
 
     /// Check that only operations count during which the victim had its CPU, each with what fell into it.
@@ -380,7 +420,7 @@ mod tests {
             seen(Kind::Sched, 100_100, 1),
             seen(Kind::Fault, 200_100, 7),
         ];
-        let told = attribute(spun(gaps, ops), events, &|tgid| tgid == 7);
+        let told = attribute(spun(gaps, ops), events, &SEVEN);
         assert_eq!(
             (told.counted_ops, told.counted_hits, told.counted_faults),
             (2, 1, 1)
@@ -405,7 +445,7 @@ mod tests {
                 .collect();
             let tlb = events.iter().filter(|i| i.kind == Kind::Tlb).count() as u64;
             let total: u64 = gaps.iter().map(|g| g.ns).sum();
-            let told = attribute(spun(gaps.clone(), vec![]), events, &|tgid| tgid == 7);
+            let told = attribute(spun(gaps.clone(), vec![]), events, &SEVEN);
             prop_assert_eq!(told.gaps.len(), gaps.len());
             prop_assert!(told.hits <= tlb && told.matched <= told.hits && told.caused_hits <= told.hits);
             prop_assert!(told.caused_ns() + told.away_ns <= total);

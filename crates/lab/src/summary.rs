@@ -58,7 +58,7 @@ pub struct Summary {
     pub shootdowns_per_op: Option<f64>,
     /// What the kernel's code lets expect, where that is a whole number.
     pub expected_per_op: Option<f64>,
-    /// Faults of the victim for one operation.
+    /// Faults of the victim that the mechanism makes, for one operation.
     pub faults_per_op: Option<f64>,
     /// The share of shootdowns at the victim that lie in one of its gaps.
     pub matched: Option<f64>,
@@ -86,7 +86,7 @@ pub struct EffectSummary {
     /// The median length of a gap of the culprit's, ns.
     #[serde(default)]
     pub gap_p50_ns: Option<f64>,
-    /// Shootdowns of the culprit and faults of the victim.
+    /// Shootdowns of the culprit and faults of the victim that the mechanism makes.
     pub events: u64,
 }
 
@@ -181,7 +181,7 @@ pub struct ArmSummary {
     pub shootdowns: u64,
     /// Those of the culprit.
     pub caused: u64,
-    /// Faults of the victim.
+    /// Faults of the victim, whatever their cause.
     pub faults: u64,
     /// Stall with the culprit's name, ppm: the median over blocks.
     pub stall_ppm: f64,

@@ -18,7 +18,7 @@ pub struct Effect {
     pub why: String,
     /// Stall that the culprit caused, ppm of the time in which the victim ran: its arm less the control.
     pub stall_ppm: Difference,
-    /// Shootdowns of the culprit at the victim, and faults of the victim, in its arm.
+    /// Shootdowns of the culprit at the victim, and faults of the victim that the mechanism makes, in its arm.
     pub events: u64,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
     let arm = asked.arm;
     let sum = |of: fn(&Attributed) -> u64| arm.iter().map(|b| of(b)).sum::<u64>();
     let ops: u64 = arm.iter().map(|b| operations(b, asked.timing)).sum();
-    let events = sum(|b| b.caused_hits + b.faults);
+    let events = sum(|b| b.caused_hits + b.caused_faults);
     let stall_ppm = differ(asked.control, arm, Attributed::caused_ppm);
     let (verdict, why) = if arm.len() < FEWEST {
         few_rounds(arm.len(), asked.rounds)

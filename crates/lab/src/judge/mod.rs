@@ -1,7 +1,7 @@
 //! What the rounds say: shown, not shown, or too noisy to tell.
 //!
 //! A stall is claimed by what carries the culprit's name: gaps that hold a shootdown of its process, or a fault of
-//! the victim's own. Other tenants of the machine make gaps too, and shootdowns; those are in the tables, but can't
+//! the victim's own where the mechanism makes faults. Other tenants of the machine make gaps too, and shootdowns; those are in the tables, but can't
 //! make a verdict. Sham and real blocks of one round are compared, so that what changes slowly cancels.
 
 mod effect;
@@ -72,7 +72,7 @@ pub struct Judgement {
     pub untraced_ppm: Difference,
     /// Shootdowns at the victim for one operation; nothing where there was none.
     pub shootdowns_per_op: Option<f64>,
-    /// Faults of the victim for one operation.
+    /// Faults of the victim that the mechanism makes, for one operation.
     pub faults_per_op: Option<f64>,
     /// Time of the victim for one shootdown or fault, ns: the mean.
     pub ns_per_event: Option<f64>,
@@ -114,7 +114,7 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
         (
             sum(&real, |b| u64::try_from(b.ops.len()).unwrap_or(0)),
             sum(&real, |b| b.caused_hits),
-            sum(&real, |b| b.faults),
+            sum(&real, |b| b.caused_faults),
         )
     };
     let asked = |control, arm| {

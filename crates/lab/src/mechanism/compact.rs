@@ -22,6 +22,7 @@ pub(super) const COMPACT: Mechanism = Mechanism {
         range: (64, 1 << 20),
     }],
     expects: |_| None,
+    makes_faults: true,
     prepare: |params| {
         Ok(Box::new(Compact {
             control: control()?,

@@ -19,6 +19,7 @@ pub(super) const FORK: Mechanism = Mechanism {
         once: in_pages(params.get("pages")),
         ..Takes::plain(params)
     },
+    makes_faults: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

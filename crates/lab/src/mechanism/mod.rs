@@ -50,6 +50,9 @@ pub struct Mechanism {
     /// it goes on whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). Who frees page tables asks it too, once:
     /// it leaves the address space then.
     pub keeps_tables: bool,
+    /// Whether the victim faults where it comes to pages that the mechanism has protected, moved or taken away. Other
+    /// faults of the victim are not the culprit's.
+    pub makes_faults: bool,
     /// Makes the culprit ready, in the process that it works in.
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
     /// The memory and the disk that it takes with these parameters, by all of them together.
@@ -206,6 +209,7 @@ const DEFAULT: Mechanism = Mechanism {
     params: &[],
     expects: |_| Some(0.0),
     keeps_tables: false,
+    makes_faults: false,
     prepare: |_| Err(io::Error::other("no culprit")),
     takes: Takes::plain,
     daemons: &[],

@@ -17,6 +17,7 @@ pub(super) const MSYNC: Mechanism = Mechanism {
     params: &[pages(512, 1 << 18)],
     expects: |_| None,
     keeps_tables: true,
+    makes_faults: true,
     prepare: |params| {
         let written = Written::new(params.size("pages") * PAGE)?;
         Ok(Box::new(Msync { written }))

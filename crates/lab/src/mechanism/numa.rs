@@ -25,6 +25,7 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
             None
         }
     },
+    makes_faults: true,
     prepare: |params| Ok(Box::new(Move::new(params.size("pages"), nodes())?)),
     lacks: one_node,
     ..DEFAULT
@@ -35,6 +36,7 @@ pub(super) const DEMOTE: Mechanism = Mechanism {
     about: "move_pages of written pages to a slower tier of memory, and the next time back",
     params: &[pages(64, 1 << 16)],
     expects: MOVE_PAGES.expects,
+    makes_faults: true,
     prepare: |params| Ok(Box::new(Move::new(params.size("pages"), ends(&tiers()))?)),
     lacks: || {
         let tiers = tiers().len();
@@ -56,6 +58,7 @@ pub(super) const BALANCING: Mechanism = Mechanism {
     about: "NUMA balancing of pages that culprit and victim write; off in the idle and the sham arm",
     params: &[pages(4096, 1 << 20)],
     expects: |_| None,
+    makes_faults: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

@@ -21,6 +21,7 @@ pub(super) const SWAP: Mechanism = Mechanism {
     params: &[pages(256, 1 << 18)],
     expects: |_| None,
     keeps_tables: true,
+    makes_faults: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
@@ -51,6 +52,7 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
     expects: |_| None,
     takes: |params| Takes::file(in_pages(params.get("pages"))),
     keeps_tables: true,
+    makes_faults: true,
     prepare: |params| {
         let bytes = params.size("pages") * PAGE;
         let file = written(bytes)?;

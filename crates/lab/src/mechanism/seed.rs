@@ -227,6 +227,7 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
     expects: |_| None,
     takes: |params| Takes::file(params.get("bytes")),
     keeps_tables: true,
+    makes_faults: true,
     prepare: |params| {
         Ok(Box::new(Written::new(
             params.size("bytes").next_multiple_of(PAGE),

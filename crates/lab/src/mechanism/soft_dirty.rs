@@ -15,6 +15,7 @@ pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
     about: "4 written to /proc/self/clear_refs, while the victim writes pages: what a live checkpoint does",
     params: &[pages(256, 1 << 16)],
     expects: |_| Some(1.0),
+    makes_faults: true,
     prepare: |params| {
         let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_host::proc::Proc;
-use quell_lab::attribute::{Class, attribute};
+use quell_lab::attribute::{Blame, Class, attribute};
 use quell_lab::process::Worker;
 use quell_lab::protocol::{Block, Mode, Role, Setup};
 use quell_lab::tsc;
@@ -56,6 +56,11 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
     let names = Names::default();
     let mut watched = Watched::default();
     over.start(None, &Scope::All)?;
+    // only classes are told here: nobody is blamed
+    let blame = Blame {
+        is_culprit: &|tgid| tgid == own,
+        faults: true,
+    };
     let end = loop {
         probe.take()?;
         spinner.begin(Block {
@@ -69,7 +74,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
         let seen = probe.take()?;
         // while they are there: a process's name goes with it
         seen.iter().for_each(|i| names.learn(i.tgid));
-        watched.add(&attribute(raw, seen, &|tgid| tgid == own));
+        watched.add(&attribute(raw, seen, &blame));
         if let Some(end) = end {
             break end;
         }
