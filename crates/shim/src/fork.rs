@@ -5,6 +5,7 @@ use crate::kernel::Kernel;
 use crate::lock::Taken;
 use crate::shim::Shim;
 use crate::sync::Ordering;
+use crate::table::Table;
 
 impl<K: Kernel> Shim<K> {
     /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
@@ -23,13 +24,12 @@ impl<K: Kernel> Shim<K> {
                 self.lock.forks_anew();
                 forking.store(1, Ordering::Relaxed);
             }
-            // A handler forks within a fork, or while this thread changes the tables: the child goes on
-            // with that when its copy of the handler returns.
+            // A handler forks within a fork of the thread below it.
             Taken::Mine if self.is_mine() && forking.load(Ordering::Relaxed) > 0 => {
                 forking.fetch_add(1, Ordering::Relaxed);
             }
-            // Another's fork takes long. It is not waited for without an end (see `Lock`), so the lock is not ours,
-            // and the child must not look at tables which that one may have begun to change by then.
+            // A handler forks while the thread below it changes the tables: the child goes on with that when its copy of
+            // the handler returns. Or another's fork takes long: it is not waited for without an end (see `Lock`).
             Taken::Mine | Taken::Busy => {}
         }
     }
@@ -41,34 +41,47 @@ impl<K: Kernel> Shim<K> {
         self.forked.store(true, Ordering::Relaxed);
         self.kernel.fork_is_over(child);
         if !self.is_mine() {
-            if child && self.lock.holder() != 0 {
-                // Of a thread that the child does not have.
+            if child {
+                // Others may have changed the tables while they were copied, page by page: they are not whole, also where
+                // the lock seems free.
                 self.turn_off();
             }
             return;
         }
+        if child {
+            self.orphaned.store(true, Ordering::Relaxed);
+            self.lock.nobody_sleeps();
+        }
         let forking = &self.lock.forking;
         if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
+            // Whoever holds the lock below this handler gives it back.
             return;
         }
+        self.finish(|_| ());
+    }
+
+    /// In the child: the other threads are gone, and so is what they were about.
+    pub(crate) fn give_up_others(&self, table: &mut Table) {
+        self.orphaned.store(false, Ordering::Relaxed);
         let me = self.kernel.thread();
-        let others = child && self.leavers.abandon(me);
-        self.finish(|table| {
-            if child {
-                table.going.only(me);
-                // Whether the call that changed it was over, nobody knows.
-                self.busy.give_up(Range::ALL, me, |gone| {
-                    table.forget(gone, false);
-                });
+        let others = self.leavers.abandon(me);
+        table.going.only(me);
+        for place in &self.unmapping {
+            if place.load(Ordering::Relaxed) != me {
+                place.store(0, Ordering::Relaxed);
             }
-            if others {
-                table.stay();
-            }
+        }
+        // Whether the call that changed it was over, nobody knows.
+        self.busy.give_up(Range::ALL, me, |gone| {
+            table.forget(gone, false);
         });
+        if others {
+            table.stay();
+        }
     }
 
     /// Whether this thread holds the lock.
-    fn is_mine(&self) -> bool {
+    pub(crate) fn is_mine(&self) -> bool {
         self.lock.holder() == self.kernel.thread()
     }
 }

@@ -9,13 +9,17 @@ use crate::Range;
 use crate::region::Region;
 
 /// So many threads at once; one more waits.
-const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
+pub(crate) const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// A place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
 impl Place {
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+
     pub(crate) fn bit(self) -> u32 {
         1 << self.0
     }
@@ -33,8 +37,8 @@ impl Place {
 struct One {
     region: Region,
     thread: usize,
-    /// The kernel has given out some of it again, so it is unmapped.
-    over: bool,
+    /// The kernel has mapped something new in it since, so it is unmapped.
+    given_out: bool,
 }
 
 pub(crate) struct Going([Option<One>; PLACES]);
@@ -51,28 +55,36 @@ impl Going {
         self.0[place.0] = Some(One {
             region,
             thread,
-            over: false,
+            given_out: false,
         });
     }
 
-    /// Its thread has come back from it. None where it was over before.
+    /// Its thread has come back from it. None where it was given out before.
     pub(crate) fn take(&mut self, place: Place) -> Option<Region> {
         let one = self.0[place.0].take()?;
-        (!one.over).then_some(one.region)
+        (!one.given_out).then_some(one.region)
     }
 
-    /// The kernel has just mapped something at `range`, which nobody asked for by its address.
+    /// The kernel has just mapped something new at `range`. It has not replaced anything there: nobody but its own
+    /// thread unmaps what is here, and whoever names an address waits for that.
     pub(crate) fn given_out(&mut self, range: Range) {
         for one in self.0.iter_mut().flatten() {
-            one.over |= one.region.range.and(range).is_some();
+            one.given_out |= one.region.range.and(range).is_some();
         }
     }
 
     /// Who is unmapping something in `range`.
     pub(crate) fn in_range(&self, range: Range) -> Option<usize> {
         let mut all = self.0.iter().flatten();
-        all.find(|one| !one.over && one.region.range.and(range).is_some())
+        all.find(|one| !one.given_out && one.region.range.and(range).is_some())
             .map(|one| one.thread)
+    }
+
+    /// What is being unmapped in `range`, the last by its address.
+    pub(crate) fn last_in(&self, range: Range) -> Option<Range> {
+        let all = self.0.iter().flatten().filter(|one| !one.given_out);
+        all.filter_map(|one| one.region.range.and(range))
+            .max_by_key(|part| part.start)
     }
 
     /// The other threads are gone (fork(2)): so is what they were about.

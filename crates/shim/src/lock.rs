@@ -94,7 +94,9 @@ impl Lock {
                 break;
             }
         }
-        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        let less = |asleep: u32| asleep.checked_sub(1);
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.asleep.fetch_update(order.0, order.1, less);
         taken
     }
 
@@ -111,6 +113,11 @@ impl Lock {
     /// Whether it is held over a fork(2).
     pub(crate) fn is_forking(&self) -> bool {
         self.forking.load(Ordering::Relaxed) > 0
+    }
+
+    /// In the child of fork(2): those who slept are gone, or this thread, which counts itself out once it is awake.
+    pub(crate) fn nobody_sleeps(&self) {
+        self.asleep.store(0, Ordering::SeqCst);
     }
 
     /// Another fork, before it begins: it is waited for again.

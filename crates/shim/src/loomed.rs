@@ -321,6 +321,38 @@ fn going() {
     });
 }
 
+/// Check the same where the other thread unmaps a range around them first.
+#[test]
+fn going_in_a_hole() {
+    explore(Some(6), || {
+        let shim = Arc::new(shim(4));
+        let three = Map {
+            len: 3 * PAGE,
+            ..ONE
+        };
+        // SAFETY: the model's memory.
+        unsafe {
+            let at = shim.mmap(&three).unwrap();
+            shim.munmap(at + PAGE, PAGE).unwrap();
+            let other = second({
+                let shim = Arc::clone(&shim);
+                move || {
+                    let _ = shim.other(at + PAGE, PAGE, || Ok(()));
+                }
+            });
+            shim.munmap(at, three.len).unwrap();
+            let mine = shim.mmap(&three).unwrap();
+            shim.kernel().set(range(mine, three.len), Some(7));
+            other.join().unwrap();
+            assert_eq!(
+                shim.kernel().0.lock().unwrap()[pages(range(mine, three.len))],
+                [Some(7); 3]
+            );
+        }
+        shim.check().unwrap();
+    });
+}
+
 /// Check that two threads that unmap while too much is in memory lose nothing, and that what one of them maps
 /// then is empty and its own.
 #[test]

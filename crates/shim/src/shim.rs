@@ -10,6 +10,7 @@ use crate::Range;
 use crate::allowance::{Allowance, Room};
 use crate::busy::Busy;
 use crate::counters::Counters;
+use crate::going::PLACES;
 use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
@@ -44,6 +45,13 @@ pub struct Shim<K> {
     pub(crate) left: AtomicU32,
     /// Places in the list of what is being unmapped that are over, and the table is not told yet.
     pub(crate) over: AtomicU32,
+    /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
+    /// can't have the lock.
+    pub(crate) unmapping: [AtomicUsize; PLACES],
+    /// What the kernel has mapped anew where the table could not be told.
+    new: Late,
+    /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
+    pub(crate) orphaned: AtomicBool,
     pub(crate) busy: Busy,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
@@ -106,6 +114,9 @@ impl<K: Kernel> Shim<K> {
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
             over: AtomicU32::new(0),
+            unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
+            new: Late::default(),
+            orphaned: AtomicBool::new(false),
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
@@ -169,10 +180,16 @@ impl<K: Kernel> Shim<K> {
         let done = unsafe {
             self.table.with(|table| {
                 let told = |table: &mut Table| {
-                    let all = self.late.each(|range| {
+                    if self.orphaned.load(Ordering::Relaxed) {
+                        self.give_up_others(table);
+                    }
+                    let new = self.new.each(|range| {
+                        table.is_new(range);
+                    });
+                    let late = self.late.each(|range| {
                         table.forget(range, true);
                     });
-                    if !all {
+                    if !(new && late) {
                         self.turn_off();
                     }
                     self.tell_over(table);
@@ -214,6 +231,15 @@ impl<K: Kernel> Shim<K> {
                 Locked::Busy
             }
             Taken::Yes => Locked::Done(self.finish(work)),
+        }
+    }
+
+    /// Tells the table of what the kernel has just mapped, by `note`; later where it is not to be had: while another thread
+    /// forks, and from a handler inside the lock. Where there are too many of those, a handler may be refused what is
+    /// at an address that the thread below it has just unmapped.
+    pub(crate) fn mapped(&self, range: Range, note: impl FnOnce(&mut Table)) {
+        if !matches!(self.locked(note), Locked::Done(())) {
+            self.new.add(range);
         }
     }
 
@@ -358,6 +384,10 @@ impl<K: Kernel> Shim<K> {
     /// still looked after until everything is gone.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
+        if self.is_off() {
+            // What is kept stays: the program may have mapped over it, and nobody took note.
+            return;
+        }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
         self.drain();
     }

@@ -93,8 +93,14 @@ impl Table {
         None
     }
 
-    /// The last range in `range` that is not the program's, for the same reasons.
-    pub(crate) fn last_kept_in(&self, range: Range) -> Option<Range> {
+    /// The last range in `range` that is not the program's: kept for later, leaving, or being unmapped by a thread that
+    /// will not look again before it does.
+    pub(crate) fn last_not_own(&self, range: Range) -> Option<Range> {
+        let both = [self.last_kept_in(range), self.going.last_in(range)];
+        both.into_iter().flatten().max_by_key(|part| part.start)
+    }
+
+    fn last_kept_in(&self, range: Range) -> Option<Range> {
         let mut to = range.end;
         while let Some(id) = self.nodes.before(to) {
             let region = self.nodes.get(id);

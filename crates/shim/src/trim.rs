@@ -64,18 +64,23 @@ impl Leavers {
         self.taken.load(Ordering::Relaxed) != 0
     }
 
+    /// The thread that is at it; 0 is none.
+    pub(crate) fn who(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
+    }
+
     fn are_of(&self, thread: usize) -> bool {
         self.taken.load(Ordering::Relaxed) == thread
     }
 
     /// Works on the batch, unless somebody is at it. A handler that comes meanwhile finds it taken.
     fn if_free<T>(&self, me: usize, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
-        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
         let free = self.taken.compare_exchange(0, me, order.0, order.1);
         free.ok()?;
         // SAFETY: `taken` is ours, so nobody else is at it.
         let done = unsafe { self.batch.with(|batch| work(batch)) };
-        self.taken.store(0, Ordering::Release);
+        self.taken.store(0, Ordering::SeqCst);
         Some(done)
     }
 
@@ -245,7 +250,7 @@ impl<K: Kernel> Shim<K> {
                 if range.len() < least {
                     return None;
                 }
-                table.go(oldest, range, me)
+                self.go(table, oldest, range, me)
             });
             let Locked::Done(Some((place, range))) = taken else {
                 return;
@@ -254,6 +259,13 @@ impl<K: Kernel> Shim<K> {
                 return;
             }
         }
+    }
+
+    /// Takes it from the table, for this thread to unmap. See [`Table::go`].
+    fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<(Place, Range)> {
+        let (place, part) = table.go(id, range, me)?;
+        self.unmapping[place.index()].store(me, Ordering::SeqCst);
+        Some((place, part))
     }
 
     /// Unmaps what is ours to unmap.
@@ -265,8 +277,30 @@ impl<K: Kernel> Shim<K> {
             // A fork(2) that takes long has the lock. What could not be unmapped is lost then, but not used.
             self.over.fetch_or(place.bit(), Ordering::Relaxed);
         }
+        let me = self.kernel.thread();
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        // Another's where the table was told, and the place taken again meanwhile.
+        let _ = self.unmapping[place.index()].compare_exchange(me, 0, order.0, order.1);
         self.somebody_left();
         done
+    }
+
+    /// Waits, while another thread forks and has the lock, for what others are unmapping or giving back: none begins
+    /// then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
+    pub(crate) fn wait_for_leavers(&self) {
+        let me = self.kernel.thread();
+        for _ in 0..WAITS {
+            let seen = self.left.load(Ordering::Acquire);
+            let other = |thread: usize| thread != 0 && thread != me;
+            let unmapping = |place: &AtomicUsize| other(place.load(Ordering::SeqCst));
+            if !self.lock.is_forking()
+                || self.is_mine()
+                || !(other(self.leavers.who()) || self.unmapping.iter().any(unmapping))
+            {
+                return;
+            }
+            self.kernel.sleep(&self.left, seen, WAIT_MS);
+        }
     }
 
     /// What was unmapped while a fork(2) had the lock. For [`Shim::finish`].
@@ -295,7 +329,7 @@ impl<K: Kernel> Shim<K> {
         if matches!(table.nodes.get(id).state, State::Leaving | State::Lost) {
             return InTheWay::Leaving(self.leavers.are_of(me));
         }
-        match table.go(id, range, me) {
+        match self.go(table, id, range, me) {
             Some((place, part)) => InTheWay::Kept(place, part),
             None => InTheWay::Leaving(false),
         }
@@ -316,9 +350,13 @@ impl<K: Kernel> Shim<K> {
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
-                // Nothing is kept there. (A handler inside the lock can't look: where a range is
-                // replaced, its holder forgets it.)
-                Locked::Done(InTheWay::Nothing) | Locked::Mine | Locked::Busy => return Ok(()),
+                Locked::Done(InTheWay::Nothing) | Locked::Busy => return Ok(()),
+                // A handler inside the lock can't look, and nobody while another thread forks: where a range is
+                // replaced, the holder forgets it.
+                Locked::Mine => {
+                    self.wait_for_leavers();
+                    return Ok(());
+                }
                 Locked::Done(InTheWay::Leaving(mine)) if mine || waits == WAITS => {
                     return Err(Errno::ENOMEM);
                 }

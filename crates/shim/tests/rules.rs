@@ -241,14 +241,28 @@ fn rule_10_long_fork() {
 }
 
 /// Check rule 10: of two threads that fork at once, where the first takes long, the second leaves the lock to it, and the
-/// library goes on afterwards; its child, which can't know whether the tables are whole, does not use them.
+/// library goes on afterwards; its child, which can't know whether the tables are whole, does not use them, also where the
+/// first is over by then.
 #[test]
 fn rule_10_two_forks() {
     let block = Map {
         len: 8 * PAGE,
         ..ANON
     };
-    for in_child in [false, true] {
+    let half = Map {
+        len: 4 * PAGE,
+        ..ANON
+    };
+    enum Where {
+        Parent,
+        ChildWhileTheFirstForks,
+        ChildAfterIt,
+    }
+    for place in [
+        Where::Parent,
+        Where::ChildWhileTheFirstForks,
+        Where::ChildAfterIt,
+    ] {
         let shim = over_the_model(pages(16));
         let as_thread = |thread: usize, work: &dyn Fn()| {
             shim.kernel().thread.set(thread);
@@ -257,43 +271,140 @@ fn rule_10_two_forks() {
         };
         // SAFETY: the model's memory.
         unsafe {
-            // Two mappings to the kernel, and one to the program.
-            let half = Map {
-                len: 4 * PAGE,
-                ..ANON
-            };
+            // Two mappings to the kernel, and one to the program; and one that is kept.
             let halves = [shim.mmap(&half).unwrap(), shim.mmap(&half).unwrap()];
             for at in halves {
-                shim.kernel().write(at, 7);
                 shim.munmap(at, half.len).unwrap();
             }
             let at = shim.mmap(&block).unwrap();
             assert_eq!(at, halves[1]);
+            (0..8).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+            let kept = shim.mmap(&half).unwrap();
+            shim.munmap(kept, half.len).unwrap();
             as_thread(1, &|| shim.before_fork());
             as_thread(2, &|| shim.before_fork());
-            if in_child {
-                as_thread(2, &|| shim.after_fork(true));
-                shim.kernel().thread.set(2);
-                shim.munmap(at + 7 * PAGE, PAGE).unwrap();
-                assert!(!shim.kernel().pages.borrow().contains_key(&(at / PAGE + 7)));
-                let rest = shim.mremap(at, 7 * PAGE, 12 * PAGE, MREMAP_MAYMOVE, 0);
-                assert_ne!(rest.unwrap(), at);
-                let taken = Map {
-                    addr: rest.unwrap(),
-                    flags: ANON.flags | MAP_FIXED,
-                    ..block
-                };
-                assert_eq!(shim.mmap(&taken), rest);
+            if matches!(place, Where::Parent) {
+                as_thread(1, &|| shim.after_fork(false));
+                as_thread(2, &|| shim.after_fork(false));
+                shim.munmap(at, block.len).unwrap();
+                assert!(shim.kernel().pages.borrow().contains_key(&(at / PAGE)));
+                assert_eq!(shim.mmap(&block), Ok(at));
+                shim.check().unwrap();
                 continue;
             }
-            as_thread(1, &|| shim.after_fork(false));
-            as_thread(2, &|| shim.after_fork(false));
-            shim.munmap(at, block.len).unwrap();
-            assert!(shim.kernel().pages.borrow().contains_key(&(at / PAGE)));
-            assert_eq!(shim.mmap(&block), Ok(at));
+            if matches!(place, Where::ChildAfterIt) {
+                as_thread(1, &|| shim.after_fork(false));
+            }
+            as_thread(2, &|| shim.after_fork(true));
+            shim.kernel().thread.set(2);
+            shim.kernel().slept.set(false);
+            let is_there = |at: usize| shim.kernel().pages.borrow().contains_key(&(at / PAGE));
+            shim.munmap(at + 7 * PAGE, PAGE).unwrap();
+            assert!(!is_there(at + 7 * PAGE), "nothing more is kept");
+            // What is moved is one mapping to the program still.
+            let moved = shim.mremap(at, 7 * PAGE, 12 * PAGE, MREMAP_MAYMOVE, 0);
+            let moved = moved.unwrap();
+            assert_ne!(moved, at);
+            assert!((0..7).all(|n| shim.kernel().pages.borrow()[&(moved / PAGE + n)].value == 7));
+            // Where there is no room left, what is kept stays, since the program may have mapped over it.
+            while shim.mmap(&ANON).is_ok() {}
+            let more = shim.mremap(moved, 12 * PAGE, 13 * PAGE, MREMAP_MAYMOVE, 0);
+            assert_eq!(more, Err(quell_shim::Errno::ENOMEM));
+            let over_it = Map {
+                addr: kept,
+                flags: ANON.flags | MAP_FIXED,
+                ..ANON
+            };
+            assert!(is_there(kept));
+            assert_eq!(shim.mmap(&over_it), Ok(kept));
+            shim.retire();
+            assert!(is_there(kept + PAGE));
+            assert!(!shim.kernel().slept.get(), "nobody waits for who is gone");
+        }
+    }
+}
+
+/// Check rule 10: whoever maps over what another thread is unmapping, while a third forks and has the lock, waits for that
+/// first; and does not wait where nobody unmaps.
+#[test]
+fn rule_10_maps_while_forking() {
+    for unmapping in [false, true] {
+        let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
+        // SAFETY: the model's memory.
+        unsafe {
+            let at = shim.mmap(&ANON).unwrap();
+            shim.kernel().write(at, 7);
+            shim.munmap(at, PAGE).unwrap();
+            let fixed = move || {
+                shim.kernel().thread.set(1);
+                shim.before_fork();
+                shim.kernel().thread.set(2);
+                // The first call finds out that the fork takes long.
+                shim.mprotect(at, 0, 3).unwrap();
+                let other = shim.mmap(&Map { prot: 7, ..ANON }).unwrap();
+                shim.kernel().slept.set(false);
+                let map = Map {
+                    addr: if unmapping { at } else { other },
+                    flags: ANON.flags | MAP_FIXED,
+                    ..ANON
+                };
+                shim.mmap(&map).unwrap();
+                assert_eq!(shim.kernel().slept.get(), unmapping);
+                shim.kernel().thread.set(1);
+                shim.after_fork(false);
+                shim.kernel().thread.set(0);
+            };
+            if unmapping {
+                let once = std::cell::Cell::new(false);
+                let hook = move || {
+                    if !once.replace(true) {
+                        fixed();
+                    }
+                    false
+                };
+                *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+                shim.other(at, PAGE, || Ok(())).unwrap();
+            } else {
+                fixed();
+            }
         }
         shim.check().unwrap();
     }
+}
+
+/// Check rule 7: what a thread is just unmapping is left to it by another that unmaps a range around it, so that nobody is
+/// given these addresses before they are free for good.
+#[test]
+fn rule_07_unmapped_twice() {
+    let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
+    let three = Map {
+        len: 3 * PAGE,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe {
+        let at = shim.mmap(&three).unwrap();
+        shim.munmap(at + PAGE, PAGE).unwrap();
+        let done = std::cell::Cell::new(false);
+        let is_there = move |n: usize| shim.kernel().pages.borrow().contains_key(&(at / PAGE + n));
+        let other = move || {
+            if !done.replace(true) {
+                shim.kernel().thread.set(1);
+                shim.munmap(at, three.len).unwrap();
+                assert!(is_there(1), "it is the other thread's to unmap");
+                let mine = shim.mmap(&Map { prot: 7, ..three }).unwrap();
+                shim.kernel().write(mine, 7);
+                shim.kernel().thread.set(0);
+            }
+            false
+        };
+        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(other));
+        shim.other(at + PAGE, PAGE, || Ok(())).unwrap();
+        let all = shim.kernel().pages.borrow();
+        assert_eq!(all.values().filter(|page| page.attr.prot == 7).count(), 3);
+        assert_eq!(all.values().filter(|page| page.value == 7).count(), 1);
+    }
+    shim.check().unwrap();
 }
 
 /// Check rule 10: children of fork find the tables whole, from threads and handlers, and pages that are

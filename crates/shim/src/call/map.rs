@@ -66,7 +66,7 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
         let huge =
             kind.huge && unsafe { self.kernel.madvise(at, new.len(), MADV_HUGEPAGE) }.is_ok();
-        let _ = self.locked(|table| {
+        self.mapped(new, |table| {
             if self.is_retired() {
                 table.is_new(new);
             } else {
@@ -78,9 +78,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Whatever is known of addresses that the kernel has just given out is out of date: they were
     /// unmapped by a raw system call.
-    fn forget_new(&self, at: usize, len: usize) {
+    pub(super) fn forget_new(&self, at: usize, len: usize) {
         if let Some(new) = Range::of(at, len) {
-            let _ = self.locked(|table| table.is_new(new));
+            self.mapped(new, |table| {
+                table.is_new(new);
+            });
         }
     }
 

@@ -50,7 +50,10 @@ impl<K: Kernel> Shim<K> {
             self.forget(target);
         }
         let (Some(from), Some(to)) = (Range::of(old, old_len), Range::of(old, new_len)) else {
-            return call();
+            // A second mapping of what is shared, where there is no old length.
+            let at = call()?;
+            self.forget_new(at, new_len);
+            return Ok(at);
         };
         let plain = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) == 0;
         let known = match self.locked(|table| table.kind_of(from)) {
@@ -78,7 +81,7 @@ impl<K: Kernel> Shim<K> {
                 start: at,
                 end: at + to.len(),
             };
-            let _ = self.locked(|table| match kind {
+            self.mapped(now, |table| match kind {
                 Some(kind) if !self.is_retired() => table.note(now, kind),
                 _ => {
                     table.is_new(now);

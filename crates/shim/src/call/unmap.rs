@@ -19,7 +19,7 @@ enum Then {
     /// It has a name, which whoever gets it next would have not given it.
     Named,
     Pass,
-    /// Some of it is kept already: the rest, piece by piece.
+    /// Some of it is kept already, or being unmapped: the rest, piece by piece.
     Pieces,
 }
 
@@ -70,6 +70,10 @@ impl<K: Kernel> Shim<K> {
                 unsafe { self.unmap_the_rest(range) }
             }
             Locked::Done(Then::Full) | Locked::Mine => {
+                if matches!(done, Locked::Mine) {
+                    // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
+                    self.wait_for_leavers();
+                }
                 self.forget(range);
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
@@ -111,7 +115,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.passed_unknown.one();
         }
         table.forget(range, false);
-        match table.kept_in(range) {
+        match table.last_not_own(range) {
             Some(_) => Then::Pieces,
             None => Then::Pass,
         }
@@ -135,7 +139,7 @@ impl<K: Kernel> Shim<K> {
                 start: range.start,
                 end: to,
             };
-            let kept = match self.locked(|table| table.last_kept_in(rest)) {
+            let kept = match self.locked(|table| table.last_not_own(rest)) {
                 Locked::Done(kept) => kept,
                 Locked::Mine | Locked::Busy => None,
             };

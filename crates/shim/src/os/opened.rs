@@ -46,9 +46,12 @@ impl Opened {
 
     pub(super) fn fork_is_over(&self, child: bool) {
         if child {
-            // Of threads that the child does not have.
+            // Of threads that the child does not have; and so are other forks, but those below this handler, which find
+            // nothing to take off.
             let all = self.open.iter();
             all.for_each(|place| place.store(0, Ordering::SeqCst));
+            self.forking.store(0, Ordering::SeqCst);
+            return;
         }
         let less = |forks: u32| Some(forks.saturating_sub(1));
         let order = Ordering::SeqCst;
