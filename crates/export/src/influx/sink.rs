@@ -79,6 +79,11 @@ impl Target {
                 path: path.to_owned(),
             });
         }
+        if text == "-" {
+            return Err(
+                "stdout has the result; for the lines there too, write /dev/stdout".to_owned(),
+            );
+        }
         match text.split_once("://") {
             Some(("https", _)) => {
                 Err("there is no TLS here: write to a local server or proxy by http://".to_owned())

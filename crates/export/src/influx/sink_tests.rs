@@ -30,6 +30,7 @@ fn addresses() {
     );
     assert_eq!(Target::parse("http://[::1]/w"), http("[::1]:8086", "/w"));
     for wrong in [
+        "-",
         "",
         "udp://h",
         "udp://",

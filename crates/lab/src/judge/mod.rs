@@ -1,8 +1,9 @@
 //! What the rounds say: shown, not shown, or too noisy to tell.
 //!
 //! A stall is claimed by what carries the culprit's name: gaps that hold a shootdown of its process, or a fault of
-//! the victim's own where the mechanism makes faults. Other tenants of the machine make gaps too, and shootdowns; those are in the tables, but can't
-//! make a verdict. Sham and real blocks of one round are compared, so that what changes slowly cancels.
+//! the victim's own where the mechanism makes faults. Other tenants of the machine make gaps too, shootdowns and
+//! faults; those are in the tables, but can't make a verdict. Sham and real blocks of one round are compared, so that
+//! what changes slowly cancels.
 
 mod effect;
 mod measure;

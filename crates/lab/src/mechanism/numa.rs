@@ -25,7 +25,6 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
             None
         }
     },
-    makes_faults: true,
     prepare: |params| Ok(Box::new(Move::new(params.size("pages"), nodes())?)),
     lacks: one_node,
     ..DEFAULT
@@ -36,7 +35,6 @@ pub(super) const DEMOTE: Mechanism = Mechanism {
     about: "move_pages of written pages to a slower tier of memory, and the next time back",
     params: &[pages(64, 1 << 16)],
     expects: MOVE_PAGES.expects,
-    makes_faults: true,
     prepare: |params| Ok(Box::new(Move::new(params.size("pages"), ends(&tiers()))?)),
     lacks: || {
         let tiers = tiers().len();
