@@ -6,19 +6,21 @@ use clap::Args;
 use quell_doctor::emit::Form;
 use quell_doctor::{Profile, Severity};
 
+use super::number;
+
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// A trace of this machine: what did harm in it comes first.
     #[arg(value_name = "TRACE", conflicts_with_all = ["duration", "undo"])]
     pub(crate) trace: Option<PathBuf>,
     /// Look at this process too: its faults, mappings and allocator.
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = number::pid)]
     pub(crate) pid: Option<u32>,
     /// For whom to judge: low-latency, throughput or database.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) profile: Profile,
     /// Watch for so many seconds first: what does harm meanwhile comes first.
-    #[arg(short, long, value_name = "SECONDS")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
     /// Ask these rules only. Repeatable, or with commas.
     #[arg(long, value_name = "ID", value_delimiter = ',')]

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::Args;
 use quell_lab::params;
 
+use super::number;
+
 #[derive(Args, Debug)]
 pub(crate) struct LabWatchArgs {
     /// The CPU to watch: a thread of quell's spins there and wants to run all the time.
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: u32,
     /// Stop after so many seconds.
-    #[arg(short, long, value_name = "SECONDS")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
     /// Print one JSON object.
     #[arg(long)]

@@ -6,6 +6,7 @@ mod export;
 mod lab;
 mod lab_more;
 mod lab_report;
+mod number;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -105,7 +106,7 @@ pub(crate) struct Target {
     #[arg(short, long)]
     pub(crate) all: bool,
     /// These processes, and all that they fork. Repeatable, or with commas.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = number::pid)]
     pub(crate) pid: Vec<u32>,
     /// Who shoots at these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
@@ -128,10 +129,10 @@ pub(crate) struct StatArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Print counts every so many seconds.
-    #[arg(short = 'I', long, value_name = "SECONDS")]
+    #[arg(short = 'I', long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) interval: Option<f64>,
     /// Stop after so many seconds.
-    #[arg(short, long, value_name = "SECONDS")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
     /// Time every shootdown. Without, of more than 15,000 a second on a CPU only 5,000 to 15,000 are timed, and the
     /// times are said to be estimates; counts are always of all.
@@ -151,7 +152,7 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Show a new interval every so many seconds, 0.1 to 60.
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0, value_parser = number::seconds)]
     pub(crate) interval: f64,
     /// Print N intervals as text and end, also without a terminal.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -184,7 +185,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "all|none|N", default_value = "all")]
     pub(crate) stacks: String,
     /// Stop after so many seconds.
-    #[arg(short, long, value_name = "SECONDS")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
 }
 
@@ -216,10 +217,10 @@ pub(crate) struct PlanArgs {
     #[arg(value_name = "TRACE", conflicts_with_all = ["pid", "command"])]
     pub(crate) trace: Option<PathBuf>,
     /// A running process, watched for --duration.
-    #[arg(short, long, value_name = "PID", conflicts_with = "command")]
+    #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = number::pid)]
     pub(crate) pid: Option<u32>,
     /// How long to watch a process, seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0, value_parser = number::seconds)]
     pub(crate) duration: f64,
     /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
     /// 25%, or 16 MB where that is more.
@@ -284,7 +285,7 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "PORT", requires = "load")]
     pub(crate) ready: Option<u16>,
     /// Give up on a run after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = number::seconds)]
     pub(crate) timeout: f64,
     /// Print one JSON object.
     #[arg(long)]

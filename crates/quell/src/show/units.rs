@@ -87,12 +87,25 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// "1 shootdown", "2 shootdowns".
 pub(crate) fn plural(n: u64, word: &str) -> String {
-    format!("{} {word}{}", count(n), if n == 1 { "" } else { "s" })
+    let end = match word {
+        _ if n == 1 => "",
+        word if word.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {word}{end}", count(n))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that words have their plurals.
+    #[test]
+    fn plurals() {
+        let said = [(1, "process"), (2, "process"), (0, "page"), (1, "page")];
+        let said = said.map(|(n, word)| plural(n, word));
+        assert_eq!(said, ["1 process", "2 processes", "0 pages", "1 page"]);
+    }
 
     /// Check that numbers read as people write them.
     #[test]

@@ -1,0 +1,30 @@
+//! Numbers of options, refused in words.
+
+/// The number of a process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "not the number of a process".to_owned())
+}
+
+/// Seconds, in decimal.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: Result<f64, _> = text.parse();
+    seconds.map_err(|_| "not a number of seconds, such as 10 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that numbers are read, and that what is none is refused in words of a user's.
+    #[test]
+    fn words() {
+        assert_eq!((pid("12"), seconds("0.5")), (Ok(12), Ok(0.5)));
+        for wrong in ["", "abc", "-1", "1.5", "99999999999", "1 2"] {
+            assert_eq!(pid(wrong), Err("not the number of a process".to_owned()));
+        }
+        for wrong in ["", "abc", "1s", "1,5"] {
+            assert!(seconds(wrong).is_err_and(|why| why.contains("0.5")));
+        }
+    }
+}
