@@ -60,17 +60,17 @@ impl Leavers {
         }
     }
 
-    pub(crate) fn are_there(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) != 0
-    }
-
     /// The thread that is at it; 0 is none.
     pub(crate) fn who(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn are_there(&self) -> bool {
+        self.who() != 0
+    }
+
     fn are_of(&self, thread: usize) -> bool {
-        self.taken.load(Ordering::Relaxed) == thread
+        self.who() == thread
     }
 
     /// Works on the batch, unless somebody is at it. A handler that comes meanwhile finds it taken.

@@ -53,6 +53,40 @@ fn pages(cache: usize) -> Settings {
     }
 }
 
+/// The same for good, so that what the model calls back may use it.
+fn leaked(settings: Settings) -> &'static Shim<Fake> {
+    Box::leak(Box::new(over_the_model(settings)))
+}
+
+/// A mapping of so many pages.
+fn of_pages(count: usize) -> Map {
+    Map {
+        len: count * PAGE,
+        ..ANON
+    }
+}
+
+/// Does it as another thread.
+fn as_thread(shim: &Shim<Fake>, thread: usize, work: impl FnOnce()) {
+    let me = shim.kernel().thread.replace(thread);
+    work();
+    shim.kernel().thread.set(me);
+}
+
+/// Does it before and after each call of the kernel's, which is done all the same.
+fn at_calls(shim: &Shim<Fake>, work: impl Fn() + 'static) {
+    let hook = move || {
+        work();
+        false
+    };
+    *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+}
+
+/// Whether the kernel has something mapped there.
+fn is_there(shim: &Shim<Fake>, at: usize) -> bool {
+    shim.kernel().pages.borrow().contains_key(&(at / PAGE))
+}
+
 /// Maps so many pages, writes them, and unmaps them, each as the program does.
 fn churn(shim: &Shim<Fake>, count: usize) {
     let map = Map {
@@ -195,13 +229,8 @@ fn rule_09_leaves_alone() {
 fn rule_10_long_fork() {
     const BLOCK: usize = 4 * PAGE;
     for unmapped in [false, true] {
-        let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
-        let block = Map { len: BLOCK, ..ANON };
-        let as_another = |work: fn(&Shim<Fake>)| {
-            shim.kernel().thread.set(1);
-            work(shim);
-            shim.kernel().thread.set(0);
-        };
+        let shim = leaked(pages(8));
+        let block = of_pages(4);
         // SAFETY: the model's memory.
         unsafe {
             let all: Vec<usize> = (0..4).map(|_| shim.mmap(&block).unwrap()).collect();
@@ -212,13 +241,11 @@ fn rule_10_long_fork() {
                 .iter()
                 .for_each(|at| shim.munmap(*at, BLOCK).unwrap());
             let forks = std::cell::Cell::new(0);
-            let hook = move || {
+            at_calls(shim, move || {
                 if forks.replace(1) == 0 {
-                    as_another(Shim::before_fork);
+                    as_thread(shim, 1, || shim.before_fork());
                 }
-                false
-            };
-            *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+            });
             if unmapped {
                 // What is kept there is unmapped, so that it is to the kernel what it is to the program.
                 shim.other(all[0], BLOCK, || Ok(())).unwrap();
@@ -227,7 +254,7 @@ fn rule_10_long_fork() {
                 shim.munmap(all[2], BLOCK).unwrap();
             }
             assert!(shim.kernel().slept.get(), "nobody waited for the fork");
-            as_another(|shim| shim.after_fork(false));
+            as_thread(shim, 1, || shim.after_fork(false));
             let fixed = Map {
                 addr: all[0],
                 flags: ANON.flags | MAP_FIXED,
@@ -245,14 +272,7 @@ fn rule_10_long_fork() {
 /// first is over by then.
 #[test]
 fn rule_10_two_forks() {
-    let block = Map {
-        len: 8 * PAGE,
-        ..ANON
-    };
-    let half = Map {
-        len: 4 * PAGE,
-        ..ANON
-    };
+    let (block, half) = (of_pages(8), of_pages(4));
     enum Where {
         Parent,
         ChildWhileTheFirstForks,
@@ -264,11 +284,8 @@ fn rule_10_two_forks() {
         Where::ChildAfterIt,
     ] {
         let shim = over_the_model(pages(16));
-        let as_thread = |thread: usize, work: &dyn Fn()| {
-            shim.kernel().thread.set(thread);
-            work();
-            shim.kernel().thread.set(0);
-        };
+        let before = |thread| as_thread(&shim, thread, || shim.before_fork());
+        let after = |thread, child| as_thread(&shim, thread, || shim.after_fork(child));
         // SAFETY: the model's memory.
         unsafe {
             // Two mappings to the kernel, and one to the program; and one that is kept.
@@ -281,26 +298,25 @@ fn rule_10_two_forks() {
             (0..8).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
             let kept = shim.mmap(&half).unwrap();
             shim.munmap(kept, half.len).unwrap();
-            as_thread(1, &|| shim.before_fork());
-            as_thread(2, &|| shim.before_fork());
+            before(1);
+            before(2);
             if matches!(place, Where::Parent) {
-                as_thread(1, &|| shim.after_fork(false));
-                as_thread(2, &|| shim.after_fork(false));
+                after(1, false);
+                after(2, false);
                 shim.munmap(at, block.len).unwrap();
-                assert!(shim.kernel().pages.borrow().contains_key(&(at / PAGE)));
+                assert!(is_there(&shim, at));
                 assert_eq!(shim.mmap(&block), Ok(at));
                 shim.check().unwrap();
                 continue;
             }
             if matches!(place, Where::ChildAfterIt) {
-                as_thread(1, &|| shim.after_fork(false));
+                after(1, false);
             }
-            as_thread(2, &|| shim.after_fork(true));
+            after(2, true);
             shim.kernel().thread.set(2);
             shim.kernel().slept.set(false);
-            let is_there = |at: usize| shim.kernel().pages.borrow().contains_key(&(at / PAGE));
             shim.munmap(at + 7 * PAGE, PAGE).unwrap();
-            assert!(!is_there(at + 7 * PAGE), "nothing more is kept");
+            assert!(!is_there(&shim, at + 7 * PAGE), "nothing more is kept");
             // What is moved is one mapping to the program still.
             let moved = shim.mremap(at, 7 * PAGE, 12 * PAGE, MREMAP_MAYMOVE, 0);
             let moved = moved.unwrap();
@@ -315,10 +331,10 @@ fn rule_10_two_forks() {
                 flags: ANON.flags | MAP_FIXED,
                 ..ANON
             };
-            assert!(is_there(kept));
+            assert!(is_there(&shim, kept));
             assert_eq!(shim.mmap(&over_it), Ok(kept));
             shim.retire();
-            assert!(is_there(kept + PAGE));
+            assert!(is_there(&shim, kept + PAGE));
             assert!(!shim.kernel().slept.get(), "nobody waits for who is gone");
         }
     }
@@ -329,40 +345,36 @@ fn rule_10_two_forks() {
 #[test]
 fn rule_10_maps_while_forking() {
     for unmapping in [false, true] {
-        let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
+        let shim = leaked(pages(8));
         // SAFETY: the model's memory.
         unsafe {
             let at = shim.mmap(&ANON).unwrap();
             shim.kernel().write(at, 7);
             shim.munmap(at, PAGE).unwrap();
             let fixed = move || {
-                shim.kernel().thread.set(1);
-                shim.before_fork();
-                shim.kernel().thread.set(2);
+                as_thread(shim, 1, || shim.before_fork());
                 // The first call finds out that the fork takes long.
-                shim.mprotect(at, 0, 3).unwrap();
-                let other = shim.mmap(&Map { prot: 7, ..ANON }).unwrap();
-                shim.kernel().slept.set(false);
-                let map = Map {
-                    addr: if unmapping { at } else { other },
-                    flags: ANON.flags | MAP_FIXED,
-                    ..ANON
-                };
-                shim.mmap(&map).unwrap();
-                assert_eq!(shim.kernel().slept.get(), unmapping);
-                shim.kernel().thread.set(1);
-                shim.after_fork(false);
-                shim.kernel().thread.set(0);
+                as_thread(shim, 2, || {
+                    shim.mprotect(at, 0, 3).unwrap();
+                    let other = shim.mmap(&Map { prot: 7, ..ANON }).unwrap();
+                    shim.kernel().slept.set(false);
+                    let map = Map {
+                        addr: if unmapping { at } else { other },
+                        flags: ANON.flags | MAP_FIXED,
+                        ..ANON
+                    };
+                    shim.mmap(&map).unwrap();
+                    assert_eq!(shim.kernel().slept.get(), unmapping);
+                });
+                as_thread(shim, 1, || shim.after_fork(false));
             };
             if unmapping {
                 let once = std::cell::Cell::new(false);
-                let hook = move || {
+                at_calls(shim, move || {
                     if !once.replace(true) {
                         fixed();
                     }
-                    false
-                };
-                *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+                });
                 shim.other(at, PAGE, || Ok(())).unwrap();
             } else {
                 fixed();
@@ -376,29 +388,25 @@ fn rule_10_maps_while_forking() {
 /// given these addresses before they are free for good.
 #[test]
 fn rule_07_unmapped_twice() {
-    let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
-    let three = Map {
-        len: 3 * PAGE,
-        ..ANON
-    };
+    let shim = leaked(pages(8));
+    let three = of_pages(3);
     // SAFETY: the model's memory.
     unsafe {
         let at = shim.mmap(&three).unwrap();
         shim.munmap(at + PAGE, PAGE).unwrap();
         let done = std::cell::Cell::new(false);
-        let is_there = move |n: usize| shim.kernel().pages.borrow().contains_key(&(at / PAGE + n));
-        let other = move || {
-            if !done.replace(true) {
-                shim.kernel().thread.set(1);
+        at_calls(shim, move || {
+            if done.replace(true) {
+                return;
+            }
+            as_thread(shim, 1, || {
                 shim.munmap(at, three.len).unwrap();
-                assert!(is_there(1), "it is the other thread's to unmap");
+                let there = is_there(shim, at + PAGE);
+                assert!(there, "it is the other thread's to unmap");
                 let mine = shim.mmap(&Map { prot: 7, ..three }).unwrap();
                 shim.kernel().write(mine, 7);
-                shim.kernel().thread.set(0);
-            }
-            false
-        };
-        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(other));
+            });
+        });
         shim.other(at + PAGE, PAGE, || Ok(())).unwrap();
         let all = shim.kernel().pages.borrow();
         assert_eq!(all.values().filter(|page| page.attr.prot == 7).count(), 3);
@@ -481,30 +489,24 @@ fn rule_12_handlers() {
 /// yet, can use them as any others.
 #[test]
 fn rule_12_given_out_again() {
-    let shim: &'static Shim<Fake> = Box::leak(Box::new(over_the_model(pages(8))));
-    let block = Map {
-        len: 4 * PAGE,
-        ..ANON
-    };
+    let shim = leaked(pages(8));
+    let block = of_pages(4);
     // SAFETY: the model's memory.
     unsafe {
         let at = shim.mmap(&block).unwrap();
         shim.kernel().write(at, 7);
         shim.munmap(at, block.len).unwrap();
         let calls: &'static std::cell::Cell<u32> = Box::leak(Box::default());
-        let handler = move || {
+        at_calls(shim, move || {
             // Before munmap(2) it is there still, and after it no more.
-            let unmapped = !shim.kernel().pages.borrow().contains_key(&(at / PAGE));
-            if unmapped && calls.replace(calls.get() + 1) == 0 {
+            if !is_there(shim, at) && calls.replace(calls.get() + 1) == 0 {
                 let special = Map { prot: 7, ..block };
                 assert_eq!(shim.mmap(&special), Ok(at));
                 shim.madvise(at, block.len, MADV_PAGEOUT).unwrap();
                 shim.mprotect(at, block.len, 3).unwrap();
                 shim.munmap(at, block.len).unwrap();
             }
-            false
-        };
-        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(handler));
+        });
         let fixed = Map {
             addr: at,
             flags: ANON.flags | MAP_FIXED,
