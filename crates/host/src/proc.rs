@@ -24,6 +24,8 @@ pub struct Stat {
     pub state: char,
     /// The parent's id.
     pub ppid: u32,
+    /// The kernel's flags of it (`PF_*`, include/linux/sched.h).
+    pub flags: u64,
     /// Page faults that needed no disk, of all its threads, also those that have ended.
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
@@ -44,6 +46,21 @@ impl Stat {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
+    }
+
+    /// Whether it is one of the kernel's own threads: `PF_KTHREAD`.
+    #[must_use]
+    pub fn is_kernels(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x20_0000;
+        self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether its first thread is on its way out, or has ended: `PF_EXITING`, which do_exit() sets before it gives
+    /// up anything (kernel/exit.c).
+    #[must_use]
+    pub fn is_exiting(&self) -> bool {
+        const PF_EXITING: u64 = 0x4;
+        self.flags & PF_EXITING != 0 || matches!(self.state, 'X' | 'Z')
     }
 }
 
@@ -205,6 +222,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         comm,
         state: fields.first()?.chars().next()?,
         ppid: u32::try_from(number(4)?).ok()?,
+        flags: number(9)?,
         minor_faults: number(10)?,
         major_faults: number(12)?,
         utime: number(14)?,

@@ -33,6 +33,8 @@ pub(crate) struct Maps {
     hists: MapHandle,
     healths: MapHandle,
     scope_tgids: MapHandle,
+    /// Only the processes in that are watched.
+    tree: bool,
     state: MapHandle,
     counting: MapHandle,
     /// The [`Backend::RawTp`] has one.
@@ -220,6 +222,7 @@ impl Probe {
             hists: handle("hists")?,
             healths: handle("healths")?,
             scope_tgids: handle("scope_tgids")?,
+            tree: options.scope == Scope::Tree,
             state: handle(".data.state")?,
             counting: handle(".data.counting")?,
             shifts: handle("shifts").ok(),

@@ -45,6 +45,8 @@ struct Snapshot {
     taken: Instant,
     /// How long reading them took.
     took: Duration,
+    /// None of those that are watched.
+    stranger: bool,
     /// How long to wait for what is not there: longer each time that nothing new was found, for a frame
     /// that is no code is never there.
     wait: Duration,
@@ -112,12 +114,14 @@ impl Resolver {
             t_ns,
             taken: began,
             took: Duration::ZERO,
+            stranger: false,
             wait: AGAIN[0],
         });
         known.taken = Instant::now();
         if read.is_empty() {
             return;
         }
+        known.stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
         if named(&read).ne(named(&known.maps)) {
             known.t_ns = t_ns;
             known.wait = AGAIN[0];
@@ -275,6 +279,7 @@ impl Resolver {
                 .map(lossy)
                 .collect(),
             modules: named(&snapshot.maps).map(|m| self.module(pid, m)).collect(),
+            stranger: snapshot.stranger,
         })
     }
 

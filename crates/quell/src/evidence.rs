@@ -8,6 +8,7 @@ use quell_host::needed;
 use quell_remedy::{Evidence, Found, Source, recognise_modules};
 
 use crate::report::{Origin, Report};
+use crate::show::units::plural;
 
 /// What was observed of a program.
 pub(crate) struct Observed {
@@ -26,7 +27,17 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     let report = Report::open(dir)?;
     let recognised = recognise_modules(report.modules.iter().map(AsRef::as_ref));
     let sources = report.origins.into_iter().map(source).collect();
-    let shootdowns = report.summary.shootdowns;
+    // what other programs do, no remedy for this one stops
+    let shootdowns = report
+        .summary
+        .shootdowns
+        .saturating_sub(report.by_strangers);
+    let strangers = (report.by_strangers > 0).then(|| {
+        format!(
+            "{} more came from other processes, which were not watched: no remedy for this program stops them",
+            plural(report.by_strangers, "shootdown"),
+        )
+    });
     Ok(Observed {
         evidence: Evidence {
             shootdowns,
@@ -40,7 +51,13 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             ..Evidence::default()
         },
         found: recognised.found,
-        notes: [report.notes, recognised.notes, recognised.skipped].concat(),
+        notes: [
+            report.notes,
+            strangers.into_iter().collect(),
+            recognised.notes,
+            recognised.skipped,
+        ]
+        .concat(),
         shootdowns,
     })
 }

@@ -80,6 +80,22 @@ pub(crate) fn process(option: &str, pid: u32) -> anyhow::Result<()> {
     }
 }
 
+/// As [`process`], for what needs a program.
+///
+/// # Errors
+///
+/// Bad usage: as there, or the kernel's own thread.
+pub(crate) fn program(option: &str, pid: u32) -> anyhow::Result<()> {
+    process(option, pid)?;
+    match Proc::new("/").stat(pid) {
+        Ok(stat) if stat.is_kernels() => Err(usage(format!(
+            "{option} {pid} is the kernel's own thread {}: it has no program",
+            stat.comm
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The process that a thread belongs to, if it is not the first.
 fn thread_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

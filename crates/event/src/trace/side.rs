@@ -42,6 +42,9 @@ pub struct Process {
     pub cmdline: Vec<String>,
     /// What is mapped.
     pub modules: Vec<Module>,
+    /// It is none of those that were watched: it only shot at them. False also where nobody could tell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stranger: bool,
 }
 
 impl Process {

@@ -2,7 +2,9 @@
 
 use libbpf_rs::{MapCore as _, MapFlags};
 
-use super::Probe;
+use quell_host::proc::Proc;
+
+use super::{Maps, Probe};
 use crate::error::{Error, Result};
 
 impl Probe {
@@ -47,5 +49,18 @@ impl Probe {
             }
         }
         Ok(())
+    }
+}
+
+impl Maps {
+    /// Whether a process is none of those in [`Scope::Tree`](super::Scope::Tree), and only shot at them.
+    ///
+    /// The kernel side forgets a process as it ends, so that only one that lives can be told: `PF_EXITING` is set
+    /// before sched_process_exit tells of its end (kernel/exit.c: do_exit()).
+    pub(crate) fn is_stranger(&self, proc: &Proc, pid: u32) -> bool {
+        let known = || self.scope_tgids.lookup(&pid.to_ne_bytes(), MapFlags::ANY);
+        self.tree
+            && matches!(known(), Ok(None))
+            && proc.stat(pid).is_ok_and(|stat| !stat.is_exiting())
     }
 }

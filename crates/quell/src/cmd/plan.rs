@@ -102,7 +102,7 @@ fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
 
 fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let duration = seconds("--duration", duration)?;
-    target::process("-p", pid)?;
+    target::program("-p", pid)?;
     let proc = Proc::new("/");
     signals::install()?;
     let temp = TempDir::new()?;

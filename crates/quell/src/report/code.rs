@@ -113,6 +113,11 @@ impl Code {
         self.processes.get(&pid)
     }
 
+    /// Whether a process only shot at those that were watched.
+    pub(crate) fn is_stranger(&self, pid: u32) -> bool {
+        self.process(pid).is_some_and(|p| p.stranger)
+    }
+
     /// What was mapped where, and when.
     pub(crate) fn mappings(&self) -> &Mappings {
         &self.mappings
@@ -136,11 +141,12 @@ impl Code {
             .or_else(|| frames.first())
     }
 
-    /// Files that culprits ran code from, without the kernel's own names in brackets.
+    /// Files that the culprits among the watched ran code from, without the kernel's own names in brackets.
     pub(crate) fn modules(&self) -> Vec<PathBuf> {
         let files: BTreeSet<&str> = self
             .processes
             .values()
+            .filter(|p| !p.stranger)
             .flat_map(|p| &p.modules)
             .filter(|m| m.perms.contains('x') && m.path.starts_with('/'))
             .map(|m| m.path.as_str())

@@ -33,8 +33,10 @@ pub(crate) struct Report {
     pub(crate) summary: Summary,
     /// What the reader should know: a recording that was cut short, frames without a name.
     pub(crate) notes: Vec<String>,
-    /// Where shootdowns came from, for a plan.
+    /// Where shootdowns came from, for a plan, without those by strangers.
     pub(crate) origins: Vec<Origin>,
+    /// Shootdowns by processes that only shot at those that were watched.
+    pub(crate) by_strangers: u64,
     /// Files that the culprits ran code from.
     pub(crate) modules: Vec<PathBuf>,
 }
@@ -164,6 +166,7 @@ impl Report {
             summary,
             notes,
             origins: places.origins(None),
+            by_strangers: places.by_strangers(),
             modules: code.modules(),
         }
     }

@@ -156,13 +156,25 @@ impl<'a> Places<'a> {
         rows
     }
 
-    /// Where shootdowns came from, for a plan: those of all processes, or of one.
+    /// Shootdowns by processes that only shot at those that were watched.
+    pub(crate) fn by_strangers(&self) -> u64 {
+        let strangers = self
+            .all
+            .iter()
+            .filter(|(p, ..)| self.code.is_stranger(p.pid));
+        strangers.map(|(_, n, _)| n).sum()
+    }
+
+    /// Where shootdowns came from, for a plan: those of all processes that were watched, or of one.
     pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<Origin> {
         let mut callers: Map<i32, Option<&Frame>> = Map::default();
         // cause, module, symbol, region
         type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
         let mut rows: Map<From<'_>, u64> = Map::default();
-        let wanted = |place: &Place| pid.is_none_or(|pid| place.pid == pid);
+        let wanted = |place: &Place| match pid {
+            Some(pid) => place.pid == pid,
+            None => !self.code.is_stranger(place.pid),
+        };
         for (place, n, region) in self.all.iter().filter(|(place, ..)| wanted(place)) {
             let caller = *callers
                 .entry(place.user_stack)

@@ -23,5 +23,6 @@ mod lockdown;
 mod preload;
 mod prove;
 mod run;
+mod strangers;
 mod symbols;
 mod top;

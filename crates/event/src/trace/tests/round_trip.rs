@@ -175,9 +175,11 @@ fn side_tables_come_back() {
             inode: 4,
             build_id: Some("ab".into()),
         }],
+        stranger: false,
     };
     writer.process(&process);
     process.comm = "y".into();
+    process.stranger = true;
     writer.process(&process);
     let stack = Stack {
         id: 3,
