@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::copies::{after_a_split, in_metadata};
+use crate::copies::{after_a_split, before_it_is_written, in_metadata};
 use crate::{FEW, Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
@@ -164,8 +164,16 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     };
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
+    let is_own = |file: &Path| {
+        !found
+            .iter()
+            .any(|f| f.kind.allocates() && f.module == *file)
+    };
     for source in &evidence.sources {
-        if let Some(index) = after_a_split(found, evidence, source) {
+        if let Some(file) = before_it_is_written(evidence, source, &is_own) {
+            let share = out.own.entry(file.to_owned()).or_default();
+            share.add(source.cause, source.shootdowns, false);
+        } else if let Some(index) = after_a_split(found, evidence, source) {
             out.allocators[index].add(source.cause, source.shootdowns, false);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;

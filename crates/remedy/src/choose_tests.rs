@@ -477,6 +477,34 @@ fn copies_after_a_split() {
     assert!(part(&[of(Cause::MadviseDontneed), anonymous]) < 0.66);
 }
 
+/// Check that what a program copies because it reads before it writes goes with what it gives back; not where it
+/// forks, of a file's pages, where another file writes, or where it gives nothing back.
+#[test]
+fn copies_of_what_is_read_first() {
+    let copied = |region: &str, file| Source {
+        region: Some(region.to_owned()),
+        ..source(Cause::Cow, file, 3000)
+    };
+    let stops = |sources: &[Source]| {
+        let plan = chosen(&[libc()], &seen(sources), 0.25);
+        plan.remedies.iter().map(|r| r.predicted_stop).sum::<f64>()
+    };
+    let own = |cause| source(cause, APP, 1000);
+    let anonymous = copied("anonymous memory, by app", APP);
+    assert!(stops(&[own(Cause::Munmap), anonymous.clone()]) > 0.96);
+    // both remedies, and each copy once
+    let both = [own(Cause::Munmap), own(Cause::MadviseDontneed)];
+    let without = stops(&both);
+    let with = stops(&[&both[..], std::slice::from_ref(&anonymous)].concat());
+    assert!((with - without).abs() < 0.02, "{without} {with}");
+    let fork = source(Cause::Fork, APP, 1);
+    assert!(stops(&[own(Cause::Munmap), anonymous.clone(), fork]) < 0.30);
+    assert!(stops(&[own(Cause::Munmap), copied("app", APP)]) < 0.30);
+    let other = copied("anonymous memory, by app", "/opt/other.so");
+    assert!(stops(&[own(Cause::Munmap), other]) < 0.30);
+    assert!(stops(&[anonymous, own(Cause::Mprotect)]) < 0.01);
+}
+
 /// Check that the budget decides between the variants of a remedy, and that what is over it is said.
 #[test]
 fn budget() {

@@ -4,6 +4,8 @@
 //! nothing but zeros; the first write to it copies, with a shootdown. Neither is the allocator's own call,
 //! but both end with its habit.
 
+use std::path::Path;
+
 use quell_event::Cause;
 
 use crate::{Evidence, Found, Kind, Linking, Source};
@@ -37,16 +39,39 @@ pub(crate) fn after_a_split(
     evidence: &Evidence,
     source: &Source,
 ) -> Option<usize> {
-    let anonymous = source
-        .region
-        .as_deref()
-        .is_some_and(|r| r.starts_with("anonymous memory"));
-    let forks = evidence.sources.iter().any(|s| s.cause == Cause::Fork);
-    if source.cause != Cause::Cow || !anonymous || forks {
+    if !is_of_zeros(evidence, source) {
         return None;
     }
     let index = found.iter().position(|f| f.kind == Kind::Mimalloc)?;
     let of_it = |s: &Source| s.caller_module.as_ref() == Some(&found[index].module);
     let frees = |s: &Source| s.cause == Cause::MadviseFree && of_it(s);
     evidence.sources.iter().any(frees).then_some(index)
+}
+
+/// The file whose own calls give back what is copied now: it maps fresh memory, reads it first, and then writes. What
+/// the preload library serves again, or zeroes in place, is there and writable, so that nothing is copied. Seen of a
+/// program that reads each page of what it maps before it writes it: 26 % of the shootdowns were by munmap, the others
+/// by cow, and the library stopped 97 % of all.
+pub(crate) fn before_it_is_written<'a>(
+    evidence: &'a Evidence,
+    source: &'a Source,
+    is_own: &dyn Fn(&Path) -> bool,
+) -> Option<&'a Path> {
+    let writer = source.caller_module.as_deref().filter(|m| is_own(m))?;
+    let gives_back = |s: &&Source| {
+        matches!(s.cause, Cause::Munmap | Cause::MadviseDontneed)
+            && s.caller_module.as_deref() == Some(writer)
+    };
+    (is_of_zeros(evidence, source) && evidence.sources.iter().any(|s| gives_back(&s)))
+        .then_some(writer)
+}
+
+/// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks.
+fn is_of_zeros(evidence: &Evidence, source: &Source) -> bool {
+    let anonymous = source
+        .region
+        .as_deref()
+        .is_some_and(|r| r.starts_with("anonymous memory"));
+    let forks = evidence.sources.iter().any(|s| s.cause == Cause::Fork);
+    source.cause == Cause::Cow && anonymous && !forks
 }
