@@ -83,7 +83,7 @@ impl Plan {
         for entry in file.remedies {
             let id = &entry.remedy;
             for (name, value) in &entry.sets {
-                let fits = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+                let fits = is_name(name) && !value.contains('\0');
                 ensure!(
                     fits,
                     "reading the plan: remedy {id}: '{}' can't be an environment variable",
@@ -112,6 +112,12 @@ impl Plan {
         start::merge(tables).context("reading the plan")?;
         Ok(plan)
     }
+}
+
+/// Whether a shell can set a variable of this name (POSIX.1-2017, 3.235): a plan may be given to one.
+fn is_name(name: &str) -> bool {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| in_name(c) && !c.is_ascii_digit()) && name.chars().all(in_name)
 }
 
 #[cfg(test)]
@@ -197,7 +203,10 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
         assert!(why(&good.replace("plan/1", "plan/9")).contains("quell/plan/9"));
         assert!(why(&good.replace("0.9", "9.0")).contains("predicted_stop is 9"));
         assert!(why(&good.replace("0.9", "nan")).contains("predicted_stop"));
-        assert!(why(&good.replace("_RJEM_MALLOC_CONF", "\"A=B\"")).contains("'A=B'"));
+        for name in ["A=B", "BAD NAME", "1A", "a.b"] {
+            let text = good.replace("_RJEM_MALLOC_CONF", &format!("\"{name}\""));
+            assert!(why(&text).contains(&format!("'{name}'")));
+        }
         assert!(why("schema = ").contains("line 1"));
         assert!(why("").contains("schema"));
         assert!(why("\u{7f}ELF").contains("line 1"));
