@@ -44,12 +44,14 @@ pub(crate) fn make(
         say!("quell: nothing was changed");
         return Ok(());
     }
-    apply::apply(root, &changes, undo)?;
+    // said before: whoever ends quell half-way needs it
+    let them = if changes.len() == 1 { "it" } else { "them" };
     say!(
-        "quell: {} made; 'quell doctor --undo {}' takes them back, until a restart does",
-        plural(changes.len() as u64, "change"),
+        "quell: 'quell doctor --undo {}' takes {them} back, until a restart does",
         undo.display()
     );
+    apply::apply(root, &changes, undo)?;
+    say!("quell: {} made", plural(changes.len() as u64, "change"));
     Ok(())
 }
 
