@@ -2,7 +2,7 @@
 //!
 //! What ld.so(8) would do, by reading files only: the program, its loader, the libraries that they
 //! need with RPATH, RUNPATH, `$ORIGIN`, `LD_LIBRARY_PATH` and `LD_PRELOAD`, the folders of
-//! `/etc/ld.so.conf`, and the default folders; for scripts, the interpreter of the `#!` line.
+//! `/etc/ld.so.conf`, and the default folders; for scripts, the interpreter of the `#!` line, or the shell.
 //! Libraries that a program opens as it runs (dlopen, extensions of an interpreter) can't be known.
 
 use std::collections::{HashSet, VecDeque};
@@ -27,6 +27,14 @@ pub struct Command {
     pub modules: Vec<PathBuf>,
     /// Libraries that were named but not found, or not readable.
     pub missing: Vec<String>,
+}
+
+impl Command {
+    /// Whether nothing can be loaded before the program: it has no loader, which alone reads `LD_PRELOAD` (ld.so(8)).
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.modules.len() <= 1
+    }
 }
 
 /// Where an environment variable comes from; tests give their own.
@@ -113,7 +121,7 @@ pub fn find_program(root: &Path, name: &OsStr, env: &impl Env) -> Result<PathBuf
     )
 }
 
-/// The words of a `#!` line: the interpreter and its one argument, split as env -S would.
+/// The words of a `#!` line: the interpreter and its one argument, split as env -S would. None for a program.
 fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
     use std::io::Read;
     let mut head = Vec::new();
@@ -122,7 +130,9 @@ fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
         .and_then(|f| f.take(256).read_to_end(&mut head))
         .with_context(|| format!("reading the start of {}", file.display()))?;
     let Some(line) = head.strip_prefix(b"#!") else {
-        return Ok(None);
+        // execvp(3) has the shell run what the kernel can't, a script without this line; so does quell.
+        let shell = || vec![OsString::from("/bin/sh")];
+        return Ok((!head.starts_with(b"\x7fELF")).then(shell));
     };
     let line = line.split(|b| *b == b'\n').next().unwrap_or_default();
     let words = line

@@ -32,9 +32,10 @@ fn own_program() {
     assert!(names.iter().any(|n| n.starts_with("ld-")), "{names:?}");
     assert_eq!(command.missing, Vec::<String>::new());
     assert!(command.scripts.is_empty());
+    assert!(!command.is_static());
 }
 
-/// Check that a script leads to its interpreter, directly, by env, and through another script.
+/// Check that a script leads to its interpreter, directly, by env, through another script, and without a line for it.
 #[test]
 fn scripts() {
     let dir = tempfile::tempdir().unwrap();
@@ -42,7 +43,8 @@ fn scripts() {
     write_script(&at("direct"), "#! /bin/sh -e\necho\n");
     write_script(&at("by_env"), "#!/usr/bin/env -S A=b sh -e\necho\n");
     write_script(&at("chain"), &format!("#!{}\n", at("direct").display()));
-    for (name, scripts) in [("direct", 1), ("by_env", 1), ("chain", 2)] {
+    write_script(&at("without"), "echo\n");
+    for (name, scripts) in [("direct", 1), ("by_env", 1), ("chain", 2), ("without", 1)] {
         let found = command(Path::new("/"), &[at(name).into_os_string()], &own_env).unwrap();
         assert!(found.program.ends_with("sh"), "{found:?}");
         assert_eq!(found.scripts.len(), scripts);
@@ -65,7 +67,7 @@ fn refuses() {
     let plain = dir.path().join("plain");
     std::fs::write(&plain, "x").unwrap();
     assert!(why(plain.clone().into()).contains("not executable"));
-    write_script(&plain, "neither script nor ELF");
+    write_script(&plain, "\x7fELF and no more");
     assert!(why(plain.into()).contains("not an ELF file"));
     let round = dir.path().join("round");
     write_script(&round, &format!("#!{}\n", round.display()));
