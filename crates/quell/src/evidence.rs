@@ -1,5 +1,6 @@
 //! From a trace to what a plan is chosen by.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -71,6 +72,28 @@ pub(crate) fn source(origin: Origin) -> Source {
         region: Some(origin.region),
         shootdowns: origin.shootdowns,
     }
+}
+
+/// Why a library of an environment's `LD_PRELOAD` is not loaded into a command, if so. Of a script it is the
+/// interpreter that counts; what a program starts in its turn is not looked at.
+pub(crate) fn not_loaded(
+    command: &[OsString],
+    environment: &BTreeMap<String, String>,
+) -> Option<String> {
+    environment.get("LD_PRELOAD")?;
+    let env = |name: &str| std::env::var_os(name);
+    let found = needed::command(Path::new("/"), command, &env).ok()?;
+    let program = found.program.display();
+    let why = if found.is_static() {
+        "is linked statically"
+    } else if has_rights(&found.program) {
+        "runs with the rights of its file (set-user-ID or capabilities)"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "the plan's preload library is not loaded into {program}, which {why} (ld.so(8)): it stops nothing there"
+    ))
 }
 
 /// Whether a command's program runs with the rights of its file, so that the loader takes no library from

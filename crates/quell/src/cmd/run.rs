@@ -10,6 +10,7 @@ use quell_event::Cause;
 use quell_remedy::{Evidence, Found, Plan, Source, recognise_command};
 
 use crate::cli::RunArgs;
+use crate::evidence::not_loaded;
 use crate::launch;
 use crate::preload;
 use crate::prove::plan_text::{self, exports, merged, own_env, setup};
@@ -31,6 +32,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut environment = plan.environment(&own_env);
     preload::resolve(&mut environment)?;
     for note in merged(&environment, &own_env) {
+        say(&note);
+    }
+    if let Some(note) = not_loaded(&args.command, &environment) {
         say(&note);
     }
     if args.dry_run {

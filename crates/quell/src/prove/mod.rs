@@ -27,6 +27,7 @@ use quell_stats::{FEWEST_PAIRS, Order, orders};
 
 use crate::cli::{Budget, ProveArgs};
 use crate::cmd::usage;
+use crate::evidence;
 use crate::launch::{self, Setup};
 use crate::preload;
 use crate::target::seconds;
@@ -100,6 +101,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         notes: [
             notes,
             plan_text::merged(&environment, &plan_text::own_env),
+            Vec::from_iter(evidence::not_loaded(&args.command, &environment)),
             plan.notes.clone(),
         ]
         .concat(),
