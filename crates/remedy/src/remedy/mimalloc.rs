@@ -14,6 +14,12 @@ pub(super) const STOPS: f64 = 0.97;
 /// blocks: 2.1.2, 2.1.7, 2.2.4).
 const MEMORY: f64 = 0.12;
 
+/// And of mimalloc 3 with large blocks, whose peak differs from run to run: 1.18 and 1.26 times (3.6.0, medians of five
+/// pairs), 1.10 to 1.22 in eight runs by themselves.
+const MEMORY_OF_LARGE: f64 = 0.26;
+/// Blocks from this size on are large there: of 64 KB to 4 MB none is purged.
+const LARGE: u64 = 4 << 20;
+
 /// The setting of newer versions.
 pub(super) const DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
@@ -27,6 +33,12 @@ pub(super) fn setting(found: &Found) -> Option<(&'static str, &'static str)> {
     } else {
         None
     }
+}
+
+/// Whether what is not purged takes so much that within a budget another remedy may be needed.
+pub(super) fn is_dear(case: &Case<'_>, found: &Found) -> bool {
+    let large = case.evidence.mean_block().is_some_and(|b| b >= LARGE);
+    found.at_least(3, 0, 0) && large
 }
 
 impl Remedy for Purge {
@@ -60,11 +72,22 @@ impl Remedy for Purge {
                  freed by MADV_FREE or munmap whatever is set",
             )));
         }
+        let (memory, cost) = if is_dear(case, found) {
+            (
+                MEMORY_OF_LARGE,
+                "freed memory stays resident: 18 to 26 % more was measured with large blocks",
+            )
+        } else {
+            (
+                MEMORY,
+                "freed memory stays resident: 1 % less to 12 % more was measured",
+            )
+        };
         Some(Verdict::set(
             one(variable, value),
             STOPS * purged,
-            Memory::Share(MEMORY),
-            "freed memory stays resident: 1 % less to 12 % more was measured",
+            Memory::Share(memory),
+            cost,
         ))
     }
 }
