@@ -7,6 +7,9 @@ use std::str::FromStr;
 use crate::conf::SHIM_LIBRARY;
 use crate::{Numa, Plan, Start, quote};
 
+/// Where quell's packages put the library, and where the forms expect it.
+const INSTALLED: &str = "/usr/lib/quell/libquell.so";
+
 /// Where a plan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -48,6 +51,24 @@ impl Form {
             }
         }
     }
+
+    /// What is to be done before, where the plan preloads quell's library: its place on this machine may be another
+    /// after a restart, and is none in an image. A shell asks for it.
+    fn first(self) -> Option<String> {
+        const ASK: &str = "\"$(quell run --library)\"";
+        match self {
+            Self::Shell => None,
+            Self::Systemd => Some(format!(
+                "first, unless quell's package is installed: install -D -m 644 {ASK} {INSTALLED}"
+            )),
+            Self::Docker => Some(format!(
+                "first, beside the Dockerfile: cp {ASK} {SHIM_LIBRARY}"
+            )),
+            Self::K8s => Some(format!(
+                "first: the image needs the file that 'quell run --library' names, as {INSTALLED}"
+            )),
+        }
+    }
 }
 
 impl FromStr for Form {
@@ -71,8 +92,16 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
         ids.join(", ")
     };
     comment(&mut out, &what);
+    let preload = environment.get("LD_PRELOAD");
+    let library = preload.is_some_and(|list| after_library(list).is_some());
+    if let Some(first) = form.first().filter(|_| library) {
+        comment(&mut out, &first);
+    }
     let mut left = Vec::new();
     let mut lines = Vec::new();
+    if form == Form::Docker && library {
+        lines.push(format!("COPY {SHIM_LIBRARY} {INSTALLED}"));
+    }
     for (name, value) in environment {
         match variable(form, name, value) {
             Some(line) => lines.push(line),
@@ -97,16 +126,6 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
     for line in lines {
         // writing to a String does not fail
         let _ = writeln!(out, "{line}");
-    }
-    if form != Form::Shell
-        && environment
-            .get("LD_PRELOAD")
-            .is_some_and(|v| after_library(v).is_some())
-    {
-        comment(
-            &mut out,
-            "libquell.so: copy what 'quell run --library' names to where it stays, and write that path there",
-        );
     }
     if !left.is_empty() {
         comment(&mut out, &format!("not for {}:", form.name()));
@@ -150,6 +169,12 @@ fn variable(form: Form, name: &str, value: &str) -> Option<String> {
     if !quote::is_name(name) {
         return None;
     }
+    let installed = match name {
+        "LD_PRELOAD" if form != Form::Shell => after_library(value),
+        _ => None,
+    }
+    .map(|rest| INSTALLED.to_owned() + rest);
+    let value = installed.as_deref().unwrap_or(value);
     Some(match form {
         Form::Shell => export(name, value),
         Form::Systemd => quote::systemd(name, value),

@@ -63,8 +63,9 @@ fn systemd() {
     insta::assert_snapshot!(shown(Form::Systemd), @r#"
     # by quell plan: as /etc/systemd/system/NAME.service.d/quell.conf; then systemctl daemon-reload
     # shim.cache, mine
+    # first, unless quell's package is installed: install -D -m 644 "$(quell run --library)" /usr/lib/quell/libquell.so
     [Service]
-    Environment="LD_PRELOAD=libquell.so"
+    Environment="LD_PRELOAD=/usr/lib/quell/libquell.so"
     Environment="MINE=it's \"5 %%\" of $(HOME)\\"
     Environment="QUELL_SHIM=cache=64M"
     CPUAffinity=0-3,5
@@ -72,7 +73,6 @@ fn systemd() {
     NUMAPolicy=bind
     NUMAMask=0-1
     TimerSlackNSec=5000
-    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for systemd:
     #   thp=never: put quell run --plan FILE -- before the command of ExecStart
     "#);
@@ -84,10 +84,11 @@ fn docker() {
     insta::assert_snapshot!(shown(Form::Docker), @r#"
     # by quell plan: at the end of the Dockerfile
     # shim.cache, mine
-    ENV LD_PRELOAD="libquell.so"
+    # first, beside the Dockerfile: cp "$(quell run --library)" libquell.so
+    COPY libquell.so /usr/lib/quell/libquell.so
+    ENV LD_PRELOAD="/usr/lib/quell/libquell.so"
     ENV MINE="it's \"5 %\" of \$(HOME)\\"
     ENV QUELL_SHIM="cache=64M"
-    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for docker:
     #   cpus=0-3,5: docker run --cpuset-cpus 0-3,5
     #   ksm=never: quell run starts it so: make it the command, with --plan FILE
@@ -103,6 +104,7 @@ fn kubernetes() {
     insta::assert_snapshot!(shown(Form::K8s), @r#"
     # by quell plan: kubectl patch deployment NAME --patch-file THIS; put your container's name in
     # shim.cache, mine
+    # first: the image needs the file that 'quell run --library' names, as /usr/lib/quell/libquell.so
     spec:
       template:
         spec:
@@ -110,12 +112,11 @@ fn kubernetes() {
           - name: CONTAINER
             env:
             - name: "LD_PRELOAD"
-              value: "libquell.so"
+              value: "/usr/lib/quell/libquell.so"
             - name: "MINE"
               value: "it's \"5 %\" of $$(HOME)\\"
             - name: "QUELL_SHIM"
               value: "cache=64M"
-    # libquell.so: copy what 'quell run --library' names to where it stays, and write that path there
     # not for k8s:
     #   cpus=0-3,5: a pod of the class Guaranteed, on nodes with the static CPU manager policy, gets CPUs of its own
     #   ksm=never: quell run starts it so: make it the command, with --plan FILE

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Planned, start};
+use crate::{Plan, Planned, quote, start};
 
 const SCHEMA: &str = "quell/plan/1";
 const HEAD: &str = "\
@@ -83,7 +83,7 @@ impl Plan {
         for entry in file.remedies {
             let id = &entry.remedy;
             for (name, value) in &entry.sets {
-                let fits = is_name(name) && !value.contains('\0');
+                let fits = quote::is_name(name) && !value.contains('\0');
                 ensure!(
                     fits,
                     "reading the plan: remedy {id}: '{}' can't be an environment variable",
@@ -112,12 +112,6 @@ impl Plan {
         start::merge(tables).context("reading the plan")?;
         Ok(plan)
     }
-}
-
-/// Whether a shell can set a variable of this name (POSIX.1-2017, 3.235): a plan may be given to one.
-fn is_name(name: &str) -> bool {
-    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.starts_with(|c: char| in_name(c) && !c.is_ascii_digit()) && name.chars().all(in_name)
 }
 
 #[cfg(test)]

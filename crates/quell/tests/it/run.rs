@@ -184,7 +184,7 @@ fn plan_of_a_command() {
     let unit = quell(&["plan", "--emit", "systemd", "--", &worst, "50000"]);
     let unit = text(&unit.stdout);
     assert!(
-        unit.contains("[Service]\nEnvironment=\"LD_PRELOAD=libquell.so\"\n"),
+        unit.contains("[Service]\nEnvironment=\"LD_PRELOAD=/usr/lib/quell/libquell.so\"\n"),
         "{unit}"
     );
 }
@@ -196,6 +196,7 @@ fn plan_usage() {
     for (args, why) in [
         (vec!["-p", "4194305"], "no such process: 4194305"),
         (vec!["-p", "1", "-d", "0"], "--duration 0"),
+        (vec!["-p", "2"], "the kernel's own thread kthreadd"),
         (vec!["-p", "1", "--budget", "x"], "such as 25%"),
         (
             vec!["-p", "1", "--emit", "x"],
