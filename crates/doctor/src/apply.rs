@@ -86,14 +86,12 @@ enum Unwritten {
     Refused(anyhow::Error),
 }
 
-/// Makes the changes, once what was is on the disk at `undo`.
+/// Makes the changes, once [`save`] has put what was on the disk at `undo`.
 ///
 /// # Errors
 ///
-/// The undo file is there already or can't be written: nothing is changed then. Or a change is refused: those
-/// made before it are taken back.
-pub fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
-    save(changes, undo)?;
+/// A change is refused: those made before it are taken back.
+pub fn make(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
     for (i, change) in changes.iter().enumerate() {
         if let Err(unwritten) = write(root, &change.path, &change.after) {
             let (err, begun) = match unwritten {
@@ -140,8 +138,12 @@ fn taken(undo: &Path) -> String {
     )
 }
 
-/// The undo file, whole and on the disk.
-fn save(changes: &[Change], undo: &Path) -> Result<()> {
+/// Writes the undo file, whole and to the disk.
+///
+/// # Errors
+///
+/// It is there already or can't be written: nothing is to be changed then.
+pub fn save(changes: &[Change], undo: &Path) -> Result<()> {
     let text = serde_json::to_string_pretty(&Undo {
         schema: SCHEMA.to_owned(),
         changes: changes.to_vec(),

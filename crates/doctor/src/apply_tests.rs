@@ -25,6 +25,11 @@ fn change(path: &str, before: &str, after: &str) -> Change {
     }
 }
 
+fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
+    save(changes, undo)?;
+    make(root, changes, undo)
+}
+
 fn says(root: &Path, path: &str) -> String {
     fs::read_to_string(under(root, Path::new(path))).unwrap()
 }

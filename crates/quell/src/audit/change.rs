@@ -44,14 +44,15 @@ pub(crate) fn make(
         say!("quell: nothing was changed");
         return Ok(());
     }
-    // said before: whoever ends quell half-way needs it
-    let them = if changes.len() == 1 { "it" } else { "them" };
+    apply::save(&changes, undo)?;
+    // said before: who ends quell half-way needs it
+    say!("quell: what was is kept in {}", undo.display());
+    apply::make(root, &changes, undo)?;
     say!(
-        "quell: 'quell doctor --undo {}' takes {them} back, until a restart does",
+        "quell: {} made; 'quell doctor --undo {}' takes them back, until a restart does",
+        plural(changes.len() as u64, "change"),
         undo.display()
     );
-    apply::apply(root, &changes, undo)?;
-    say!("quell: {} made", plural(changes.len() as u64, "change"));
     Ok(())
 }
 
