@@ -33,7 +33,10 @@ impl Command {
     /// Whether nothing can be loaded before the program: it has no loader, which alone reads `LD_PRELOAD` (ld.so(8)).
     #[must_use]
     pub fn is_static(&self) -> bool {
-        self.modules.len() <= 1
+        let name = self.program.file_name().unwrap_or_default().as_bytes();
+        // the loader itself may be the command, and loads what it is told to
+        let loader = [&b"ld-linux"[..], b"ld-musl", b"ld.so"];
+        self.modules.len() <= 1 && !loader.iter().any(|start| name.starts_with(start))
     }
 }
 
@@ -130,9 +133,11 @@ fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
         .and_then(|f| f.take(256).read_to_end(&mut head))
         .with_context(|| format!("reading the start of {}", file.display()))?;
     let Some(line) = head.strip_prefix(b"#!") else {
-        // execvp(3) has the shell run what the kernel can't, a script without this line; so does quell.
+        // execvp(3) has the shell run what the kernel can't, a script without this line; so does quell. With a NUL in
+        // its first line it is none to a shell (bash's and POSIX's rule), but perhaps to binfmt_misc.
+        let first = head.split(|b| *b == b'\n').next().unwrap_or_default();
         let shell = || vec![OsString::from("/bin/sh")];
-        return Ok((!head.starts_with(b"\x7fELF")).then(shell));
+        return Ok((!head.starts_with(b"\x7fELF") && !first.contains(&0)).then(shell));
     };
     let line = line.split(|b| *b == b'\n').next().unwrap_or_default();
     let words = line

@@ -33,6 +33,16 @@ fn own_program() {
     assert_eq!(command.missing, Vec::<String>::new());
     assert!(command.scripts.is_empty());
     assert!(!command.is_static());
+    let loader = command.modules.iter().find(|m| {
+        let name = m.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("ld-")
+    });
+    let argv = [loader.unwrap().clone().into_os_string()];
+    assert!(
+        !super::command(Path::new("/"), &argv, &own_env)
+            .unwrap()
+            .is_static()
+    );
 }
 
 /// Check that a script leads to its interpreter, directly, by env, through another script, and without a line for it.
@@ -67,7 +77,7 @@ fn refuses() {
     let plain = dir.path().join("plain");
     std::fs::write(&plain, "x").unwrap();
     assert!(why(plain.clone().into()).contains("not executable"));
-    write_script(&plain, "\x7fELF and no more");
+    write_script(&plain, "PK\x03\x04\0a jar\n");
     assert!(why(plain.into()).contains("not an ELF file"));
     let round = dir.path().join("round");
     write_script(&round, &format!("#!{}\n", round.display()));
