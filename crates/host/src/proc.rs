@@ -54,14 +54,6 @@ impl Stat {
         const PF_KTHREAD: u64 = 0x20_0000;
         self.flags & PF_KTHREAD != 0
     }
-
-    /// Whether its first thread is on its way out, or has ended: `PF_EXITING`, which do_exit() sets before it gives
-    /// up anything (kernel/exit.c).
-    #[must_use]
-    pub fn is_exiting(&self) -> bool {
-        const PF_EXITING: u64 = 0x4;
-        self.flags & PF_EXITING != 0 || matches!(self.state, 'X' | 'Z')
-    }
 }
 
 impl Proc {

@@ -121,7 +121,9 @@ impl Resolver {
         if read.is_empty() {
             return;
         }
-        known.stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
+        if let Some(stranger) = self.maps.is_stranger(&Proc::new(&self.root), pid) {
+            known.stranger = stranger;
+        }
         if named(&read).ne(named(&known.maps)) {
             known.t_ns = t_ns;
             known.wait = AGAIN[0];

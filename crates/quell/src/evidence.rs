@@ -28,15 +28,12 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     let report = Report::open(dir)?;
     let recognised = recognise_modules(report.modules.iter().map(AsRef::as_ref));
     let sources = report.origins.into_iter().map(source).collect();
-    // what other programs do, no remedy for this one stops
-    let shootdowns = report
-        .summary
-        .shootdowns
-        .saturating_sub(report.by_strangers);
-    let strangers = (report.by_strangers > 0).then(|| {
+    let shootdowns = report.own.shootdowns;
+    let others = report.summary.shootdowns.saturating_sub(shootdowns);
+    let strangers = (others > 0).then(|| {
         format!(
             "{} more came from other processes, which were not watched: no remedy for this program stops them",
-            plural(report.by_strangers, "shootdown"),
+            plural(others, "shootdown"),
         )
     });
     Ok(Observed {
@@ -46,8 +43,10 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             cpus: std::thread::available_parallelism()
                 .ok()
                 .and_then(|n| u32::try_from(n.get()).ok()),
-            pages: report.summary.pages,
-            full: report.summary.full,
+            pages: report.own.pages,
+            full: report.own.full,
+            by_strangers: report.by_strangers,
+            from_start: report.from_start,
             wrappers: recognised.wrappers,
             ..Evidence::default()
         },
@@ -105,11 +104,35 @@ pub(crate) fn is_secure(command: &[OsString]) -> bool {
     found.is_ok_and(|c| has_rights(&c.program))
 }
 
-/// Whether a file gives rights to who executes it: set-user-ID, set-group-ID, or capabilities.
+/// Whether a file gives rights that its user has not: set-user-ID, set-group-ID, or capabilities.
 pub(crate) fn has_rights(file: &Path) -> bool {
-    let mode = std::fs::metadata(file).map_or(0, |m| m.mode());
     let capable = rustix::fs::getxattr(file, "security.capability", &mut [0u8; 64]).is_ok();
-    mode & (libc::S_ISUID | libc::S_ISGID) != 0 || capable
+    let own = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    std::fs::metadata(file).is_ok_and(|m| gives_rights(m.mode(), (m.uid(), m.gid()), capable, own))
+}
+
+/// What has AT_SECURE set (security/commoncap.c: cap_bprm_creds_from_file()): another user or group than who starts
+/// it, and capabilities unless root does.
+fn gives_rights(mode: u32, of: (u32, u32), capable: bool, own: (u32, u32)) -> bool {
+    let user = mode & libc::S_ISUID != 0 && of.0 != own.0;
+    // without the right to execute it is of the kind for mandatory locks (fs/exec.c: bprm_fill_uid())
+    let group_bits = libc::S_ISGID | libc::S_IXGRP;
+    let group = mode & group_bits == group_bits && of.1 != own.1;
+    user || group || capable && own.0 != 0
+}
+
+/// Whether a process was started with rights of its file, as the kernel told its loader: AT_SECURE (getauxval(3)).
+/// None where that may not be read.
+pub(crate) fn is_process_secure(auxv: &[u8]) -> Option<bool> {
+    const AT_SECURE: u64 = 23;
+    let word = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
+    let secure = |pair: &[u8]| (word(&pair[..8])? == AT_SECURE).then(|| word(&pair[8..]))?;
+    auxv.chunks_exact(16)
+        .find_map(secure)
+        .map(|value| value != 0)
 }
 
 #[cfg(test)]
@@ -117,17 +140,76 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// Check that a program with the rights of its file is known, and no other is taken for one.
+    /// Check that a file with rights that its user lacks is known, and no other is taken for one.
     #[test]
     fn rights_of_a_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("program");
-        std::fs::write(&file, "").unwrap();
-        for (mode, secure) in [(0o755, false), (0o4755, true), (0o2755, true)] {
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(has_rights(&file), secure, "{mode:o}");
+        let (root, user) = ((0, 0), (1000, 1000));
+        for (mode, of, capable, own, secure) in [
+            (0o755, root, false, user, false),
+            (0o4755, root, false, user, true),
+            (0o2755, root, false, user, true),
+            // no right to execute for the group
+            (0o2745, root, false, user, false),
+            (0o755, root, true, user, true),
+            // of one's own
+            (0o4755, root, true, root, false),
+            (0o6755, user, false, user, false),
+            (0o4755, user, false, root, true),
+        ] {
+            assert_eq!(
+                gives_rights(mode, of, capable, own),
+                secure,
+                "{mode:o} {of:?} {own:?}"
+            );
         }
-        assert!(!has_rights(&dir.path().join("none")));
+        assert!(!has_rights(Path::new("/nowhere/at/all")));
         assert!(!is_secure(&["/nowhere/at/all".into()]));
+    }
+
+    /// Check that what the kernel told a loader is read, and that a table without it tells nothing.
+    #[test]
+    fn what_the_loader_was_told() {
+        let table = |pairs: &[(u64, u64)]| {
+            let words = pairs.iter().flat_map(|(key, value)| [*key, *value]);
+            words.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>()
+        };
+        assert_eq!(
+            is_process_secure(&table(&[(6, 4096), (23, 1), (0, 0)])),
+            Some(true)
+        );
+        assert_eq!(is_process_secure(&table(&[(23, 0)])), Some(false));
+        assert_eq!(is_process_secure(&table(&[(6, 23)])), None);
+        assert_eq!(is_process_secure(b"short"), None);
+        let own = std::fs::read("/proc/self/auxv").unwrap();
+        assert_eq!(is_process_secure(&own), Some(false));
+    }
+
+    /// Check that a static program is told as one that loads nothing, a script by what runs it, and that without a
+    /// library there is nothing to tell.
+    #[test]
+    fn what_is_not_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("main.c"), dir.path().join("static"));
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let mut cc = std::process::Command::new("cc");
+        let built = cc
+            .arg("-static")
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .status();
+        assert!(built.unwrap().success());
+        let preload = BTreeMap::from([("LD_PRELOAD".to_owned(), "/x/libquell.so".to_owned())]);
+        let said = not_loaded(&[program.clone().into()], &preload);
+        assert!(said.is_some_and(|s| s.contains("static, which is linked statically")));
+        assert_eq!(
+            not_loaded(&[program.clone().into()], &BTreeMap::new()),
+            None
+        );
+        assert_eq!(not_loaded(&["sh".into()], &preload), None);
+        let script = dir.path().join("script");
+        std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(not_loaded(&[script.into()], &preload).is_some());
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::copies::{after_a_split, before_it_is_written, in_metadata};
+use crate::copies::{after_a_split, in_metadata, is_of_zeros, of_what_is_given_back};
 use crate::{FEW, Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
@@ -13,6 +13,10 @@ use crate::{FEW, Found, Kind, Linking, Wrappers};
 pub struct Evidence {
     /// All shootdowns of the program.
     pub shootdowns: u64,
+    /// Those beside the sources that other programs caused: shares of all are of these too.
+    pub by_strangers: u64,
+    /// It was watched from its start on, so that it has no pages of who forked it before.
+    pub from_start: bool,
     /// Its page faults, if they were counted.
     pub page_faults: Option<u64>,
     /// Where they came from. Their sum may be less than the total, where stacks were sampled or lost;
@@ -164,15 +168,14 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     };
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
-    let is_own = |file: &Path| {
-        !found
-            .iter()
-            .any(|f| f.kind.allocates() && f.module == *file)
-    };
+    // what the others are decides of these
+    let mut zeros: Vec<&Source> = Vec::new();
     for source in &evidence.sources {
-        if let Some(file) = before_it_is_written(evidence, source, &is_own) {
-            let share = out.own.entry(file.to_owned()).or_default();
-            share.add(source.cause, source.shootdowns, false);
+        if is_of_zeros(evidence, source)
+            && !in_metadata(found, source)
+            && after_a_split(found, evidence, source).is_none()
+        {
+            zeros.push(source);
         } else if let Some(index) = after_a_split(found, evidence, source) {
             out.allocators[index].add(source.cause, source.shootdowns, false);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
@@ -190,6 +193,20 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
                 }
                 Owner::Unknown => out.unknown += source.shootdowns,
             }
+        }
+    }
+    for source in zeros {
+        let writer = source.caller_module.as_ref();
+        let share = writer.and_then(|file| out.own.get_mut(file));
+        let explained = share.map_or(0, |share| {
+            let part = source
+                .shootdowns
+                .min(of_what_is_given_back(evidence, share));
+            share.add(source.cause, part, false);
+            part
+        });
+        if source.shootdowns > explained {
+            *out.others.entry(source.cause).or_default() += source.shootdowns - explained;
         }
     }
     if evidence.sources.is_empty() && evidence.shootdowns > 0 {
@@ -285,15 +302,16 @@ pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattri
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unattributed;
 
-/// Who most likely asked when no stack says so: for `[heap]` and brk the C library, otherwise the
-/// allocator that was built in on purpose, and the C library if there is none.
+/// Who most likely asked when no stack says so: the allocator that took malloc's place, which gets its memory by sbrk(3)
+/// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
+/// built in on purpose, and the C library if there is none.
 fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
     let libc = found.iter().position(|f| f.kind.is_libc());
     let is_heap = |region: &str| region.starts_with("[heap]");
-    if source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref().is_some_and(is_heap)) {
-        return libc;
-    }
     let built_in = found.iter().position(|f| f.replaces_malloc);
+    if source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref().is_some_and(is_heap)) {
+        return built_in.or(libc);
+    }
     let aside = [Kind::Node, Kind::CPython];
     let other = found
         .iter()

@@ -303,11 +303,19 @@ impl Choosing<'_> {
                 said.push(why);
             }
         }
-        let over = sets
+        let over: Vec<_> = sets
             .iter()
             .filter(|s| s.stops > stops + CLOSE && s.memory.is_some_and(|m| m > left))
-            .filter(|_| stops < ENOUGH);
-        if let Some(over) = over.max_by(|a, b| a.stops.total_cmp(&b.stops)) {
+            .filter(|_| stops < ENOUGH)
+            .collect();
+        // of those that stop enough, or else as much as any, the cheapest
+        let most = over.iter().map(|s| s.stops).fold(0.0, f64::max);
+        let good = over.iter().filter(|s| s.stops >= most.min(ENOUGH));
+        let cheapest = good.min_by(|a, b| {
+            let (a, b) = (a.memory.unwrap_or(0.0), b.memory.unwrap_or(0.0));
+            a.total_cmp(&b)
+        });
+        if let Some(over) = cheapest {
             let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
             self.note(format!(
                 "{name}: {} would stop {:.0} % of them, not {:.0} %, for {:.0} % more memory as predicted, \
@@ -326,7 +334,9 @@ impl Choosing<'_> {
             self.library = Some(case.room);
         }
         self.spent += best.memory.unwrap_or(0.0).max(0.0);
-        let part = share.shootdowns as f64 / total.max(1) as f64;
+        // what is promised is of all that the victims suffer, as what is measured
+        let all = total + self.evidence.by_strangers;
+        let part = share.shootdowns as f64 / all.max(1) as f64;
         let chosen: Vec<Candidate> = best.chosen.iter().map(|c| (c.0, c.1.clone())).collect();
         let mut remaining = part;
         for group in [false, true] {

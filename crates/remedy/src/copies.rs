@@ -4,10 +4,9 @@
 //! nothing but zeros; the first write to it copies, with a shootdown. Neither is the allocator's own call,
 //! but both end with its habit.
 
-use std::path::Path;
-
 use quell_event::Cause;
 
+use crate::attribute::Share;
 use crate::{Evidence, Found, Kind, Linking, Source};
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
@@ -48,30 +47,36 @@ pub(crate) fn after_a_split(
     evidence.sources.iter().any(frees).then_some(index)
 }
 
-/// The file whose own calls give back what is copied now: it maps fresh memory, reads it first, and then writes. What
-/// the preload library serves again, or zeroes in place, is there and writable, so that nothing is copied. Seen of a
-/// program that reads each page of what it maps before it writes it: 26 % of the shootdowns were by munmap, the others
-/// by cow, and the library stopped 97 % of all.
-pub(crate) fn before_it_is_written<'a>(
-    evidence: &'a Evidence,
-    source: &'a Source,
-    is_own: &dyn Fn(&Path) -> bool,
-) -> Option<&'a Path> {
-    let writer = source.caller_module.as_deref().filter(|m| is_own(m))?;
-    let gives_back = |s: &&Source| {
-        matches!(s.cause, Cause::Munmap | Cause::MadviseDontneed)
-            && s.caller_module.as_deref() == Some(writer)
-    };
-    (is_of_zeros(evidence, source) && evidence.sources.iter().any(|s| gives_back(&s)))
-        .then_some(writer)
+/// How many more copies may be of memory that a file's own calls give back, which it maps anew, reads first and then
+/// writes: no more pages are copied than were given back. What the preload library serves again, or zeroes in place, is
+/// there and writable, so that nothing is copied. Seen of a program that reads each page of what it maps before it
+/// writes it: 26 % of the shootdowns were by munmap, the others by cow, and the library stopped 97 % of all.
+///
+/// The pages of a full flush are not known: 33 or more. They are taken for 4 MB, so that of larger blocks too little is
+/// promised, and of a large table that stays, filled by a program that once unmaps something else, not much too much.
+pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
+    const FULL: u64 = 1024;
+    let of = |cause| share.causes.get(&cause).copied().unwrap_or(0);
+    let calls = of(Cause::Munmap) + of(Cause::MadviseDontneed);
+    // which flushes were full nobody says: of these calls as many as of all but copies, which are of a page each
+    let copies: u64 = evidence
+        .sources
+        .iter()
+        .filter(|s| s.cause == Cause::Cow)
+        .map(|s| s.shootdowns)
+        .sum();
+    let flushes = evidence.shootdowns.saturating_sub(copies).max(1);
+    let pages = evidence.pages.saturating_sub(copies) + FULL * evidence.full;
+    let given = calls.saturating_mul(pages) / flushes;
+    given.saturating_sub(of(Cause::Cow))
 }
 
-/// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks.
-fn is_of_zeros(evidence: &Evidence, source: &Source) -> bool {
+/// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks or has forked.
+pub(crate) fn is_of_zeros(evidence: &Evidence, source: &Source) -> bool {
     let anonymous = source
         .region
         .as_deref()
         .is_some_and(|r| r.starts_with("anonymous memory"));
     let forks = evidence.sources.iter().any(|s| s.cause == Cause::Fork);
-    source.cause == Cause::Cow && anonymous && !forks
+    source.cause == Cause::Cow && anonymous && !forks && evidence.from_start
 }

@@ -53,14 +53,18 @@ impl Probe {
 }
 
 impl Maps {
-    /// Whether a process is none of those in [`Scope::Tree`](super::Scope::Tree), and only shot at them.
-    ///
-    /// The kernel side forgets a process as it ends, so that only one that lives can be told: `PF_EXITING` is set
-    /// before sched_process_exit tells of its end (kernel/exit.c: do_exit()).
-    pub(crate) fn is_stranger(&self, proc: &Proc, pid: u32) -> bool {
-        let known = || self.scope_tgids.lookup(&pid.to_ne_bytes(), MapFlags::ANY);
-        self.tree
-            && matches!(known(), Ok(None))
-            && proc.stat(pid).is_ok_and(|stat| !stat.is_exiting())
+    /// Whether a process is none of those in [`Scope::Tree`](super::Scope::Tree), and only shot at them. None where
+    /// that can't be told: it has ended, and the kernel side forgets it then (sched_process_free, kernel/exit.c:
+    /// delayed_put_task_struct()).
+    pub(crate) fn is_stranger(&self, proc: &Proc, pid: u32) -> Option<bool> {
+        if !self.tree {
+            return Some(false);
+        }
+        match self.scope_tgids.lookup(&pid.to_ne_bytes(), MapFlags::ANY) {
+            Ok(Some(_)) => Some(false),
+            // looked for afterwards: while it is there, its number is nobody else's
+            Ok(None) => proc.exists(pid).then_some(true),
+            Err(_) => None,
+        }
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::PlanArgs;
 use crate::cmd::usage;
-use crate::evidence::{Observed, has_rights, is_secure, of_trace};
+use crate::evidence::{Observed, has_rights, is_process_secure, is_secure, of_trace};
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::prove::plan_text;
@@ -136,7 +136,10 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let max_rss = std::fs::read_to_string(proc.file(pid, "status"))
         .ok()
         .and_then(|text| high_water(&text));
-    let secure = proc.exe(pid).is_ok_and(|exe| has_rights(&exe));
+    let told = std::fs::read(proc.file(pid, "auxv")).ok();
+    let secure = told
+        .and_then(|auxv| is_process_secure(&auxv))
+        .unwrap_or_else(|| proc.exe(pid).is_ok_and(|exe| has_rights(&exe)));
     recording.finish()?;
     let mut observed = of_trace(&dir)?;
     let evidence = &mut observed.evidence;

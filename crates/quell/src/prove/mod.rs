@@ -88,6 +88,10 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     }
     let mut environment = plan.environment(&plan_text::own_env);
     preload::resolve(&mut environment)?;
+    let not_loaded = evidence::not_loaded(&args.command, &environment);
+    if let Some(note) = &not_loaded {
+        progress.say(note);
+    }
     let mut proof = Proof {
         command: args
             .command
@@ -101,7 +105,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         notes: [
             notes,
             plan_text::merged(&environment, &plan_text::own_env),
-            Vec::from_iter(evidence::not_loaded(&args.command, &environment)),
+            not_loaded.into_iter().collect(),
             plan.notes.clone(),
         ]
         .concat(),

@@ -13,7 +13,7 @@ pub(crate) mod regions;
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
-use quell_event::{Cause, Summary, Tally};
+use quell_event::{Cause, Counts, Summary, Tally};
 
 use crate::show::units::plural;
 use crate::subject::Subject;
@@ -35,8 +35,12 @@ pub(crate) struct Report {
     pub(crate) notes: Vec<String>,
     /// Where shootdowns came from, for a plan, without those by strangers.
     pub(crate) origins: Vec<Origin>,
-    /// Shootdowns by processes that only shot at those that were watched.
+    /// Of the rows, shootdowns by processes that only shot at those that were watched.
     pub(crate) by_strangers: u64,
+    /// What those that were watched asked for, also where records were lost.
+    pub(crate) own: Counts,
+    /// They were watched from their start on: a command was.
+    pub(crate) from_start: bool,
     /// Files that the culprits ran code from.
     pub(crate) modules: Vec<PathBuf>,
 }
@@ -78,6 +82,15 @@ fn belongs(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, Stri
     Err(format!(
         "tally.json is not of this trace: it has {counted} shootdowns, and there are events of {seen}"
     ))
+}
+
+/// The counts of all but strangers.
+fn of_the_watched(tally: &Tally, is_stranger: impl Fn(u32) -> bool) -> Counts {
+    let mut sum = Counts::default();
+    for culprit in tally.culprits.iter().filter(|c| !is_stranger(c.pid)) {
+        sum.add(&culprit.counts);
+    }
+    sum
 }
 
 impl Report {
@@ -150,6 +163,7 @@ impl Report {
             notes
                 .push("The recording was cut short: this is all up to its last second.".to_owned());
         }
+        let own = of_the_watched(&tally, |pid| code.is_stranger(pid));
         let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
         summary.lost_known = lost_known;
         sum.add_threads(&mut summary);
@@ -167,6 +181,8 @@ impl Report {
             notes,
             origins: places.origins(None),
             by_strangers: places.by_strangers(),
+            own,
+            from_start: meta.scope.is_empty() && !meta.command.is_empty(),
             modules: code.modules(),
         }
     }
@@ -193,6 +209,17 @@ mod tests {
             }],
             ..Tally::default()
         }
+    }
+
+    /// Check that what strangers caused is left out of what the watched asked for, whatever rows were lost.
+    #[test]
+    fn strangers_are_left_out() {
+        let mut all = tally(10);
+        let mut other = all.culprits[0].clone();
+        (other.pid, other.counts.shootdowns) = (2, 90);
+        all.culprits.push(other);
+        assert_eq!(of_the_watched(&all, |pid| pid == 2).shootdowns, 10);
+        assert_eq!(of_the_watched(&all, |_| false).shootdowns, 100);
     }
 
     /// Check that counts below the number of events are taken for those of another trace, and others not: events may
