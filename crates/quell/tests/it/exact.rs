@@ -381,8 +381,9 @@ fn untimed_ends_and_adds_up() {
     // none is named that is not counted, but for one a CPU that is in flight as the probe goes
     assert!(hits <= victims + 2, "{victims} victims, {hits} named");
     let (interrupts, kernel) = (sum("interrupts"), sum("kernel_interrupts"));
+    // they are not read at the same moment: 10 ms of the 1.5 s, for who is put off its CPU in between
     assert!(
-        interrupts.abs_diff(kernel) <= 16 + kernel / 1000,
+        interrupts.abs_diff(kernel) <= 16 + kernel / 150,
         "{interrupts} interrupts, {kernel} by the kernel"
     );
 }
