@@ -103,7 +103,10 @@ pub fn make(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
                 Ok(()) => {
                     // nothing is left to undo
                     let _ = fs::remove_file(undo);
-                    Err(err.context("nothing was changed: what was, was restored"))
+                    Err(err.context(format!(
+                        "nothing was changed: what was, was restored, and {} removed",
+                        undo.display()
+                    )))
                 }
                 Err(worse) => Err(err.context(format!(
                     "and not all could be restored ({worse:#}): run 'quell doctor --undo {}'",

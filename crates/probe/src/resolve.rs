@@ -121,15 +121,16 @@ impl Resolver {
         if read.is_empty() {
             return;
         }
-        if let Some(stranger) = self.maps.is_stranger(&Proc::new(&self.root), pid) {
-            known.stranger = stranger;
+        let stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
+        let stranger = stranger.unwrap_or(known.stranger);
+        let other_maps = named(&read).ne(named(&known.maps));
+        if (other_maps || stranger != known.stranger) && !self.changed.contains(&pid) {
+            self.changed.push(pid);
         }
-        if named(&read).ne(named(&known.maps)) {
+        known.stranger = stranger;
+        if other_maps {
             known.t_ns = t_ns;
             known.wait = AGAIN[0];
-            if !self.changed.contains(&pid) {
-                self.changed.push(pid);
-            }
         } else {
             known.wait = (known.wait * 2).min(AGAIN[1]);
         }

@@ -17,6 +17,8 @@ pub(crate) struct Observed {
     pub(crate) found: Vec<Found>,
     pub(crate) notes: Vec<String>,
     pub(crate) shootdowns: u64,
+    /// Those by processes that were not watched.
+    pub(crate) others: u64,
 }
 
 /// Reads a trace, and the files that its culprits ran code from.
@@ -59,6 +61,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         ]
         .concat(),
         shootdowns,
+        others,
     })
 }
 
@@ -129,10 +132,17 @@ fn gives_rights(mode: u32, of: (u32, u32), capable: bool, own: (u32, u32)) -> bo
 pub(crate) fn is_process_secure(auxv: &[u8]) -> Option<bool> {
     const AT_SECURE: u64 = 23;
     let word = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
-    let secure = |pair: &[u8]| (word(&pair[..8])? == AT_SECURE).then(|| word(&pair[8..]))?;
-    auxv.chunks_exact(16)
-        .find_map(secure)
-        .map(|value| value != 0)
+    let pairs = auxv.chunks_exact(16);
+    let pairs: Option<Vec<_>> = pairs
+        .map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?)))
+        .collect();
+    let pairs = pairs?;
+    // of a program of 32 bits a pair is half as long, and its first words together are no key
+    if pairs.iter().any(|(key, _)| *key > u64::from(u32::MAX)) {
+        return None;
+    }
+    let secure = pairs.iter().find(|(key, _)| *key == AT_SECURE)?;
+    Some(secure.1 != 0)
 }
 
 #[cfg(test)]
@@ -180,6 +190,11 @@ mod tests {
         assert_eq!(is_process_secure(&table(&[(23, 0)])), Some(false));
         assert_eq!(is_process_secure(&table(&[(6, 23)])), None);
         assert_eq!(is_process_secure(b"short"), None);
+        let narrow: Vec<u8> = [6u32, 4096, 3, 52, 23, 0, 25, 0xffff_0000, 0, 0, 0, 0]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        assert_eq!(is_process_secure(&narrow), None);
         let own = std::fs::read("/proc/self/auxv").unwrap();
         assert_eq!(is_process_secure(&own), Some(false));
     }

@@ -310,7 +310,7 @@ impl Choosing<'_> {
             .collect();
         // of those that stop enough, or else as much as any, the cheapest
         let most = over.iter().map(|s| s.stops).fold(0.0, f64::max);
-        let good = over.iter().filter(|s| s.stops >= most.min(ENOUGH));
+        let good = over.iter().filter(|s| s.stops >= ENOUGH.min(most - CLOSE));
         let cheapest = good.min_by(|a, b| {
             let (a, b) = (a.memory.unwrap_or(0.0), b.memory.unwrap_or(0.0));
             a.total_cmp(&b)

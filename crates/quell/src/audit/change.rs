@@ -46,13 +46,13 @@ pub(crate) fn make(
     }
     apply::save(&changes, undo)?;
     // said before: who ends quell half-way needs it
-    say!("quell: what was is kept in {}", undo.display());
-    apply::make(root, &changes, undo)?;
     say!(
-        "quell: {} made; 'quell doctor --undo {}' takes them back, until a restart does",
-        plural(changes.len() as u64, "change"),
-        undo.display()
+        "quell: 'quell doctor --undo {}' takes {} back, until a restart does",
+        undo.display(),
+        if changes.len() == 1 { "it" } else { "them" }
     );
+    apply::make(root, &changes, undo)?;
+    say!("quell: {} made", plural(changes.len() as u64, "change"));
     Ok(())
 }
 

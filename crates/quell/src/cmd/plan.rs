@@ -22,7 +22,7 @@ use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::emit;
 use crate::show::style::BOLD;
-use crate::show::units::{percent, plural};
+use crate::show::units::{count, percent, plural};
 use crate::target::{self, seconds};
 
 /// Where `quell record` writes if it is not told.
@@ -126,6 +126,11 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
         }
     }
     let recognised = recognise_process(Path::new("/"), pid)?;
+    // while it is there; a set-user-ID program's may be read by root only
+    let told = std::fs::read(proc.file(pid, "auxv")).ok();
+    let secure = told
+        .and_then(|auxv| is_process_secure(&auxv))
+        .unwrap_or_else(|| proc.exe(pid).is_ok_and(|exe| has_rights(&exe)));
     let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
     let before = faults(pid);
     let end = Instant::now() + duration;
@@ -136,15 +141,13 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let max_rss = std::fs::read_to_string(proc.file(pid, "status"))
         .ok()
         .and_then(|text| high_water(&text));
-    let told = std::fs::read(proc.file(pid, "auxv")).ok();
-    let secure = told
-        .and_then(|auxv| is_process_secure(&auxv))
-        .unwrap_or_else(|| proc.exe(pid).is_ok_and(|exe| has_rights(&exe)));
     recording.finish()?;
     let mut observed = of_trace(&dir)?;
     let evidence = &mut observed.evidence;
     evidence.page_faults = after.zip(before).map(|(a, b)| a.saturating_sub(b));
     (evidence.max_rss, evidence.secure) = (max_rss, secure);
+    // its command line is in the trace, and was not started by quell
+    evidence.from_start = false;
     add_found(&mut observed.found, recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
@@ -211,9 +214,13 @@ fn text(
     saved: Option<&Path>,
 ) -> String {
     let mut out = String::new();
-    let seen = plural(subject.observed.shootdowns, "shootdown");
+    let mut seen = plural(subject.observed.shootdowns, "shootdown") + " seen";
+    let others = subject.observed.others;
+    if others > 0 {
+        seen += &format!(", and {} by other processes", count(others));
+    }
     // Writing to a String does not fail.
-    let _ = writeln!(out, "{BOLD}{}{BOLD:#} ({seen} seen)", subject.title);
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#} ({seen})", subject.title);
     if plan.remedies.is_empty() {
         out.push_str("\n  nothing to set\n");
     } else {
@@ -233,8 +240,9 @@ fn text(
         if plan.remedies.len() > 1 && predicted > 0.0 {
             let _ = writeln!(
                 out,
-                "\n  together predicted to stop {} of all shootdowns",
-                percent(predicted)
+                "\n  together predicted to stop {} of all shootdowns{}",
+                percent(predicted),
+                if others > 0 { ", also others'" } else { "" }
             );
         }
         out.push_str(&plan_text::keep(plan, environment, &subject.command, saved));
@@ -248,6 +256,8 @@ fn text(
 struct Document<'a> {
     schema: &'static str,
     shootdowns: u64,
+    /// Those at its CPUs by processes that were not watched; `predicted_stop` is of these too.
+    by_others: u64,
     page_faults: Option<u64>,
     allocators: Vec<Allocator>,
     remedies: Vec<Remedy<'a>>,
@@ -281,6 +291,7 @@ fn json(
     let document = Document {
         schema: "quell/plan/1",
         shootdowns: observed.shootdowns,
+        by_others: observed.others,
         page_faults: observed.evidence.page_faults,
         allocators: observed.found.iter().map(allocator).collect(),
         remedies: plan.remedies.iter().map(Remedy::from).collect(),

@@ -126,7 +126,8 @@ impl Remedy for Zero {
         // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
         if case.allocator(Kind::Mimalloc).is_some_and(|f| {
             mimalloc::setting(f).is_some()
-                && !(mimalloc::is_dear(case, f) && case.part(&[Cause::MadviseDontneed]) > 0.9)
+                && !(mimalloc::is_dear(case, f)
+                    && case.part(&[Cause::MadviseDontneed]) > mimalloc::MOSTLY)
         }) {
             return None;
         }

@@ -6,7 +6,7 @@
 
 use quell_event::Cause;
 
-use super::mimalloc::{DELAY, STOPS, setting};
+use super::mimalloc::{DELAY, MOSTLY, STOPS, is_dear, setting};
 use super::shim::{CACHED, Sizes, offer, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
 use crate::Kind;
@@ -63,6 +63,10 @@ impl Remedy for Unpurged {
             return None;
         }
         let found = case.allocator(Kind::Mimalloc)?;
+        // what its setting takes too much memory for is zeroed in place: see `shim::Zero`
+        if is_dear(case, found) && case.part(&[Cause::MadviseDontneed]) > MOSTLY {
+            return None;
+        }
         let (variable, value) = setting(found)?;
         let unmapped = case.part(&CACHED);
         let freed = case.part(&[Cause::MadviseFree]);
