@@ -171,13 +171,10 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     // what the others are decides of these
     let mut zeros: Vec<&Source> = Vec::new();
     for source in &evidence.sources {
-        if is_of_zeros(evidence, source)
-            && !in_metadata(found, source)
-            && after_a_split(found, evidence, source).is_none()
-        {
-            zeros.push(source);
-        } else if let Some(index) = after_a_split(found, evidence, source) {
+        if let Some(index) = after_a_split(found, evidence, source) {
             out.allocators[index].add(source.cause, source.shootdowns, false);
+        } else if is_of_zeros(evidence, source) && !in_metadata(found, source) {
+            zeros.push(source);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {

@@ -108,6 +108,15 @@ impl<'a> Case<'a> {
         causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
     }
 
+    /// Whether the blocks that are given back are large. Where few are, their size is overrated by the page faults: of
+    /// blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
+    #[must_use]
+    pub fn has_large_blocks(&self) -> bool {
+        const LARGE: u64 = 8 << 20;
+        let mean = self.evidence.mean_block();
+        mean.is_some_and(|bytes| bytes >= LARGE)
+    }
+
     /// The allocator or runtime that asked, if it is of this kind.
     #[must_use]
     pub fn allocator(&self, kind: Kind) -> Option<&'a Found> {

@@ -17,9 +17,6 @@ const MEMORY: f64 = 0.12;
 /// And of mimalloc 3 with large blocks, whose peak differs from run to run: 1.18 and 1.26 times (3.6.0, medians of five
 /// pairs), 1.10 to 1.22 in eight runs by themselves.
 const MEMORY_OF_LARGE: f64 = 0.26;
-/// Blocks from this size on are large there. Where few are purged, their size is overrated by the page faults: of 3.0.1's,
-/// of 64 KB to 4 MB in 150 MB, some 5 MB were said.
-const LARGE: u64 = 8 << 20;
 
 /// The setting of newer versions.
 pub(super) const DELAY: &str = "MIMALLOC_PURGE_DELAY";
@@ -37,13 +34,18 @@ pub(super) fn setting(found: &Found) -> Option<(&'static str, &'static str)> {
 }
 
 /// From this share of MADV_DONTNEED on, what is dear is left to zeroing in place.
-pub(super) const MOSTLY: f64 = 0.9;
+const MOSTLY: f64 = 0.9;
 
 /// Whether what is not purged takes so much that within a budget another remedy may be needed.
-pub(super) fn is_dear(case: &Case<'_>, found: &Found) -> bool {
-    let large = case.evidence.mean_block().is_some_and(|b| b >= LARGE);
+fn is_dear(case: &Case<'_>, found: &Found) -> bool {
     // 3.0.1 has 6 GB of what others have in 150 MB, purged or not
-    found.at_least(3, 3, 0) && large
+    found.at_least(3, 3, 0) && case.has_large_blocks()
+}
+
+/// Whether the preload library zeroes in place what this allocator's own setting takes too much memory for, and does
+/// nothing else with it.
+pub(super) fn is_zeroed(case: &Case<'_>, found: &Found) -> bool {
+    is_dear(case, found) && case.part(&[Cause::MadviseDontneed]) > MOSTLY
 }
 
 impl Remedy for Purge {

@@ -124,11 +124,10 @@ impl Remedy for Zero {
         }
         // Its own setting does that, and what else it does is for `unpurged`; within a bound only this does: of 3.6.0's 123
         // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
-        if case.allocator(Kind::Mimalloc).is_some_and(|f| {
-            mimalloc::setting(f).is_some()
-                && !(mimalloc::is_dear(case, f)
-                    && case.part(&[Cause::MadviseDontneed]) > mimalloc::MOSTLY)
-        }) {
+        if case
+            .allocator(Kind::Mimalloc)
+            .is_some_and(|f| mimalloc::setting(f).is_some() && !mimalloc::is_zeroed(case, f))
+        {
             return None;
         }
         if let Some(why) = refused(case) {

@@ -6,7 +6,7 @@
 
 use quell_event::Cause;
 
-use super::mimalloc::{DELAY, MOSTLY, STOPS, is_dear, setting};
+use super::mimalloc::{DELAY, STOPS, is_zeroed, setting};
 use super::shim::{CACHED, Sizes, offer, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
 use crate::Kind;
@@ -63,8 +63,7 @@ impl Remedy for Unpurged {
             return None;
         }
         let found = case.allocator(Kind::Mimalloc)?;
-        // what its setting takes too much memory for is zeroed in place: see `shim::Zero`
-        if is_dear(case, found) && case.part(&[Cause::MadviseDontneed]) > MOSTLY {
+        if is_zeroed(case, found) {
             return None;
         }
         let (variable, value) = setting(found)?;

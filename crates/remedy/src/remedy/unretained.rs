@@ -17,7 +17,6 @@ const BEST: f64 = 0.99;
 /// Large blocks come in larger steps between two looks at the memory: with a bound of 1.21 times what was seen they took
 /// 1.22 to 1.26 times, and left 0.3 to 0.8 % of the shootdowns (medians of five pairs, decay 0, 5.0.1 to 5.3.1).
 const STEPS: f64 = 1.0 / 32.0;
-const LARGE: u64 = 8 << 20;
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
 pub(super) fn concerns(case: &Case<'_>) -> bool {
@@ -68,8 +67,11 @@ impl Remedy for Unretained {
             Err(why) => return Some(Verdict::refuse(why)),
         };
         let memory = sizes.memory();
-        let large = case.evidence.mean_block().is_some_and(|b| b >= LARGE);
-        let sizes = if large { sizes.without(STEPS) } else { sizes };
+        let sizes = if case.has_large_blocks() {
+            sizes.without(STEPS)
+        } else {
+            sizes
+        };
         // Unmapped at once and not after a while: what jemalloc holds back, nobody bounds.
         let keys = "dirty_decay_ms:0,muzzy_decay_ms:0,retain:false".to_owned();
         let stops = part * sizes.stops(case.evidence.mean_block()).min(BEST);
