@@ -59,8 +59,18 @@ impl Keep {
 
     /// The range was given back: it is not kept.
     pub(crate) fn drop(&mut self, range: Range) {
-        for block in blocks(range) {
-            self.drop_block(block);
+        let all = blocks(range);
+        if all.end() - all.start() < BLOCKS {
+            for block in all {
+                self.drop_block(block);
+            }
+            return;
+        }
+        for there in self.blocks.iter_mut() {
+            if *there > 0 && all.contains(&(*there - 1)) {
+                *there = 0;
+                self.count -= 1;
+            }
         }
     }
 

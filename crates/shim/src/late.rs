@@ -8,7 +8,7 @@
 use crate::Range;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, pause};
 
-const PLACES: usize = if cfg!(loom) { 4 } else { 64 };
+const PLACES: usize = if cfg!(loom) { 4 } else { 512 };
 /// Who has taken a place fills it at once. So often is looked whether he has: some milliseconds.
 const LOOKS: u32 = 100_000;
 

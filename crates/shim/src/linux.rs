@@ -13,6 +13,7 @@ pub const MAP_NORESERVE: i32 = 0x4000;
 pub const MAP_POPULATE: i32 = 0x8000;
 pub const MAP_FIXED_NOREPLACE: i32 = 0x10_0000;
 
+pub const MAP_GROWSDOWN: i32 = 0x100;
 pub const MREMAP_MAYMOVE: i32 = 1;
 pub const MREMAP_FIXED: i32 = 2;
 pub const MREMAP_DONTUNMAP: i32 = 4;

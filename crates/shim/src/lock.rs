@@ -12,11 +12,23 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
 /// held for. A real-time thread that took the CPU from the holder gets on after that.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
-/// So long is slept for it in all: 64 times 16 ms. The holder needs well under 10 us.
+/// So often is slept in vain, for a second in all: 64 times 16 ms in which nobody has given it back. The holder needs well
+/// under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
-/// And so long for a fork: what it copies is closed to others anyway.
+/// And so often for a fork: what it copies is closed to others anyway.
 const FORK_SLEEPS: u32 = 4;
+/// So long in all, though others have it and give it back all the time: there is an end to everything.
+const MOST_NS: u64 = 16_000_000_000;
+
+/// How long so many sleeps take, less what clocks differ by ([`Kernel::now`]). Signals end them before.
+const fn lasts(sleeps: u32) -> u64 {
+    if cfg!(loom) {
+        0
+    } else {
+        sleeps as u64 * SLEEP_MS as u64 * 1_000_000 / 2
+    }
+}
 
 /// What became of taking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +78,7 @@ impl Lock {
         Taken::Busy
     }
 
-    /// Takes it, and sleeps for it if need be. Busy after a second: its holder is gone.
+    /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone.
     pub(crate) fn take(&self, kernel: &impl Kernel) -> Taken {
         let mut taken = self.try_take(kernel);
         if taken != Taken::Busy {
@@ -77,22 +89,28 @@ impl Lock {
             return Taken::Mine;
         }
         let me = kernel.thread();
+        let began = kernel.now();
         self.asleep.fetch_add(1, Ordering::SeqCst);
-        let mut slept = 0;
-        while slept < SLEEPS {
+        // A turn in which it was given back says that its holder lives, however fast others are at taking it.
+        let mut in_vain = 0;
+        loop {
             let seen = self.freed.load(Ordering::SeqCst);
             taken = self.at_once(me);
             if taken != Taken::Busy {
                 break;
             }
-            kernel.sleep(&self.freed, seen, SLEEP_MS);
-            slept += 1;
+            let waited = kernel.now().saturating_sub(began);
+            if in_vain >= SLEEPS && waited >= lasts(SLEEPS) || waited >= MOST_NS {
+                break;
+            }
             // Its holder changes nothing then, and looks at what it is told when the fork is over.
-            if slept >= FORK_SLEEPS && self.is_forking() {
+            if in_vain >= FORK_SLEEPS && waited >= lasts(FORK_SLEEPS) && self.is_forking() {
                 self.given_up.store(true, Ordering::Relaxed);
                 taken = Taken::Mine;
                 break;
             }
+            kernel.sleep(&self.freed, seen, SLEEP_MS);
+            in_vain += u32::from(self.freed.load(Ordering::SeqCst) == seen);
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -128,5 +146,124 @@ impl Lock {
     /// Who holds it, 0 for nobody.
     pub(crate) fn holder(&self) -> usize {
         self.holder.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::kernel::{Errno, Map, Pressure};
+    use crate::{Part, Range};
+    use core::cell::Cell;
+
+    /// A machine on which the holder gives the lock back, or doesn't, and another has it, whenever somebody sleeps.
+    #[derive(Default)]
+    struct Crowded {
+        lock: Lock,
+        /// So often another is faster; none goes on after that.
+        others: Cell<u32>,
+        /// Nobody gives it back, and signals end the sleep at once.
+        signals: bool,
+        sleeps: Cell<u32>,
+        clock: Cell<u64>,
+    }
+
+    // SAFETY: nothing but sleep and the clock is ever called.
+    unsafe impl Kernel for Crowded {
+        unsafe fn mmap(&self, _: &Map) -> Result<usize, Errno> {
+            unreachable!()
+        }
+        unsafe fn munmap(&self, _: usize, _: usize) -> Result<(), Errno> {
+            unreachable!()
+        }
+        unsafe fn mprotect(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
+            unreachable!()
+        }
+        unsafe fn madvise(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
+            unreachable!()
+        }
+        unsafe fn mremap(
+            &self,
+            _: usize,
+            _: usize,
+            _: usize,
+            _: i32,
+            _: usize,
+        ) -> Result<usize, Errno> {
+            unreachable!()
+        }
+        unsafe fn unname(&self, _: Range) -> Result<(), Errno> {
+            unreachable!()
+        }
+        unsafe fn give_back(&self, _: &[Part]) -> Result<usize, Errno> {
+            unreachable!()
+        }
+        unsafe fn mincore(&self, _: Range, _: &mut [u8]) -> Result<(), Errno> {
+            unreachable!()
+        }
+        unsafe fn zero(&self, _: Range) {}
+        unsafe fn clear(&self, _: Range) -> usize {
+            0
+        }
+        fn in_use(&self, _: &[usize]) -> bool {
+            false
+        }
+        fn is_own(&self, _: Range) -> bool {
+            false
+        }
+        fn thread(&self) -> usize {
+            7
+        }
+        fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+            self.sleeps.set(self.sleeps.get() + 1);
+            self.clock.set(self.clock.get() + 1000);
+            if self.signals {
+                return;
+            }
+            match self.others.get() {
+                0 => self.clock.set(self.clock.get() + 16_000_000),
+                1 => self.lock.holder.store(0, Ordering::SeqCst),
+                _ => {
+                    self.lock.freed.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            self.others.set(self.others.get().saturating_sub(1));
+        }
+        fn wake(&self, _: &AtomicU32) {}
+        fn now(&self) -> u64 {
+            self.clock.get()
+        }
+        fn pressure(&self) -> Pressure {
+            Pressure::None
+        }
+    }
+
+    fn held(others: u32, signals: bool) -> Crowded {
+        let crowded = Crowded {
+            others: Cell::new(others),
+            signals,
+            ..Crowded::default()
+        };
+        crowded.lock.holder.store(3, Ordering::SeqCst);
+        crowded
+    }
+
+    /// Check that a lock that others take first a thousand times in a millisecond is had in the end, and not given up.
+    #[test]
+    fn a_crowd_is_no_death() {
+        let crowded = held(1000, false);
+        assert_eq!(crowded.lock.take(&crowded), Taken::Yes);
+        assert_eq!(crowded.sleeps.get(), 1000);
+    }
+
+    /// Check that a lock that nobody gives back is given up after about a second, also where signals end each sleep.
+    #[test]
+    fn a_death_is_noticed() {
+        for signals in [false, true] {
+            let crowded = held(0, signals);
+            assert_eq!(crowded.lock.take(&crowded), Taken::Busy);
+            let waited = crowded.clock.get() / 1_000_000;
+            assert!((500..1100).contains(&waited), "{waited} ms");
+        }
     }
 }

@@ -299,6 +299,10 @@ exported! {
         other(329, [addr, len, prot as usize, key as usize, 0, 0])
     }
     fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
+        const MPOL_MF_MOVE: u32 = 2;
+        // What was served has pages, which to the program is a mapping without any: they move.
+        let served = shim().is_some_and(|shim| shim.may_have_served(addr, len));
+        let flags = if served { flags | MPOL_MF_MOVE } else { flags };
         other(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
     }
     fn remap_file_pages(addr: usize, len: usize, prot: c_int, page: usize, flags: c_int) -> c_int {

@@ -161,12 +161,14 @@ impl<K: Kernel> Shim<K> {
 
     /// Turns itself off for good: what is kept stays where it is.
     pub fn turn_off(&self) {
-        self.off.store(true, Ordering::Relaxed);
+        self.off.store(true, Ordering::SeqCst);
         self.counters.off.set(1);
     }
 
+    /// Looked at by each call, and once more before anything is done to what the table has told: whoever turned it off
+    /// may map there without looking, and has found the lock taken after that, so that its holder sees it here.
     pub(crate) fn is_off(&self) -> bool {
-        self.off.load(Ordering::Relaxed)
+        self.off.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -216,9 +218,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Work that must be done. Where its holder is gone, the library turns itself off.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
-        let taken = self.lock.take(&self.kernel);
+        let mut taken = self.lock.take(&self.kernel);
         if taken == Taken::Busy {
             self.turn_off();
+            // Whoever gave it back before that does not know yet, and what he is about is in the table.
+            taken = self.lock.try_take(&self.kernel);
         }
         self.run(taken, work)
     }
@@ -390,5 +394,10 @@ impl<K: Kernel> Shim<K> {
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
         self.drain();
+        // Another thread may have been at some of it, by what was to be kept before.
+        if self.leavers.are_there() {
+            self.wait_for_trimming();
+            self.drain();
+        }
     }
 }

@@ -24,9 +24,11 @@ const CLEAN: usize = 4096;
 const CLEAN_TIMES: usize = 16;
 /// What is unmapped from this size on takes a shootdown even if nothing is in it: page tables go with it.
 const TABLE: usize = 512 * PAGE;
-/// Whoever waits for a region that leaves looks so often, for so many ms each.
+/// Whoever waits for a region that leaves looks so often in vain, for so many ms each.
 const WAITS: u32 = 200;
 const WAIT_MS: u32 = 10;
+/// And so long at least: others that leave end such a wait, and so do signals.
+const WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
 
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
@@ -154,7 +156,7 @@ impl<K: Kernel> Shim<K> {
             return true;
         }
         for _ in 0..BATCHES {
-            if !self.take_oldest(batch, bytes) || batch.count == 0 {
+            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off() {
                 break;
             }
             let done = self.give_back(&batch.ranges[..batch.count]);
@@ -255,7 +257,7 @@ impl<K: Kernel> Shim<K> {
             let Locked::Done(Some((place, range))) = taken else {
                 return;
             };
-            if self.unmap_going(place, range).is_err() {
+            if self.unmap_going(place, range).is_err() || self.is_off() {
                 return;
             }
         }
@@ -270,8 +272,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps what is ours to unmap.
     fn unmap_going(&self, place: Place, range: Range) -> Result<(), Errno> {
-        // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
-        let done = unsafe { self.kernel.munmap(range.start, range.len()) };
+        let done = if self.is_off() {
+            Ok(())
+        } else {
+            // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
+            unsafe { self.kernel.munmap(range.start, range.len()) }
+        };
         let told = self.locked(|table| table.gone(place, done.is_ok()));
         if !matches!(told, Locked::Done(())) {
             // A fork(2) that takes long has the lock. What could not be unmapped is lost then, but not used.
@@ -297,6 +303,19 @@ impl<K: Kernel> Shim<K> {
                 || self.is_mine()
                 || !(other(self.leavers.who()) || self.unmapping.iter().any(unmapping))
             {
+                return;
+            }
+            self.kernel.sleep(&self.left, seen, WAIT_MS);
+        }
+    }
+
+    /// Waits for another thread that gives back, for a bounded time.
+    pub(crate) fn wait_for_trimming(&self) {
+        let me = self.kernel.thread();
+        for _ in 0..WAITS {
+            let seen = self.left.load(Ordering::Acquire);
+            let who = self.leavers.who();
+            if who == 0 || who == me {
                 return;
             }
             self.kernel.sleep(&self.left, seen, WAIT_MS);
@@ -347,6 +366,7 @@ impl<K: Kernel> Shim<K> {
         }
         let me = self.kernel.thread();
         let mut waits = 0;
+        let mut began = None;
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
@@ -357,11 +377,14 @@ impl<K: Kernel> Shim<K> {
                     self.wait_for_leavers();
                     return Ok(());
                 }
-                Locked::Done(InTheWay::Leaving(mine)) if mine || waits == WAITS => {
-                    return Err(Errno::ENOMEM);
-                }
+                Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
                 Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
-                Locked::Done(InTheWay::Leaving(_)) => {
+                Locked::Done(InTheWay::Leaving(false)) => {
+                    let now = self.kernel.now();
+                    let waited = now.saturating_sub(*began.get_or_insert(now));
+                    if waits >= WAITS && waited >= WAIT_NS {
+                        return Err(Errno::ENOMEM);
+                    }
                     waits += 1;
                     self.settle();
                     self.kernel.sleep(&self.left, seen, WAIT_MS);

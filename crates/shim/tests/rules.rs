@@ -216,6 +216,7 @@ fn rule_08_use_after_unmap() {
 #[test]
 fn rule_09_leaves_alone() {
     must(&build!("attributes"), "");
+    must(&build!("devices"), "");
     for settings in ["", "zero=64M,rss=4M"] {
         must(&build!("pipes"), settings);
         must(&build!("closed"), settings);

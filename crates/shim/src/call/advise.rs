@@ -99,7 +99,7 @@ impl<K: Kernel> Shim<K> {
                     self.counters.passed_unknown.one();
                     return Some(false);
                 }
-                if table.keep.admit(range, budget) {
+                if range.len() <= budget && table.keep.admit(range, budget) {
                     return Some(true);
                 }
                 if last || range.len() > budget {
@@ -168,7 +168,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Zeroes a range of the program's, if it is known and may stay.
     unsafe fn zero_in_place(&self, range: Range) -> bool {
-        if self.settings().strict || !self.may_stay(range) {
+        /// More than our frames take, and the red zone.
+        const FRAMES: usize = 16 * 1024;
+        let here = (&raw const range).addr();
+        // A thread may give back what is below its stack pointer, and we stand there.
+        let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
+        if is_own_stack || self.settings().strict || !self.may_stay(range) {
             return false;
         }
         // Of what is shared each page would be copied for it.

@@ -24,6 +24,10 @@ impl<K: Kernel> Shim<K> {
         }
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let Some(kind) = self.kind(map) else {
+            if map.flags & MAP_GROWSDOWN != 0 {
+                // What is kept below it would be in its way.
+                self.drain();
+            }
             if fixed && let Some(range) = Range::of(map.addr, map.len) {
                 self.evict(range)?;
                 self.forget(range);
@@ -140,6 +144,9 @@ impl<K: Kernel> Shim<K> {
             return None;
         };
         let (at, state) = found?;
+        if self.is_off() {
+            return None;
+        }
         // SAFETY: it was taken from what is kept, so it is nobody's until we return.
         if state == State::Dirty && !unsafe { self.wipe_unshared(at) } {
             // It is not there: a system call past us has unmapped it.

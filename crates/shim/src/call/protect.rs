@@ -43,7 +43,12 @@ impl<K: Kernel> Shim<K> {
             table.change(range, |kind| kind.prot &= prot as u8);
         });
         // SAFETY: the caller's own call.
-        let done = unsafe { self.kernel.mprotect(addr, len, prot) };
+        let mut done = unsafe { self.kernel.mprotect(addr, len, prot) };
+        // What is kept counts for vm.max_map_count, of which it may cut one more.
+        if done == Err(Errno::ENOMEM) && self.drain() {
+            // SAFETY: as before.
+            done = unsafe { self.kernel.mprotect(addr, len, prot) };
+        }
         if let Some(begun) = begun {
             self.end_with(begun, |table| {
                 if done.is_ok() {
@@ -81,6 +86,19 @@ impl<K: Kernel> Shim<K> {
             return done;
         }
         call()
+    }
+
+    /// Whether pages of a range may be older than the program's mapping.
+    pub fn may_have_served(&self, addr: usize, len: usize) -> bool {
+        let range = Range::of(addr & !(PAGE - 1), len);
+        range.is_some_and(|range| {
+            self.counters.mmap_served.get() > 0
+                && !self.is_off()
+                && matches!(
+                    self.try_locked(|table| table.all_live(range, |_| true)),
+                    Locked::Done(true)
+                )
+        })
     }
 
     /// Any other call that may change what a range is: mlock(2), mbind(2), pkey_mprotect(2).

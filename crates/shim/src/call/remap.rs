@@ -68,11 +68,17 @@ impl<K: Kernel> Shim<K> {
             }
             return Ok(old);
         }
-        // Also what is kept behind it, so that it can grow where it is.
-        self.evict(Range {
-            start: from.start,
-            end: from.end.max(to.end),
-        })?;
+        self.evict(from)?;
+        // Also what is kept behind it, so that it can grow where it is. If not, it may move.
+        if to.end > from.end {
+            let behind = self.evict(Range {
+                start: from.end,
+                end: to.end,
+            });
+            if flags & MREMAP_MAYMOVE == 0 {
+                behind?;
+            }
+        }
         self.forget(from);
         // SAFETY: the caller's own call.
         let result = unsafe { self.remap_as_one(from, to, flags, new) };

@@ -80,6 +80,12 @@ impl<K: Kernel> Shim<K> {
             }
             Locked::Done(Then::Pass) | Locked::Busy => {
                 // SAFETY: the caller's own call.
+                let done = unsafe { self.kernel.munmap(addr, len) };
+                // A hole makes two mappings of one, and what is kept counts for vm.max_map_count.
+                if done != Err(Errno::ENOMEM) || !self.drain() {
+                    return done;
+                }
+                // SAFETY: as before.
                 unsafe { self.kernel.munmap(addr, len) }
             }
         }
@@ -90,7 +96,9 @@ impl<K: Kernel> Shim<K> {
             return Then::Busy;
         }
         let known = table.all_live(range, |region| region.kind.may_be_kept());
-        let fits = known && range.len() <= may.most;
+        // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
+        // whoever is served would not have.
+        let fits = known && range.len() <= may.most && range.end <= 1 << 47;
         if fits && !table.nodes.has_room(ROOM) && table.clean.count > 0 {
             return Then::Full;
         }

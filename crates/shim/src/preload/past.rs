@@ -1,5 +1,5 @@
-//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), vmsplice(2) and
-//! setsockopt(2).
+//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), vmsplice(2),
+//! setsockopt(2), and ioctl(2) of userfaultfd.
 //!
 //! Programs call them for what libc had no function for when they were written, and what they do to a
 //! range would be unknown: it would be served later with an attribute that nobody asked for.
@@ -16,6 +16,7 @@ use crate::os::syscall as raw;
 mod nr {
     pub(super) const MMAP: usize = 9;
     pub(super) const MPROTECT: usize = 10;
+    pub(super) const IOCTL: usize = 16;
     pub(super) const MUNMAP: usize = 11;
     pub(super) const MREMAP: usize = 25;
     pub(super) const MADVISE: usize = 28;
@@ -27,6 +28,7 @@ mod nr {
     pub(super) const PRCTL: usize = 157;
     pub(super) const REMAP_FILE_PAGES: usize = 216;
     pub(super) const MBIND: usize = 237;
+    pub(super) const SET_MEMPOLICY: usize = 238;
     pub(super) const VMSPLICE: usize = 278;
     pub(super) const SECCOMP: usize = 317;
     pub(super) const USERFAULTFD: usize = 323;
@@ -52,6 +54,7 @@ static LOOKED_AT: [u64; 8] = {
         PRCTL,
         REMAP_FILE_PAGES,
         MBIND,
+        SET_MEMPOLICY,
         VMSPLICE,
         SECCOMP,
         USERFAULTFD,
@@ -140,6 +143,16 @@ unsafe extern "C" fn ours(
             nr::SETSOCKOPT => c_long::from(setsockopt(int(a), int(b), int(c), d, e as u32)),
             nr::VMSPLICE => vmsplice(int(a), b as *const Part, c, d as u32) as c_long,
             nr::PRCTL => c_long::from(prctl(int(a), b, c, d, e)),
+            nr::MBIND => super::mbind(a, b, int(c), d, e, f as u32) as c_long,
+            nr::SET_MEMPOLICY => {
+                // What is kept may be of another node than the program wants from now on.
+                if a != 0
+                    && let Some(shim) = shim()
+                {
+                    shim.retire();
+                }
+                number_or_error(raw(number, args))
+            }
             nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
                 step_back();
                 number_or_error(raw(number, args))
@@ -218,6 +231,16 @@ exported! {
             step_back();
         }
         number_or_error(raw(nr::SETSOCKOPT, [fd as usize, level as usize, name as usize, value, len as usize, 0])) as c_int
+    }
+    fn ioctl(fd: c_int, request: usize, arg: usize) -> c_int {
+        // Of /dev/userfaultfd, and of the descriptor that it gives, which may have come from another process.
+        const USERFAULTFD_IOC_NEW: u32 = 0xaa00;
+        const UFFDIO_API: u32 = 0xc018_aa3f;
+        // The kernel takes 32 bits.
+        if matches!(request as u32, USERFAULTFD_IOC_NEW | UFFDIO_API) {
+            step_back();
+        }
+        number_or_error(raw(nr::IOCTL, [fd as usize, request, arg, 0, 0, 0])) as c_int
     }
     fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         /// Which libc answers by itself: POSIX does not mean it to destroy anything.
