@@ -195,7 +195,7 @@ pub enum Restored {
     Is(Change),
     /// The same, and meanwhile it did not say what was written: somebody has changed it again.
     Changed(Change, String),
-    /// The file is gone, and with it what was changed: a device, a CPU or a file system that was taken away.
+    /// The file is not there: a device, a CPU or a file system was taken away, or is for the moment.
     Gone(Change),
 }
 
@@ -204,7 +204,8 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
     let mut all = Vec::new();
     let mut first = Ok(());
     for change in changes.iter().rev() {
-        if !under(root, Path::new(&change.path)).exists() {
+        let found = under(root, Path::new(&change.path)).try_exists();
+        if !found.with_context(|| format!("can't look for {}", change.path))? {
             all.push(Restored::Gone(change.clone()));
             continue;
         }
@@ -225,8 +226,22 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
             _ => Restored::Is(change.clone()),
         });
     }
+    first?;
+    // Once all is written: a setting may have undone another, and some files take what they then ignore.
+    for restored in &all {
+        let (Restored::Is(change) | Restored::Changed(change, _)) = restored else {
+            continue;
+        };
+        let now = setting(root, &change.path)?;
+        ensure!(
+            now == change.before,
+            "{} says {now} though {} was written",
+            change.path,
+            change.before
+        );
+    }
     all.reverse();
-    first.map(|()| all)
+    Ok(all)
 }
 
 /// An undo file, if it is the user's own: whoever could write it could have any setting changed.
@@ -260,7 +275,8 @@ fn read(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Takes back what an undo file tells, and removes it when all is as it was. Returns what became of each change.
+/// Takes back what an undo file tells, and removes it when all is as it was: it stays while a file is not there that may
+/// come back. Returns what became of each change.
 ///
 /// # Errors
 ///
@@ -268,6 +284,9 @@ fn read(file: &Path) -> Result<String> {
 pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
     let undo = load(file)?;
     let restored = restore(root, &undo.changes)?;
+    if restored.iter().any(|r| matches!(r, Restored::Gone(_))) {
+        return Ok(restored);
+    }
     fs::remove_file(file)
         .with_context(|| format!("all is as it was, but {} can't be removed", file.display()))?;
     Ok(restored)

@@ -66,7 +66,7 @@ fn a_refusal_takes_all_back() {
     assert!(!undo_file.exists());
 }
 
-/// Check that a file that went away after it was changed keeps the others from nothing.
+/// Check that a file that went away after it was changed keeps the others from nothing, and is restored when it is back.
 #[test]
 fn what_is_gone_is_told() {
     let dir = machine();
@@ -76,8 +76,16 @@ fn what_is_gone_is_told() {
     fs::remove_file(under(dir.path(), Path::new(THP))).unwrap();
     let restored = undo(dir.path(), &undo_file).unwrap();
     let [stat, thp] = changes;
-    assert_eq!(restored, [Restored::Is(stat), Restored::Gone(thp)]);
+    assert_eq!(
+        restored,
+        [Restored::Is(stat.clone()), Restored::Gone(thp.clone())]
+    );
     assert_eq!(says(dir.path(), STAT), "1\n");
+    assert!(undo_file.exists());
+    fs::write(under(dir.path(), Path::new(THP)), "never\n").unwrap();
+    let restored = undo(dir.path(), &undo_file).unwrap();
+    assert_eq!(restored, [Restored::Is(stat), Restored::Is(thp)]);
+    assert_eq!(says(dir.path(), THP), "always\n");
     assert!(!undo_file.exists());
 }
 

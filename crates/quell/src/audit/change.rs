@@ -44,6 +44,11 @@ pub(crate) fn make(
         say!("quell: nothing was changed");
         return Ok(());
     }
+    // the answer may have taken its time
+    anyhow::ensure!(
+        apply::plan(root, &wanted)? == changes,
+        "the settings have changed meanwhile: nothing was changed; run it again"
+    );
     apply::save(&changes, undo)?;
     // said before: who ends quell half-way needs it
     say!(
@@ -139,7 +144,12 @@ pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
                 );
             }
             Restored::Gone(c) => {
-                say!("quell: {} is gone, and its change with it", c.path);
+                say!(
+                    "quell: {} is not there: {} keeps what it said ({}), for when it is back",
+                    c.path,
+                    file.display(),
+                    clean(&c.before)
+                );
             }
         }
     }

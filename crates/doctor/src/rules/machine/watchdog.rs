@@ -66,9 +66,16 @@ fn hazard(look: &Look<'_>, hot: &[u32], nmi: &Value, soft: &Value) -> Checked {
     if !hot.is_empty() && !rest.is_empty() && look.file(CPUS) != Value::Absent {
         return checked.fix(Fix::sysctl("kernel.watchdog_cpumask", cpus::text(&rest)));
     }
-    checked
-        .fix(Fix::sysctl("kernel.watchdog", "0"))
-        .fix(Fix::Cmdline("nowatchdog".to_owned()))
+    // Each by its name: up to Linux 6.6 whoever reads one of the two while all are off switches it off for good
+    // (kernel/watchdog.c, proc_watchdog_common()), and to switch all on again would not bring it back.
+    let mut checked = checked.fix(Fix::sysctl("kernel.watchdog", "0"));
+    if soft.number() == Some(1) {
+        checked = checked.fix(Fix::sysctl("kernel.soft_watchdog", "0"));
+    }
+    if nmi.number() == Some(1) {
+        checked = checked.fix(Fix::sysctl("kernel.nmi_watchdog", "0"));
+    }
+    checked.fix(Fix::Cmdline("nowatchdog".to_owned()))
 }
 
 #[cfg(test)]
@@ -86,8 +93,8 @@ mod tests {
         let found = ask(&RULE, &files);
         assert_hazard(
             &found,
-            "sysctl -w kernel.watchdog=0",
-            "sysctl.d: kernel.watchdog = 0\nkernel command line: nowatchdog",
+            "sysctl -w kernel.watchdog=0\nsysctl -w kernel.soft_watchdog=0",
+            "sysctl.d: kernel.watchdog = 0\nsysctl.d: kernel.soft_watchdog = 0\nkernel command line: nowatchdog",
         );
         assert_eq!(found.said, "CPUs are watched for soft lock-ups");
         assert_eq!(status(&RULE, &[(ALL, "0")]), Status::Ok);
