@@ -200,8 +200,8 @@ pub struct Summary {
     pub untimed: u64,
     /// Of `victims` and `self_victims` those that `TLB:` in /proc/interrupts counts too.
     pub interrupts: u64,
-    /// By how much `TLB:` grew meanwhile, whoever the culprit was: equal to `interrupts` if everything
-    /// is watched.
+    /// By how much `TLB:` grew meanwhile on all CPUs, whoever the culprit was: equal to `interrupts` if everything
+    /// is watched, and more than that where a process or a CPU is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_interrupts: Option<u64>,
     /// Stacks that could not be kept.

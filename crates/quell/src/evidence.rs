@@ -109,6 +109,11 @@ pub(crate) fn is_secure(command: &[OsString]) -> bool {
 
 /// Whether a file gives rights that its user has not: set-user-ID, set-group-ID, or capabilities.
 pub(crate) fn has_rights(file: &Path) -> bool {
+    // nothing on such a mount does (fs/namespace.c: mnt_may_suid())
+    let mount = rustix::fs::statvfs(file);
+    if mount.is_ok_and(|m| m.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID)) {
+        return false;
+    }
     let capable = rustix::fs::getxattr(file, "security.capability", &mut [0u8; 64]).is_ok();
     let own = (
         rustix::process::getuid().as_raw(),

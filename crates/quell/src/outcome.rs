@@ -19,10 +19,12 @@ pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String
             .iter()
             .map(|(pid, comm)| format!("{comm} ({pid})"))
             .collect();
-        say!(
-            "quell: '{name}' has ended, but left running: {}; they were watched until now",
-            list.join(", ")
-        );
+        // After Ctrl-C quell stops them itself (launch/running.rs).
+        let what = match signals::interrupted() {
+            None => "has ended, but left running: {}; they were watched until now",
+            Some(_) => "has ended, and quell now stops what it left: {}",
+        };
+        say!("quell: '{name}' {}", what.replace("{}", &list.join(", ")));
     }
     ended.status.exit_code()
 }

@@ -12,6 +12,8 @@ use super::{signals, tree};
 
 /// How long a command may take to end after quell was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take before that is said.
+const SILENCE: Duration = Duration::from_secs(1);
 /// How long SIGTERM has before SIGKILL follows.
 const GRACE: Duration = Duration::from_secs(2);
 /// Signals closer together than this are one request: timeout(1) signals its child and its group.
@@ -34,6 +36,8 @@ pub(crate) struct Running {
     /// Signals to quell that this command has been asked about.
     seen: u32,
     asked: Option<Instant>,
+    /// Whether the user knows that it is waited for.
+    said: bool,
 }
 
 impl Running {
@@ -59,6 +63,7 @@ impl Running {
             ended: None,
             seen: signals::count(),
             asked: None,
+            said: false,
         })
     }
 
@@ -81,9 +86,10 @@ impl Running {
             if left.is_zero() {
                 return Ok(None);
             }
+            let next = if self.said { PATIENCE } else { SILENCE };
             let patience = self
                 .asked
-                .map(|at| (at + PATIENCE).saturating_duration_since(now));
+                .map(|at| (at + next).saturating_duration_since(now));
             // Orphans end unseen, and are reaped now and then.
             let nap = left
                 .min(Duration::from_secs(1))
@@ -195,6 +201,13 @@ impl Running {
         }
         if again || self.asked.is_some_and(|at| at.elapsed() >= PATIENCE) {
             self.stop()?;
+        } else if !self.said && self.asked.is_some_and(|at| at.elapsed() >= SILENCE) {
+            self.said = true;
+            say!(
+                "quell: waiting for process {} to end, {} s at most; another signal stops it now",
+                self.pid,
+                PATIENCE.as_secs()
+            );
         }
         Ok(())
     }
