@@ -93,12 +93,15 @@ impl Lock {
         self.asleep.fetch_add(1, Ordering::SeqCst);
         // A turn in which it was given back says that its holder lives, however fast others are at taking it.
         let mut in_vain = 0;
+        let mut last = None;
         loop {
             let seen = self.freed.load(Ordering::SeqCst);
             taken = self.at_once(me);
             if taken != Taken::Busy {
                 break;
             }
+            in_vain += u32::from(last == Some(seen));
+            last = Some(seen);
             let waited = kernel.now().saturating_sub(began);
             if in_vain >= SLEEPS && waited >= lasts(SLEEPS) || waited >= MOST_NS {
                 break;
@@ -110,7 +113,6 @@ impl Lock {
                 break;
             }
             kernel.sleep(&self.freed, seen, SLEEP_MS);
-            in_vain += u32::from(self.freed.load(Ordering::SeqCst) == seen);
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);

@@ -307,7 +307,7 @@ fn keeps(shim: &Shim<Six>, map: &Map, other: thread::JoinHandle<()>) -> usize {
 /// Check that a thread that is given the addresses which another is just unmapping keeps them.
 #[test]
 fn going() {
-    explore(None, || {
+    explore(Some(6), || {
         let shim = Arc::new(shim(4));
         // SAFETY: the model's memory.
         unsafe {
