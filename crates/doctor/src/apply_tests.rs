@@ -89,6 +89,22 @@ fn what_is_gone_is_told() {
     assert!(!undo_file.exists());
 }
 
+/// Check that a file that can't be looked for keeps the others from nothing, and the undo file where it is.
+#[test]
+fn what_cannot_be_looked_for_stops_nothing() {
+    let dir = machine();
+    let undo_file = dir.path().join("undo.json");
+    let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
+    apply(dir.path(), &changes, &undo_file).unwrap();
+    let thp = under(dir.path(), Path::new(THP));
+    fs::remove_dir_all(thp.parent().unwrap()).unwrap();
+    fs::write(thp.parent().unwrap(), "no folder").unwrap();
+    let err = undo(dir.path(), &undo_file).unwrap_err();
+    assert!(format!("{err:#}").contains(THP), "{err:#}");
+    assert_eq!(says(dir.path(), STAT), "1\n");
+    assert!(undo_file.exists());
+}
+
 /// Check that what somebody has changed since is restored too, and told.
 #[test]
 fn what_was_changed_again_is_told() {

@@ -47,9 +47,12 @@ fn check(look: &Look<'_>) -> Checked {
 }
 
 fn hazard(look: &Look<'_>, hot: &[u32], nmi: &Value, soft: &Value) -> Checked {
-    let on = [(soft, "soft"), (nmi, "hard")];
-    let on = on.iter().filter(|(value, _)| value.number() == Some(1));
-    let names: Vec<&str> = on.map(|(_, name)| *name).collect();
+    let each = [
+        (soft, "soft", "kernel.soft_watchdog"),
+        (nmi, "hard", "kernel.nmi_watchdog"),
+    ];
+    let on = each.iter().filter(|(value, ..)| value.number() == Some(1));
+    let names: Vec<&str> = on.clone().map(|(_, name, _)| *name).collect();
     let which = if names.is_empty() {
         "all CPUs are watched".to_owned()
     } else {
@@ -68,14 +71,11 @@ fn hazard(look: &Look<'_>, hot: &[u32], nmi: &Value, soft: &Value) -> Checked {
     }
     // Each by its name: up to Linux 6.6 whoever reads one of the two while all are off switches it off for good
     // (kernel/watchdog.c, proc_watchdog_common()), and to switch all on again would not bring it back.
-    let mut checked = checked.fix(Fix::sysctl("kernel.watchdog", "0"));
-    if soft.number() == Some(1) {
-        checked = checked.fix(Fix::sysctl("kernel.soft_watchdog", "0"));
-    }
-    if nmi.number() == Some(1) {
-        checked = checked.fix(Fix::sysctl("kernel.nmi_watchdog", "0"));
-    }
-    checked.fix(Fix::Cmdline("nowatchdog".to_owned()))
+    let all = checked.fix(Fix::sysctl("kernel.watchdog", "0"));
+    on.fold(all, |checked, (.., setting)| {
+        checked.fix(Fix::sysctl(setting, "0"))
+    })
+    .fix(Fix::Cmdline("nowatchdog".to_owned()))
 }
 
 #[cfg(test)]
