@@ -19,12 +19,14 @@ pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String
             .iter()
             .map(|(pid, comm)| format!("{comm} ({pid})"))
             .collect();
-        // After Ctrl-C quell stops them itself (launch/running.rs).
-        let what = match signals::interrupted() {
-            None => "has ended, but left running: {}; they were watched until now",
-            Some(_) => "has ended, and quell now stops what it left: {}",
-        };
-        say!("quell: '{name}' {}", what.replace("{}", &list.join(", ")));
+        let list = list.join(", ");
+        match signals::interrupted() {
+            None => say!(
+                "quell: '{name}' has ended, but left running: {list}; they were watched until now"
+            ),
+            // which it does itself then (launch/running.rs)
+            Some(_) => say!("quell: '{name}' has ended, and quell now stops what it left: {list}"),
+        }
     }
     ended.status.exit_code()
 }
