@@ -47,6 +47,19 @@ pub enum Pressure {
     Some,
 }
 
+/// What there is to know of threads, and to wait for them.
+pub trait Threads {
+    /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
+    /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
+    fn thread(&self) -> usize;
+    /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
+    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);
+    /// Wakes all that sleep on `word`.
+    fn wake(&self, word: &AtomicU32);
+    /// Of a clock that does not go back, ns.
+    fn now(&self) -> u64;
+}
+
 /// The kernel, or a model of it.
 ///
 /// # Safety
@@ -54,7 +67,7 @@ pub enum Pressure {
 /// An implementation does what Linux promises for each call: what it returns as mapped is, and what
 /// it says is zero reads as zero.
 #[allow(clippy::missing_errors_doc, clippy::missing_safety_doc)]
-pub unsafe trait Kernel {
+pub unsafe trait Kernel: Threads {
     /// mmap(2).
     unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno>;
     /// munmap(2).
@@ -92,15 +105,6 @@ pub unsafe trait Kernel {
     fn fork_begins(&self) {}
     /// See [`Kernel::fork_begins`].
     fn fork_is_over(&self, _child: bool) {}
-    /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
-    /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
-    fn thread(&self) -> usize;
-    /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
-    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);
-    /// Wakes all that sleep on `word`.
-    fn wake(&self, word: &AtomicU32);
-    /// Of a clock that does not go back, ns.
-    fn now(&self) -> u64;
     /// How much of the process is in memory, bytes; none if that can't be told.
     fn resident(&self) -> Option<usize> {
         None

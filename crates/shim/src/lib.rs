@@ -49,11 +49,12 @@ mod shim;
 pub mod sync;
 mod table;
 mod trim;
+mod waits;
 mod wipe;
 
 pub use check::Held;
 pub use counters::{Count, Counters};
-pub use kernel::{Errno, Kernel, Map, Pressure};
+pub use kernel::{Errno, Kernel, Map, Pressure, Threads};
 pub use nodes::Node;
 pub use range::{PAGE, Part, Range};
 pub use scratch::Scratch;

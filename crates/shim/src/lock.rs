@@ -6,7 +6,7 @@
 //! by whom. A handler that leaves by siglongjmp(3) out of the holder leaves the lock taken for good; the
 //! library then turns itself off (see [`Lock::take`]).
 
-use crate::Kernel;
+use crate::Threads;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
@@ -21,7 +21,7 @@ const FORK_SLEEPS: u32 = 4;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
 const MOST_NS: u64 = 16_000_000_000;
 
-/// How long so many sleeps take, less what clocks differ by ([`Kernel::now`]). Signals end them before.
+/// How long so many sleeps take, less what clocks differ by ([`Threads::now`]). Signals end them before.
 const fn lasts(sleeps: u32) -> u64 {
     if cfg!(loom) {
         0
@@ -67,7 +67,7 @@ impl Lock {
     }
 
     /// Takes it if that is possible soon.
-    pub(crate) fn try_take(&self, kernel: &impl Kernel) -> Taken {
+    pub(crate) fn try_take(&self, kernel: &impl Threads) -> Taken {
         let me = kernel.thread();
         for _ in 0..LOOKS {
             match self.at_once(me) {
@@ -79,7 +79,7 @@ impl Lock {
     }
 
     /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone.
-    pub(crate) fn take(&self, kernel: &impl Kernel) -> Taken {
+    pub(crate) fn take(&self, kernel: &impl Threads) -> Taken {
         let mut taken = self.try_take(kernel);
         if taken != Taken::Busy {
             return taken;
@@ -121,7 +121,7 @@ impl Lock {
     }
 
     /// Gives it back.
-    pub(crate) fn release(&self, kernel: &impl Kernel) {
+    pub(crate) fn release(&self, kernel: &impl Threads) {
         self.holder.store(0, Ordering::SeqCst);
         // Whoever is counted after this has seen the lock free, or sleeps until the next one, or 16 ms.
         if self.asleep.load(Ordering::SeqCst) > 0 {
@@ -154,8 +154,6 @@ impl Lock {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::kernel::{Errno, Map, Pressure};
-    use crate::{Part, Range};
     use core::cell::Cell;
 
     /// A machine on which the holder gives the lock back, or doesn't, and another has it, whenever somebody sleeps.
@@ -170,49 +168,7 @@ mod tests {
         clock: Cell<u64>,
     }
 
-    // SAFETY: nothing but sleep and the clock is ever called.
-    unsafe impl Kernel for Crowded {
-        unsafe fn mmap(&self, _: &Map) -> Result<usize, Errno> {
-            unreachable!()
-        }
-        unsafe fn munmap(&self, _: usize, _: usize) -> Result<(), Errno> {
-            unreachable!()
-        }
-        unsafe fn mprotect(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
-            unreachable!()
-        }
-        unsafe fn madvise(&self, _: usize, _: usize, _: i32) -> Result<(), Errno> {
-            unreachable!()
-        }
-        unsafe fn mremap(
-            &self,
-            _: usize,
-            _: usize,
-            _: usize,
-            _: i32,
-            _: usize,
-        ) -> Result<usize, Errno> {
-            unreachable!()
-        }
-        unsafe fn unname(&self, _: Range) -> Result<(), Errno> {
-            unreachable!()
-        }
-        unsafe fn give_back(&self, _: &[Part]) -> Result<usize, Errno> {
-            unreachable!()
-        }
-        unsafe fn mincore(&self, _: Range, _: &mut [u8]) -> Result<(), Errno> {
-            unreachable!()
-        }
-        unsafe fn zero(&self, _: Range) {}
-        unsafe fn clear(&self, _: Range) -> usize {
-            0
-        }
-        fn in_use(&self, _: &[usize]) -> bool {
-            false
-        }
-        fn is_own(&self, _: Range) -> bool {
-            false
-        }
+    impl Threads for Crowded {
         fn thread(&self) -> usize {
             7
         }
@@ -234,9 +190,6 @@ mod tests {
         fn wake(&self, _: &AtomicU32) {}
         fn now(&self) -> u64 {
             self.clock.get()
-        }
-        fn pressure(&self) -> Pressure {
-            Pressure::None
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::thread;
 
-use crate::kernel::{Errno, Kernel, Map, Pressure};
+use crate::kernel::{Errno, Kernel, Map, Pressure, Threads};
 use crate::late::Late;
 use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::lock::{Lock, Taken};
@@ -53,6 +53,19 @@ impl Six {
 
 fn range(addr: usize, len: usize) -> Range {
     Range::of(addr, len).unwrap()
+}
+
+impl Threads for Six {
+    fn thread(&self) -> usize {
+        ME.with(Cell::get)
+    }
+    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+        thread::yield_now();
+    }
+    fn wake(&self, _: &AtomicU32) {}
+    fn now(&self) -> u64 {
+        0
+    }
 }
 
 // SAFETY: no memory is touched.
@@ -122,16 +135,6 @@ unsafe impl Kernel for Six {
     }
     fn is_own(&self, _: Range) -> bool {
         true
-    }
-    fn thread(&self) -> usize {
-        ME.with(Cell::get)
-    }
-    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
-        thread::yield_now();
-    }
-    fn wake(&self, _: &AtomicU32) {}
-    fn now(&self) -> u64 {
-        0
     }
     fn resident(&self) -> Option<usize> {
         let written = |page: &&Option<u8>| page.is_some_and(|value| value != 0);

@@ -7,7 +7,7 @@ use self::file::{File, Path, number};
 use self::filter::Filter;
 use self::group::Group;
 use self::opened::OPENED;
-use crate::kernel::{Errno, Kernel, Map, Pressure};
+use crate::kernel::{Errno, Kernel, Map, Pressure, Threads};
 use crate::linux::MADV_WILLNEED;
 use crate::once::Once;
 use crate::{PAGE, Part, Range};
@@ -226,6 +226,52 @@ pub unsafe fn mmap(map: &Map) -> Result<usize, Errno> {
     unsafe { syscall(nr::MMAP, args) }
 }
 
+impl Threads for Linux {
+    fn thread(&self) -> usize {
+        thread()
+    }
+
+    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32) {
+        let time = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
+        let args = [
+            word.as_ptr() as usize,
+            FUTEX_WAIT_PRIVATE,
+            value as usize,
+            (&raw const time) as usize,
+            0,
+            0,
+        ];
+        // SAFETY: futex(2) on a word that lives, with a relative time.
+        let _ = unsafe { syscall(nr::FUTEX, args) };
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        let args = [
+            word.as_ptr() as usize,
+            FUTEX_WAKE_PRIVATE,
+            i32::MAX as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: futex(2) on a word that lives.
+        let _ = unsafe { syscall(nr::FUTEX, args) };
+    }
+
+    fn now(&self) -> u64 {
+        if self.filter.is_there() {
+            // Of 2 to 5 GHz: right within a factor of three, and only ever compared.
+            // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
+            return unsafe { core::arch::x86_64::_rdtsc() } / 3;
+        }
+        let mut time = [0_i64; 2];
+        let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
+        // SAFETY: clock_gettime(2) into our own place.
+        let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
+        time[0] as u64 * 1_000_000_000 + time[1] as u64
+    }
+}
+
 // SAFETY: it is Linux.
 unsafe impl Kernel for Linux {
     unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
@@ -375,50 +421,6 @@ unsafe impl Kernel for Linux {
             self.pressed.abandon();
         }
         OPENED.fork_is_over(child);
-    }
-
-    fn thread(&self) -> usize {
-        thread()
-    }
-
-    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32) {
-        let time = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
-        let args = [
-            word.as_ptr() as usize,
-            FUTEX_WAIT_PRIVATE,
-            value as usize,
-            (&raw const time) as usize,
-            0,
-            0,
-        ];
-        // SAFETY: futex(2) on a word that lives, with a relative time.
-        let _ = unsafe { syscall(nr::FUTEX, args) };
-    }
-
-    fn wake(&self, word: &AtomicU32) {
-        let args = [
-            word.as_ptr() as usize,
-            FUTEX_WAKE_PRIVATE,
-            i32::MAX as usize,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: futex(2) on a word that lives.
-        let _ = unsafe { syscall(nr::FUTEX, args) };
-    }
-
-    fn now(&self) -> u64 {
-        if self.filter.is_there() {
-            // Of 2 to 5 GHz: right within a factor of three, and only ever compared.
-            // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
-            return unsafe { core::arch::x86_64::_rdtsc() } / 3;
-        }
-        let mut time = [0_i64; 2];
-        let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
-        // SAFETY: clock_gettime(2) into our own place.
-        let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
-        time[0] as u64 * 1_000_000_000 + time[1] as u64
     }
 
     fn resident(&self) -> Option<usize> {

@@ -13,6 +13,7 @@ use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
+use crate::waits::{Patience, WAIT_MS};
 use crate::{PAGE, Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
@@ -24,12 +25,6 @@ const CLEAN: usize = 4096;
 const CLEAN_TIMES: usize = 16;
 /// What is unmapped from this size on takes a shootdown even if nothing is in it: page tables go with it.
 const TABLE: usize = 512 * PAGE;
-/// Whoever waits for a region that leaves looks so often in vain, for so many ms each.
-const WAITS: u32 = 200;
-const WAIT_MS: u32 = 10;
-/// And so long at least: others that leave end such a wait, and so do signals.
-const WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
-
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
@@ -291,37 +286,6 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Waits, while another thread forks and has the lock, for what others are unmapping or giving back: none begins
-    /// then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
-    pub(crate) fn wait_for_leavers(&self) {
-        let me = self.kernel.thread();
-        for _ in 0..WAITS {
-            let seen = self.left.load(Ordering::Acquire);
-            let other = |thread: usize| thread != 0 && thread != me;
-            let unmapping = |place: &AtomicUsize| other(place.load(Ordering::SeqCst));
-            if !self.lock.is_forking()
-                || self.is_mine()
-                || !(other(self.leavers.who()) || self.unmapping.iter().any(unmapping))
-            {
-                return;
-            }
-            self.kernel.sleep(&self.left, seen, WAIT_MS);
-        }
-    }
-
-    /// Waits for another thread that gives back, for a bounded time.
-    pub(crate) fn wait_for_trimming(&self) {
-        let me = self.kernel.thread();
-        for _ in 0..WAITS {
-            let seen = self.left.load(Ordering::Acquire);
-            let who = self.leavers.who();
-            if who == 0 || who == me {
-                return;
-            }
-            self.kernel.sleep(&self.left, seen, WAIT_MS);
-        }
-    }
-
     /// What was unmapped while a fork(2) had the lock. For [`Shim::finish`].
     pub(crate) fn tell_over(&self, table: &mut Table) {
         if self.over.load(Ordering::Relaxed) != 0 {
@@ -365,8 +329,7 @@ impl<K: Kernel> Shim<K> {
             return Ok(());
         }
         let me = self.kernel.thread();
-        let mut waits = 0;
-        let mut began = None;
+        let mut patience = Patience::default();
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
@@ -380,12 +343,9 @@ impl<K: Kernel> Shim<K> {
                 Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
                 Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
                 Locked::Done(InTheWay::Leaving(false)) => {
-                    let now = self.kernel.now();
-                    let waited = now.saturating_sub(*began.get_or_insert(now));
-                    if waits >= WAITS && waited >= WAIT_NS {
+                    if patience.is_over(&self.kernel) {
                         return Err(Errno::ENOMEM);
                     }
-                    waits += 1;
                     self.settle();
                     self.kernel.sleep(&self.left, seen, WAIT_MS);
                 }
@@ -394,6 +354,19 @@ impl<K: Kernel> Shim<K> {
                     self.unmap_going(place, part)?;
                 }
             }
+        }
+    }
+
+    /// A call of the program's that takes room: addresses, or one more mapping where there may be only so many
+    /// (vm.max_map_count). Where there is none, what is kept is unmapped, and the kernel is asked again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `call`.
+    pub(crate) fn with_room<T>(&self, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        match call() {
+            Err(Errno::ENOMEM) if self.drain() => call(),
+            done => done,
         }
     }
 

@@ -121,13 +121,7 @@ impl<K: Kernel> Shim<K> {
             let _ = self.evict(hint);
         }
         // SAFETY: the caller's own call.
-        match unsafe { self.kernel.mmap(map) } {
-            Err(Errno::ENOMEM) if self.drain() => {
-                // SAFETY: as before.
-                unsafe { self.kernel.mmap(map) }
-            }
-            result => result,
-        }
+        self.with_room(|| unsafe { self.kernel.mmap(map) })
     }
 
     /// Something kept, zeroed. A hint of an address is taken if just that is kept, or as the settings say.

@@ -42,13 +42,9 @@ impl<K: Kernel> Shim<K> {
         let begun = self.begin_to_change(range, |table| {
             table.change(range, |kind| kind.prot &= prot as u8);
         });
+        // It may make more mappings of one.
         // SAFETY: the caller's own call.
-        let mut done = unsafe { self.kernel.mprotect(addr, len, prot) };
-        // What is kept counts for vm.max_map_count, of which it may cut one more.
-        if done == Err(Errno::ENOMEM) && self.drain() {
-            // SAFETY: as before.
-            done = unsafe { self.kernel.mprotect(addr, len, prot) };
-        }
+        let done = self.with_room(|| unsafe { self.kernel.mprotect(addr, len, prot) });
         if let Some(begun) = begun {
             self.end_with(begun, |table| {
                 if done.is_ok() {

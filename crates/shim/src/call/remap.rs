@@ -124,11 +124,8 @@ impl<K: Kernel> Shim<K> {
         let mut result = if in_pieces {
             Err(Errno::EFAULT)
         } else {
-            call()
+            self.with_room(call)
         };
-        if result == Err(Errno::ENOMEM) && self.drain() {
-            result = call();
-        }
         if result == Err(Errno::EFAULT) && self.is_all_mapped(from) {
             // SAFETY: the caller's own range, and his target if there is one.
             result = unsafe { self.remap_pieces(from, to.len(), flags, new) };

@@ -79,14 +79,9 @@ impl<K: Kernel> Shim<K> {
                 unsafe { self.kernel.munmap(addr, len) }
             }
             Locked::Done(Then::Pass) | Locked::Busy => {
+                // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
-                let done = unsafe { self.kernel.munmap(addr, len) };
-                // A hole makes two mappings of one, and what is kept counts for vm.max_map_count.
-                if done != Err(Errno::ENOMEM) || !self.drain() {
-                    return done;
-                }
-                // SAFETY: as before.
-                unsafe { self.kernel.munmap(addr, len) }
+                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }
         }
     }

@@ -7,7 +7,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
-use super::{madvise, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
+use super::{madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
 use crate::Part;
 use crate::kernel::Errno;
 use crate::os::syscall as raw;
@@ -143,7 +143,7 @@ unsafe extern "C" fn ours(
             nr::SETSOCKOPT => c_long::from(setsockopt(int(a), int(b), int(c), d, e as u32)),
             nr::VMSPLICE => vmsplice(int(a), b as *const Part, c, d as u32) as c_long,
             nr::PRCTL => c_long::from(prctl(int(a), b, c, d, e)),
-            nr::MBIND => super::mbind(a, b, int(c), d, e, f as u32) as c_long,
+            nr::MBIND => mbind(a, b, int(c), d, e, f as u32) as c_long,
             nr::SET_MEMPOLICY => {
                 // What is kept may be of another node than the program wants from now on.
                 if a != 0

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 
 use quell_shim::linux::*;
-use quell_shim::{Errno, Kernel, Map, PAGE, Part, Pressure, Range};
+use quell_shim::{Errno, Kernel, Map, PAGE, Part, Pressure, Range, Threads};
 
 use super::fake::{Fake, checked, numbers};
 
@@ -23,6 +23,22 @@ macro_rules! call {
         $self.meddle();
         done
     }};
+}
+
+impl Threads for Fake {
+    fn thread(&self) -> usize {
+        self.thread.get() + 1
+    }
+    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+        self.slept.set(true);
+    }
+    fn wake(&self, _: &AtomicU32) {
+        self.meddle();
+    }
+    fn now(&self) -> u64 {
+        self.clock.set(self.clock.get() + 200_000_000);
+        self.clock.get()
+    }
 }
 
 // SAFETY: no memory is touched; what it says is what the checks of the model compare.
@@ -134,19 +150,6 @@ unsafe impl Kernel for Fake {
     }
     fn is_own(&self, range: Range) -> bool {
         self.all(range, |p| !p.shared)
-    }
-    fn thread(&self) -> usize {
-        self.thread.get() + 1
-    }
-    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
-        self.slept.set(true);
-    }
-    fn wake(&self, _: &AtomicU32) {
-        self.meddle();
-    }
-    fn now(&self) -> u64 {
-        self.clock.set(self.clock.get() + 200_000_000);
-        self.clock.get()
     }
     fn resident(&self) -> Option<usize> {
         let present = self.pages.borrow().values().filter(|p| p.present).count();

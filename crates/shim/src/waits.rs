@@ -1,0 +1,61 @@
+//! Waiting for what others unmap and give back, with an end.
+
+use crate::kernel::{Kernel, Threads};
+use crate::shim::Shim;
+use crate::sync::{AtomicUsize, Ordering};
+
+/// Whoever waits looks so often, for so many ms each.
+const WAITS: u32 = 200;
+pub(crate) const WAIT_MS: u32 = 10;
+/// And so long at least: whatever else leaves ends such a sleep, and so do signals.
+const WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
+
+/// What is left of it, for one wait.
+#[derive(Default)]
+pub(crate) struct Patience {
+    looks: u32,
+    began: Option<u64>,
+}
+
+impl Patience {
+    /// Whether it is at its end; each time before a sleep.
+    pub(crate) fn is_over(&mut self, kernel: &impl Threads) -> bool {
+        let now = kernel.now();
+        let waited = now.saturating_sub(*self.began.get_or_insert(now));
+        let over = self.looks >= WAITS && waited >= WAIT_NS;
+        self.looks += 1;
+        over
+    }
+}
+
+impl<K: Kernel> Shim<K> {
+    /// Waits, while another thread forks and has the lock, for what others are unmapping or giving back: none begins
+    /// then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
+    pub(crate) fn wait_for_leavers(&self) {
+        let me = self.kernel.thread();
+        let other = |thread: usize| thread != 0 && thread != me;
+        let unmapping = |place: &AtomicUsize| other(place.load(Ordering::SeqCst));
+        self.wait_while(|| {
+            self.lock.is_forking()
+                && !self.is_mine()
+                && (other(self.leavers.who()) || self.unmapping.iter().any(unmapping))
+        });
+    }
+
+    /// Waits for another thread that gives back.
+    pub(crate) fn wait_for_trimming(&self) {
+        let me = self.kernel.thread();
+        self.wait_while(|| ![0, me].contains(&self.leavers.who()));
+    }
+
+    fn wait_while(&self, there: impl Fn() -> bool) {
+        let mut patience = Patience::default();
+        loop {
+            let seen = self.left.load(Ordering::Acquire);
+            if !there() || patience.is_over(&self.kernel) {
+                return;
+            }
+            self.kernel.sleep(&self.left, seen, WAIT_MS);
+        }
+    }
+}
