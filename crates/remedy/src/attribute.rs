@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::copies::{after_a_split, in_metadata, is_of_zeros, of_what_is_given_back};
+use crate::copies::{after_a_split, in_metadata, is_of_zeros, of_what_is_given_back, read_first};
 use crate::{FEW, Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
@@ -102,6 +102,8 @@ pub(crate) struct Share {
     pub(crate) causes: BTreeMap<Cause, u64>,
     /// How many are counted to it because nobody else could have asked, not because a stack says so.
     pub(crate) guessed: u64,
+    /// How many are copies of its own metadata.
+    pub(crate) metadata: u64,
 }
 
 /// The causes by which allocators give memory back, or change what is mapped.
@@ -173,6 +175,8 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     for source in &evidence.sources {
         if let Some(index) = after_a_split(found, evidence, source) {
             out.allocators[index].add(source.cause, source.shootdowns, false);
+        } else if let Some(index) = read_first(found, evidence, source) {
+            out.allocators[index].add(source.cause, source.shootdowns, false);
         } else if is_of_zeros(evidence, source) && !in_metadata(found, source) {
             zeros.push(source);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
@@ -182,7 +186,11 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
         } else {
             match owner(found, source, &evidence.wrappers) {
                 Owner::Allocator(index, guessed) => {
-                    out.allocators[index].add(source.cause, source.shootdowns, guessed);
+                    let share = &mut out.allocators[index];
+                    share.add(source.cause, source.shootdowns, guessed);
+                    if source.cause == Cause::Cow {
+                        share.metadata += source.shootdowns;
+                    }
                 }
                 Owner::Program(file, guessed) => {
                     let share = out.own.entry(file).or_default();

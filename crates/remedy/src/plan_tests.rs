@@ -207,6 +207,49 @@ fn forks_and_zero_pages() {
     );
 }
 
+/// Check that pages that are read before they are written are counted to the jemalloc that handed them out, be it its own
+/// file that writes or the C library, and not to it where another file does; that huge pages are promised to stop them,
+/// and those of its metadata only where these have huge pages too, which is taken where they are many.
+#[test]
+fn read_before_written() {
+    let found = [
+        jemalloc(Version::exact(5, 3, 1)),
+        Found::new(Kind::Glibc, LIBC, Linking::SharedLibrary, ""),
+    ];
+    let zeros = |module: &str, symbol: &str, shootdowns| Source {
+        region: Some("anonymous memory, by a file".to_owned()),
+        ..source(Cause::Cow, module, symbol, shootdowns)
+    };
+    let decide = |metadata: u64| {
+        let sources = vec![
+            source(Cause::MadviseFree, POLARS, "_rjem_je_pages_purge_lazy", 500),
+            zeros(POLARS, "HashKeys::from_df", 200),
+            zeros(LIBC, "__memset_avx512_unaligned_erms", 300),
+            zeros("/usr/bin/app", "fill", 40),
+            zeros(POLARS, "_rjem_je_base_alloc_edata", metadata),
+        ];
+        let mut seen = evidence(200_000, sources);
+        seen.from_start = true;
+        seen.max_rss = Some(900 << 20);
+        plan(&found, &seen, &none)
+    };
+    let few = decide(10);
+    assert!(
+        few.remedies[0].evidence.starts_with("1010 of 1050"),
+        "{few:?}"
+    );
+    let keys = &few.remedies[0].sets["_RJEM_MALLOC_CONF"];
+    assert!(
+        keys.ends_with("thp:always") && !keys.contains("metadata"),
+        "{keys}"
+    );
+    let many = decide(100);
+    let keys = &many.remedies[0].sets["_RJEM_MALLOC_CONF"];
+    assert!(keys.ends_with("thp:always,metadata_thp:always"), "{keys}");
+    let stops = many.predicted_stop();
+    assert!((0.9..0.93).contains(&stops), "{stops}");
+}
+
 /// Check that what the user set is kept, replaced aloud, or found to be the remedy already.
 #[test]
 fn users_environment() {

@@ -108,6 +108,12 @@ impl<'a> Case<'a> {
         causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
     }
 
+    /// The part of this origin's shootdowns that are copies of the allocator's own metadata, 0 to 1.
+    #[must_use]
+    pub fn of_metadata(&self) -> f64 {
+        self.share.metadata as f64 / self.share.shootdowns.max(1) as f64
+    }
+
     /// Whether the blocks that are given back are large. Where few are, their size is overrated by the page faults: of
     /// blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
     #[must_use]
