@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And influx, only by its name, for not every system packs that server
+#                                 And by their names only: influx, for not every system packs that server, luf and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -107,6 +107,22 @@ look_for_dist() {
 
 look_for_fuzz() { have c++ || needs g++; }
 
+# The model of kernel/luf, and the kernel that is built of it.
+look_for_luf_model() {
+	have spin || needs spin
+	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+}
+
+look_for_luf() {
+	look_for_kernels
+	local tool
+	for tool in flex bison bc rsync make patch ccache xz; do
+		have $tool || needs ${tool/#xz/xz-utils}
+	done
+	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	has_header libelf.h || needs libelf-dev
+}
+
 look_for_page() {
 	have python3 || needs python3
 	have chromedriver || needs chromium-driver
@@ -118,8 +134,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz) "look_for_$job" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz" && exit 2 ;;
+		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-model" && exit 2 ;;
 		esac
 	done
 }
