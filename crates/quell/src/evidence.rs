@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use quell_host::needed;
-use quell_remedy::{Evidence, Found, Source, recognise_modules};
+use quell_remedy::{Evidence, Found, Source, recognise_command, recognise_modules};
 
 use crate::report::{Origin, Report};
 use crate::show::units::plural;
@@ -19,6 +19,26 @@ pub(crate) struct Observed {
     pub(crate) shootdowns: u64,
     /// Those by processes that were not watched.
     pub(crate) others: u64,
+}
+
+impl Observed {
+    /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
+    pub(crate) fn add_found(&mut self, more: Vec<Found>) {
+        for f in more {
+            let is_same =
+                |known: &Found| known.kind == f.kind && known.file_name() == f.file_name();
+            if !self.found.iter().any(is_same) {
+                self.found.push(f);
+            }
+        }
+    }
+
+    /// [`Observed::add_found`] of what a command's program is built of. What can't be read adds nothing: it ran.
+    pub(crate) fn add_found_of(&mut self, command: &[OsString]) {
+        if let Ok(recognised) = recognise_command(command, &|name| std::env::var_os(name)) {
+            self.add_found(recognised.found);
+        }
+    }
 }
 
 /// Reads a trace, and the files that its culprits ran code from.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 
-use crate::copies::{after_a_split, in_metadata, is_of_zeros, of_what_is_given_back, read_first};
+use crate::copies::{after_a_split, in_metadata, is_metadata, is_of_zeros, share_out};
 use crate::{FEW, Found, Kind, Linking, Wrappers};
 
 /// What was observed of one run: the input of a plan.
@@ -104,6 +104,8 @@ pub(crate) struct Share {
     pub(crate) guessed: u64,
     /// How many are copies of its own metadata.
     pub(crate) metadata: u64,
+    /// How many are copies of what it had given back, and that go with that.
+    pub(crate) refaulted: u64,
 }
 
 /// The causes by which allocators give memory back, or change what is mapped.
@@ -158,7 +160,7 @@ fn is_thread_end(source: &Source) -> bool {
             .is_some_and(|r| r.starts_with("[stack") || r.contains("thread stack"))
 }
 
-fn is_libc_file(path: &Path) -> bool {
+pub(crate) fn is_libc_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl")
 }
@@ -175,9 +177,7 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     for source in &evidence.sources {
         if let Some(index) = after_a_split(found, evidence, source) {
             out.allocators[index].add(source.cause, source.shootdowns, false);
-        } else if let Some(index) = read_first(found, evidence, source) {
-            out.allocators[index].add(source.cause, source.shootdowns, false);
-        } else if is_of_zeros(evidence, source) && !in_metadata(found, source) {
+        } else if is_of_zeros(evidence, source) && !is_metadata(found, source) {
             zeros.push(source);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
@@ -201,17 +201,9 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
         }
     }
     for source in zeros {
-        let writer = source.caller_module.as_ref();
-        let share = writer.and_then(|file| out.own.get_mut(file));
-        let explained = share.map_or(0, |share| {
-            let part = source
-                .shootdowns
-                .min(of_what_is_given_back(evidence, share));
-            share.add(source.cause, part, false);
-            part
-        });
-        if source.shootdowns > explained {
-            *out.others.entry(source.cause).or_default() += source.shootdowns - explained;
+        let left = share_out(found, evidence, source, &mut out);
+        if left > 0 {
+            *out.others.entry(source.cause).or_default() += left;
         }
     }
     if evidence.sources.is_empty() && evidence.shootdowns > 0 {
@@ -225,6 +217,15 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
 }
 
 impl Share {
+    /// By calls that give memory back.
+    pub(crate) fn gives_back(&self) -> u64 {
+        let of = |(cause, count): (&Cause, &u64)| match cause {
+            Cause::Munmap | Cause::MadviseDontneed | Cause::MadviseFree | Cause::Brk => *count,
+            _ => 0,
+        };
+        self.causes.iter().map(of).sum()
+    }
+
     pub(crate) fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
         self.shootdowns += shootdowns;
         *self.causes.entry(cause).or_default() += shootdowns;

@@ -6,7 +6,7 @@
 
 use quell_event::Cause;
 
-use crate::attribute::Share;
+use crate::attribute::{Share, Split, is_libc_file};
 use crate::{Evidence, Found, Kind, Linking, Source};
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
@@ -28,36 +28,60 @@ pub(crate) fn in_metadata(found: &[Found], source: &Source) -> bool {
     }
 }
 
-/// The jemalloc whose memory is read before it is written, and so is the zero page first: by its own code for small
-/// blocks, and by `realloc` of a large one, which copies all of it, also what nobody wrote yet; what lay there is then
-/// used for something else. Seen of Polars, whose tables grow that way: 300 to 1,100 of 500 to 1,600 shootdowns of some
-/// runs, and 20 of 400 of others. The stack says only who writes: jemalloc's own file, or the C library for it.
-/// Not its metadata, which huge pages for the rest don't reach ([`in_metadata`]).
-pub(crate) fn read_first(found: &[Found], evidence: &Evidence, source: &Source) -> Option<usize> {
-    if !is_of_zeros(evidence, source) || is_base(found, source) {
-        return None;
-    }
-    let of = |f: &Found, s: &Source| s.caller_module.as_ref() == Some(&f.module);
-    let gives_back = |f: &Found| {
-        let back = |s: &Source| s.cause != Cause::Cow && of(f, s);
-        evidence.sources.iter().any(back)
-    };
-    let writes = |f: &Found| {
-        let by_libc = |c: &Found| c.kind.is_libc() && of(c, source);
-        of(f, source) || found.iter().any(by_libc)
-    };
-    found
-        .iter()
-        .position(|f| f.kind == Kind::Jemalloc && gives_back(f) && writes(f))
-}
-
 /// Whether it is jemalloc's allocator of its own metadata that writes. Without a name it is taken for that: of 80 copies
 /// in jemalloc's code 50 to 63 were.
-fn is_base(found: &[Found], source: &Source) -> bool {
+pub(crate) fn is_metadata(found: &[Found], source: &Source) -> bool {
     match &source.caller_symbol {
         Some(symbol) => symbol.contains("base_alloc") || symbol.contains("edata_"),
         None => in_metadata(found, source),
     }
+}
+
+/// Counts copies of the zero page ([`is_of_zeros`]) to whose memory they most likely are of; how many are nobody's.
+///
+/// A page is the zero page if it is read before it is written: by a program that looks first, or by `realloc` of a large
+/// block, which copies all of it, also what nobody wrote yet. The stack says only who writes. So they are taken for
+/// memory of what the writing file maps by itself, or of the allocator: of the one that gives back most, since what is
+/// given back is the zero page again. The C library writes for anybody (`memset`).
+///
+/// jemalloc's are all counted to it, for huge pages stop them whether or not the memory was given back before: of Polars
+/// 300 to 1,100 of 500 to 1,600 shootdowns of some runs, and 20 of 400 of others. Of others only those that what they
+/// give back explains.
+pub(crate) fn share_out(
+    found: &[Found],
+    evidence: &Evidence,
+    source: &Source,
+    split: &mut Split,
+) -> u64 {
+    let writer = source.caller_module.as_deref();
+    let anybody = writer.is_none_or(is_libc_file);
+    let own = split.own.iter_mut();
+    let own = own.filter(|(file, _)| anybody || writer == Some(file.as_path()));
+    let own = own.map(|(_, share)| (None, share));
+    let allocators = found.iter().zip(&mut split.allocators);
+    // Another file than the allocator's writes into its memory if its malloc is everybody's.
+    let allocators = allocators.filter(|(f, _)| {
+        let everybodys = f.kind.is_libc() || f.replaces_malloc;
+        f.kind.allocates() && (anybody || everybodys || writer == Some(f.module.as_path()))
+    });
+    let allocators = allocators.map(|(f, share)| (Some(f.kind), share));
+    let Some((kind, share)) = own
+        .chain(allocators)
+        .max_by_key(|(_, share)| share.gives_back())
+        .filter(|(_, share)| share.gives_back() > 0)
+    else {
+        return source.shootdowns;
+    };
+    let refaulted = source
+        .shootdowns
+        .min(of_what_is_given_back(evidence, share));
+    let counted = match kind {
+        Some(Kind::Jemalloc) => source.shootdowns,
+        _ => refaulted,
+    };
+    share.add(source.cause, counted, false);
+    share.refaulted += refaulted;
+    source.shootdowns - counted
 }
 
 /// The allocator whose MADV_FREE split the huge pages that are copied now, by index. MADV_FREE of a part of a
@@ -79,8 +103,8 @@ pub(crate) fn after_a_split(
     evidence.sources.iter().any(frees).then_some(index)
 }
 
-/// How many more copies may be of memory that a file's own calls give back, which it maps anew, reads first and then
-/// writes: no more pages are copied than were given back. What the preload library serves again, or zeroes in place, is
+/// How many more copies may be of memory that these calls give back, which is mapped anew, read first and then
+/// written: no more pages are copied than were given back. What the preload library serves again, or zeroes in place, is
 /// there and writable, so that nothing is copied. Seen of a program that reads each page of what it maps before it
 /// writes it: 26 % of the shootdowns were by munmap, the others by cow, and the library stopped 97 % of all.
 ///
@@ -89,7 +113,7 @@ pub(crate) fn after_a_split(
 pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
     const FULL: u64 = 1024;
     let of = |cause| share.causes.get(&cause).copied().unwrap_or(0);
-    let calls = of(Cause::Munmap) + of(Cause::MadviseDontneed);
+    let calls = of(Cause::Munmap) + of(Cause::MadviseDontneed) + of(Cause::Brk);
     // which flushes were full nobody says: of these calls as many as of all but copies, which are of a page each
     let copies: u64 = evidence
         .sources
@@ -100,7 +124,7 @@ pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
     let flushes = evidence.shootdowns.saturating_sub(copies).max(1);
     let pages = evidence.pages.saturating_sub(copies) + FULL * evidence.full;
     let given = calls.saturating_mul(pages) / flushes;
-    given.saturating_sub(of(Cause::Cow))
+    given.saturating_sub(share.refaulted)
 }
 
 /// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks or has forked.

@@ -114,6 +114,18 @@ impl<'a> Case<'a> {
         self.share.metadata as f64 / self.share.shootdowns.max(1) as f64
     }
 
+    /// [`Case::part`] of calls that give memory back, and of the copies that go with it: of pages that were given back,
+    /// and then read before they were written.
+    #[must_use]
+    pub fn part_with_copies(&self, causes: &[Cause]) -> f64 {
+        let asked = self.part(causes);
+        let given = self.share.gives_back() as f64;
+        if given == 0.0 {
+            return asked;
+        }
+        asked + asked * self.share.refaulted as f64 / given
+    }
+
     /// Whether the blocks that are given back are large. Where few are, their size is overrated by the page faults: of
     /// blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
     #[must_use]

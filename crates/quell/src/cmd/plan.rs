@@ -148,7 +148,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     (evidence.max_rss, evidence.secure) = (max_rss, secure);
     // its command line is in the trace, and was not started by quell
     evidence.from_start = false;
-    add_found(&mut observed.found, recognised.found);
+    observed.add_found(recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = plan_text::shell_words(&words);
@@ -171,18 +171,6 @@ fn high_water(status: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
-fn add_found(found: &mut Vec<Found>, more: Vec<Found>) {
-    for f in more {
-        if !found
-            .iter()
-            .any(|known| known.kind == f.kind && known.file_name() == f.file_name())
-        {
-            found.push(f);
-        }
-    }
-}
-
 fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     launch::check(command)?;
     let temp = TempDir::new()?;
@@ -191,6 +179,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
+    observed.add_found_of(command);
     observed.evidence.page_faults = Some(ended.usage.page_faults());
     observed.evidence.max_rss = Some(ended.usage.max_rss);
     observed.evidence.secure = is_secure(command);

@@ -117,7 +117,8 @@ pub(crate) fn judge(
 pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
     let seen = evidence.shootdowns;
     let set = plan.notes.iter().any(|n| n.contains("set already"));
-    let dear = plan.notes.iter().any(|n| n.contains("the budget leaves"));
+    let leaves = |n: &String| n.contains("budget leaves");
+    let dear = plan.notes.iter().any(leaves);
     match seen {
         0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
         _ if dear => {

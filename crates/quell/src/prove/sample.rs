@@ -81,6 +81,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let temp = TempDir::new()?;
     let dir = temp.path().join("observed.quell");
     let mut recorder = Recorder::start(&dir, job.argv)?;
+    release_memory();
     let ran = job.run(&mut recorder, Setup::NONE, when)?;
     // Found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
@@ -88,7 +89,8 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
             return Err(Failed::error(format!("{why} of {when}"), ran.output));
         }
     }
-    let observed = evidence::of_trace(&dir)?;
+    let mut observed = evidence::of_trace(&dir)?;
+    observed.add_found_of(job.argv);
     let mut evidence = observed.evidence;
     evidence.page_faults = Some(ran.usage.page_faults());
     evidence.max_rss = Some(ran.usage.max_rss);

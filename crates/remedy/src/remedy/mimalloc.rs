@@ -92,7 +92,7 @@ impl Remedy for Purge {
         };
         Some(Verdict::set(
             one(variable, value),
-            STOPS * purged,
+            STOPS * case.part_with_copies(&[Cause::MadviseDontneed, Cause::Other]),
             Memory::Share(memory),
             cost,
         ))

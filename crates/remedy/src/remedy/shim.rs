@@ -74,7 +74,7 @@ impl Remedy for Cache {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = part(case, &CACHED);
+        let part = case.part_with_copies(&CACHED);
         let others = unretained::concerns(case) || unpurged::concerns(case);
         if part == 0.0 || !concerns(case) || others {
             return None;
@@ -118,7 +118,7 @@ impl Remedy for Zero {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = part(case, &ZEROED);
+        let part = case.part_with_copies(&ZEROED);
         if part == 0.0 || !concerns(case) || unretained::concerns(case) {
             return None;
         }
@@ -149,17 +149,6 @@ impl Remedy for Zero {
             ),
             Err(why) => Verdict::refuse(why),
         })
-    }
-}
-
-/// The part of these causes, and with a program's own calls what it copies because it read that memory before it wrote
-/// it: each goes with the copies of what it gives back.
-fn part(case: &Case<'_>, causes: &[Cause]) -> f64 {
-    let asked = case.part(causes);
-    let given = case.part(&CACHED) + case.part(&ZEROED);
-    match case.subject {
-        Subject::Own(_) if given > 0.0 => asked + case.part(&[Cause::Cow]) * asked / given,
-        _ => asked,
     }
 }
 

@@ -54,7 +54,7 @@ impl Remedy for Unretained {
         if !concerns(case) {
             return None;
         }
-        let part = case.part(&super::jemalloc::GIVES_BACK);
+        let part = case.part_with_copies(&super::jemalloc::GIVES_BACK);
         if part == 0.0 {
             return None;
         }

@@ -149,7 +149,7 @@ impl Settings {
         )
     }
 
-    fn last<T>(&self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    pub(super) fn last<T>(&self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let of = |text: &String| {
             let pairs = Conf::of(text).pairs.into_iter().rev();
             pairs
