@@ -314,7 +314,7 @@ fn google_tcmalloc() {
     let measured = [
         (211, 89, 40_000, 0.90, ",zero=64M"),
         (191, 63, 40_000, 0.90, ",zero=64M"),
-        (1007, 110, 400_000, 0.84, ",zero=16M"),
+        (1007, 110, 400_000, 0.78, ",zero=16M"),
     ];
     for (rss, shootdowns, faults, stops, zero) in measured {
         let mut evidence = seen(&[source(Cause::MadviseDontneed, file, shootdowns)]);
