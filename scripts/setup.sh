@@ -25,8 +25,10 @@ has_header() { [ -e "/usr/include/$1" ] || echo "#include <$1>" | cc -E - >/dev/
 
 has_library() { compgen -G "/usr/lib/*-linux-gnu/$1" >/dev/null; }
 
+needs_cc() { { have cc && has_header stdio.h; } || needs gcc libc6-dev; }
+
 look_for_build() {
-	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	needs_cc
 	have make || needs make
 	have "${CLANG:-clang}" || needs clang
 	have pkg-config || needs pkg-config
@@ -76,7 +78,7 @@ look_for_bench() {
 # What the lab's victim is compared with, and what compiles beside it.
 look_for_lab() {
 	have python3 || needs python3
-	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	needs_cc
 	have make || needs make
 	{ have oslat && have cyclictest; } || needs rt-tests
 }
@@ -84,7 +86,7 @@ look_for_lab() {
 # What builds the allocators; they themselves go under target/, and are not installed.
 look_for_remedies() {
 	have python3 || needs python3
-	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	needs_cc
 	have c++ || needs g++
 	have make || needs make
 	# Debian's packages of other releases are unpacked by Debian's tools only.
@@ -110,7 +112,7 @@ look_for_fuzz() { have c++ || needs g++; }
 # The model of kernel/luf, and the kernel that is built of it.
 look_for_luf_model() {
 	have spin || needs spin
-	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	needs_cc
 }
 
 look_for_luf() {
@@ -119,7 +121,7 @@ look_for_luf() {
 	for tool in flex bison bc rsync make patch ccache xz; do
 		have $tool || needs ${tool/#xz/xz-utils}
 	done
-	{ have cc && has_header stdio.h; } || needs gcc libc6-dev
+	needs_cc
 	has_header libelf.h || needs libelf-dev
 }
 

@@ -10,17 +10,14 @@
 // It sets vm.luf_max (if the kernel has it), drops the page cache, runs, and prints one line of JSON: what
 // /proc/interrupts and /proc/vmstat counted meanwhile, the time, the reads, and how many were wrong.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common.h"
 
 #define PAGE 4096
 #define WORDS (PAGE / sizeof(uint64_t))
@@ -32,19 +29,6 @@ static uint64_t reads_each;
 static uint64_t seed = 1;
 static const char *mode;
 static int over;
-
-static void fail(const char *doing)
-{
-	fprintf(stderr, "scan: %s: %s\n", doing, strerror(errno));
-	exit(2);
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
-	x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
-	return x ^ (x >> 33);
-}
 
 // What word i of the file is: it grows with i, so that it can be searched, and cannot be told from few others.
 static uint64_t word(uint64_t i)

@@ -14,21 +14,18 @@
 //
 // Prints one line of JSON. Exits with 1 if anything was read that should not have been.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common.h"
 
 #define PAGE 4096
 #define LINES (PAGE / 64)
@@ -61,19 +58,6 @@ static struct shared {
 static char paths[FILES][256];
 static char ballast[256];
 static uint64_t seed = 1;
-
-static void fail(const char *doing)
-{
-	fprintf(stderr, "stress: %s: %s\n", doing, strerror(errno));
-	exit(2);
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
-	x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
-	return x ^ (x >> 33);
-}
 
 static __thread uint64_t random_state;
 

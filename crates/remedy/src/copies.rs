@@ -113,7 +113,8 @@ pub(crate) fn after_a_split(
 pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
     const FULL: u64 = 1024;
     let of = |cause| share.causes.get(&cause).copied().unwrap_or(0);
-    let calls = of(Cause::Munmap) + of(Cause::MadviseDontneed) + of(Cause::Brk);
+    // MADV_FREE leaves the page there until memory is short
+    let calls = share.gives_back() - of(Cause::MadviseFree);
     // which flushes were full nobody says: of these calls as many as of all but copies, which are of a page each
     let copies: u64 = evidence
         .sources

@@ -96,12 +96,9 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
         };
         // With huge pages a copy is of 2 MB. Its own metadata has none unless told: of 63 copies of it 50 were left
         // under Polars, and of some 10 under churn next to none.
-        let copied = match (huge, metadata) {
-            (false, _) => 0.0,
-            (_, true) => case.part(&[Cause::Cow]),
-            (true, false) => case.part(&[Cause::Cow]) - 0.5 * case.of_metadata(),
-        };
-        let given = case.part(&GIVES_BACK) + copied;
+        let left = if metadata { 0.0 } else { 0.5 };
+        let copied = case.part(&[Cause::Cow]) - left * case.of_metadata();
+        let given = case.part(&GIVES_BACK) + if huge { copied } else { 0.0 };
         let keys: Vec<&str> = keys.iter().copied().chain(key).collect();
         let measured = if at_once {
             "44 and 60 % more under churn than with dirty_decay_ms:0, measured"
