@@ -21,11 +21,13 @@ pub enum InterruptionKind {
     Timer,
     /// The interrupt of function calls, whatever ran in it: alone where another one had done the work.
     Vector,
+    /// What an interrupt has left to do, with interrupts on again: packets, timers of programs, RCU.
+    Softirq,
 }
 
 impl InterruptionKind {
     /// All, in the order of precedence, which is that of the probe's numbers (`bpf/interruptions.h`).
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Sched,
         Self::Fault,
         Self::Tlb,
@@ -33,6 +35,7 @@ impl InterruptionKind {
         Self::Irq,
         Self::Timer,
         Self::Vector,
+        Self::Softirq,
     ];
 
     /// The kind with the probe's number.

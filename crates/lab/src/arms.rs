@@ -135,7 +135,7 @@ impl Workers {
 
 /// Of a victim that slept: the time of the operations, all of which count.
 fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
-    let first = raw.ops.first().map_or(0, |op| op.begin_ns);
+    let first = raw.ops.first().map_or(raw.told_ns, |op| op.begin_ns);
     let last = raw.ops.last().map_or(0, |op| op.end_ns);
     raw.begin_ns = first;
     raw.end_ns = last.max(first + whole);

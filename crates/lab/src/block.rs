@@ -64,6 +64,8 @@ pub struct Op {
 /// A block, on one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Raw {
+    /// When the worker was told to begin.
+    pub told_ns: u64,
     /// When the victim began to spin; 0 where it did not.
     pub begin_ns: u64,
     /// When it ended.
@@ -83,6 +85,7 @@ impl Raw {
         let line = Line::through(done.from, done.to);
         let spun = done.spun != (0, 0);
         Self {
+            told_ns: done.from.ns,
             begin_ns: if spun { line.at(done.spun.0) } else { 0 },
             end_ns: if spun { line.at(done.spun.1) } else { 0 },
             turns: done

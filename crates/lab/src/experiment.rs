@@ -98,7 +98,9 @@ impl Invalid {
         match self {
             Self::Lost => "the probe lost records",
             Self::Away => "others had the victim's CPU for more than four fifths of the time",
-            Self::NoOperation => "no operation began and ended in it",
+            Self::NoOperation => {
+                "no operation began and ended in a block: one that takes so long needs a longer --block"
+            }
             Self::Failed => "an operation failed",
         }
     }
@@ -137,22 +139,22 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
     let began = Instant::now();
-    let done = rounds_of(mechanism, params, options, around, &mut rounds);
+    let mut ended = Ended::default();
+    let done = rounds_of(mechanism, params, options, around, &mut rounds, &mut ended);
+    if let Err(err) = done {
+        if !is_interruption(&err) {
+            return Err(err);
+        }
+        // the round in which it was does not count
+        ended.interrupted = true;
+    }
     let Ended {
         judged,
         interrupted,
         backtraces,
         note,
         gap_limit_ns,
-    } = match done {
-        Ok(done) => done,
-        // the round in which it was does not count
-        Err(err) if is_interruption(&err) => Ended {
-            interrupted: true,
-            ..Ended::default()
-        },
-        Err(err) => return Err(err),
-    };
+    } = ended;
     let mut judgement =
         judged.unwrap_or_else(|| judge::judge(mechanism, params, options.mode, &rounds));
     if judgement.real.verdict == Verdict::TooShort && !interrupted {
@@ -199,7 +201,8 @@ fn rounds_of(
     options: &Options,
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
-) -> anyhow::Result<Ended> {
+    ended: &mut Ended,
+) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut until = started + options.budget;
     let stop = around.stop();
@@ -223,7 +226,9 @@ fn rounds_of(
         sham: start(Role::Culprit)?,
         stop,
     };
-    let gap_limit_ns = workers.both.ready().limit_ns;
+    // known from the first on, for somebody may end it at any time
+    ended.gap_limit_ns = workers.both.ready().limit_ns;
+    ended.note.clone_from(&workers.both.ready().note);
     // microseconds each, which only matter where there are many
     let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
@@ -252,6 +257,7 @@ fn rounds_of(
         // half a round compares nothing
         if round.len() == arms.len() {
             rounds.push(round);
+            ended.backtraces = watch.backtraces(workers.both.pid())?;
         }
         took = took.max(began.elapsed());
         let valid = rounds.iter().filter(|round| counts(round)).count();
@@ -276,14 +282,10 @@ fn rounds_of(
         around.round(rounds, look, judgement.as_ref());
         let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
-            let backtraces = watch.backtraces(workers.both.pid())?;
-            return Ok(Ended {
-                judged: judgement.filter(|_| looked),
-                interrupted,
-                backtraces,
-                note: workers.both.ready().note.clone(),
-                gap_limit_ns,
-            });
+            ended.judged = judgement.filter(|_| looked);
+            ended.interrupted = interrupted;
+            ended.backtraces = watch.backtraces(workers.both.pid())?;
+            return Ok(());
         }
     }
 }

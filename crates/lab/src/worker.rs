@@ -4,8 +4,9 @@
 //! A process of its own, because the lab reads the probe, allocates and prints meanwhile, all of which shoots, and
 //! because nothing of the operations is left behind when it goes. Every loop here ends by the time stamp counter.
 
+mod victim_thread;
+
 use std::io::{self, BufRead, Write};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::protocol::{Answer, Block, Done, Mode, Order, Ready, Role, Setup, Stam
 use crate::protocol::{receive, send, send_stamps};
 use crate::tsc::{self, Moment};
 use crate::victim::{Spun, Touch, Victim};
+use victim_thread::{Spell, VictimThread};
 
 /// Room for the operations of a block; the culprit rests when it is full.
 const MOST_OPS: usize = 1 << 18;
@@ -46,6 +48,9 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
     // Ctrl-C goes to every process of the terminal, and it is the lab that says when a block is the last.
     // SAFETY: to ignore a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    // alarm(2) must end this process, and who started quell may have it ignored, which exec keeps
+    // SAFETY: the default action runs no code of ours.
+    unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
     let mut crew: Option<Crew> = None;
     let mut patience = Duration::ZERO;
     while let Some(order) = receive(orders)? {
@@ -86,27 +91,13 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
-/// What the victim's thread is told: for how many ticks.
-enum Spell {
-    Warm(Option<Touch>),
-    Spin(u64),
-    Sleep(Duration),
-}
-
-/// The victim's thread, between blocks asleep in a channel.
-struct VictimThread {
-    orders: Sender<(Spell, Victim)>,
-    done: Receiver<(Victim, Spun)>,
-    tid: u32,
-    /// Here between blocks.
-    rests: Option<Victim>,
-}
-
 struct Crew {
     culprit: Box<dyn Culprit>,
     victim: Option<VictimThread>,
     mode: Mode,
     ops: Vec<Stamp>,
+    /// What the next operation needs is there already: of a block that ended before it.
+    is_prepared: bool,
     ticks_per_ms: u64,
 }
 
@@ -146,6 +137,7 @@ impl Crew {
             victim,
             mode: setup.mode,
             ops,
+            is_prepared: false,
             ticks_per_ms,
         };
         Ok((ready, crew))
@@ -154,6 +146,7 @@ impl Crew {
     /// What takes long and is no part of a block.
     fn prepare(&mut self) -> io::Result<()> {
         self.culprit.begin_block()?;
+        self.is_prepared = false;
         if let Some(victim) = &mut self.victim {
             victim.begin(Spell::Warm(self.culprit.warm()))?;
             victim.end()?;
@@ -177,9 +170,19 @@ impl Crew {
                 None => {
                     let alone = self.victim.is_none();
                     let touch = self.culprit.touch().filter(|_| alone);
-                    operate(&mut *self.culprit, &mut self.ops, touch, ticks, pace)
+                    let times = Times { ticks, pace };
+                    operate(
+                        &mut *self.culprit,
+                        &mut self.ops,
+                        &mut self.is_prepared,
+                        touch,
+                        times,
+                    )
                 }
                 Some(after) => {
+                    if let Some(victim) = &self.victim {
+                        victim.wait_until_it_spins(Duration::from_nanos(block.ns));
+                    }
                     thread::sleep(Duration::from_nanos(after.min(block.ns)));
                     once(&mut *self.culprit, &mut self.ops)
                 }
@@ -222,21 +225,32 @@ impl Crew {
     }
 }
 
-/// Repeats the operation until the time is over. Without a victim the culprit itself touches what the victim would,
+/// Of a block, in ticks: how long it is, and how long from one operation to the next at least.
+#[derive(Clone, Copy)]
+struct Times {
+    ticks: u64,
+    pace: u64,
+}
+
+/// Repeats the operation until the time is over. What was prepared for one that did not fit in any more is kept for the
+/// next block: what takes longer to prepare than a block is done in all but the first then, and not never. Without a victim the culprit itself touches what the victim would,
 /// between operations: else the second and all others would find nothing to write back, to page out or to copy, and
 /// a control that does less than the culprit is no control.
 fn operate(
     culprit: &mut dyn Culprit,
     ops: &mut Vec<Stamp>,
+    is_prepared: &mut bool,
     touch: Option<Touch>,
-    ticks: u64,
-    pace: u64,
+    times: Times,
 ) -> io::Result<()> {
     ops.clear();
-    let deadline = tsc::now().saturating_add(ticks);
+    let deadline = tsc::now().saturating_add(times.ticks);
     let mut next = 0;
     while tsc::now() < deadline {
-        culprit.before()?;
+        if !*is_prepared {
+            culprit.before()?;
+            *is_prepared = true;
+        }
         if let Some(touch) = touch {
             touch.once();
         }
@@ -248,6 +262,7 @@ fn operate(
         if begin >= deadline {
             break;
         }
+        *is_prepared = false;
         culprit.operate()?;
         let end = tsc::now();
         culprit.after()?;
@@ -257,7 +272,7 @@ fn operate(
             continue;
         }
         ops.push((begin, end));
-        next = begin + pace;
+        next = begin + times.pace;
     }
     Ok(())
 }
@@ -269,69 +284,6 @@ fn once(culprit: &mut dyn Culprit, ops: &mut Vec<Stamp>) -> io::Result<()> {
     culprit.operate()?;
     ops.push((begin, tsc::now()));
     culprit.after()
-}
-
-impl VictimThread {
-    fn start(cpu: u32, touch: Option<Touch>, calibrate: u64) -> io::Result<Self> {
-        let (orders, told) = channel::<(Spell, Victim)>();
-        let (say, done) = channel();
-        let (ready, first) = channel();
-        thread::Builder::new()
-            .name("quell-victim".to_owned())
-            .spawn(move || {
-                let pinned = pin::to(&[cpu]).map(|()| {
-                    // first touches are faults of nobody's making
-                    if let Some(touch) = touch {
-                        touch.once();
-                    }
-                    let tid = rustix::thread::gettid().as_raw_nonzero().get();
-                    let victim = Victim::calibrated(calibrate, touch);
-                    (u32::try_from(tid).unwrap_or(0), victim)
-                });
-                if ready.send(pinned).is_err() {
-                    return;
-                }
-                while let Ok((spell, mut victim)) = told.recv() {
-                    let spun = match spell {
-                        Spell::Warm(memory) => {
-                            if let Some(memory) = memory {
-                                memory.once();
-                            }
-                            Spun { begin: 0, end: 0 }
-                        }
-                        Spell::Spin(ticks) => victim.spin(ticks, touch),
-                        Spell::Sleep(time) => {
-                            thread::sleep(time);
-                            Spun { begin: 0, end: 0 }
-                        }
-                    };
-                    if say.send((victim, spun)).is_err() {
-                        return;
-                    }
-                }
-            })?;
-        let (tid, victim) = first.recv().map_err(io::Error::other)??;
-        Ok(Self {
-            orders,
-            done,
-            tid,
-            rests: Some(victim),
-        })
-    }
-
-    fn begin(&mut self, spell: Spell) -> io::Result<()> {
-        let victim = self.rests.take();
-        let victim = victim.ok_or_else(|| io::Error::other("the victim has no rest"))?;
-        self.orders
-            .send((spell, victim))
-            .map_err(|_| io::Error::other("the victim has gone"))
-    }
-
-    fn end(&mut self) -> io::Result<Spun> {
-        let (victim, spun) = self.done.recv().map_err(io::Error::other)?;
-        self.rests = Some(victim);
-        Ok(spun)
-    }
 }
 
 fn ticks_per_ms() -> u64 {
@@ -393,12 +345,51 @@ mod tests {
             // all of a short time may be another thread's
             while ops.is_empty() {
                 culprit.unchanged = 0;
-                operate(&mut culprit, &mut ops, touch, ticks, 1000).unwrap();
+                let times = Times { ticks, pace: 1000 };
+                operate(&mut culprit, &mut ops, &mut false, touch, times).unwrap();
             }
             (culprit.unchanged, ops.len())
         };
         let (unchanged, all) = repeat(None);
         assert_eq!(unchanged, all);
         assert_eq!(repeat(Some(touch)).0, 0);
+    }
+
+    /// Takes longer to prepare than a block is.
+    struct Slow {
+        prepared: usize,
+        done: usize,
+    }
+
+    impl Culprit for Slow {
+        fn before(&mut self) -> io::Result<()> {
+            thread::sleep(Duration::from_millis(3));
+            self.prepared += 1;
+            Ok(())
+        }
+
+        fn operate(&mut self) -> io::Result<()> {
+            self.done += 1;
+            Ok(())
+        }
+    }
+
+    /// Check that what was prepared for an operation that no longer fitted in is there for the next block, and used once.
+    #[test]
+    fn slow_preparation_is_kept() {
+        let ticks = ticks_per_ms();
+        let mut culprit = Slow {
+            prepared: 0,
+            done: 0,
+        };
+        let mut ops = Vec::with_capacity(MOST_OPS);
+        let mut is_prepared = false;
+        for _ in 0..6 {
+            let times = Times { ticks, pace: 0 };
+            operate(&mut culprit, &mut ops, &mut is_prepared, None, times).unwrap();
+        }
+        // one in each block but the first, unless another thread had all of it
+        assert!(culprit.done >= 2, "{} operations", culprit.done);
+        assert_eq!(culprit.prepared, culprit.done + usize::from(is_prepared));
     }
 }

@@ -1,11 +1,13 @@
 //! One arm against its control: the rules by which a word is said.
 
+use std::fmt::Write as _;
+
 use quell_stats::Difference;
 
 use super::Verdict;
 use super::measure::differ;
 use crate::attribute::Attributed;
-use crate::experiment::operations;
+use crate::experiment::{Invalid, operations};
 use crate::mechanism::Timing;
 use crate::protocol::Mode;
 
@@ -34,6 +36,8 @@ pub(super) struct Asked<'a> {
     pub(super) timing: Timing,
     /// Rounds that were made, valid or not.
     pub(super) rounds: usize,
+    /// Why most of those that don't count don't.
+    pub(super) invalid: Option<Invalid>,
 }
 
 /// Valid rounds before anything is said.
@@ -72,7 +76,7 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
     let events = sum(|b| b.caused_hits + b.caused_faults);
     let stall_ppm = differ(asked.control, arm, Attributed::caused_ppm);
     let (verdict, why) = if arm.len() < FEWEST {
-        few_rounds(arm.len(), asked.rounds)
+        few_rounds(arm.len(), asked)
     } else if asked.mode == Mode::Sleep {
         asleep(ops, events, fewest_ops(asked.timing))
     } else {
@@ -86,12 +90,16 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
     }
 }
 
-fn few_rounds(valid: usize, rounds: usize) -> (Verdict, String) {
+fn few_rounds(valid: usize, asked: &Asked<'_>) -> (Verdict, String) {
+    let rounds = asked.rounds;
     if rounds < FEWEST {
         let why = format!("{rounds} of the {FEWEST} rounds that it takes");
         return (Verdict::TooShort, why);
     }
-    let why = format!("{valid} of {rounds} rounds are valid, and it takes {FEWEST}");
+    let mut why = format!("{valid} of {rounds} rounds are valid, and it takes {FEWEST}");
+    if let Some(invalid) = asked.invalid {
+        let _ = write!(why, "; most often {}", invalid.why());
+    }
     (Verdict::TooNoisy, why)
 }
 
@@ -137,6 +145,13 @@ fn spinning(asked: &Asked<'_>, stall: &Difference, ops: u64, events: u64) -> (Ve
             format!("it takes {:.0} % of the rounds", LEAST_SIGNS * 100.0)
         };
         return (Verdict::TooNoisy, format!("{text}, but {lacks}"));
+    }
+    let timed = sum(|b| b.timed_events);
+    if events >= fewest_events && timed * 2 < events {
+        let why = format!(
+            "of {events} shootdowns and faults only {timed} have a gap of their own: in the others the CPU itself was away"
+        );
+        return (Verdict::TooNoisy, why);
     }
     let busy: u64 = arm
         .iter()

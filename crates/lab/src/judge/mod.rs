@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribute::Attributed;
 use crate::block::Arm;
-use crate::experiment::{Round, block_of, counts, operations};
+use crate::experiment::{Invalid, Round, block_of, counts, operations};
 use crate::mechanism::Mechanism;
 use crate::params::Params;
 use crate::protocol::Mode;
@@ -125,11 +125,13 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
             mode,
             timing: mechanism.timing,
             rounds: rounds.len(),
+            invalid: most_often(rounds),
         })
     };
     let sham_effect = asked(&idle, &sham);
     let mut real_effect = asked(&sham, &real);
-    if real_effect.verdict == Verdict::Shown && sham_effect.verdict == Verdict::Shown {
+    // where both are stalled alike their difference is nothing, which says nothing of the mechanism either
+    if real_effect.verdict.is_answer() && sham_effect.verdict == Verdict::Shown {
         real_effect.verdict = Verdict::TooNoisy;
         real_effect.why = format!(
             "the control in another address space is stalled too, so this is not the mechanism's alone: {}",
@@ -155,6 +157,13 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
         ),
         expected_per_op,
     }
+}
+
+/// Why most blocks that don't count don't.
+fn most_often(rounds: &[Round]) -> Option<Invalid> {
+    let all: Vec<Invalid> = rounds.iter().flatten().filter_map(|m| m.invalid).collect();
+    let times = |why: &Invalid| all.iter().filter(|w| *w == why).count();
+    all.iter().copied().max_by_key(times)
 }
 
 /// Rounds whose real and untraced blocks both count.

@@ -132,9 +132,48 @@ fn unmatched_is_no_answer() {
     assert!(j.real.why.contains("lie in a gap"), "{}", j.real.why);
 }
 
-/// Check that a control that is stalled too takes the word away.
+/// Check that shootdowns that came while the CPU was away give no word, also not that there is nothing.
+#[test]
+fn untimed_is_no_answer() {
+    let mut some = rounds(8, 1000, 0);
+    for round in &mut some {
+        let real = &mut round[2].block;
+        real.gaps.iter_mut().for_each(|told| told.caused = false);
+        real.timed_events = 0;
+        real.counted_ops = 0;
+    }
+    let j = judged(&some);
+    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert!(
+        j.real.why.contains("the CPU itself was away"),
+        "{}",
+        j.real.why
+    );
+}
+
+/// Check that it is said why too few rounds count.
+#[test]
+fn invalid_rounds_say_why() {
+    let mut some = rounds(8, 1000, 0);
+    for round in &mut some {
+        round[2].invalid = Some(Invalid::NoOperation);
+    }
+    some[0][1].invalid = Some(Invalid::Lost);
+    let j = judged(&some);
+    assert_eq!(j.real.verdict, Verdict::TooNoisy);
+    assert!(j.real.why.contains("--block"), "{}", j.real.why);
+}
+
+/// Check that a control that is stalled too takes the word away, also where it is stalled as much.
 #[test]
 fn shown_control_is_no_control() {
+    let mut alike = rounds(8, 1000, 0);
+    for round in &mut alike {
+        round[1] = block(Arm::Sham, 1000, true, 1000);
+    }
+    let j = judged(&alike);
+    assert_eq!(j.sham.verdict, Verdict::Shown);
+    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
     let mut some = rounds(8, 1000, 0);
     for round in &mut some {
         round[1] = block(Arm::Sham, 400, true, 1000);

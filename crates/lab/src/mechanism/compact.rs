@@ -58,6 +58,8 @@ struct Compact {
 
 impl Culprit for Compact {
     fn before(&mut self) -> io::Result<()> {
+        // of a block that failed: not beside what comes now
+        self.left = None;
         let left = Mapping::anonymous(self.bytes)?;
         let freed = Mapping::anonymous(self.bytes)?;
         for mapping in [&left, &freed] {

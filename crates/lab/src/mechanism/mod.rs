@@ -336,8 +336,8 @@ mod tests {
                     .and_then(|()| culprit.after());
                 all.unwrap_or_else(|err| panic!("{}: {err}", m.name));
             }
-            let mut victim = crate::victim::Victim::calibrated(1 << 20, culprit.touch());
-            victim.spin(1 << 20, culprit.touch());
+            let mut victim = crate::victim::Victim::calibrated(1 << 22, culprit.touch()).unwrap();
+            victim.spin(1 << 20, culprit.touch(), &false.into());
         }
     }
 }

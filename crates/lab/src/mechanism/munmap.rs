@@ -63,6 +63,8 @@ impl Munmap {
 
 impl Culprit for Munmap {
     fn before(&mut self) -> io::Result<()> {
+        // of a block that failed: not beside what comes now
+        self.next = None;
         let mapping = if self.huge {
             Mapping::aligned(self.bytes, HUGE)?
         } else {

@@ -7,7 +7,8 @@
  * where the request comes from and remembers who asked.
  *
  * There is no loop here. What begins is kept in one slot a kind: interrupts of one kind don't nest, for they run
- * with interrupts off, and only the watched CPU writes. The hash map takes its bucket's lock with interrupts
+ * with interrupts off, nor do softirqs (kernel/softirq.c: invoke_softirq() only outside of one), and only the
+ * watched CPU writes. The hash map takes its bucket's lock with interrupts
  * off and refuses rather than waits on the CPU that holds it, and when it is full (kernel/bpf/hashtab.c): who
  * asked is then 0, and for a shootdown that is counted. What was used is used once: a refused request must not
  * get the name of the one before it. The ring refuses when it is full, or when an NMI finds its lock taken:
@@ -227,6 +228,7 @@ VECTOR(irq_work, KIND_IRQ)
 VECTOR(x86_platform_ipi, KIND_IRQ)
 VECTOR(call_function, KIND_VECTOR)
 VECTOR(call_function_single, KIND_VECTOR)
+VECTOR(softirq, KIND_SOFTIRQ)
 
 SEC("raw_tp/page_fault_user")
 int watch_fault(struct bpf_raw_tracepoint_args *ctx)

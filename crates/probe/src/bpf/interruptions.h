@@ -28,6 +28,7 @@ enum {
 	KIND_IRQ,    /* of a device, and other vectors */
 	KIND_TIMER,  /* of the CPU's own timer */
 	KIND_VECTOR, /* the interrupt of function calls, whatever runs in it */
+	KIND_SOFTIRQ, /* what an interrupt has left to do; interrupts of other kinds nest in it */
 	KINDS,
 };
 

@@ -73,9 +73,34 @@ fn list() -> anyhow::Result<ExitCode> {
     }
     emit(
         &mut anstream::stdout(),
-        &(table.text() + &lab::list_curves()),
+        &(table.text() + &lab::list_curves() + &list_verbs()),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is measured by a verb of its own, for it compares programs and not arms.
+const VERBS: &[(&str, &str)] = &[
+    (
+        "seed-madv",
+        "the document's program of 2 to N threads that advise one page away: flushes asked for and done",
+    ),
+    (
+        "seed-jemalloc",
+        "a service over jemalloc, with decay on and off, by version",
+    ),
+    ("allocators", "alloc-free over each allocator that is given"),
+    (
+        "advise",
+        "the short set, and which of doctor's rules matter here",
+    ),
+];
+
+fn list_verbs() -> String {
+    let mut table = Table::new(&["verb of its own: quell lab …", "what it compares"]);
+    for (name, about) in VERBS {
+        table.row(vec![(*name).to_owned(), (*about).to_owned()]);
+    }
+    format!("\n{}", table.text())
 }
 
 /// The experiments by their names.
@@ -85,6 +110,9 @@ fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mechanism>> {
     }
     let find = |name: &String| {
         mechanism::find(name).ok_or_else(|| {
+            if VERBS.iter().any(|(verb, _)| verb == name) {
+                return usage(format!("'{name}' is a verb of its own: quell lab {name}"));
+            }
             usage(format!(
                 "there is no experiment '{name}'; 'quell lab list' prints them"
             ))

@@ -17,7 +17,7 @@ use quell_lab::params::Params;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 
-use super::{Beside, Ran, has_counter, lock, one, place};
+use super::{Beside, Ran, check, has_counter, lock, one, place};
 use crate::cli::LabAdviseArgs;
 use crate::cmd::usage;
 use crate::launch::signals;
@@ -69,6 +69,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     lock(Beside::Nobody)?;
     let findings = findings();
     let (victim_cpu, culprit_cpu) = place(None, None)?;
+    check(victim_cpu)?;
     signals::install()?;
     let budget = Duration::from_secs(args.budget);
     let mut failed = false;

@@ -94,7 +94,7 @@ impl Running<'_> {
     pub(crate) fn block(&self, measured: &Measured) {
         // the offset anew each time: somebody may set the clock
         let offset = wall_ns().saturating_sub(monotonic_ns());
-        let once = self.mechanism.timing != Timing::Repeated;
+        let once = matches!(self.mechanism.timing, Timing::Once { .. });
         self.live
             .send(&lines(self.mechanism.name, measured, once, offset));
     }

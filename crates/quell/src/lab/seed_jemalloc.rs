@@ -16,6 +16,7 @@ use super::{Beside, lock, measured};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
+use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
 use crate::show::units::time;
@@ -80,13 +81,21 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
     }
     let mut cases = cases(&args.lib)?;
     lock(Beside::Nobody)?;
+    signals::install()?;
     let mut rng = Rng::new(monotonic_ns());
-    for round in 0..args.rounds {
+    'all: for round in 0..args.rounds {
         say!("quell: round {} of {}", round + 1, args.rounds);
         let mut order: Vec<usize> = (0..cases.len()).collect();
         rng.shuffle(&mut order);
         for at in order {
-            run(&mut cases[at], round)?;
+            match run(&mut cases[at], round) {
+                Ok(()) => {}
+                Err(_) if signals::interrupted().is_some() && round > 0 => {
+                    say!("quell: interrupted: what follows is of what was run by then");
+                    break 'all;
+                }
+                Err(err) => return Err(err),
+            }
         }
     }
     let rows: Vec<Row> = cases.iter().map(Case::row).collect();

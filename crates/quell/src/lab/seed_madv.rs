@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{Beside, lock, measured};
 use crate::cli::SeedMadvArgs;
 use crate::cmd::usage;
+use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::heading;
 use crate::show::table::Table;
@@ -97,8 +98,9 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     lock(Beside::Nobody)?;
+    signals::install()?;
     let mut rows = Vec::new();
-    for &n in &threads {
+    'all: for &n in &threads {
         for touch in [false, true] {
             say!(
                 "quell: {n} threads, {} calls each{}",
@@ -109,7 +111,14 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
                     ""
                 }
             );
-            rows.push(one(n, args.calls, touch)?);
+            match one(n, args.calls, touch) {
+                Ok(row) => rows.push(row),
+                Err(_) if signals::interrupted().is_some() && !rows.is_empty() => {
+                    say!("quell: interrupted: what follows is of what was run by then");
+                    break 'all;
+                }
+                Err(err) => return Err(err),
+            }
         }
     }
     let out = if args.json {

@@ -250,25 +250,33 @@ fn ended_lab_leaves_nothing() {
     }
 }
 
-/// Check that each experiment that needs something of the system leaves it as it was, and this process on its CPUs.
+/// Check that each experiment that needs something of the system leaves it as it was.
 #[test]
 fn runs_leave_the_system() {
     if !root_only("runs_leave_the_system") {
         return;
     }
     let _alone = alone();
-    for experiment in ["swap", "ksm", "numa-balancing", "compact", "collapse"] {
+    for experiment in [
+        "swap",
+        "ksm",
+        "numa-balancing",
+        "compact",
+        "collapse",
+        "khugepaged",
+    ] {
         let before = state();
-        let own = std::process::id();
-        let on = affinity(&[own])[&format!("/proc/{own}/task/{own}")].clone();
         let out = quell(&["lab", "run", experiment, "--budget", "1", "--block", "50"]);
         let said = String::from_utf8_lossy(&out.stderr);
-        // 2: it can't run here
         assert!(matches!(out.status.code(), Some(0..=2)), "{said}");
+        if out.status.code() == Some(2) {
+            eprintln!(
+                "SKIPPED runs_leave_the_system: {experiment}: {}",
+                said.trim()
+            );
+        }
         assert!(!said.contains("not as it was"), "{said}");
         assert_eq!(changed(&before), [], "{experiment}: {said}");
-        let on_now = affinity(&[own])[&format!("/proc/{own}/task/{own}")].clone();
-        assert_eq!(on, on_now, "{experiment}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use quell_lab::block::Arm;
+use quell_lab::judge::Verdict;
 use quell_lab::summary::{Interval, Machine, Settings, Summary};
 use quell_stats::{FEWEST_RUNS, median, runs_apart};
 
@@ -27,6 +28,9 @@ impl<'a> Pair<'a> {
     pub(super) fn change(&self, family: usize) -> (Change, &'static str) {
         if self.runs().any(|s| !s.verdict.is_answer()) {
             return (Change::None, "a side was too noisy to tell its effect");
+        }
+        if !self.runs().any(|s| s.verdict == Verdict::Shown) {
+            return (Change::None, "neither side stalls the victim");
         }
         if !self.not_alike().is_empty() {
             return (Change::None, "the runs of one side were not measured alike");
