@@ -19,6 +19,7 @@ use crate::params::Params;
 use crate::process::Worker;
 use crate::protocol::{Mode, Role, Setup};
 use crate::tsc::monotonic_ns;
+use crate::who::Processes;
 
 /// How long a block is where nobody says, ms.
 pub const BLOCK_MS: u64 = 150;
@@ -112,6 +113,8 @@ pub type Round = Vec<Measured>;
 pub struct Outcome {
     /// Round by round.
     pub rounds: Vec<Round>,
+    /// Who took the victim's time in them.
+    pub processes: Processes,
     /// What it says.
     pub judgement: Judgement,
     /// Whether somebody ended it early.
@@ -136,8 +139,16 @@ pub fn run(
     around: &dyn Surroundings,
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
+    let mut processes = Processes::default();
     let began = Instant::now();
-    let done = rounds_of(mechanism, params, options, around, &mut rounds);
+    let done = rounds_of(
+        mechanism,
+        params,
+        options,
+        around,
+        &mut rounds,
+        &mut processes,
+    );
     let Ended {
         judged,
         interrupted,
@@ -166,6 +177,7 @@ pub fn run(
     }
     Ok(Outcome {
         rounds,
+        processes,
         judgement,
         interrupted,
         backtraces,
@@ -199,6 +211,7 @@ fn rounds_of(
     options: &Options,
     around: &dyn Surroundings,
     rounds: &mut Vec<Round>,
+    processes: &mut Processes,
 ) -> anyhow::Result<Ended> {
     let started = Instant::now();
     let mut until = started + options.budget;
@@ -223,6 +236,7 @@ fn rounds_of(
         sham: start(Role::Culprit)?,
         stop,
     };
+    *processes = Processes::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
     let gap_limit_ns = workers.both.ready().limit_ns;
     // microseconds each, which only matter where there are many
     let stacks = matches!(mechanism.timing, Timing::Once { .. });
@@ -245,6 +259,7 @@ fn rounds_of(
                 .block(arm, options, mechanism, &mut *watch)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
             let block = failures.of(arm, block)?;
+            processes.meet(&block.block);
             around.block(&block);
             round.push(block);
         }
