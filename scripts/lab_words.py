@@ -62,6 +62,10 @@ def percent(share: float) -> str:
     return f"{fixed(p, 1 if p < 9.95 else 0)} %"
 
 
+def plural(n: int, word: str) -> str:
+    return f"{count(n)} {word}{'' if n == 1 else 's'}"
+
+
 def ppm(n: float) -> str:
     return count(n).replace("-", "−")
 
@@ -158,6 +162,60 @@ def classes_rows(result: dict) -> list[list[str]]:
         cells = [text for arm, rate in zip(arms, rates) for text in (count(share(arm, name)), rate)]
         rows.append([f"{name}: {what}", *cells])
     return rows
+
+
+WHO = {"culprit": "the culprit", "victim": "the victim’s own process", "nobody": "no process"}
+
+
+def matrix_rows(result: dict) -> list[list[str]]:
+    """Who took the victim's time: the culprit first, of the same the most first."""
+    found: dict[tuple, dict] = {}
+    for name in SEEN:
+        for taken in result["arms"][name].get("by", []):
+            key = (taken["who"], taken.get("comm", ""), taken["class"])
+            time_of = result["arms"][name]["ran_ns"]
+            if taken["class"] == "sched":
+                time_of += result["arms"][name]["away_ns"]
+            arms = found.setdefault(key, {})
+            ppm, gaps = arms.get(name, (0, 0))
+            arms[name] = (ppm + taken["ns"] * 1e6 / max(1, time_of), gaps + taken["gaps"])
+    order = ["culprit", "daemon", "victim", "other", "nobody"]
+    told = sorted(found.items(), key=lambda row: (order.index(row[0][0]), -max(n for n, _ in row[1].values())))
+    lines = []
+    for (who, comm, cls), arms in told:
+        name = f"{comm}, for the culprit" if who == "daemon" else WHO.get(who) or comm or "other processes"
+        cells = [arms.get(arm, (0, 0)) for arm in SEEN]
+        lines.append([f"{name}: {cls}"] + [f"{count(n)} {plural(gaps, 'gap')}" for n, gaps in cells])
+    return lines
+
+
+class Frame:
+    """A function of the culprit's in a flame graph, with what came through it."""
+
+    def __init__(self, name: str):
+        self.name, self.stall, self.shootdowns, self.value = name, 0, 0, 0
+        self.children: dict[str, Frame] = {}
+
+    @classmethod
+    def of(cls, ways: list[dict]) -> Frame:
+        root = cls("all")
+        by = "stall_ns" if sum(way["stall_ns"] for way in ways) else "shootdowns"
+        for way in ways:
+            path = [root]
+            for name in reversed(way["culprit"]):
+                path.append(path[-1].children.setdefault(name, cls(name)))
+            for frame in path:
+                frame.stall += way["stall_ns"]
+                frame.shootdowns += way["shootdowns"]
+                frame.value += way[by]
+        return root
+
+    def widest(self) -> Frame:
+        return max(self.children.values(), key=lambda frame: frame.value)
+
+    def words(self, root: Frame) -> str:
+        cost = f"{time(self.stall)} of the victim’s in {plural(self.shootdowns, 'shootdown')}"
+        return f"{self.name}: {cost}, {percent(self.value / root.value)} of all"
 
 
 def turns_rows(result: dict) -> list[list[str]]:

@@ -2,7 +2,8 @@
 
     use_lab_page.py RESULTS [FOLDER]     keeps pages and screenshots in FOLDER
 
-RESULTS is of `quell lab run -o`: at least two experiments with a victim that spins, and one whose victim sleeps.
+RESULTS is of `quell lab run -o`: at least two experiments with a victim that spins, one whose victim sleeps, and one
+that comes from a document and keeps stacks.
 QUELL names the binary that writes the pages.
 """
 
@@ -16,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 
+import lab_parts as parts
 import lab_words as words
 import pages
 from lab_words import ARMS, CLASSES, SEEN, Timeline
-from pages import EVIL, check, drawn, label, picture, quiet, raw, rows, same, texts, tip
+from pages import check, drawn, label, picture, quiet, raw, rows, same, texts, tip
 from webdriver import DOWN, UP, Browser, move
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -65,6 +67,9 @@ def says(b: Browser, results: list[dict]) -> None:
         if not words.asleep(result):
             same(rows(b, f"{box} .budget"), words.classes_rows(result), f"{name}: gaps by class")
             same(rows(b, f"{box} .percentiles"), words.turns_rows(result), f"{name}: lengths of turns")
+            parts.matrix(b, box, result)
+        parts.ways(b, box, result)
+        parts.document(b, box, result, QUELL)
     unnamed = b.js(
         "return [...document.querySelectorAll('canvas, svg[role], [tabindex=\"0\"]')]"
         ".filter((e) => !e.getAttribute('aria-label') || !e.getAttribute('role')).map((e) => e.outerHTML.slice(0, 99))"
@@ -303,29 +308,31 @@ def windows(b: Browser, folder: str, name: str) -> None:
     drawn(b)
 
 
-def hostile(results: list[dict]) -> list[dict]:
-    """The results, by somebody whose machine and experiments have names that would like to run."""
-    changed = json.loads(json.dumps(results))
-    for result in changed:
-        for key in ("experiment", "about", "why", "sham_why"):
-            result[key] = EVIL
-        result["params"] = {EVIL: 1}
-        result["machine"]["kernel"] = result["machine"]["cpu"] = EVIL
-        result["arms"]["real"]["invalid"] = {EVIL: 1}
-    return changed
+def single(b: Browser, result: dict, folder: str, name: str) -> Timeline:
+    """The page of one experiment has its pictures in their order, with what they should show."""
+    line, box = Timeline(result), "#experiment-1"
+    b.open(page_of([result], folder, name))
+    drawn(b)
+    same(raw(b, "h1"), f"Does {result['experiment']} stall other threads?", f"{name}: the title of one experiment")
+    check(b.js("return document.getElementById('overview').hidden"), f"{name}: one experiment needs no table of all")
+    shown = b.js(EACH + ".map((e) => e.className)", f"{box} > figure")
+    same(shown, parts.figures(result), f"{name}: pictures in their order")
+    says(b, [result])
+    legends(b, box, result, line)
+    shapes(b, box, result)
+    marks(b, box, line, b.box(f"{box} .gaps canvas")["width"])
+    return line
 
 
-def use(results: list[dict], subject: dict, slept: list[dict], folder: str) -> None:
-    line, box = Timeline(subject), "#experiment-1"
+def use(results: list[dict], subject: dict, seeds: list[dict], slept: list[dict], folder: str) -> None:
+    box = "#experiment-1"
     with Browser(1280, 900, network=True) as b:
-        b.open(page_of([subject], folder, "one"))
-        drawn(b)
-        same(raw(b, "h1"), f"Does {subject['experiment']} stall other threads?", "the title of one experiment")
-        check(b.js("return document.getElementById('overview').hidden"), "one experiment needs no table of all")
-        says(b, [subject])
-        legends(b, box, subject, line)
-        shapes(b, box, subject)
-        marks(b, box, line, b.box(f"{box} .gaps canvas")["width"])
+        for n, seed in enumerate(seeds):
+            single(b, seed, folder, f"seed-{n}")
+            if "tlb" in seed["arms"]["real"]["gaps"]:
+                same(rows(b, f"{box} .matrix")[0][0], "the culprit: tlb", "who took the victim's time first of all")
+            quiet(b, "an experiment of a document")
+        line = single(b, subject, folder, "one")
         keyboard(b, box, line)
         zoom(b, box, line)
         tips(b, box, subject, line)
@@ -359,10 +366,10 @@ def use(results: list[dict], subject: dict, slept: list[dict], folder: str) -> N
         same(texts(b, f"{box} .budget svg .label"), SEEN, "the bars without a timeline")
         quiet(b, "no timeline")
 
-        b.open(page_of(hostile(results), folder, "hostile"))
+        b.open(page_of(parts.spoilt(results), folder, "hostile"))
         drawn(b)
         pages.hostile(b, "hostile names")
-        says(b, hostile(results))
+        says(b, parts.spoilt(results))
         b.emulate(390, 844, True)
         drawn(b)
         pages.structure(b, folder, "hostile-390", PARTS, DRAWN)
@@ -375,14 +382,17 @@ def main() -> None:
         results = [json.loads(text) for text in file if text.strip()]
     slept = [r for r in results if words.asleep(r)]
     check(slept and len(results) - len(slept) >= 2, "RESULTS has two experiments that spin, and one that sleeps")
-    subjects = [r for r in results if not words.asleep(r) and len(Timeline(r).gaps["real"]) > 2]
+    seeds = [r for r in results if r["experiment"] == "seed-free" and r.get("backtraces")]
+    subjects = [r for r in results if r not in seeds + slept and len(Timeline(r).gaps["real"]) > 2]
     if not subjects:
         print("SKIPPED use_lab_page: this machine was too busy for a block with gaps to draw")
         return
+    if not seeds:
+        print("SKIPPED use_lab_page, both sides of shootdowns: none of seed-free was seen")
     with tempfile.TemporaryDirectory(prefix="quell-page-") as temporary:
         folder = sys.argv[2] if len(sys.argv) > 2 else temporary
         os.makedirs(folder, exist_ok=True)
-        use(results, subjects[0], slept, folder)
+        use(results, subjects[0], seeds, slept, folder)
     print(pages.passed(sys.argv[1]))
 
 

@@ -60,7 +60,7 @@ pub struct Interruption {
     pub tid: u32,
 }
 
-/// The kernel's functions on both sides of shootdowns, innermost first.
+/// The kernel's functions on both sides of shootdowns, innermost first: the way that most of them came, and all ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backtraces {
     /// Where the culprit sends the request.
@@ -69,4 +69,23 @@ pub struct Backtraces {
     pub victim: Vec<String>,
     /// How many came and went this way.
     pub shootdowns: u64,
+    /// Each way with what came by it, the most frequent first; none in files of quell from before they were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<Way>,
+    /// Shootdowns that came by ways too rare to be kept.
+    #[serde(default)]
+    pub others: u64,
+}
+
+/// What some shootdowns have in common: the kernel's functions on both sides, innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// Where the culprit sends the request.
+    pub culprit: Vec<String>,
+    /// Where the victim handles it.
+    pub victim: Vec<String>,
+    /// How many came and went this way.
+    pub shootdowns: u64,
+    /// The victim's time in their handlers, ns.
+    pub stall_ns: u64,
 }

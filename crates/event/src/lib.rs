@@ -12,7 +12,7 @@ pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
 pub use hist::Histogram;
-pub use interruption::{Backtraces, Interruption, InterruptionKind};
+pub use interruption::{Backtraces, Interruption, InterruptionKind, Way};
 pub use ipi::{CallKind, CallTally, CallVictim, Calls};
 pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};

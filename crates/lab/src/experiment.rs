@@ -19,6 +19,7 @@ use crate::params::Params;
 use crate::process::Worker;
 use crate::protocol::{Mode, Role, Setup};
 use crate::tsc::monotonic_ns;
+use crate::who::Processes;
 
 /// How long a block is where nobody says, ms.
 pub const BLOCK_MS: u64 = 150;
@@ -114,6 +115,8 @@ pub type Round = Vec<Measured>;
 pub struct Outcome {
     /// Round by round.
     pub rounds: Vec<Round>,
+    /// Who took the victim's time in them.
+    pub processes: Processes,
     /// What it says.
     pub judgement: Judgement,
     /// Whether somebody ended it early.
@@ -154,6 +157,7 @@ pub fn run(
         backtraces,
         note,
         gap_limit_ns,
+        processes,
     } = ended;
     let mut judgement =
         judged.unwrap_or_else(|| judge::judge(mechanism, params, options.mode, &rounds));
@@ -168,6 +172,7 @@ pub fn run(
     }
     Ok(Outcome {
         rounds,
+        processes,
         judgement,
         interrupted,
         backtraces,
@@ -186,6 +191,7 @@ struct Ended {
     backtraces: Option<Backtraces>,
     note: Option<String>,
     gap_limit_ns: u64,
+    processes: Processes,
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -229,6 +235,7 @@ fn rounds_of(
     // known from the first on, for somebody may end it at any time
     ended.gap_limit_ns = workers.both.ready().limit_ns;
     ended.note.clone_from(&workers.both.ready().note);
+    ended.processes = Processes::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
     // microseconds each, which only matter where there are many
     let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
@@ -250,6 +257,7 @@ fn rounds_of(
                 .block(arm, options, mechanism, &mut *watch)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
             let block = failures.of(arm, block)?;
+            ended.processes.meet(&block.block);
             around.block(&block);
             round.push(block);
         }

@@ -44,4 +44,5 @@ pub mod system;
 pub mod tsc;
 pub mod victim;
 pub mod watching;
+pub mod who;
 pub mod worker;

@@ -16,6 +16,7 @@ use crate::mechanism::Mechanism;
 use crate::params::Params;
 use crate::protocol::Mode;
 use crate::tsc::nanoseconds;
+use crate::who::{Processes, Taken};
 use turns::{percentiles, rounded, timeline, turns};
 
 /// The name of this form.
@@ -187,6 +188,9 @@ pub struct ArmSummary {
     pub stall_ppm: f64,
     /// Gaps by class: how many, and ns in all.
     pub gaps: BTreeMap<String, (u64, u64)>,
+    /// The same by who answers for them. None of the untraced arm, and none in files of quell from before it was told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<Taken>,
     /// Length of a turn of the victim's spin, gaps included, those of class sched not: percentiles that at least 100
     /// turns lie beyond, ns.
     pub turn_ns: BTreeMap<String, u64>,
@@ -242,7 +246,10 @@ impl Summary {
             settings: Some(Settings::new(mechanism, options, outcome.gap_limit_ns)),
             arms: Arm::ALL
                 .into_iter()
-                .map(|arm| (arm.name().to_owned(), ArmSummary::new(arm, &outcome.rounds)))
+                .map(|arm| {
+                    let summary = ArmSummary::new(arm, &outcome.rounds, &outcome.processes);
+                    (arm.name().to_owned(), summary)
+                })
                 .collect(),
             shootdowns_per_op: *shootdowns_per_op,
             expected_per_op: *expected_per_op,
@@ -282,7 +289,7 @@ impl Summary {
 }
 
 impl ArmSummary {
-    fn new(arm: Arm, rounds: &[Round]) -> Self {
+    fn new(arm: Arm, rounds: &[Round], processes: &Processes) -> Self {
         let of_arm = || rounds.iter().flatten().filter(move |m| m.arm == arm);
         let blocks: Vec<&Attributed> = of_arm()
             .filter(|m| m.invalid.is_none())
@@ -309,6 +316,11 @@ impl ArmSummary {
             (at(0.5), at(0.99))
         });
         let ppm: Vec<f64> = blocks.iter().map(|b| b.caused_ppm()).collect();
+        let by = if arm == Arm::Untraced {
+            Vec::new()
+        } else {
+            processes.taken(arm, &blocks)
+        };
         let turns = turns(&blocks);
         let (timeline, timeline_ops) = timeline(&blocks);
         Self {
@@ -323,6 +335,7 @@ impl ArmSummary {
             faults: sum(|b| b.faults),
             stall_ppm: median(&ppm),
             gaps,
+            by,
             turn_ns: percentiles(&turns),
             histogram: rounded(&turns),
             timeline,

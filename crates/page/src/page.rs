@@ -23,6 +23,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("web/brush.js"),
     include_str!("web/matrix.js"),
     include_str!("web/flame.js"),
+    include_str!("web/stacks.js"),
     include_str!("web/percentiles.js"),
     include_str!("web/tables.js"),
     include_str!("web/main.js"),

@@ -336,12 +336,16 @@ fn monotonic_ns() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
+/// Whether a function is the kernel's way from a tracepoint to the probe: how that was called is nobody's business.
+pub(crate) fn is_probes(name: &str) -> bool {
+    let begins = ["bpf_", "__bpf_", "__traceiter_"];
+    begins.iter().any(|begin| name.starts_with(begin))
+}
+
 /// The frames of a kernel stack, with the names of its addresses if those could be asked for.
 fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Frame> {
     let name = |i: usize| names.and_then(|n| n.get(i)?.clone());
-    // how the probe itself was called is nobody's business
-    let probe = ["bpf_", "__bpf_", "__traceiter_"];
-    let of_probe = |i: &usize| name(*i).is_some_and(|n| probe.iter().any(|p| n.starts_with(p)));
+    let of_probe = |i: &usize| name(*i).is_some_and(|n| is_probes(&n));
     let probe = (0..addresses.len()).take_while(of_probe).count();
     let frame = |(i, &addr): (usize, &u64)| {
         let symbol = name(i);

@@ -25,6 +25,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../web/reader.js"),
     include_str!("../web/dom.js"),
     include_str!("../web/colours.js"),
+    include_str!("../web/flame.js"),
     include_str!("web/results.js"),
     include_str!("web/marks.js"),
     include_str!("web/axes.js"),
@@ -36,8 +37,42 @@ const SCRIPTS: &[&str] = &[
     include_str!("web/budget.js"),
     include_str!("web/heat.js"),
     include_str!("web/phase.js"),
+    include_str!("web/matrix.js"),
+    include_str!("web/ways.js"),
+    include_str!("web/document.js"),
     include_str!("web/main.js"),
 ];
+
+/// A result, and what is known of it that no result holds.
+#[derive(Debug)]
+pub struct Shown {
+    /// An object of the form `quell/lab/1`.
+    pub result: Value,
+    /// Where the experiment comes from a document.
+    pub beside: Option<Beside>,
+}
+
+/// A document's figures beside those that were measured.
+#[derive(Debug, Serialize)]
+pub struct Beside {
+    /// Its name and where it is.
+    pub document: &'static str,
+    /// One after the other.
+    pub figures: Vec<Figure>,
+    /// Where and why the two differ.
+    pub differs: &'static str,
+}
+
+/// A figure of a document.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    /// Of what.
+    pub what: &'static str,
+    /// What the document says.
+    pub document: &'static str,
+    /// What was measured.
+    pub here: String,
+}
 
 /// What the page reads. No part of quell's contract, but for what `results` holds.
 #[derive(Serialize)]
@@ -46,14 +81,18 @@ struct Data<'a> {
     /// What the numbers of classes in packed timelines stand for.
     classes: Vec<String>,
     results: Vec<Value>,
+    /// Of each result.
+    beside: Vec<Option<Beside>>,
 }
 
-/// Writes the page of `results`, each an object of the form `quell/lab/1`.
+/// Writes the page of results.
 ///
 /// # Errors
 ///
 /// Those of `out`.
-pub fn write(mut results: Vec<Value>, version: &str, out: &mut dyn io::Write) -> io::Result<()> {
+pub fn write(shown: Vec<Shown>, version: &str, out: &mut dyn io::Write) -> io::Result<()> {
+    let of_each = shown.into_iter().map(|s| (s.result, s.beside));
+    let (mut results, beside): (Vec<Value>, Vec<_>) = of_each.unzip();
     let mut classes = Vec::new();
     for result in &mut results {
         pack::pack(result, &mut classes);
@@ -67,6 +106,7 @@ pub fn write(mut results: Vec<Value>, version: &str, out: &mut dyn io::Write) ->
         version,
         classes,
         results,
+        beside,
     };
     let json = serde_json::to_string(&data)?;
     let document = Document {

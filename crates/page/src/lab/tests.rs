@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{pack, write};
+use super::{Shown, pack, write};
 use crate::tests::fetches_nothing;
 
 /// Numbers of 7 bits a byte, as `web/reader.js` reads them.
@@ -83,7 +83,11 @@ fn hostile_names_stay_text() {
         "timeline": [[1, 2, hostile, true]],
     }}});
     let mut page = Vec::new();
-    write(vec![result], "0", &mut page).unwrap();
+    let shown = Shown {
+        result,
+        beside: None,
+    };
+    write(vec![shown], "0", &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert_eq!(page.matches("<script").count(), 2);
     assert_eq!(page.matches("</script").count(), 2);

@@ -35,7 +35,7 @@ drawLegend();
 drawAll();
 brush(redraw);
 matrixEvents(() => drawMatrix(S));
-flameEvents();
+stackEvents();
 themes(() => { drawLegend(); redraw(); });
 window.addEventListener("resize", redraw);
 // When the page could first be used, for bench/page.

@@ -1,6 +1,7 @@
 //! All that interrupts one thread on one CPU, for the lab.
 
 mod layout;
+mod ways;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use crate::layout as shared;
 use crate::loader;
 use crate::ring::Ring;
 use layout::{InterruptionRecord, LostCounts, WatchConfig};
+use ways::{Came, Ways};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/interruptions.bpf.o"));
 
@@ -35,14 +37,12 @@ const NEEDED: &[&str] = &[
     "page_fault_user",
 ];
 
-/// A process and two numbers of stacks.
-type Sides = (u32, i32, i32);
-
 /// What the ring's reader keeps.
 #[derive(Default)]
 struct Seen {
     taken: Vec<Interruption>,
-    sides: HashMap<Sides, u64>,
+    /// By process.
+    ways: HashMap<u32, Ways>,
 }
 
 /// A watch of one thread on one CPU.
@@ -154,25 +154,19 @@ impl Interruptions {
         Ok(std::mem::take(&mut self.seen.borrow_mut().taken))
     }
 
-    /// Both sides of the shootdowns of a process so far: those that are most often the same.
+    /// Both sides of the shootdowns of a process so far.
     ///
     /// # Errors
     ///
     /// If the stacks can't be read, or the kernel's functions not be named.
     pub fn backtraces(&self, tgid: u32) -> Result<Option<Backtraces>> {
         let seen = self.seen.borrow();
-        let of_process = seen.sides.iter().filter(|((t, _, _), _)| *t == tgid);
-        let Some((&(_, culprit, victim), &shootdowns)) = of_process.max_by_key(|(_, n)| **n) else {
+        let Some(ways) = seen.ways.get(&tgid) else {
             return Ok(None);
         };
         let causes = Causes::unattached();
-        let named =
-            |id| -> Result<Vec<String>> { causes.kernel_names(&causes::stack(&self.stacks, id)?) };
-        Ok(Some(Backtraces {
-            culprit: named(culprit)?,
-            victim: named(victim)?,
-            shootdowns,
-        }))
+        let named = |id| causes.kernel_names(&causes::stack(&self.stacks, id)?);
+        ways::backtraces(ways, named)
     }
 
     /// Records that were lost so far, and shootdowns of which nobody knows who asked.
@@ -202,8 +196,12 @@ impl Seen {
         };
         self.taken.push(interruption);
         if record.culprit_stack >= 0 && record.victim_stack >= 0 {
-            let sides = (record.tgid, record.culprit_stack, record.victim_stack);
-            *self.sides.entry(sides).or_default() += 1;
+            let sides = (record.culprit_stack, record.victim_stack);
+            let ways = self.ways.entry(record.tgid).or_default();
+            ways.entry(sides).or_default().add(&Came {
+                shootdowns: 1,
+                stall_ns: record.end_ns.saturating_sub(record.begin_ns),
+            });
         }
     }
 }

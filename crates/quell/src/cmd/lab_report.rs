@@ -110,12 +110,9 @@ fn write_files(
 ) -> anyhow::Result<()> {
     let wall_ns = results.wall_ns;
     if let Some(path) = &args.html {
-        let values = results.all.iter().map(serde_json::to_value);
-        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let shown = lab::shown(&results.all)?;
         let version = env!("CARGO_PKG_VERSION");
-        write(path, |out| {
-            Ok(quell_page::lab::write(values, version, out)?)
-        })?;
+        write(path, |out| Ok(quell_page::lab::write(shown, version, out)?))?;
     }
     if let Some(path) = &args.hlog {
         write(path, |out| {

@@ -2,6 +2,7 @@
 
 mod advise;
 mod allocators;
+mod beside;
 mod compare;
 mod curve;
 mod export;
@@ -25,6 +26,7 @@ mod watch;
 
 pub(crate) use advise::advise;
 pub(crate) use allocators::allocators;
+pub(crate) use beside::shown;
 pub(crate) use compare::{
     Comparison, CurveComparison, NamedCurves, json as comparison_json, text as comparison_text,
 };

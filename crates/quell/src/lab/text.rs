@@ -6,10 +6,11 @@ use quell_event::Backtraces;
 use quell_lab::attribute::Class;
 use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
-use quell_lab::mechanism::{self, seed::Seed};
 use quell_lab::protocol::Mode;
 use quell_lab::summary::{ArmSummary, Interval, Summary};
+use quell_page::lab::{Beside, Figure};
 
+use super::beside::beside;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
@@ -146,9 +147,9 @@ pub(crate) fn text(summary: &Summary) -> String {
     }
     heading(&mut out, "Effect");
     out.push_str(&effect(summary));
-    if let Some(seed) = mechanism::find(&summary.experiment).and_then(|m| m.seed) {
+    if let Some(beside) = beside(summary) {
         heading(&mut out, "Beside the document");
-        out.push_str(&beside(seed, summary));
+        out.push_str(&document(&beside));
     }
     if let Some(sides) = &summary.backtraces {
         heading(
@@ -172,16 +173,26 @@ pub(crate) fn text(summary: &Summary) -> String {
 }
 
 /// The figures of a document beside those that were measured, and where and why they differ.
-fn beside(seed: &Seed, summary: &Summary) -> String {
+fn document(beside: &Beside) -> String {
     let mut table = Table::new(&["", "document", "here"]);
-    for figure in seed.figures {
+    for Figure {
+        what,
+        document,
+        here,
+    } in &beside.figures
+    {
         table.row(vec![
-            figure.what.to_owned(),
-            figure.seed.to_owned(),
-            (figure.here)(summary),
+            (*what).to_owned(),
+            (*document).to_owned(),
+            here.clone(),
         ]);
     }
-    format!("{}\n{}  {}\n", seed.document, table.text(), seed.differs)
+    format!(
+        "{}\n{}  {}\n",
+        beside.document,
+        table.text(),
+        beside.differs
+    )
 }
 
 /// The kernel's functions, innermost first: the culprit's on the left, the victim's on the right.

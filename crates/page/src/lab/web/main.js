@@ -13,13 +13,15 @@ function begin(E) {
   const m = result.machine;
   box.querySelector(".where").textContent = `Victim on CPU ${m.victim_cpu}${asleep(result) ? ", asleep" : ""}, culprit on CPU ${m.culprit_cpu}; ${machineWords(m)}`;
   box.querySelector(".answer").replaceChildren(...answer(result));
-  for (const [part, label] of [[".arms", "arms"], [".percentiles .scroll", "percentiles"], [".budget .scroll", "gaps by class"]]) {
+  for (const [part, label] of [[".arms", "arms"], [".percentiles .scroll", "percentiles"], [".budget .scroll", "gaps by class"], [".matrix .scroll", "who took the victim’s time"], [".flame .scroll", "both sides"], [".document .scroll", "beside the document"]]) {
     box.querySelector(part).setAttribute("role", "region");
     box.querySelector(part).setAttribute("aria-label", `${result.experiment}: ${label}`);
   }
   $("experiments").append(box);
+  beginDocument(E);
+  beginWays(E);
   if (asleep(result)) {
-    for (const figure of box.querySelectorAll("figure")) figure.remove();
+    for (const figure of box.querySelectorAll("figure:not(.flame)")) figure.remove();
     box.append(el("p", { class: "none-drawn" }, "The victim slept. It saw no gaps, so there is nothing to draw: what is told is how often an operation interrupted its CPU."));
   } else if (E.span > 0) walkGaps(E);
   else for (const part of [".gaps", ".heat", ".phase"]) notDrawn(E, box.querySelector(part), "timeline");
@@ -28,11 +30,14 @@ function begin(E) {
 // What does: one experiment.
 function draw(E) {
   E.box.querySelector(".arms").replaceChildren(armsTable(E.result));
+  if (E.flame) paintFlame(E.flame);
   if (asleep(E.result)) return;
   percentilesText(E);
   drawPercentiles(E);
   budgetText(E);
   drawBudget(E);
+  matrixText(E);
+  drawMatrix(E);
   if (!(E.span > 0)) return;
   gapsText(E);
   E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(SEEN.map((arm) => E.lines[arm].gaps)));

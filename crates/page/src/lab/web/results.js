@@ -84,7 +84,7 @@ function experiment(result, index) {
     line.kept = line.gaps;
     if (known < whole) Object.assign(line, { gaps: until(line.gaps, span), ops: until(line.ops, span) });
   }
-  return { result, lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
+  return { result, beside: D.beside[index], lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
 }
 
 // A victim that sleeps has no turns, and so no gaps: whatever a result says of them is not about it.

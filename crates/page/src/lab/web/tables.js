@@ -1,11 +1,12 @@
 // Tables: all experiments, the arms of one, its gaps by class, its percentiles. They are also what the pictures say
 // to who can't see them.
 
-function tableOf(caption, heads, rows) {
-  const head = el("tr", {}, ...heads.map((h, i) => el("th", { class: i ? "n" : "name", scope: "col" }, h)));
+// `cells` is the class of all but the first column: numbers, where nothing else is said.
+function tableOf(caption, heads, rows, cells = "n") {
+  const head = el("tr", {}, ...heads.map((h, i) => el("th", { class: i ? cells : "name", scope: "col" }, h)));
   const body = rows.map((row) => el("tr", {}, ...row.map((cell, i) => {
     const parts = Array.isArray(cell) ? cell : [cell];
-    return i ? el("td", { class: "n" }, ...parts) : el("th", { class: "name", scope: "row" }, ...parts);
+    return i ? el("td", { class: cells }, ...parts) : el("th", { class: "name", scope: "row" }, ...parts);
   })));
   const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...body));
   table.setAttribute("aria-label", caption);
@@ -42,10 +43,8 @@ function armKey(name) {
 }
 
 // ppm of the time for which the victim ran, and gaps a second. While another thread runs, the victim does not.
-function classShare(arm, name) {
-  if (name === "sched") return (arm.away_ns * 1e6) / both(arm);
-  return (((arm.gaps[name] || [0, 0])[1]) * 1e6) / ran(arm);
-}
+const timeShare = (arm, name, ns) => (ns * 1e6) / (name === "sched" ? both(arm) : ran(arm));
+const classShare = (arm, name) => timeShare(arm, name, name === "sched" ? arm.away_ns : (arm.gaps[name] || [0, 0])[1]);
 
 function classesTable(result) {
   const arms = SEEN.filter((name) => result.arms[name]);

@@ -1,0 +1,124 @@
+//! The ways by which shootdowns came from one process: a pair of stacks each, by their numbers first and by name in the
+//! end.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use quell_event::{Backtraces, Way};
+
+use crate::error::Result;
+use crate::resolve::is_probes;
+
+/// Ways that are named. One operation comes by a handful; more would only be those of a machine that is busy otherwise.
+const MOST: usize = 32;
+
+/// What came by the numbers of a culprit's and a victim's stack.
+pub(super) type Ways = HashMap<(i32, i32), Came>;
+
+/// What came by one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Came {
+    pub(super) shootdowns: u64,
+    /// The victim's time in their handlers.
+    pub(super) stall_ns: u64,
+}
+
+impl Came {
+    pub(super) fn add(&mut self, more: &Self) {
+        self.shootdowns += more.shootdowns;
+        self.stall_ns += more.stall_ns;
+    }
+}
+
+/// The ways by the names that `named` has for a stack; nothing of none.
+pub(super) fn backtraces(
+    ways: &Ways,
+    named: impl Fn(i32) -> Result<Vec<String>>,
+) -> Result<Option<Backtraces>> {
+    let mut all: Vec<_> = ways.iter().collect();
+    // by number too, so that what is kept is no accident
+    all.sort_by_key(|(sides, came)| (Reverse(came.shootdowns), **sides));
+    let rare = all.split_off(all.len().min(MOST));
+    // two places in one function are two stacks, and one way
+    let mut told: Vec<Way> = Vec::new();
+    for (&(culprit, victim), came) in all {
+        let (culprit, victim) = (kernels(named(culprit)?), kernels(named(victim)?));
+        let same = told
+            .iter_mut()
+            .find(|way| way.culprit == culprit && way.victim == victim);
+        if let Some(way) = same {
+            way.shootdowns += came.shootdowns;
+            way.stall_ns += came.stall_ns;
+        } else {
+            told.push(Way {
+                culprit,
+                victim,
+                shootdowns: came.shootdowns,
+                stall_ns: came.stall_ns,
+            });
+        }
+    }
+    told.sort_by_key(|way| Reverse(way.shootdowns));
+    Ok(told.first().cloned().map(|first| Backtraces {
+        culprit: first.culprit,
+        victim: first.victim,
+        shootdowns: first.shootdowns,
+        others: rare.iter().map(|(_, came)| came.shootdowns).sum(),
+        ways: told,
+    }))
+}
+
+/// Without the probe's own functions, which come first.
+fn kernels(names: Vec<String>) -> Vec<String> {
+    let names = names.into_iter();
+    names.skip_while(|name| is_probes(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(all: &[((i32, i32), u64)]) -> Ways {
+        let came = |n: u64| Came {
+            shootdowns: n,
+            stall_ns: n * 100,
+        };
+        all.iter().map(|(sides, n)| (*sides, came(*n))).collect()
+    }
+
+    fn named(id: i32) -> Result<Vec<String>> {
+        let names = [
+            "bpf_prog_1_watch",
+            "bpf_trace_run4",
+            &format!("f{}", id / 10),
+            "entry",
+        ];
+        Ok(names.map(str::to_owned).to_vec())
+    }
+
+    /// Check that stacks of the same names are one way, without the probe's own, that the most frequent comes first and is told apart, and that no
+    /// shootdown is lost: those of ways beyond the most are counted.
+    #[test]
+    fn all_shootdowns_are_told() {
+        let told = backtraces(&ways(&[((10, 20), 3), ((11, 25), 4), ((30, 20), 5)]), named);
+        let told = told.unwrap().unwrap();
+        assert_eq!((told.shootdowns, told.others), (7, 0));
+        assert_eq!(told.culprit, ["f1", "entry"]);
+        assert_eq!(told.victim, ["f2", "entry"]);
+        let all: Vec<_> = told
+            .ways
+            .iter()
+            .map(|w| (w.shootdowns, w.stall_ns))
+            .collect();
+        assert_eq!(all, [(7, 700), (5, 500)]);
+        let many: Vec<_> = (0_i32..40)
+            .map(|i| ((i * 10, 0), 100 - u64::from(i.unsigned_abs())))
+            .collect();
+        let told = backtraces(&ways(&many), named).unwrap().unwrap();
+        assert_eq!(told.ways.len(), MOST);
+        let kept: u64 = told.ways.iter().map(|w| w.shootdowns).sum();
+        assert_eq!(kept + told.others, many.iter().map(|(_, n)| n).sum::<u64>());
+        assert_eq!(told.shootdowns, 100);
+        assert!(backtraces(&Ways::new(), named).unwrap().is_none());
+    }
+}

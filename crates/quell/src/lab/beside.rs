@@ -1,0 +1,66 @@
+//! An experiment's figures beside those of the document that it comes from: for the text, the page, and whatever comes.
+
+use quell_lab::mechanism;
+use quell_lab::summary::Summary;
+use quell_page::lab::{Beside, Figure};
+
+/// Nothing of an experiment that is quell's own.
+pub(super) fn beside(summary: &Summary) -> Option<Beside> {
+    let seed = mechanism::find(&summary.experiment)?.seed?;
+    let figures = seed.figures.iter().map(|figure| Figure {
+        what: figure.what,
+        document: figure.seed,
+        here: (figure.here)(summary),
+    });
+    Some(Beside {
+        document: seed.document,
+        figures: figures.collect(),
+        differs: seed.differs,
+    })
+}
+
+/// Results as a page takes them.
+///
+/// # Errors
+///
+/// If one can't be written as JSON.
+pub(crate) fn shown(all: &[Summary]) -> serde_json::Result<Vec<quell_page::lab::Shown>> {
+    all.iter()
+        .map(|summary| {
+            Ok(quell_page::lab::Shown {
+                result: serde_json::to_value(summary)?,
+                beside: beside(summary),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::{fixture, text};
+
+    /// Check that text and page have the same words of a document, every figure and why they differ, and that an
+    /// experiment of quell's own has none.
+    #[test]
+    fn text_and_page_say_the_same() {
+        let mut seed = fixture::munmap();
+        seed.experiment = "seed-munmap".to_owned();
+        let all = [seed, fixture::dontneed()];
+        let shown = shown(&all).unwrap();
+        let of_page = shown[0].beside.as_ref().unwrap();
+        let told = text(&all[0]);
+        assert!(told.contains(of_page.document) && told.contains(of_page.differs));
+        assert_eq!(of_page.figures.len(), 3);
+        for Figure {
+            what,
+            document,
+            here,
+        } in &of_page.figures
+        {
+            let is_of_all = |line: &str| [*what, document, here].iter().all(|s| line.contains(s));
+            assert!(told.lines().any(is_of_all), "{what}: {told}");
+        }
+        assert!(shown[1].beside.is_none() && !text(&all[1]).contains("document"));
+    }
+}
