@@ -101,6 +101,10 @@ causes! {
     Hugetlb = "hugetlb",
     /// Another process's memory is changed: ptrace, `/proc/PID/mem`, uprobes.
     Debugger = "debugger",
+    /// Pages of files that reclaim or demotion has held back are flushed together, where the kernel has LUF.
+    LufDeferred = "luf.deferred",
+    /// A flush that LUF has deferred is made early: a mapping or a file changes.
+    LufForced = "luf.forced",
     /// The kernel's own mappings: vmalloc, set_memory, modules. Not counted in `TLB:`.
     Kernel = "kernel",
     /// None of the above; the report names the top kernel function.

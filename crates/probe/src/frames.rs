@@ -1,6 +1,6 @@
 //! Which kernel functions stand for which cause.
 //!
-//! Functions of mm/ as named in Linux 6.1 to 6.18. Compilers inline small ones, so every cause
+//! Functions of mm/ as named in Linux 6.1 to 6.18, and of the series in kernel/luf. Compilers inline small ones, so every cause
 //! names several on the way, and suffixes such as `.isra.0` don't count. The rules are tried from the
 //! special to the general: compaction migrates pages, and direct compaction runs within a fault.
 
@@ -11,6 +11,12 @@ use quell_event::Cause;
 type Rule = (&'static [&'static str], Cause);
 
 const RULES: &[Rule] = &[
+    // kernel/luf: who holds pages back, and who needs the flush now. The latter is whoever calls it.
+    (
+        &["luf_drain*", "luf_hold", "luf_work_fn", "luf_max_handler"],
+        Cause::LufDeferred,
+    ),
+    (&["__luf_flush"], Cause::LufForced),
     (
         &[
             "ksm_scan_thread",
@@ -371,6 +377,22 @@ mod tests {
             (
                 "flush_tlb_mm_range tlb_finish_mmu unmap_hugepage_range hugetlb_wp hugetlb_fault handle_mm_fault",
                 Cause::Hugetlb,
+            ),
+            (
+                "arch_tlbbatch_flush __luf_flush luf_drain luf_hold shrink_folio_list shrink_lruvec kswapd",
+                Cause::LufDeferred,
+            ),
+            (
+                "arch_tlbbatch_flush __luf_flush luf_drain luf_work_fn process_one_work worker_thread kthread",
+                Cause::LufDeferred,
+            ),
+            (
+                "arch_tlbbatch_flush __luf_flush flush_tlb_batched_pending zap_pte_range unmap_vmas __vm_munmap",
+                Cause::LufForced,
+            ),
+            (
+                "arch_tlbbatch_flush __luf_flush __filemap_get_folio iomap_get_folio iomap_file_buffered_write vfs_write",
+                Cause::LufForced,
             ),
         ];
         for (text, cause) in cases {

@@ -169,6 +169,8 @@ fn in_batches(cause: Cause) -> bool {
             | Cause::MigrateMove
             | Cause::MigrateDemote
             | Cause::MigrateOther
+            | Cause::LufDeferred
+            | Cause::LufForced
     )
 }
 

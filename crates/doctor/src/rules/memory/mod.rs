@@ -10,6 +10,7 @@ mod hugepool;
 mod khugepaged;
 mod ksm;
 mod ksm_residue;
+mod luf;
 mod mglru;
 mod mthp;
 mod numa_balancing;
@@ -37,6 +38,7 @@ pub(super) const ALL: &[Rule] = &[
     ksm_residue::RULE,
     numa_balancing::RULE,
     demotion::RULE,
+    luf::RULE,
     zone_reclaim::RULE,
     numad::RULE,
     swap::RULE,
