@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(const char *doing)
+static inline void fail(const char *doing)
 {
 	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, doing, strerror(errno));
 	exit(2);
 }
 
 // One to one, and far apart for what is near.
-static uint64_t mix(uint64_t x)
+static inline uint64_t mix(uint64_t x)
 {
 	x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
 	x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;

@@ -9,7 +9,6 @@
 //
 // It sets vm.luf_max (if the kernel has it), drops the page cache, runs, and prints one line of JSON: what
 // /proc/interrupts and /proc/vmstat counted meanwhile, the time, the reads, and how many were wrong.
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>

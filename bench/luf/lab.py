@@ -1,0 +1,59 @@
+"""What bench/luf/run and bench/luf/check share: programs for the guest, disks, and the guest."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+WORK = ROOT / "target/luf"
+
+
+def fail(text):
+    print(f"bench/luf: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def build(name):
+    """A static program for the guest: of NAME.c, or of all in the folder NAME."""
+    sources = sorted((HERE / name).glob("*.c")) or [HERE / f"{name}.c"]
+    out = WORK / "programs" / name
+    out.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-static", "-pthread", "-o", out, *sources], check=True)
+    return out
+
+
+def disk(name, mib, kind="ext4", fill=None):
+    """A disk with a file system, made once; fill(folder) makes what is on it."""
+    image = WORK / f"{name}-{mib}.{kind}"
+    if image.exists():
+        return image
+    image.parent.mkdir(parents=True, exist_ok=True)
+    new = image.with_suffix(".new")
+    with new.open("wb") as file:
+        file.truncate(mib << 20)
+    with tempfile.TemporaryDirectory(dir=WORK) as folder:
+        if fill:
+            fill(folder)
+        make = {"ext4": ["mkfs.ext4", "-q", "-F", "-d", folder, new], "xfs": ["mkfs.xfs", "-q", "-f", new], "swap": ["mkswap", "-q", new]}
+        subprocess.run(make[kind], check=True, stdout=subprocess.DEVNULL)
+    new.rename(image)
+    return image
+
+
+def guest(image, lines, *, memory, drives=(), files=(), timeout, append="", said=None):
+    """Runs lines of shell in a guest. Each line of its output goes to said. Returns its status: see bench/vm/run."""
+    command = [ROOT / "bench/vm/run", "run", "--image", image, "--timeout", str(timeout), "--append", f"panic_on_oops=1 {append}", *memory]
+    for drive in drives:
+        command += ["--drive", drive]
+    for source, target in files:
+        command += ["--file", f"{source}:{target}"]
+    told = subprocess.Popen([*command, "--", "sh", "-c", "\n".join(lines)], stdout=subprocess.PIPE, text=True, errors="replace")
+    try:
+        for line in told.stdout:
+            said(line.rstrip("\r\n"))
+    finally:
+        told.terminate()
+        told.wait()
+    return told.returncode
