@@ -1,7 +1,7 @@
 # Every target does its own set-up: see scripts/, which run without make too.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build static dist demo test test-kernels lint bench luf-model
+.PHONY: help setup build static dist demo test test-kernels lint bench luf luf-model
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ lint: ## Check the format and the lints, warnings as errors
 bench: ## Measure what watching costs, against perf, bpftrace and Rezolus; needs root
 	@scripts/build
 	@bench/overhead/run
+
+luf: ## Build the kernel of kernel/luf, stress it, and measure what deferred flushes save, in virtual machines
+	@scripts/luf
 
 luf-model: ## Search the protocol of kernel/luf for a stale read, and without each of its barriers and checks
 	@scripts/luf-model

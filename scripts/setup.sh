@@ -118,8 +118,14 @@ look_for_luf_model() {
 look_for_luf() {
 	look_for_kernels
 	local tool
-	for tool in flex bison bc rsync make patch ccache xz; do
-		have $tool || needs ${tool/#xz/xz-utils}
+	for tool in flex bison bc rsync make patch ccache xz mkfs.ext4 mkfs.xfs mkswap; do
+		case $tool in
+		xz) have xz || needs xz-utils ;;
+		mkfs.ext4) have $tool || needs e2fsprogs ;;
+		mkfs.xfs) have $tool || needs xfsprogs ;;
+		mkswap) have $tool || needs util-linux ;;
+		*) have $tool || needs $tool ;;
+		esac
 	done
 	needs_cc
 	has_header libelf.h || needs libelf-dev
