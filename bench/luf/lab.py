@@ -42,7 +42,7 @@ def disk(name, mib, kind="ext4", fill=None):
     return image
 
 
-def guest(image, lines, *, memory, drives=(), files=(), timeout, append="", said=None):
+def guest(image, lines, *, memory, drives=(), files=(), timeout, said, append=""):
     """Runs lines of shell in a guest. Each line of its output goes to said. Returns its status: see bench/vm/run."""
     command = [ROOT / "bench/vm/run", "run", "--image", image, "--timeout", str(timeout), "--append", f"panic_on_oops=1 {append}", *memory]
     for drive in drives:

@@ -148,7 +148,7 @@ pub fn run(
         if !is_interruption(&err) {
             return Err(err);
         }
-        // the round in which it was does not count
+        // before there was a round
         ended.interrupted = true;
     }
     let Ended {
@@ -232,7 +232,6 @@ fn rounds_of(
         sham: start(Role::Culprit)?,
         stop,
     };
-    // known from the first on, for somebody may end it at any time
     ended.gap_limit_ns = workers.both.ready().limit_ns;
     ended.note.clone_from(&workers.both.ready().note);
     ended.processes = Processes::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
@@ -249,6 +248,7 @@ fn rounds_of(
         let mut arms = Arm::ALL;
         rng.shuffle(&mut arms);
         let mut round = Vec::new();
+        let mut interrupted = false;
         for arm in arms {
             if stop() {
                 break;
@@ -256,16 +256,21 @@ fn rounds_of(
             let block = workers
                 .block(arm, options, mechanism, &mut *watch)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
-            let block = failures.of(arm, block)?;
+            let block = match failures.of(arm, block) {
+                Err(err) if is_interruption(&err) => {
+                    interrupted = true;
+                    break;
+                }
+                block => block?,
+            };
             ended.processes.meet(&block.block);
             around.block(&block);
             round.push(block);
         }
-        let interrupted = stop();
+        interrupted |= stop();
         // half a round compares nothing
         if round.len() == arms.len() {
             rounds.push(round);
-            ended.backtraces = watch.backtraces(workers.both.pid())?;
         }
         took = took.max(began.elapsed());
         let valid = rounds.iter().filter(|round| counts(round)).count();

@@ -39,6 +39,7 @@ pub mod preload;
 pub mod process;
 pub mod protocol;
 pub mod room;
+mod signals;
 pub mod summary;
 pub mod system;
 pub mod tsc;

@@ -10,12 +10,11 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
-
 use crate::mechanism::{self, Culprit};
 use crate::pin;
 use crate::protocol::{Answer, Block, Done, Mode, Order, Ready, Role, Setup, Stamp};
 use crate::protocol::{receive, send, send_stamps};
+use crate::signals;
 use crate::tsc::{self, Moment};
 use crate::victim::{Spun, Touch, Victim};
 use victim_thread::{Spell, VictimThread};
@@ -41,16 +40,9 @@ fn alarm(time: Duration) {
 ///
 /// If the lab has gone, or said what nobody understands.
 pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
-    // Should the lab be killed: a block would end by itself, but a prepared culprit may hold gigabytes.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    signals::of_a_worker()?;
     // started as /proc/self/exe, of which the kernel would make "exe"
     rustix::thread::set_name(c"quell-lab")?;
-    // Ctrl-C goes to every process of the terminal, and it is the lab that says when a block is the last.
-    // SAFETY: to ignore a signal runs no code of ours.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    // alarm(2) must end this process, and who started quell may have it ignored, which exec keeps
-    // SAFETY: the default action runs no code of ours.
-    unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
     let mut crew: Option<Crew> = None;
     let mut patience = Duration::ZERO;
     while let Some(order) = receive(orders)? {

@@ -5,13 +5,13 @@
 
 use std::io::{self, BufRead, Write};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
 use super::{Bench, Place, find};
 use crate::pin;
 use crate::protocol::{receive, send};
+use crate::signals;
 
 /// From the lab.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,14 +49,7 @@ pub(super) const LONGEST: u32 = 60;
 ///
 /// If the lab has gone, or said what nobody understands.
 pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
-    // should the lab be killed: a part may hold much memory
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Ctrl-C goes to every process of the terminal: the lab ends this one when it has told what is known
-    // SAFETY: no handler is set, the signal is ignored.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    // alarm(2) must end this process, and who started quell may have it ignored, which exec keeps
-    // SAFETY: the default action runs no code of ours.
-    unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
+    signals::of_a_worker()?;
     let mut batch = Batch::new();
     let mut bench: Option<Box<dyn Bench>> = None;
     while let Some(order) = receive(orders)? {

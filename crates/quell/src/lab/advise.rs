@@ -17,7 +17,7 @@ use quell_lab::params::Params;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 
-use super::{Beside, Ran, check, has_counter, lock, one, place};
+use super::{Beside, Ran, check, has_counter, lock, one, place, say_interrupted};
 use crate::cli::LabAdviseArgs;
 use crate::cmd::usage;
 use crate::launch::signals;
@@ -107,7 +107,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         let interrupted = summary.as_ref().is_ok_and(|s| s.interrupted);
         ran.push((name, summary));
         if interrupted {
-            say!("quell: interrupted: what follows is of what was run by then");
+            say_interrupted();
             break;
         }
     }

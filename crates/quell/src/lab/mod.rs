@@ -6,6 +6,11 @@ mod beside;
 mod compare;
 mod curve;
 mod export;
+/// Said where somebody ended it early, and there is something to show.
+fn say_interrupted() {
+    say!("quell: interrupted: what follows is of what was run by then");
+}
+
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;

@@ -12,7 +12,7 @@ use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
 use super::libraries::installed;
-use super::{Beside, lock, measured};
+use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::cmd::usage;
@@ -91,7 +91,7 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
             match run(&mut cases[at], round) {
                 Ok(()) => {}
                 Err(_) if signals::interrupted().is_some() && round > 0 => {
-                    say!("quell: interrupted: what follows is of what was run by then");
+                    say_interrupted();
                     break 'all;
                 }
                 Err(err) => return Err(err),

@@ -7,7 +7,7 @@ use quell_event::Histogram;
 use quell_lab::{madv, pin};
 use serde::Serialize;
 
-use super::{Beside, lock, measured};
+use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedMadvArgs;
 use crate::cmd::usage;
 use crate::launch::signals;
@@ -114,7 +114,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             match one(n, args.calls, touch) {
                 Ok(row) => rows.push(row),
                 Err(_) if signals::interrupted().is_some() && !rows.is_empty() => {
-                    say!("quell: interrupted: what follows is of what was run by then");
+                    say_interrupted();
                     break 'all;
                 }
                 Err(err) => return Err(err),
