@@ -1,4 +1,4 @@
-//! madvise(MADV_DONTNEED) by its number of pages: up to a ceiling the kernel invalidates page by page, beyond it the
+//! madvise(MADV_DONTNEED) and madvise(MADV_FREE) by their number of pages: up to a ceiling the kernel invalidates page by page, beyond it the
 //! whole address space, here and on every CPU that the address space runs on (arch/x86/mm/tlb.c: get_flush_tlb_info()
 //! and tlb_single_page_flush_ceiling, 33 unless somebody has changed it).
 
@@ -12,14 +12,16 @@ use crate::memory::PAGE;
 
 pub(super) const CURVE: Curve = Curve {
     name: "flush-threshold",
-    about: "madvise(MADV_DONTNEED) of pages that were written, alone, and with a peer on another CPU",
+    about: "madvise(MADV_DONTNEED) of pages that were written, alone, and with a peer on another CPU; and MADV_FREE",
     x: "pages",
     wants: &[],
     parts: |_| {
         vec![
-            part("alone", None),
-            part("peer spinning", Some(Does::Spin)),
-            part("peer asleep", Some(Does::Sleep)),
+            part("alone", libc::MADV_DONTNEED, None),
+            part("peer spinning", libc::MADV_DONTNEED, Some(Does::Spin)),
+            part("peer asleep", libc::MADV_DONTNEED, Some(Does::Sleep)),
+            part("FREE, alone", libc::MADV_FREE, None),
+            part("FREE, peer spinning", libc::MADV_FREE, Some(Does::Spin)),
         ]
     },
     notes: |_| {
@@ -35,7 +37,10 @@ pub(super) const CURVE: Curve = Curve {
 /// 0 is the control.
 const PAGES: [u64; 13] = [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64];
 
-fn part(series: &'static str, peer: Option<Does>) -> Part {
+/// What is advised lies in so many pages, and behind them one that nobody writes: the control's.
+const ROOM: usize = 64;
+
+fn part(series: &'static str, advice: i32, peer: Option<Does>) -> Part {
     Part {
         series,
         per: "call",
@@ -43,39 +48,46 @@ fn part(series: &'static str, peer: Option<Does>) -> Part {
         xs: PAGES.to_vec(),
         prepare: Box::new(move |place| {
             let cpus = &place.others[..place.others.len().min(1)];
-            Ok(Box::new(DontNeed::new(cpus, peer)?))
+            Ok(Box::new(Advised::new(advice, cpus, peer)?))
         }),
     }
 }
 
-/// Writes pages and gives them back.
+/// Writes pages and gives them back: MADV_DONTNEED at once, MADV_FREE when the kernel needs them, which it flushes for
+/// all the same, so that a write meanwhile is seen (mm/madvise.c: madvise_free_pte_range()).
 #[derive(Debug)]
-pub(super) struct DontNeed {
+pub(super) struct Advised {
+    advice: i32,
     area: Area,
     peers: Option<Peers>,
 }
 
-impl DontNeed {
+impl Advised {
     /// With peers on these CPUs, or with none: then the process has one thread, and the kernel knows of no other CPU.
-    pub(super) fn new(cpus: &[u32], peers: Option<Does>) -> io::Result<Self> {
+    pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<Does>) -> io::Result<Self> {
         Ok(Self {
-            area: Area::new(64 * PAGE, false)?,
+            advice,
+            area: Area::new((ROOM + 1) * PAGE, false)?,
             peers: peers.map(|does| Peers::on(cpus, does)).transpose()?,
         })
     }
 }
 
-impl Bench for DontNeed {
+impl Bench for Advised {
     fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
         let _busy = self.peers.as_ref().map(|p| p.begin(batch)).transpose()?;
         let written = usize::try_from(pages).unwrap_or(0) * PAGE;
-        let bytes = written.max(PAGE);
+        let (at, bytes) = if written == 0 {
+            (ROOM * PAGE, PAGE)
+        } else {
+            (0, written)
+        };
         while batch.goes_on() {
             for offset in (0..written).step_by(PAGE) {
-                // SAFETY: within the area, which has room for 64 pages.
+                // SAFETY: within the area, which has room for them: no point has more than ROOM.
                 unsafe { self.area.start().add(offset).write_volatile(1) };
             }
-            batch.time(|| self.area.advise(0, bytes, libc::MADV_DONTNEED))?;
+            batch.time(|| self.area.advise(at, bytes, self.advice))?;
         }
         Ok(())
     }

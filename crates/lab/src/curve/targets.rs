@@ -2,7 +2,7 @@
 //! smp_call_function_many_cond()). A CPU whose thread of the address space sleeps is not interrupted unless page
 //! tables were freed (arch/x86/mm/tlb.c: should_flush_tlb()).
 
-use super::flush_threshold::DontNeed;
+use super::flush_threshold::Advised;
 use super::peers::Does;
 use super::{Bench, Curve, Part, Place, Sample};
 
@@ -53,14 +53,14 @@ fn part(series: &'static str, cpus: usize, does: Does) -> Part {
         xs: vec![u64::try_from(cpus).unwrap_or(u64::MAX)],
         prepare: Box::new(move |place| {
             let cpus = &place.others[..cpus.min(place.others.len())];
-            let bench = DontNeed::new(cpus, Some(does))?;
+            let bench = Advised::new(libc::MADV_DONTNEED, cpus, Some(does))?;
             Ok(Box::new(OnePage(bench)))
         }),
     }
 }
 
 /// x is the number of CPUs, the pages are always one.
-struct OnePage(DontNeed);
+struct OnePage(Advised);
 
 impl Bench for OnePage {
     fn batch(&mut self, _: u64, batch: &mut super::Batch) -> std::io::Result<()> {
