@@ -270,7 +270,8 @@ class Timeline:
             gaps = sorted(arm.get("timeline", []), key=lambda gap: gap[0])
             ops = sorted(arm.get("timeline_ops", []))
             whole = max([whole] + [g[0] + g[1] for g in gaps[-1:]] + [end for _, end in ops[-1:]])
-            if len(gaps) >= KEPT:
+            # gaps chosen among all of the block leave no end of it out
+            if len(gaps) >= KEPT and not arm.get("timeline_of"):
                 known = min(known, gaps[-1][0])
             if len(ops) >= KEPT:
                 known = min(known, ops[-1][1])

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribute::{Attributed, Class};
 use crate::block::Arm;
-use crate::experiment::{Options, Outcome, Round};
+use crate::experiment::{Options, Outcome};
 use crate::judge::{Effect, Judgement, Verdict};
-use crate::mechanism::Mechanism;
+use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
 use crate::protocol::Mode;
 use crate::tsc::nanoseconds;
-use crate::who::{Processes, Taken};
+use crate::who::Taken;
 use turns::{percentiles, rounded, timeline, turns};
 
 /// The name of this form.
@@ -200,6 +200,10 @@ pub struct ArmSummary {
     /// One block: begin and length of each gap, its class, whether the culprit caused it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u64, Class, bool)>,
+    /// How many gaps that block had, if the timeline does not hold the first of them but, over the whole block, the
+    /// culprit's and the longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline_of: Option<u64>,
     /// The operations of that block: begin and end, from the block's begin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline_ops: Vec<(u64, u64)>,
@@ -230,6 +234,7 @@ impl Summary {
         } = &outcome.judgement;
         let verdict = |e: &Effect| (e.verdict, e.why.clone());
         let ((verdict, why), (sham_verdict, sham_why)) = (verdict(real), verdict(sham));
+        let once = matches!(mechanism.timing, Timing::Once { .. });
         Self {
             schema: SCHEMA.to_owned(),
             experiment: mechanism.name.to_owned(),
@@ -247,7 +252,7 @@ impl Summary {
             arms: Arm::ALL
                 .into_iter()
                 .map(|arm| {
-                    let summary = ArmSummary::new(arm, &outcome.rounds, &outcome.processes);
+                    let summary = ArmSummary::new(arm, outcome, once);
                     (arm.name().to_owned(), summary)
                 })
                 .collect(),
@@ -282,6 +287,7 @@ impl Summary {
         for arm in self.arms.values_mut() {
             arm.histogram.clear();
             arm.timeline.clear();
+            arm.timeline_of = None;
             arm.timeline_ops.clear();
         }
         self
@@ -289,8 +295,15 @@ impl Summary {
 }
 
 impl ArmSummary {
-    fn new(arm: Arm, rounds: &[Round], processes: &Processes) -> Self {
-        let of_arm = || rounds.iter().flatten().filter(move |m| m.arm == arm);
+    /// `once`: the culprit does one operation a block.
+    fn new(arm: Arm, outcome: &Outcome, once: bool) -> Self {
+        let of_arm = || {
+            outcome
+                .rounds
+                .iter()
+                .flatten()
+                .filter(move |m| m.arm == arm)
+        };
         let blocks: Vec<&Attributed> = of_arm()
             .filter(|m| m.invalid.is_none())
             .map(|m| &m.block)
@@ -319,10 +332,10 @@ impl ArmSummary {
         let by = if arm == Arm::Untraced {
             Vec::new()
         } else {
-            processes.taken(arm, &blocks)
+            outcome.processes.taken(arm, &blocks)
         };
         let turns = turns(&blocks);
-        let (timeline, timeline_ops) = timeline(&blocks);
+        let timeline = timeline(&blocks, once);
         Self {
             blocks: blocks.len(),
             invalid,
@@ -338,8 +351,9 @@ impl ArmSummary {
             by,
             turn_ns: percentiles(&turns),
             histogram: rounded(&turns),
-            timeline,
-            timeline_ops,
+            timeline: timeline.gaps,
+            timeline_of: timeline.of,
+            timeline_ops: timeline.ops,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What blocks are summed up to: the lengths of turns, their percentiles, and the block that a picture shows.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::attribute::{Attributed, Class};
@@ -66,28 +67,47 @@ pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
     out.into_iter().collect()
 }
 
-/// The gaps and operations of the block whose stall is the middle one: as it was, not the best.
-#[expect(clippy::type_complexity, reason = "two columns of the summary")]
-pub(super) fn timeline(blocks: &[&Attributed]) -> (Vec<(u64, u64, Class, bool)>, Vec<(u64, u64)>) {
+/// The block that a picture shows.
+#[derive(Default)]
+pub(super) struct Timeline {
+    /// Begin and length of each gap, its class, whether the culprit caused it.
+    pub(super) gaps: Vec<(u64, u64, Class, bool)>,
+    /// How many gaps the block had, where those that are kept were chosen among all of them.
+    pub(super) of: Option<u64>,
+    /// Begin and end of each operation.
+    pub(super) ops: Vec<(u64, u64)>,
+}
+
+/// The gaps and operations of the block whose stall is the middle one: as it was, not the best. Of too many the first
+/// are kept. Where the whole block has to be seen, for all that happens is one operation somewhere in it, the culprit's
+/// gaps are kept, and of the others the longest.
+pub(super) fn timeline(blocks: &[&Attributed], whole: bool) -> Timeline {
     let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
     by_stall.sort_by_key(|b| b.caused_ns());
     let Some(block) = by_stall.get(by_stall.len() / 2) else {
-        return (Vec::new(), Vec::new());
+        return Timeline::default();
     };
     let since = |ns: u64| ns.saturating_sub(block.begin_ns);
-    let gaps = block
+    let mut gaps: Vec<_> = block
         .gaps
         .iter()
-        .take(TIMELINE)
         .map(|t| (since(t.gap.begin_ns), t.gap.ns, t.class, t.caused))
         .collect();
-    let ops = block
-        .ops
-        .iter()
-        .take(TIMELINE)
-        .map(|op| (since(op.begin_ns), since(op.end_ns)))
-        .collect();
-    (gaps, ops)
+    let of =
+        (whole && gaps.len() > TIMELINE).then(|| u64::try_from(gaps.len()).unwrap_or(u64::MAX));
+    if of.is_some() {
+        gaps.sort_by_key(|(_, ns, _, caused)| Reverse((*caused, *ns)));
+    }
+    gaps.truncate(TIMELINE);
+    gaps.sort_by_key(|gap| gap.0);
+    let ops = block.ops.iter().take(TIMELINE);
+    Timeline {
+        gaps,
+        of,
+        ops: ops
+            .map(|op| (since(op.begin_ns), since(op.end_ns)))
+            .collect(),
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +115,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::attribute::Told;
+    use crate::block::Gap;
+
+    /// Check that of too many gaps the first are kept, or, where the whole block has to be seen, the culprit's and the
+    /// longest, in the order in which they came, with how many there were.
+    #[test]
+    fn timeline_of_a_noisy_block() {
+        let many = 2 * TIMELINE as u64;
+        // the last is the culprit's, and the shortest
+        let gaps = (0..many).map(|i| Told {
+            gap: Gap {
+                begin_ns: 100 + i * 10,
+                ns: many - i,
+            },
+            class: Class::None,
+            caused: i == many - 1,
+            by: 0,
+        });
+        let block = Attributed {
+            begin_ns: 100,
+            gaps: gaps.collect(),
+            ..Attributed::default()
+        };
+        let first = timeline(&[&block], false);
+        assert_eq!((first.gaps.len(), first.of), (TIMELINE, None));
+        assert_eq!(
+            first.gaps.last().map(|g| g.0),
+            Some((TIMELINE as u64 - 1) * 10)
+        );
+        let whole = timeline(&[&block], true);
+        assert_eq!((whole.gaps.len(), whole.of), (TIMELINE, Some(many)));
+        assert!(whole.gaps.is_sorted_by_key(|g| g.0));
+        assert_eq!(
+            whole.gaps.last(),
+            Some(&((many - 1) * 10, 1, Class::None, true))
+        );
+        assert_eq!(whole.gaps[TIMELINE - 2].0, (TIMELINE as u64 - 2) * 10);
+    }
 
     proptest! {
         /// Check that a percentile is a length that occurs, that at least its share lies at or below it, and that none is

@@ -114,7 +114,8 @@ function gapsText(E) {
   const text = E.box.querySelector(".gaps figcaption span");
   const canvas = E.box.querySelector(".gaps canvas");
   const cut = E.cut ? ` The first ${time(E.span)} of a block, for which all three arms are kept.` : "";
-  text.textContent = `One block of each arm, the one with the middle stall, on the same scales: each mark is a gap, its length logarithmic, its shape and colour the class. Bands, and the strip below, are the culprit’s operations.${cut}`;
+  const chosen = SEEN.filter((arm) => (E.result.arms[arm] || {}).timeline_of).map((arm) => ` Of the ${count(E.result.arms[arm].timeline_of)} gaps of ${arm} only the culprit’s and the longest are drawn, ${count(E.lines[arm].gaps.n)} in all.`).join("");
+  text.textContent = `One block of each arm, the one with the middle stall, on the same scales: each mark is a gap, its length logarithmic, its shape and colour the class. Bands, and the strip below, are the culprit’s operations.${cut}${chosen}`;
   const said = SEEN.map((arm) => {
     const parts = classesIn([E.lines[arm].gaps]).map(({ cls, others, mine }) => `${count(others + mine)} ${CLASSES[cls].name}`);
     return `${arm}: ${parts.join(", ") || "no gap"}, ${plural(E.lines[arm].ops.n, "operation")}`;
