@@ -18,11 +18,13 @@ use crate::show::units::{count, time};
 
 /// Figures of the document ("How to deter or disarm TLB shootdowns", perf stat and funclatency): flushes asked for,
 /// flushes done, and of the time of one in ns: the mean, and how many in each power of two from 512.
+#[derive(Serialize)]
 struct Document {
     threads: usize,
     asked: u64,
     flushed: u64,
     mean_ns: u64,
+    /// From 512 ns on, by powers of two.
     octaves: [u64; 14],
 }
 
@@ -62,7 +64,10 @@ const LOWEST: u64 = 512;
 #[derive(Serialize)]
 struct Object {
     schema: &'static str,
+    /// The document's figures, of a million calls a thread.
+    document: [Document; 3],
     calls: u64,
+    interrupted: bool,
     runs: Vec<Row>,
 }
 
@@ -124,7 +129,9 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
     let out = if args.json {
         let object = Object {
             schema: "quell/lab-madv/1",
+            document: DOCUMENT,
             calls: args.calls,
+            interrupted: rows.len() < 2 * threads.len(),
             runs: rows,
         };
         serde_json::to_string(&object)? + "\n"
