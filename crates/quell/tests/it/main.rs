@@ -19,6 +19,7 @@ mod lab;
 mod lab_curve;
 mod lab_leaves;
 mod lab_run;
+mod lab_verbs;
 mod lockdown;
 mod preload;
 mod prove;
