@@ -3,6 +3,8 @@
 /// What we use of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
+    /// The process that the thread belongs to, as this /proc numbers them.
+    pub tgid: u32,
     /// Its number in the innermost PID namespace: what `getpid` tells the process itself.
     pub own_pid: u32,
     /// Its real user.
@@ -22,10 +24,12 @@ pub fn parse(text: &[u8]) -> Option<Status> {
         Some(std::str::from_utf8(value).ok()?.split_ascii_whitespace())
     };
     // outermost first; kernels without PID namespaces know one number only
-    let pid = field(b"NStgid").or_else(|| field(b"Tgid"))?.next_back()?;
+    let mut pids = field(b"NStgid").or_else(|| field(b"Tgid"))?;
+    let (tgid, own) = (pids.clone().next()?, pids.next_back()?);
     let mut uids = field(b"Uid")?;
     Some(Status {
-        own_pid: pid.parse().ok()?,
+        tgid: tgid.parse().ok()?,
+        own_pid: own.parse().ok()?,
         uid: uids.next()?.parse().ok()?,
         euid: uids.next()?.parse().ok()?,
     })
@@ -44,8 +48,8 @@ mod tests {
     fn reads_fields() {
         let status = parse(TEXT.as_bytes()).unwrap();
         assert_eq!(
-            (status.own_pid, status.uid, status.euid),
-            (7, 100_000, 100_033)
+            (status.tgid, status.own_pid, status.uid, status.euid),
+            (4711, 7, 100_000, 100_033)
         );
         let old: String = TEXT
             .lines()
@@ -74,7 +78,7 @@ mod tests {
         fn any_numbers(pids in proptest::collection::vec(1u32.., 1..32), uid: u32, euid: u32) {
             let list: String = pids.iter().map(|p| format!("\t{p}")).collect();
             let text = format!("Uid:\t{uid}\t{euid}\t0\t0\nNStgid:{list}\n");
-            let expected = Status { own_pid: *pids.last().unwrap(), uid, euid };
+            let expected = Status { tgid: pids[0], own_pid: *pids.last().unwrap(), uid, euid };
             prop_assert_eq!(parse(text.as_bytes()), Some(expected));
         }
 

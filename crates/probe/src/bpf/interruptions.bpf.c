@@ -163,6 +163,26 @@ int watch_queue(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/*
+ * Whose memory a flush is of, where its request was not seen. That is who asked, or somebody whom the kernel's thread that
+ * asked works for: no culprit in any case, but in the watched thread's own process, where it may have been the lab's or
+ * another. On one machine (Linux 6.18) a few requests a minute are seen by no tracepoint; why is not known.
+ */
+static __always_inline bool of_other_memory(u64 csd, struct asker *by)
+{
+	struct __call_single_data *c = (void *)csd;
+	struct flush_tlb_info *info = (void *)BPF_CORE_READ(c, info);
+	struct mm_struct *mm = NULL;
+
+	if (!info || !bpf_core_field_exists(mm->owner))
+		return false;
+	mm = BPF_CORE_READ(info, mm);
+	if (!mm)
+		return false;
+	by->tgid = BPF_CORE_READ(mm, owner, tgid);
+	return by->tgid && by->tgid != watch.tgid;
+}
+
 SEC("raw_tp/csd_function_entry")
 int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -185,9 +205,10 @@ int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 			known->used = 1;
 		else
 			bpf_map_delete_elem(&asked, &csd);
-	} else if (flush) {
+	} else if (flush && !of_other_memory(csd, &by)) {
 		struct lost *lost = losses_here();
 
+		by = nobody();
 		if (lost)
 			lost->askers++;
 	}

@@ -17,7 +17,7 @@ struct interruptions_config {
 	u32 cpu; /* the one that is watched */
 	u32 tid; /* the thread whose time on it is watched */
 	u32 stacks; /* whether kernel stacks of both sides are kept, which takes microseconds */
-	u32 zero;
+	u32 tgid; /* that thread's process */
 };
 
 enum {

@@ -8,7 +8,7 @@ pod! {
         cpu: u32,
         tid: u32,
         stacks: u32,
-        zero: u32,
+        tgid: u32,
     }
     struct InterruptionRecord {
         begin_ns: u64,
