@@ -15,7 +15,7 @@ use crate::judge::{Effect, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
 use crate::protocol::Mode;
-use crate::tsc::nanoseconds;
+use crate::tsc::{Counter, nanoseconds};
 use crate::who::Taken;
 use turns::{percentiles, rounded, timeline, turns};
 
@@ -124,6 +124,9 @@ pub struct Machine {
     pub cpus: usize,
     /// Whether the kernel says that it runs under a hypervisor.
     pub virtual_machine: bool,
+    /// What is known of its time stamp counter. Older files are of CPUs that promise it.
+    #[serde(default)]
+    pub counter: Counter,
     /// Where the victim ran.
     pub victim_cpu: u32,
     /// Where the culprit ran.
@@ -279,6 +282,12 @@ impl Summary {
     pub fn stall_ns_per_op(&self) -> Option<f64> {
         let events = self.shootdowns_per_op? + self.faults_per_op.unwrap_or(0.0);
         Some(events * self.effect.ns_per_event?)
+    }
+
+    /// Whether nothing is known of an arm: it has no valid block.
+    #[must_use]
+    pub fn has_no_block(&self, arm: &str) -> bool {
+        self.arms.get(arm).is_none_or(|a| a.blocks == 0)
     }
 
     /// Without what only pictures need.

@@ -27,23 +27,98 @@ pub fn now() -> u64 {
     monotonic_ns()
 }
 
-/// Whether the counter runs at one rate whatever the CPU does (CPUID 0x80000007, EDX bit 8) and can be read with
-/// RDTSCP (0x80000001, EDX bit 27). Linux keeps the counters of all CPUs together or gives them up.
+/// What is known of the counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Counter {
+    /// The CPU promises that it runs at one rate whatever the CPU does. Linux keeps the counters of all CPUs together or
+    /// gives them up.
+    #[default]
+    Promised,
+    /// The CPU promises nothing, as under emulation; it was measured beside `CLOCK_MONOTONIC`, on all CPUs, for a moment.
+    Measured,
+}
+
+/// How far a counter that promises nothing may be from the line through its first and last reading, ns. Gaps are laid
+/// beside the probe's records by both clocks: what is farther off shows as shootdowns that lie in no gap.
+const MOST_OFF_NS: u64 = 50_000;
+
+/// Readings of such a counter, and the time between two.
+const READINGS: usize = 8;
+const BETWEEN: Duration = Duration::from_millis(10);
+
+/// Whether the counter can be used: it must be read with RDTSCP (CPUID 0x80000001, EDX bit 27), and run at one rate
+/// (0x80000007, EDX bit 8).
+///
+/// # Errors
+///
+/// Why it can't, in words.
 #[cfg(target_arch = "x86_64")]
-#[must_use]
-pub fn is_usable() -> bool {
+pub fn counter() -> Result<Counter, String> {
     use core::arch::x86_64::__cpuid;
-    if __cpuid(0x8000_0000).eax < 0x8000_0007 {
-        return false;
+    let edx = |leaf| (__cpuid(0x8000_0000).eax >= leaf).then(|| __cpuid(leaf).edx);
+    let has = |leaf, bit: u32| edx(leaf).is_some_and(|edx| edx & (1_u32 << bit) != 0);
+    if !has(0x8000_0001, 27) {
+        return Err("this CPU can't read its time stamp counter in order (flag rdtscp)".to_owned());
     }
-    __cpuid(0x8000_0007).edx & (1 << 8) != 0 && __cpuid(0x8000_0001).edx & (1 << 27) != 0
+    if has(0x8000_0007, 8) {
+        return Ok(Counter::Promised);
+    }
+    match farthest() {
+        Ok(off) if off <= MOST_OFF_NS => Ok(Counter::Measured),
+        Ok(off) => Err(format!(
+            "this CPU's time stamp counter does not run at one rate: it promises nothing (flag nonstop_tsc), and was {} µs \
+             off beside the clock",
+            off / 1000
+        )),
+        Err(err) => Err(format!(
+            "this CPU promises no time stamp counter that runs at one rate (flag nonstop_tsc), and it can't be measured: {err}"
+        )),
+    }
 }
 
 /// The lab needs an x86-64 CPU.
 #[cfg(not(target_arch = "x86_64"))]
+pub fn counter() -> Result<Counter, String> {
+    Err("this CPU has no time stamp counter: the lab takes an x86-64 CPU".to_owned())
+}
+
+/// Whether the counter can be used.
 #[must_use]
 pub fn is_usable() -> bool {
-    false
+    counter().is_ok()
+}
+
+/// Reads the counter and the clock on one CPU after the other: how far from the line the farthest reading is, ns.
+#[cfg(target_arch = "x86_64")]
+fn farthest() -> std::io::Result<u64> {
+    let cpus = crate::pin::allowed()?;
+    let mut readings = Vec::new();
+    let read = |readings: &mut Vec<Moment>| {
+        for cpu in cpus.iter().cycle().take(READINGS.max(cpus.len() + 1)) {
+            crate::pin::to(&[*cpu])?;
+            readings.push(Moment::now());
+            std::thread::sleep(BETWEEN);
+        }
+        Ok(())
+    };
+    let done = read(&mut readings);
+    crate::pin::to(&cpus)?;
+    done.map(|()| off(&readings))
+}
+
+/// How far from the line through the first and the last the farthest is, ns.
+fn off(readings: &[Moment]) -> u64 {
+    let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
+        return 0;
+    };
+    // one that goes backwards has no line
+    if !readings.is_sorted_by_key(|r| r.tsc) {
+        return u64::MAX;
+    }
+    let line = Line::through(*first, *last);
+    let off = readings.iter().map(|r| line.at(r.tsc).abs_diff(r.ns));
+    off.max().unwrap_or(0)
 }
 
 /// Now, ns of `CLOCK_MONOTONIC`.
@@ -150,6 +225,35 @@ mod tests {
         );
         assert_eq!(line.length(7), 4);
         assert_eq!(Line::through(from, from).at(1005), 55);
+    }
+
+    /// Check that readings on a line are near it, that one that is not is far, and that a counter that goes backwards is
+    /// refused.
+    #[test]
+    fn counters_that_promise_nothing() {
+        let reading = |tsc: u64, ns: u64| Moment { tsc, ns };
+        let even: Vec<_> = (0..8).map(|i| reading(i * 3000, i * 1000)).collect();
+        assert!(off(&even) <= 1);
+        let mut late = even.clone();
+        late[4].ns += 70;
+        assert_eq!(off(&late), 70);
+        let mut back = even;
+        back[4].tsc = 0;
+        assert_eq!(off(&back), u64::MAX);
+        assert_eq!(off(&[]), 0);
+    }
+
+    /// Check that this machine's counter is one that keeps to its line, whatever it promises.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn this_counter_keeps_to_its_line() {
+        if !is_usable() {
+            return;
+        }
+        let before = crate::pin::allowed().unwrap();
+        let off = farthest().unwrap();
+        assert!(off < 1_000_000, "{off} ns off");
+        assert_eq!(crate::pin::allowed().unwrap(), before);
     }
 
     /// Check that the counter goes forward and agrees with the clock over a few ms, within one part in a hundred.

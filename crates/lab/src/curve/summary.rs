@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::run::{Measured, Times};
 use super::{Curve, Place, Sample};
 use crate::summary::Machine;
+use crate::tsc::Counter;
 
 /// The name of this form.
 pub const SCHEMA: &str = "quell/lab-curve/1";
@@ -73,6 +74,10 @@ impl Curved {
         if machine.virtual_machine {
             let vm = "measured in a virtual machine: nothing is said of bare metal";
             notes.push(vm.to_owned());
+        }
+        if machine.counter == Counter::Measured {
+            let measured = "this CPU's time stamp counter promises no rate: that it keeps to one was measured for a moment";
+            notes.push(measured.to_owned());
         }
         let missing = measured.missing.iter();
         notes.extend(missing.map(|why| format!("not measured: {why}")));

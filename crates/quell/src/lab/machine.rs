@@ -3,6 +3,7 @@
 use std::fs;
 
 use quell_lab::summary::Machine;
+use quell_lab::tsc;
 
 /// What /proc says of this machine.
 pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
@@ -22,6 +23,8 @@ pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
         cpus: info.lines().filter(|l| l.starts_with("processor")).count(),
         // the CPU's own flag (arch/x86/include/asm/cpufeatures.h: X86_FEATURE_HYPERVISOR)
         virtual_machine: value("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
+        // it was usable before anything was begun
+        counter: tsc::counter().unwrap_or(tsc::Counter::Measured),
         victim_cpu,
         culprit_cpu,
     }

@@ -1,18 +1,24 @@
 //! Where victim and culprit run, and where quell itself does not.
 
 use anyhow::Context as _;
-use quell_lab::{pin, tsc};
+use quell_lab::pin;
+use quell_lab::tsc::{self, Counter};
 
 use crate::cmd::usage;
 
 /// Says where nothing can be timed.
 pub(crate) fn has_counter() -> anyhow::Result<()> {
-    if tsc::is_usable() {
-        return Ok(());
+    match tsc::counter() {
+        Ok(Counter::Promised) => Ok(()),
+        Ok(Counter::Measured) => {
+            say!(
+                "quell: this CPU does not promise that its time stamp counter runs at one rate (flag nonstop_tsc); measured for \
+                 a moment it did"
+            );
+            Ok(())
+        }
+        Err(why) => Err(usage(why)),
     }
-    Err(usage(
-        "this CPU has no time stamp counter that runs at one rate (flags nonstop_tsc and rdtscp)",
-    ))
 }
 
 /// The CPUs of the victim and of the culprit, and quell off the victim's from now on.

@@ -18,6 +18,7 @@ mod ipi;
 mod lab;
 mod lab_curve;
 mod lab_leaves;
+mod lab_nodes;
 mod lab_run;
 mod lab_verbs;
 mod lockdown;
