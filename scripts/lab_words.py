@@ -71,6 +71,8 @@ def ppm(n: float) -> str:
 
 
 def interval(i: dict) -> str:
+    if i["signs"][1] == 0:
+        return "not known, for no round counts"
     low, high = ("?" if end is None else ppm(end) for end in i["ci95"])
     return f"{'+' if i['difference'] >= 0 else ''}{ppm(i['difference'])} ppm ({low} to {high})"
 
@@ -98,7 +100,7 @@ def answer(result: dict) -> list[str]:
         said.append(f"The victim took {per_op(result['faults_per_op'])} faults for each operation.")
     if spun:
         stall = effect["stall_ppm"]
-        if result["verdict"] != "too-noisy" or stall["signs"][1] > 0:
+        if stall["signs"][1] > 0:
             up, rounds = stall["signs"]
             said.append(f"stall by {interval(stall)} of its time, upwards in {up} of {rounds} rounds.")
         said.append(f"All gaps, whatever their cause: {interval(effect['all_gaps_ppm'])}.")
@@ -124,8 +126,8 @@ def overview_row(result: dict) -> list[str]:
         f"{result['experiment']} {of}".strip(),
         WORD[result["verdict"]],
         WORD[result["sham_verdict"]],
-        ppm(stall["difference"]) if spun else "",
-        f"{low} to {high}" if spun else "",
+        ppm(stall["difference"]) if spun and stall["signs"][1] else "",
+        f"{low} to {high}" if spun and stall["signs"][1] else "",
         "" if result["shootdowns_per_op"] is None else per_op(result["shootdowns_per_op"]),
         time(math.floor(each + 0.5)) if spun and each is not None else "",
         time(ops[0]) if ops else "",
@@ -136,11 +138,16 @@ def arms_rows(result: dict) -> list[list[str]]:
     rows = []
     for name in ARMS:
         arm = result["arms"][name]
+        first = [name, count(arm["blocks"]), count(sum(arm["invalid"].values()))]
+        if not arm["blocks"]:
+            rows.append(first + ["-"] * 7)
+            continue
         ran, both = max(1, arm["ran_ns"]), max(1, arm["ran_ns"] + arm["away_ns"])
         p50, p99 = (time(ns) for ns in arm["op_ns"]) if arm["op_ns"] else ("", "")
         seen = [count(arm["caused"] * 1e9 / ran), count(arm["faults"] * 1e9 / ran), count(arm["stall_ppm"])]
         rows.append(
-            [name, count(arm["blocks"]), count(sum(arm["invalid"].values())), percent(arm["ran_ns"] / both)]
+            first
+            + ["" if name == "untraced" else percent(arm["ran_ns"] / both)]
             + [count(arm["ops"] * 1e9 / both), p50, p99]
             + (["", "", ""] if name == "untraced" else seen)
         )
@@ -159,7 +166,8 @@ def classes_rows(result: dict) -> list[list[str]]:
     rows = []
     for name, (what, _) in CLASSES.items():
         rates = [count(arm["gaps"].get(name, [0])[0] * 1e9 / max(1, arm["ran_ns"])) for arm in arms]
-        cells = [text for arm, rate in zip(arms, rates) for text in (count(share(arm, name)), rate)]
+        of_each = zip(arms, rates)
+        cells = [text for arm, rate in of_each for text in ((count(share(arm, name)), rate) if arm["blocks"] else ("-", "-"))]
         rows.append([f"{name}: {what}", *cells])
     return rows
 

@@ -275,7 +275,8 @@ fn rounds_of(
         took = took.max(began.elapsed());
         let valid = rounds.iter().filter(|round| counts(round)).count();
         // nobody asked for less time than an answer takes, unless the machine lets too few rounds count
-        if options.may_stretch && valid < FEWEST && rounds.len() < 2 * FEWEST {
+        let counted = options.rounds > 0;
+        if options.may_stretch && !counted && valid < FEWEST && rounds.len() < 2 * FEWEST {
             let left = u32::try_from(FEWEST - valid).unwrap_or(1);
             let needed = Instant::now() + took.saturating_mul(left + 1);
             if needed > until {
@@ -293,7 +294,7 @@ fn rounds_of(
             judgement = Some(now);
         }
         around.round(rounds, look, judgement.as_ref());
-        let counted_out = options.rounds > 0 && rounds.len() >= options.rounds;
+        let counted_out = counted && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
             ended.judged = judgement.filter(|_| looked);
             ended.interrupted = interrupted;

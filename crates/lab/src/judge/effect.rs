@@ -93,7 +93,12 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
 fn few_rounds(valid: usize, asked: &Asked<'_>) -> (Verdict, String) {
     let rounds = asked.rounds;
     if rounds < FEWEST {
-        let why = format!("{rounds} of the {FEWEST} rounds that it takes");
+        let why = match valid {
+            all if all == rounds => format!("{rounds} of the {FEWEST} rounds that it takes"),
+            valid => {
+                format!("{rounds} of the {FEWEST} rounds that it takes, of which {valid} count")
+            }
+        };
         return (Verdict::TooShort, why);
     }
     let mut why = format!("{valid} of {rounds} rounds are valid, and it takes {FEWEST}");

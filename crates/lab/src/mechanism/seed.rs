@@ -51,6 +51,9 @@ fn per_op(summary: &Summary) -> String {
 }
 
 fn each(summary: &Summary) -> String {
+    if summary.has_no_block("real") {
+        return "?".to_owned();
+    }
     let ns = summary.effect.ns_per_event;
     ns.map_or_else(
         || "no stall".to_owned(),
@@ -59,6 +62,9 @@ fn each(summary: &Summary) -> String {
 }
 
 fn sham(summary: &Summary) -> String {
+    if summary.has_no_block("sham") {
+        return "?".to_owned();
+    }
     let sham = summary.arms.get("sham").map_or(0, |a| a.caused);
     format!("{sham} with the culprit in another address space")
 }
@@ -241,6 +247,9 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
                 what: "gaps",
                 seed: "18 to 901 µs, nine of them printed, above 17.8 µs",
                 here: |s| {
+                    if s.has_no_block("real") {
+                        return "?".to_owned();
+                    }
                     let real = s.arms.get("real");
                     let rate = |class| real.map_or(0.0, |a| a.class_rate(class));
                     format!(
@@ -264,7 +273,10 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
             Figure {
                 what: "stall of the victim",
                 seed: "not told",
-                here: |s| format!("{:.1} % of its time", s.effect.stall_ppm.difference / 1e4),
+                here: |s| match s.effect.stall_ppm.signs {
+                    (_, 0) => "?".to_owned(),
+                    _ => format!("{:.1} % of its time", s.effect.stall_ppm.difference / 1e4),
+                },
             },
         ],
         differs: "the document waits for the kernel's own write-back, every five seconds; here the culprit asks for it with \

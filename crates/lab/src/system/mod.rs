@@ -1,5 +1,6 @@
 //! What an experiment needs of the system, set up by a process of its own that takes it back when its stdin ends:
-//! after the experiment, after Ctrl-C, and after the lab was killed.
+//! after the experiment, after Ctrl-C, and after the lab was killed. Should that process be killed, the lab does it, which was
+//! told how.
 
 mod setting;
 mod swap;
@@ -13,6 +14,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::mechanism::Need;
 
 /// A system that is set up, until it is taken back.
@@ -21,6 +24,8 @@ pub struct Guarded {
     child: Child,
     stdin: Option<ChildStdin>,
     told: BufReader<ChildStdout>,
+    /// What takes it back, should the child not live to do it.
+    undo: Vec<Undo>,
 }
 
 impl Guarded {
@@ -46,11 +51,15 @@ impl Guarded {
             child,
             stdin,
             told: BufReader::new(stdout.ok_or_else(|| io::Error::other("no pipe"))?),
+            undo: Vec::new(),
         };
         let mut answer = String::new();
         guarded.told.read_line(&mut answer)?;
+        if let Ok(undo) = serde_json::from_str(&answer) {
+            guarded.undo = undo;
+            return Ok(Some(guarded));
+        }
         match answer.trim_end() {
-            "ready" => Ok(Some(guarded)),
             "" => Err(io::Error::other("what sets up the system has ended")),
             why => Err(match guarded.take_back() {
                 Ok(()) => io::Error::other(why.to_owned()),
@@ -78,9 +87,8 @@ impl Guarded {
         let status = self.child.wait()?;
         match said.trim_end() {
             "" if status.success() => Ok(()),
-            "" => Err(io::Error::other(format!(
-                "what takes the system back has ended: {status}"
-            ))),
+            // it was killed, or nobody knows; what it has taken back already is there a second time at most
+            "" => all_back(std::mem::take(&mut self.undo)),
             left => Err(io::Error::other(left.to_owned())),
         }
     }
@@ -93,7 +101,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Sets up what the words name, says "ready" or why not, waits for the end of stdin, and takes it back. What could not
+/// Sets up what the words name, says how it is taken back or why not, waits for the end of stdin, and takes it back. What could not
 /// be taken back is said on stdout, and is false.
 ///
 /// # Errors
@@ -120,7 +128,7 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
     let mut out = io::stdout();
     // a lab that has gone reads nothing, and then stdin has ended too
     let _ = match &failed {
-        None => writeln!(out, "ready"),
+        None => writeln!(out, "{}", serde_json::to_string(&undo)?),
         Some(why) => writeln!(out, "{why}"),
     };
     let _ = out.flush();
@@ -186,7 +194,7 @@ impl Need {
 }
 
 /// What takes back one step.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Undo {
     RemoveZram(u32),
     SwapOff(PathBuf),

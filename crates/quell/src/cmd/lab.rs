@@ -143,8 +143,12 @@ fn budget(text: &str) -> anyhow::Result<Duration> {
 fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Params> {
     let mut said: Vec<(String, u64)> = Vec::new();
     if let Some(path) = &args.config {
-        let text = std::fs::read_to_string(path)
-            .map_err(|err| usage(format!("can't read {}: {err}", path.display())))?;
+        /// Nobody writes more by hand.
+        const MOST: u64 = 1 << 20;
+        let cant =
+            |err: &dyn std::fmt::Display| usage(format!("can't read {}: {err}", path.display()));
+        let bytes = lab::read(path, MOST).map_err(|err| cant(&err))?;
+        let text = String::from_utf8(bytes).map_err(|err| cant(&err))?;
         let all: toml::Table = toml::from_str(&text)
             .map_err(|err| usage(format!("{}: {}", path.display(), err.message())))?;
         if let Some(name) = all.keys().find(|n| mechanism::find(n).is_none()) {
@@ -183,7 +187,11 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
     // with several experiments a flag is for those that know it
     let known = |name: &str| m.params.iter().any(|p| p.name == name);
     said.extend(args.set.iter().filter(|(n, _)| only || known(n)).cloned());
-    Params::new(m.params, &said).map_err(|why| usage(format!("{}: {why}", m.name)))
+    Params::new(m.params, &said).map_err(|why| {
+        let from = args.config.iter();
+        let from: String = from.map(|path| format!("{}: ", path.display())).collect();
+        usage(format!("{from}{}: {why}", m.name))
+    })
 }
 
 fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {

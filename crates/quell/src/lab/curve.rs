@@ -88,6 +88,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         };
         emit(&mut out, &told)?;
         if curved.interrupted {
+            failed = true;
             break;
         }
     }

@@ -38,7 +38,11 @@ pub(crate) fn lock(beside: Beside) -> anyhow::Result<()> {
     }
     let opened = places.iter().find_map(|place| Some((open(place)?, place)));
     let Some((file, place)) = opened else {
-        say!("quell: there is nowhere to say that a lab is at work ({NAMED}): start no other");
+        let tried: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+        say!(
+            "quell: can't open {}: a second lab would not know of this one, so start none ({NAMED} names another file)",
+            tried.join(" nor ")
+        );
         return Ok(());
     };
     match hold(file, beside) {

@@ -42,7 +42,7 @@ pub(crate) use live::Live;
 pub(crate) use lock::{Beside, lock};
 pub(crate) use one::{Ran, one};
 pub(crate) use place::{has_counter, place};
-pub(crate) use results::{Results, curve_file, results};
+pub(crate) use results::{Results, curve_file, read, results};
 pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};
 pub(crate) use seed_madv::{madv_run, seed_madv};
 pub(crate) use surroundings::check;

@@ -59,7 +59,7 @@ impl Progress {
         // once is enough for who reads lines
         if self.bar.is_none() && first {
             say!(
-                "quell: a round takes long here: about {} s",
+                "quell: rounds take long here: about {} s for all that it takes",
                 budget.as_secs()
             );
         }

@@ -1,6 +1,7 @@
 //! Results as `quell lab run -o FILE` wrote them.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -20,6 +21,20 @@ pub(crate) struct Results {
     pub(crate) wall_ns: u64,
 }
 
+/// More is no result: of thirty experiments with all timelines one has some twenty megabytes.
+const MOST: u64 = 1 << 30;
+
+/// A file's bytes, unless they are more.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is larger than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
 /// Reads a file.
 ///
 /// # Errors
@@ -28,7 +43,7 @@ pub(crate) struct Results {
 pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
     let name = plain(&path.display().to_string());
     let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {name}: {err}"));
-    let bytes = fs::read(path).map_err(|err| cant(&err))?;
+    let bytes = read(path, MOST).map_err(|err| cant(&err))?;
     let written = fs::metadata(path).and_then(|m| m.modified());
     let since = written.ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
     let all = parse(&bytes).map_err(|why| usage(format!("{name} {}", plain(&why))))?;
@@ -45,7 +60,7 @@ pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
 /// It holds a curve and then something else.
 pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<Curved>>> {
     // what can't be read is said by whoever reads it as results
-    let bytes = fs::read(path).unwrap_or_default();
+    let bytes = read(path, MOST).unwrap_or_default();
     let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
     let mut all = Vec::new();
     for (n, value) in (1..).zip(values) {
@@ -88,6 +103,9 @@ fn parse(bytes: &[u8]) -> Result<Vec<Summary>, String> {
                 return Err(format!(
                     "is of the form {other}, and this quell reads {SCHEMA}: use the quell that wrote it"
                 ));
+            }
+            Some(curve::SCHEMA) => {
+                return Err("holds a curve, where an experiment's result is wanted".to_owned());
             }
             Some(other) => return Err(foreign(n, &format!("its schema is {other}"))),
             None => return Err(foreign(n, "there is no schema")),

@@ -8,6 +8,7 @@ use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
 use quell_lab::protocol::Mode;
 use quell_lab::summary::{ArmSummary, Interval, Summary};
+use quell_lab::tsc::Counter;
 use quell_page::lab::{Beside, Figure};
 
 use super::beside::beside;
@@ -122,7 +123,7 @@ pub(crate) fn text(summary: &Summary) -> String {
     }
     let _ = writeln!(
         out,
-        "victim on CPU {}, culprit on CPU {}; Linux {}, {}{}",
+        "victim on CPU {}, culprit on CPU {}; Linux {}, {}{}{}",
         m.victim_cpu,
         m.culprit_cpu,
         m.kernel,
@@ -131,6 +132,10 @@ pub(crate) fn text(summary: &Summary) -> String {
             ", in a virtual machine"
         } else {
             ""
+        },
+        match m.counter {
+            Counter::Promised => "",
+            Counter::Measured => "; its time stamp counter promises no rate, and was measured",
         }
     );
     heading(
@@ -211,22 +216,24 @@ fn in_order(summary: &Summary) -> impl Iterator<Item = (&'static str, &ArmSummar
         .filter_map(|arm| Some((arm.name(), summary.arms.get(arm.name())?)))
 }
 
+const ARMS: [&str; 13] = [
+    "arm",
+    ">blocks",
+    ">invalid",
+    ">ran",
+    ">ops/s",
+    ">op p50",
+    ">op p99",
+    ">turn p50",
+    ">p99.9",
+    ">p99.99",
+    ">shootdowns/s",
+    ">faults/s",
+    ">stall ppm",
+];
+
 fn arms(summary: &Summary) -> String {
-    let mut table = Table::new(&[
-        "arm",
-        ">blocks",
-        ">invalid",
-        ">ran",
-        ">ops/s",
-        ">op p50",
-        ">op p99",
-        ">turn p50",
-        ">p99.9",
-        ">p99.99",
-        ">shootdowns/s",
-        ">faults/s",
-        ">stall ppm",
-    ]);
+    let mut table = Table::new(&ARMS);
     for (name, arm) in in_order(summary) {
         let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
         let whole = arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64;
@@ -239,12 +246,23 @@ fn arms(summary: &Summary) -> String {
                 text
             }
         };
+        if arm.blocks == 0 {
+            let mut row = vec![
+                name.to_owned(),
+                "0".to_owned(),
+                arm.all_invalid().to_string(),
+            ];
+            // of what no block is valid nothing is known
+            row.resize(ARMS.len(), "-".to_owned());
+            table.row(row);
+            continue;
+        }
         let percentile = |p: &str| arm.turn_ns.get(p).map_or_else(String::new, |ns| time(*ns));
         table.row(vec![
             name.to_owned(),
             arm.blocks.to_string(),
             arm.all_invalid().to_string(),
-            percent(arm.ran_ns as f64 / whole),
+            seen(percent(arm.ran_ns as f64 / whole)),
             count((arm.ops as f64 / (whole / 1e9)).round() as u64),
             arm.op_ns.map_or_else(String::new, |(p50, _)| time(p50)),
             arm.op_ns.map_or_else(String::new, |(_, p99)| time(p99)),
@@ -269,6 +287,11 @@ fn classes(summary: &Summary) -> String {
     let mut table = Table::new(&headings);
     for (name, arm) in in_order(summary).filter(|(name, _)| *name != Arm::Untraced.name()) {
         let mut row = vec![name.to_owned()];
+        if arm.blocks == 0 {
+            row.resize(headings.len(), "-".to_owned());
+            table.row(row);
+            continue;
+        }
         for class in Class::ALL {
             row.push(thousands(arm.class_rate(class)));
             row.push(match class {
@@ -285,6 +308,9 @@ fn classes(summary: &Summary) -> String {
 }
 
 fn interval(i: &Interval) -> String {
+    if i.signs.1 == 0 {
+        return "not known: no round counts".to_owned();
+    }
     let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), thousands);
     format!(
         "{} ppm ({} to {}), more in {} of {} rounds",

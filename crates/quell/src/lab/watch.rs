@@ -53,6 +53,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
     let mut spinner = Worker::start(&mut worker(), &setup)?;
     let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
     let names = Names::default();
+    names.call(spinner.pid(), "quell (it looks)");
     let mut watched = Watched::default();
     over.start(None, &Scope::All)?;
     // only classes are told here: nobody is blamed
@@ -78,6 +79,8 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
             break end;
         }
     };
+    // it would be taken for something that the command has left
+    drop(spinner);
     let lost = probe.lost()?;
     let document = watched.document(victim_cpu, lost, &|pid| names.of(pid));
     let out = if args.json {
@@ -103,6 +106,10 @@ impl Names {
             let comm = Proc::new("/").comm(pid);
             comm.unwrap_or_else(|_| "(ended)".to_owned())
         });
+    }
+
+    fn call(&self, pid: u32, name: &str) {
+        self.0.borrow_mut().insert(pid, name.to_owned());
     }
 
     fn of(&self, pid: u32) -> String {

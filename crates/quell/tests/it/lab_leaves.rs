@@ -250,6 +250,34 @@ fn ended_lab_leaves_nothing() {
     }
 }
 
+/// Check that where the process is killed that takes the system back, the lab does it when it ends.
+#[test]
+fn killed_guard_leaves_nothing() {
+    if !root_only("killed_guard_leaves_nothing") {
+        return;
+    }
+    let _alone = alone();
+    let before = state();
+    let mut long = Long::start(&["swap"]);
+    let guard = |long: &Long| {
+        let started = long.started();
+        let guard = started.into_iter().find(|(_, word)| word == "guard");
+        guard.map(|(pid, _)| pid)
+    };
+    if !long.begins() || guard(&long).is_none() {
+        eprintln!("SKIPPED killed_guard_leaves_nothing: nothing is set up for swap here");
+        return;
+    }
+    assert_ne!(changed(&before), []);
+    let pid = guard(&long).expect("a guard");
+    // SAFETY: sends a signal to a process that this test has started, by way of quell.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    long.signal(libc::SIGINT, false);
+    let status = long.child.wait().expect("quell ends");
+    assert!(matches!(status.code(), Some(0 | 1)), "{status}");
+    assert_eq!(changed(&before), []);
+}
+
 /// Check that each experiment that needs something of the system leaves it as it was.
 #[test]
 fn runs_leave_the_system() {

@@ -25,8 +25,11 @@ function armsTable(result) {
     // without the probe nobody knows
     const seen = (text) => (name === "untraced" ? "" : text);
     const rate = (n) => count((n * 1e9) / ran(arm));
+    const first = [[armKey(name), name], count(arm.blocks), count(sum(Object.values(arm.invalid)))];
+    // of what no block is valid nothing is known
+    if (!arm.blocks) return [...first, ...heads.slice(first.length).map(() => "-")];
     return [
-      [armKey(name), name], count(arm.blocks), count(sum(Object.values(arm.invalid))), percent(arm.ran_ns / both(arm)),
+      ...first, seen(percent(arm.ran_ns / both(arm))),
       count((arm.ops * 1e9) / both(arm)), arm.op_ns ? time(arm.op_ns[0]) : "", arm.op_ns ? time(arm.op_ns[1]) : "",
       seen(rate(arm.caused)), seen(rate(arm.faults)), seen(count(arm.stall_ppm)),
     ];
@@ -53,6 +56,7 @@ function classesTable(result) {
     [markOf(cls, true), `${c.name}: ${c.is}`],
     ...arms.flatMap((name) => {
       const arm = result.arms[name];
+      if (!arm.blocks) return ["-", "-"];
       return [count(classShare(arm, c.name)), count(((arm.gaps[c.name] || [0])[0] * 1e9) / ran(arm))];
     }),
   ]);
@@ -77,10 +81,11 @@ function overview(all) {
     const real = r.arms.real;
     const of = [params(r), asleep(r) ? "victim asleep" : ""].filter(Boolean).join(", ");
     const spun = (text) => (asleep(r) ? "" : text);
+    const counted = (text) => (e.stall_ppm.signs[1] ? spun(text) : "");
     return [
       [el("a", { href: `#${E.id}` }, r.experiment), of ? el("span", { class: "dim" }, ` ${of}`) : ""],
       WORD[r.verdict] || r.verdict, WORD[r.sham_verdict] || r.sham_verdict,
-      spun(ppm(e.stall_ppm.difference)), spun(`${end(e.stall_ppm.ci95[0])} to ${end(e.stall_ppm.ci95[1])}`),
+      counted(ppm(e.stall_ppm.difference)), counted(`${end(e.stall_ppm.ci95[0])} to ${end(e.stall_ppm.ci95[1])}`),
       known(r.shootdowns_per_op) ? perOp(r.shootdowns_per_op) : "", known(e.ns_per_event) ? spun(time(Math.round(e.ns_per_event))) : "",
       real && real.op_ns ? time(real.op_ns[0]) : "",
     ];

@@ -4,7 +4,7 @@ const WORD = { shown: "shown", "not-shown": "not shown", "too-noisy": "this mach
 
 const ppm = (n) => count(n).replace("-", "−");
 const end = (n) => (n === null || n === undefined ? "?" : ppm(n));
-const interval = (i) => `${i.difference >= 0 ? "+" : ""}${ppm(i.difference)} ppm (${end(i.ci95[0])} to ${end(i.ci95[1])})`;
+const interval = (i) => (i.signs[1] === 0 ? "not known, for no round counts" : `${i.difference >= 0 ? "+" : ""}${ppm(i.difference)} ppm (${end(i.ci95[0])} to ${end(i.ci95[1])})`);
 const perOp = (n) => (n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(3));
 const known = (n) => n !== null && n !== undefined;
 
@@ -17,7 +17,7 @@ function answer(result) {
   const first = el("p", {}, el("b", { class: `verdict ${result.verdict}` }, WORD[result.verdict] || result.verdict), ` ${result.why}.`);
   const parts = [];
   const spun = !asleep(result);
-  if (spun && (result.verdict !== "too-noisy" || e.stall_ppm.signs[1] > 0)) {
+  if (spun && e.stall_ppm.signs[1] > 0) {
     parts.push("The culprit’s operations changed the victim’s stall by ", el("b", {}, interval(e.stall_ppm)), ` of its time, upwards in ${e.stall_ppm.signs[0]} of ${e.stall_ppm.signs[1]} rounds. `);
   }
   if (known(result.shootdowns_per_op)) {
