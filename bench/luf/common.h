@@ -1,4 +1,7 @@
 // What the programs of this laboratory share.
+#ifndef COMMON_H
+#define COMMON_H
+
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,3 +21,5 @@ static inline uint64_t mix(uint64_t x)
 	x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
 	return x ^ (x >> 33);
 }
+
+#endif

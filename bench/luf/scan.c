@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "counts.h"
 
 #define PAGE 4096
 #define WORDS (PAGE / sizeof(uint64_t))
@@ -125,74 +126,12 @@ static void *spin(void *arg)
 	return arg;
 }
 
-struct counts {
-	char name[128][40];
-	uint64_t value[128];
-	int n;
-};
-
-static const char *const wanted[] = {
-	"luf_", "nr_luf_held", "nr_tlb_", "pgsteal_kswapd", "pgsteal_direct", "pgdemote_", "pgmajfault", "pgfault",
-	"pgscan_kswapd", "pgscan_direct", "allocstall_normal", "allocstall_dma32", "workingset_refault_file", "oom_kill",
-};
-
-static void look(struct counts *c)
-{
-	char line[4096], name[64];
-	unsigned long long value;
-	FILE *file = fopen("/proc/vmstat", "r");
-
-	if (!file)
-		fail("/proc/vmstat");
-	c->n = 0;
-	while (fgets(line, sizeof(line), file) && c->n < 120) {
-		if (sscanf(line, "%63s %llu", name, &value) != 2)
-			continue;
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
-			if (!strncmp(name, wanted[i], strlen(wanted[i]))) {
-				snprintf(c->name[c->n], sizeof(c->name[0]), "%.39s", name);
-				c->value[c->n++] = value;
-				break;
-			}
-	}
-	fclose(file);
-	file = fopen("/proc/interrupts", "r");
-	if (!file)
-		fail("/proc/interrupts");
-	while (fgets(line, sizeof(line), file)) {
-		char *at = strstr(line, "TLB:"), *end;
-
-		if (!at)
-			continue;
-		strcpy(c->name[c->n], "tlb_interrupts");
-		c->value[c->n] = 0;
-		for (at += 4;; at = end) {
-			value = strtoull(at, &end, 10);
-			if (end == at)
-				break;
-			c->value[c->n] += value;
-		}
-		c->n++;
-	}
-	fclose(file);
-}
-
-static int set(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY), err;
-
-	if (fd < 0)
-		return -1;
-	err = write(fd, value, strlen(value)) < 0 ? -1 : 0;
-	close(fd);
-	return err;
-}
-
 int main(int argc, char **argv)
 {
 	struct reader reader[MOST_THREADS] = {};
 	struct counts before, after;
-	struct timespec start, end;
+	struct timespec start;
+	double seconds;
 	uint64_t reads = 0, bad = 0;
 	pthread_t spinner;
 	struct stat st;
@@ -218,10 +157,7 @@ int main(int argc, char **argv)
 	words = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, fd, 0);
 	if (words == MAP_FAILED)
 		fail("mmap");
-	if (set("/proc/sys/vm/luf_max", argv[3]) && strcmp(argv[3], "0"))
-		fail("/proc/sys/vm/luf_max");
-	if (set("/proc/sys/vm/drop_caches", "3"))
-		fail("/proc/sys/vm/drop_caches");
+	begin_run(argv[3]);
 
 	look(&before);
 	clock_gettime(CLOCK_MONOTONIC, &start);
@@ -238,16 +174,13 @@ int main(int argc, char **argv)
 		reads += reader[i].reads;
 		bad += reader[i].bad;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &end);
+	seconds = since(&start);
 	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
 	pthread_join(spinner, NULL);
 	look(&after);
 
 	printf("{\"mode\":\"%s\",\"luf_max\":%s,\"seconds\":%.3f,\"reads\":%llu,\"bad\":%llu", mode, argv[3],
-	       (end.tv_sec - start.tv_sec) + (end.tv_nsec - start.tv_nsec) / 1e9,
-	       (unsigned long long)reads, (unsigned long long)bad);
-	for (int i = 0; i < after.n; i++)
-		printf(",\"%s\":%lld", after.name[i], (long long)(after.value[i] - before.value[i]));
-	printf("}\n");
+	       seconds, (unsigned long long)reads, (unsigned long long)bad);
+	print_counts(&before, &after);
 	return bad != 0;
 }

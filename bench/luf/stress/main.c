@@ -1,14 +1,15 @@
 // Changes files in every way there is while others read them through read-only mappings, and checks each word read.
 //
-//   stress DIR BALLAST_DIR SECONDS [SEED] [first]
+//   stress DIR BALLAST_DIR SECONDS [SEED] [first | directed]
 //
 // The files lie in DIR; what presses memory, 96 MB, in BALLAST_DIR. Those who change: write(2), direct IO, a store
 // through a shared mapping, hole punch, truncate and back, another file in its place. Those who change mappings while a
 // thread reads there: munmap, mprotect, mremap, madvise, a private copy, fork, userfaultfd. A CPU and memory are taken
 // away and given back. All of it under memory pressure, of one process of two in the memory cgroup /sys/fs/cgroup/stress
-// if there is one.
+// if there is one. And a pair of threads that does one thing after the other (directed.c); with "directed" only that.
 //
-// Prints one line of JSON. Exits with 1 if anything was read that should not have been; with "first" at the first of it.
+// Prints one line of JSON. Exits with 1 if anything was read that should not have been; with "first" and "directed" at
+// the first of it.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -25,10 +26,11 @@ static const char *const names[COUNTS] = {
 	[PUNCH] = "punch", [TRUNCATE] = "truncate", [RENAME] = "rename", [MUNMAP] = "munmap", [MPROTECT] = "mprotect",
 	[MREMAP] = "mremap", [DONTNEED] = "dontneed", [PRIVATE] = "private", [FORK] = "fork", [UFFD] = "userfaultfd",
 	[CPU_OFFLINE] = "cpu_offline", [MEMORY_OFFLINE] = "memory_offline", [SWEPT] = "swept",
+	[DIRECTED] = "directed",
 };
 
 struct shared *shared;
-char paths[FILES + 1][256];
+char paths[FILES + 2][256];
 char ballast[256];
 __thread uint64_t random_state;
 __thread sigjmp_buf back;
@@ -75,7 +77,7 @@ static void make_ballast(void *buffer)
 		fail(ballast);
 }
 
-static void prepare(const char *dir, const char *ballast_dir)
+static void prepare(const char *dir, const char *ballast_dir, int with_ballast)
 {
 	pthread_mutexattr_t attr;
 	void *buffer;
@@ -85,7 +87,7 @@ static void prepare(const char *dir, const char *ballast_dir)
 		fail("memory");
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	for (int f = 0; f <= FILES; f++) {
+	for (int f = 0; f <= FILES + 1; f++) {
 		snprintf(paths[f], sizeof(paths[f]), "%s/file-%d", dir, f);
 		make_file(f, buffer);
 		for (int p = 0; f < FILES && p < PAGES; p++) {
@@ -98,7 +100,8 @@ static void prepare(const char *dir, const char *ballast_dir)
 	}
 	atomic_store(&shared->replaced, 2);
 	snprintf(ballast, sizeof(ballast), "%s/ballast", ballast_dir);
-	make_ballast(buffer);
+	if (with_ballast)
+		make_ballast(buffer);
 	free(buffer);
 	sync();
 }
@@ -135,35 +138,42 @@ static pid_t second(uint64_t seed)
 int main(int argc, char **argv)
 {
 	struct sigaction act = {.sa_handler = fault};
-	int first = argc > 5 && !strcmp(argv[5], "first");
+	int only = argc > 5 && !strcmp(argv[5], "directed");
+	int first = only || (argc > 5 && !strcmp(argv[5], "first"));
 	uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) * 1000 : 1000;
 	time_t began;
-	pid_t child;
+	pid_t child = 0;
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: stress DIR BALLAST_DIR SECONDS [SEED] [first]\n");
+		fprintf(stderr, "usage: stress DIR BALLAST_DIR SECONDS [SEED] [first | directed]\n");
 		return 2;
 	}
-	prepare(argv[1], argv[2]);
+	prepare(argv[1], argv[2], !only);
 	sigaction(SIGSEGV, &act, NULL);
 	sigaction(SIGBUS, &act, NULL);
 
-	child = second(seed);
-	start(reader, seed + 1);
-	start(reader, seed + 2);
-	start(changer, seed + 3);
-	start(watcher, seed + 4);
-	start(mapper, seed + 5);
-	start(presser, seed + 6);
-	start(descriptor_reader, seed + 7);
-	start(replacer, seed + 8);
-	start(anonymous, seed + 9);
-	start(shaker, seed + 10);
+	if (!only) {
+		child = second(seed);
+		start(reader, seed + 1);
+		start(reader, seed + 2);
+		start(changer, seed + 3);
+		start(watcher, seed + 4);
+		start(mapper, seed + 5);
+		start(presser, seed + 6);
+		start(descriptor_reader, seed + 7);
+		start(replacer, seed + 8);
+		start(anonymous, seed + 9);
+		start(shaker, seed + 10);
+	}
+	start(directed_reader, 0);
+	// beside the others it leaves them most of the CPUs
+	start(directed, only ? 0 : 20000);
 	began = time(NULL);
 	while (time(NULL) < began + atoi(argv[3]) && !(first && atomic_load(&shared->count[BAD])))
 		usleep(50000);
 	atomic_store(&shared->over, 1);
-	waitpid(child, NULL, 0);
+	if (child)
+		waitpid(child, NULL, 0);
 	sleep(2);
 
 	printf("{\"seconds\":%lld", (long long)(time(NULL) - began));

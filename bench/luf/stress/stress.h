@@ -36,7 +36,7 @@ enum count {
 	READS, BAD, REFUSED,
 	WRITE, DIRECT, STORE, PUNCH, TRUNCATE, RENAME,
 	MUNMAP, MPROTECT, MREMAP, DONTNEED, PRIVATE, FORK, UFFD,
-	CPU_OFFLINE, MEMORY_OFFLINE, SWEPT,
+	CPU_OFFLINE, MEMORY_OFFLINE, SWEPT, DIRECTED,
 	COUNTS
 };
 
@@ -49,7 +49,8 @@ struct shared {
 };
 
 extern struct shared *shared;
-extern char paths[FILES + 1][256];
+// Those that are changed, the one that is replaced, and that of directed.c.
+extern char paths[FILES + 2][256];
 extern char ballast[256];
 // One generator a thread.
 extern __thread uint64_t random_state;
@@ -81,5 +82,7 @@ void *descriptor_reader(void *seed);
 void *presser(void *seed);
 void *anonymous(void *seed);
 void *shaker(void *seed);	// shake.c
+void *directed_reader(void *seed);	// directed.c
+void *directed(void *pause_us);
 
 #endif
