@@ -58,8 +58,8 @@ class Build:
         for name in ("tmp", "src"):
             (root / name).mkdir()
         for source in sorted([*lab.HERE.glob("*.c"), *lab.HERE.glob("stress/*.c")]):
+            text = said("gcc", "-E", "-P", "-D_GNU_SOURCE", str(source))
             for copy in range(self.copies):
-                text = said("gcc", "-E", "-P", "-D_GNU_SOURCE", str(source))
                 (root / "src" / f"{source.stem}-{copy}.i").write_text(text)
         (root / "one").write_text("o=/tmp/o/$(basename $1 .i)\ncc1 -quiet -O1 $1 -o $o.s && as $o.s -o $o.o && rm $o.s\n")
         # what comes out is the same each time

@@ -1,5 +1,6 @@
 //! The time stamp counter, and how it runs against `CLOCK_MONOTONIC`, the probe's clock.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -47,14 +48,19 @@ const MOST_OFF_NS: u64 = 50_000;
 const READINGS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Whether the counter can be used: it must be read with RDTSCP (CPUID 0x80000001, EDX bit 27), and run at one rate
-/// (0x80000007, EDX bit 8).
+/// Whether the counter can be used, looked at once: to measure it takes a tenth of a second.
 ///
 /// # Errors
 ///
 /// Why it can't, in words.
-#[cfg(target_arch = "x86_64")]
 pub fn counter() -> Result<Counter, String> {
+    static KNOWN: OnceLock<Result<Counter, String>> = OnceLock::new();
+    KNOWN.get_or_init(looked_at).clone()
+}
+
+/// It must be read with RDTSCP (CPUID 0x80000001, EDX bit 27), and run at one rate (0x80000007, EDX bit 8).
+#[cfg(target_arch = "x86_64")]
+fn looked_at() -> Result<Counter, String> {
     use core::arch::x86_64::__cpuid;
     let edx = |leaf| (__cpuid(0x8000_0000).eax >= leaf).then(|| __cpuid(leaf).edx);
     let has = |leaf, bit: u32| edx(leaf).is_some_and(|edx| edx & (1_u32 << bit) != 0);
@@ -79,7 +85,7 @@ pub fn counter() -> Result<Counter, String> {
 
 /// The lab needs an x86-64 CPU.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn counter() -> Result<Counter, String> {
+fn looked_at() -> Result<Counter, String> {
     Err("this CPU has no time stamp counter: the lab takes an x86-64 CPU".to_owned())
 }
 

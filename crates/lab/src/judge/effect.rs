@@ -93,12 +93,10 @@ pub(super) fn effect(asked: &Asked<'_>) -> Effect {
 fn few_rounds(valid: usize, asked: &Asked<'_>) -> (Verdict, String) {
     let rounds = asked.rounds;
     if rounds < FEWEST {
-        let why = match valid {
-            all if all == rounds => format!("{rounds} of the {FEWEST} rounds that it takes"),
-            valid => {
-                format!("{rounds} of the {FEWEST} rounds that it takes, of which {valid} count")
-            }
-        };
+        let mut why = format!("{rounds} of the {FEWEST} rounds that it takes");
+        if valid < rounds {
+            let _ = write!(why, ", of which {valid} count");
+        }
         return (Verdict::TooShort, why);
     }
     let mut why = format!("{valid} of {rounds} rounds are valid, and it takes {FEWEST}");

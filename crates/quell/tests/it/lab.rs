@@ -18,7 +18,7 @@ fn run(words: &[&str]) -> Value {
     json(&out.stdout)
 }
 
-fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value
         .as_f64()
         .unwrap_or_else(|| panic!("no number: {value}"))

@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::common::{alone, json, quell, root_only};
+use crate::lab::number;
 use crate::lab_curve::two_cpus;
 
 fn done(words: &[&str]) -> Value {
@@ -14,12 +15,6 @@ fn done(words: &[&str]) -> Value {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{words:?}: {said}");
     json(&out.stdout)
-}
-
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
 /// Check that jabperf's program asks for at most a flush a call, that what it waits is told where the page was written, and that the document's figures are beside.
