@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And by their names only: influx, for not every system packs that server, luf and luf-model
+#                                 And by their names only: influx, for not every system packs that server, luf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -115,6 +115,18 @@ look_for_luf_model() {
 	needs_cc
 }
 
+# What builds llama.cpp, a workload of bench/luf/run.
+look_for_luf_llama() {
+	needs_cc
+	have c++ || needs g++
+	have cmake || needs cmake
+	have make || needs make
+	have strip || needs binutils
+	# pip builds in an environment of its own what tells it the metadata of a source
+	python3 -m pip --version >/dev/null 2>&1 || needs python3 python3-pip
+	python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3-venv
+}
+
 look_for_luf() {
 	look_for_kernels
 	local tool
@@ -142,8 +154,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-model) "look_for_${job//-/_}" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-model" && exit 2 ;;
+		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-llama, luf-model" && exit 2 ;;
 		esac
 	done
 }

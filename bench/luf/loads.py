@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import lab
+from llama import Llama
 
 FILE_MIB = 320
 ZONES = "echo 300 > /proc/sys/vm/watermark_scale_factor"
@@ -37,7 +38,7 @@ class Build:
     """The host's C compiler compiles programs, four at once, each by a shell, the compiler and the assembler."""
 
     programs = ["around"]
-    memory = ["--mem", "224M"]
+    memory = ["--mem", "128M"]
     settings = ["mount -o ro /dev/vda /mnt", "mount -t tmpfs tmpfs /mnt/tmp", "mkdir /mnt/tmp/o", ZONES]
     # As much as one program has: the copies are there to be enough work.
     copies = 4
@@ -61,10 +62,10 @@ class Build:
             text = said("gcc", "-E", "-P", "-D_GNU_SOURCE", str(source))
             for copy in range(self.copies):
                 (root / "src" / f"{source.stem}-{copy}.i").write_text(text)
-        (root / "one").write_text("o=/tmp/o/$(basename $1 .i)\ncc1 -quiet -O1 $1 -o $o.s && as $o.s -o $o.o && rm $o.s\n")
+        (root / "one").write_text("o=/tmp/o/$(basename $1 .i)\ncc1 -quiet -fpreprocessed -O1 $1 -o $o.s && as $o.s -o $o.o && rm $o.s\n")
         # what comes out is the same each time
         (root / "all").write_text("ls /src/*.i | xargs -n 1 -P 4 sh /one || exit 1\nsum=$(cat /tmp/o/*.o | md5sum)\nrm /tmp/o/*\n"
-                                  "[ -e /tmp/first ] || echo $sum > /tmp/first\n[ \"$(cat /tmp/first)\" = \"$sum\" ]\n")
+                                  "[ -e /tmp/first ] || echo \"$sum\" > /tmp/first\n[ \"$(cat /tmp/first)\" = \"$sum\" ]\n")
 
     def line(self, luf, seed, shorter, threads):
         return f"/around {luf} 1 chroot /mnt /bin/sh /all"
@@ -82,6 +83,7 @@ LOADS = {
     "hot": Scan("hot", FILE_MIB * 256 * 8, SMALL, [ZONES]),
     "lookup": Scan("lookup", FILE_MIB * 256 * 16, SMALL, [ZONES]),
     "tiers": Scan("seq", 2 * FILE_MIB * 256 * 16, ["--tiers", "128M,192M"], [DEMOTE]),
+    "llama": Llama(["--tiers", "128M,192M"], [DEMOTE]),
     "build": Build(),
 }
 SUMS = {
