@@ -56,7 +56,7 @@ impl Counts {
 /// One culprit process and one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CulpritTally {
-    /// Process, 0 for the kernel's idle task and for [`MORE`].
+    /// Process, 0 for the kernel's idle task and for [`MORE`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
     pub comm: String,
@@ -74,10 +74,13 @@ pub struct CulpritTally {
 /// One victim process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimTally {
-    /// Process, 0 for an idle CPU and for [`MORE`].
+    /// Process, 0 for an idle CPU and for [`MORE`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
     pub comm: String,
+    /// Id in the cgroup v2 hierarchy, where only that is told apart; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cgroup: u64,
     /// Interrupted for an address space that is not its own.
     pub bystander: bool,
     /// Interrupts.
@@ -190,23 +193,24 @@ impl Tally {
         let then: HashMap<_, _> = earlier
             .culprits
             .iter()
-            .map(|c| ((c.pid, c.cause, &c.detail), &c.counts))
+            .map(|c| ((c.pid, cgroup_of(c), c.cause, &c.detail), &c.counts))
             .collect();
         let hits: HashMap<_, _> = earlier
             .victims
             .iter()
-            .map(|v| ((v.pid, v.bystander, v.is_more()), (v.hits, v.stall_ns)))
+            .map(|v| (who(v), (v.hits, v.stall_ns)))
             .collect();
         let mut culprits = self.culprits.clone();
         for c in &mut culprits {
-            if let Some(counts) = then.get(&(c.pid, c.cause, &c.detail)) {
+            let counts = then.get(&(c.pid, cgroup_of(c), c.cause, &c.detail));
+            if let Some(counts) = counts {
                 c.counts = c.counts.since(counts);
             }
         }
         culprits.retain(|c| c.counts != Counts::default());
         let mut victims = self.victims.clone();
         for v in &mut victims {
-            if let Some((n, stall)) = hits.get(&(v.pid, v.bystander, v.is_more())) {
+            if let Some((n, stall)) = hits.get(&who(v)) {
                 v.hits = v.hits.saturating_sub(*n);
                 v.stall_ns = v.stall_ns.saturating_sub(*stall);
             }
@@ -244,6 +248,22 @@ impl Tally {
             }),
         }
     }
+}
+
+/// What tells a culprit apart that has no process. One that has may come to another cgroup meanwhile.
+fn cgroup_of(culprit: &CulpritTally) -> u64 {
+    if culprit.pid == 0 { culprit.cgroup } else { 0 }
+}
+
+fn who(victim: &VictimTally) -> (u32, u64, bool, bool) {
+    let v = victim;
+    (v.pid, v.cgroup, v.bystander, v.is_more())
+}
+
+// serde asks for a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Causes are written by name.
@@ -301,6 +321,7 @@ mod tests {
         let victim = |comm: &str, hits| VictimTally {
             pid: 0,
             comm: comm.to_owned(),
+            cgroup: 0,
             bystander: false,
             hits,
             stall_ns: hits,
@@ -314,6 +335,26 @@ mod tests {
         now.victims[1].hits = 8;
         let hits: Vec<_> = now.since(&then).victims.iter().map(|v| v.hits).collect();
         assert_eq!(hits, [2, 5]);
+    }
+
+    /// Check that cgroups without processes are told apart in an interval too.
+    #[test]
+    fn cgroups_are_told_apart() {
+        let of = |cgroup, shootdowns| CulpritTally {
+            cgroup,
+            ..culprit(0, Cause::Munmap, shootdowns, 1)
+        };
+        let then = Tally {
+            culprits: vec![of(7, 10), of(8, 100)],
+            ..Tally::default()
+        };
+        let now = Tally {
+            culprits: vec![of(7, 15), of(8, 100)],
+            ..Tally::default()
+        };
+        let diff = now.since(&then);
+        assert_eq!(diff.culprits.len(), 1);
+        assert_eq!((diff.culprits[0].cgroup, diff.culprits[0].counts.shootdowns), (7, 5));
     }
 
     /// Check that an interval holds only what is new, and drops who did nothing in it.

@@ -62,7 +62,7 @@ pod! {
         row: u32,
         sampling: u32,
         may_skip: u32,
-        zero: u32,
+        by_cgroup: u32,
     }
     struct State {
         next_culprit: u32,
@@ -76,7 +76,7 @@ pod! {
         nr: i16,
         advice: u8,
         flags: u8,
-        zero: u32,
+        high: u32,
     }
     struct CulpritInfo {
         key: CulpritKey,

@@ -54,6 +54,7 @@ pub struct Probe {
     backend: Backend,
     turns: matrix::Turns,
     recording: bool,
+    by_cgroup: bool,
     started: Instant,
     ended: Option<Instant>,
     /// `TLB:` of /proc/interrupts when it began.
@@ -126,7 +127,7 @@ fn configure(
         row: row(cpus),
         sampling: (options.keep == Keep::Samples).into(),
         may_skip: may_skip(options, backend).into(),
-        zero: 0,
+        by_cgroup: options.by_cgroup.into(),
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -238,6 +239,7 @@ impl Probe {
             backend,
             turns,
             recording: options.keep == Keep::Records,
+            by_cgroup: options.by_cgroup,
             started: Instant::now(),
             ended: None,
             interrupts: None,

@@ -3,6 +3,7 @@
 #[macro_use]
 mod say;
 
+mod agent;
 mod audit;
 mod cli;
 mod clock;

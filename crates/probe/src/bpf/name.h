@@ -46,7 +46,7 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
 
-	return o->same && o->key.tgid == (u32)t->tgid && o->call == regs->orig_ax &&
+	return o->same && o->call_tgid == (u32)t->tgid && o->call == regs->orig_ax &&
 	       o->advice == advice_of(regs) && is_of_a_program(t) &&
 	       !(t->thread_info.status & TS_COMPAT);
 }
@@ -83,11 +83,19 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 
 			o->call = regs->orig_ax;
 			o->advice = advice_of(regs);
+			o->call_tgid = t->tgid;
 			o->same = 1;
 		}
 	}
 	if (need_stack)
 		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
+	/* a process that comes to another one during a loop of calls is counted where it was until the loop ends */
+	if (config.by_cgroup) {
+		u64 cgroup = cgroup_here();
+
+		key.tgid = cgroup;
+		key.high = cgroup >> 32;
+	}
 	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
 	    ((u64 *)&key)[1] != ((u64 *)&o->key)[1]) {
 		o->culprit = culprit_of(&key);

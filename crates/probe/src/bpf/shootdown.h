@@ -38,7 +38,7 @@ struct config {
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 sampling;
 	u32 may_skip; /* at high rates, of some only the count (untimed.h) */
-	u32 zero;
+	u32 by_cgroup; /* culprits and victims are told apart by cgroup, not by process */
 };
 
 /* What the probe tells the loader. */
@@ -51,12 +51,12 @@ struct state {
 
 /* How a culprit is told apart. 16 bytes, so that a comparison is two loads. */
 struct culprit_key {
-	u32 tgid;
+	u32 tgid;   /* with by_cgroup the lower half of the cgroup's id, */
 	s32 kstack; /* kernel stack where the system call doesn't tell the cause, else KSTACK_* */
 	s16 nr;	    /* system call, or NR_* */
 	u8 advice;  /* madvise's third, process_madvise's fourth argument */
 	u8 flags;   /* CULPRIT_* */
-	u32 zero;
+	u32 high;   /* and the upper half; else 0 */
 };
 
 enum {
@@ -82,8 +82,8 @@ struct culprit_info {
 };
 
 struct victim_key {
-	u32 tgid;
-	u32 bystander;
+	u32 tgid;      /* as in culprit_key */
+	u32 bystander; /* with by_cgroup above it the upper half, which has 31 bits: see cgroup_here() */
 };
 
 struct victim_info {
@@ -297,6 +297,7 @@ struct own {
 	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
 	u64 call;      /* its registers */
 	u64 advice;
+	u32 call_tgid; /* who made it */
 	u64 paced_ns;  /* when the rate was looked at */
 	u64 timed_tick; /* when a round was timed, in jiffies */
 	u32 paced_at;  /* which round it was when the rate was looked at */

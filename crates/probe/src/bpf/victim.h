@@ -9,13 +9,20 @@
 /* Who runs on this CPU, interrupted for that memory: 0, as of a batch, is not known. */
 static __always_inline struct victim_key name_victim(struct own *me, struct task_struct *t, u64 mm)
 {
-	struct victim_key key = { .tgid = t->tgid, .bystander = mm && (u64)t->mm != mm };
+	struct victim_key process = { .tgid = t->tgid, .bystander = mm && (u64)t->mm != mm };
+	struct victim_key key = process;
 
+	if (config.by_cgroup) {
+		u64 cgroup = cgroup_here();
+
+		key.tgid = cgroup;
+		key.bystander |= (u32)(cgroup >> 32) << 1;
+	}
 	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&key) {
 		me->victim = victim_of(&key);
 		me->vkey = key;
 	}
-	return key;
+	return process;
 }
 
 /* o->mm is whose memory it is for, 0 if that is not known. */

@@ -38,6 +38,15 @@ static __always_inline void name_process(char comm[COMM_LEN])
 }
 
 /*
+ * The id of the cgroup that runs here, in the hierarchy of cgroup v2. That is a number of a file in its lower half, and
+ * how often it was given before in the upper (include/linux/kernfs.h: kernfs_id_gen()): 31 bits of that are enough.
+ */
+static __always_inline u64 cgroup_here(void)
+{
+	return bpf_get_current_cgroup_id() & ~(1ULL << 63);
+}
+
+/*
  * The comm is written again whenever a CPU turns to another key, so it follows exec closely enough.
  * What found no room shares index 0, and no key or comm of it is kept.
  */
@@ -136,7 +145,7 @@ static __always_inline bool identify(struct culprit_key *key, struct task_struct
 	key->tgid = t->tgid;
 	key->kstack = KSTACK_UNNEEDED;
 	key->advice = 0;
-	key->zero = 0;
+	key->high = 0;
 	key->flags = own ? CULPRIT_OWN : mm ? 0 : CULPRIT_BATCH;
 	if (flags & (PF_KTHREAD | PF_IO_WORKER)) {
 		key->nr = NR_KTHREAD;

@@ -9,8 +9,8 @@ use super::{Probe, QUIET, interrupts, lookup};
 use crate::error::{Error, Result};
 use crate::layout::{self, CulpritCounts, Health, State, VictimCounts, VictimInfo};
 
-/// Where in a tally the same process, cause and detail is.
-type Known = HashMap<(u32, Cause, Option<String>), usize>;
+/// Where in a tally the same process (or cgroup), cause and detail is.
+type Known = HashMap<(u64, Cause, Option<String>), usize>;
 
 impl Probe {
     /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
@@ -103,14 +103,19 @@ impl Probe {
             return Ok(());
         }
         let who = self.causes.borrow_mut().culprit(index)?;
-        let same = (who.pid, who.cause, who.detail.clone());
+        let (pid, comm, told_by) = if self.by_cgroup {
+            (0, String::new(), who.cgroup)
+        } else {
+            (who.pid, who.comm, who.pid.into())
+        };
+        let same = (told_by, who.cause, who.detail.clone());
         if let Some(&at) = known.get(&same) {
             tally.culprits[at].counts.add(&counts);
         } else {
             known.insert(same, tally.culprits.len());
             tally.culprits.push(CulpritTally {
-                pid: who.pid,
-                comm: who.comm,
+                pid,
+                comm,
                 cgroup: who.cgroup,
                 cause: who.cause,
                 detail: who.detail,
@@ -138,14 +143,20 @@ impl Probe {
         }
         let info = lookup(&self.maps.victim_infos, index)?;
         let info: VictimInfo = layout::read(&info).unwrap_or_default();
+        let (pid, cgroup, comm) = if index == 0 {
+            (0, 0, quell_event::MORE.to_owned())
+        } else if self.by_cgroup {
+            let high = u64::from(info.bystander >> 1);
+            (0, high << 32 | u64::from(info.tgid), String::new())
+        } else {
+            let comm = quell_event::Comm(info.comm).text().into_owned();
+            (info.tgid, 0, comm)
+        };
         tally.victims.push(VictimTally {
-            pid: info.tgid,
-            comm: if index == 0 {
-                quell_event::MORE.to_owned()
-            } else {
-                quell_event::Comm(info.comm).text().into_owned()
-            },
-            bystander: info.bystander != 0,
+            pid,
+            comm,
+            cgroup,
+            bystander: info.bystander & 1 != 0,
             hits,
             stall_ns,
         });

@@ -71,6 +71,9 @@ pub struct Options {
     pub time_all: bool,
     /// How to see them; `None` for the first way that this kernel allows.
     pub backend: Option<Backend>,
+    /// Tell culprits and victims apart by cgroup and not by process, with a scope of all: processes come and go, and the
+    /// tables fill up. Tallies have no process then.
+    pub by_cgroup: bool,
     /// Count all other function calls between CPUs as well.
     pub ipi: bool,
 }
@@ -84,6 +87,7 @@ impl Default for Options {
             ring_bytes: 64 << 20,
             time_all: false,
             backend: None,
+            by_cgroup: false,
             ipi: false,
         }
     }

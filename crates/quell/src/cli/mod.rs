@@ -1,5 +1,6 @@
 //! The command line: what can be said, not what is done.
 
+mod agent;
 mod budget;
 mod doctor;
 mod export;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
 
+pub(crate) use agent::AgentArgs;
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
@@ -67,6 +69,8 @@ pub(crate) enum Verb {
     Prove(ProveArgs),
     /// Cause one kind of stall on purpose and measure it.
     Lab(LabArgs),
+    /// Keep watch on this host, and tell Prometheus, InfluxDB and OpenTelemetry.
+    Agent(AgentArgs),
 }
 
 /// How shootdowns are seen.

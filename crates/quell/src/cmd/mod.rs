@@ -9,6 +9,7 @@ use clap::CommandFactory as _;
 use crate::cli::{Cli, Color, Verb};
 use crate::show::emit;
 
+mod agent;
 mod doctor;
 mod lab;
 mod lab_compare;
@@ -56,6 +57,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::run(&args),
         Verb::Prove(args) => prove::run(&args),
         Verb::Lab(args) => lab::run(&args),
+        Verb::Agent(args) => agent::run(&args),
     }
 }
 

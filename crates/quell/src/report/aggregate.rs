@@ -208,6 +208,7 @@ impl Aggregate {
             .map(|(&(pid, bystander), victim)| VictimTally {
                 pid,
                 comm: victim.name.comm.text().into_owned(),
+                cgroup: 0,
                 bystander,
                 hits: victim.hits,
                 stall_ns: victim.stall_ns,

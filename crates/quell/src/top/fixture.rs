@@ -32,6 +32,7 @@ pub(super) fn victim(pid: u32, comm: &str, bystander: bool, hits: u64) -> Victim
     VictimTally {
         pid,
         comm: comm.to_owned(),
+        cgroup: 0,
         bystander,
         hits,
         stall_ns: hits * 600,

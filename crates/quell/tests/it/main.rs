@@ -6,6 +6,7 @@
     reason = "for who reads the log"
 )]
 
+mod agent;
 mod causes;
 mod common;
 mod compare;

@@ -1,0 +1,200 @@
+//! From the id of a cgroup to what people call it: its path, and where the path tells, the container and the pod.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where the hierarchy of cgroup v2 is mounted; the second is where v1 is beside it.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// A walk looks at no more folders than this.
+const MOST_FOLDERS: usize = 50_000;
+/// From one walk to the next.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// What a cgroup is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    /// From the root of the hierarchy; empty where it is gone.
+    pub path: String,
+    /// The first 12 characters of the container's id, as `docker ps` shows it.
+    pub container: String,
+    /// The pod's uid.
+    pub pod: String,
+}
+
+impl Name {
+    /// By its path.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        let parts = path.split('/');
+        let mut name = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
+        for part in parts {
+            if let Some(pod) = pod(part) {
+                name.pod = pod;
+            }
+            if let Some(container) = container(part) {
+                name.container = container;
+            }
+        }
+        name
+    }
+}
+
+/// `pod` and a uid, by itself (cgroupfs) or at the end of `kubepods-burstable-pod….slice` (systemd, which has `_` for `-`).
+fn pod(part: &str) -> Option<String> {
+    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let (before, uid) = part.rsplit_once("pod")?;
+    let kube = before.is_empty() || before.starts_with("kubepods");
+    let uid = uid.replace('_', "-");
+    let is_uid = uid.len() == 36 && uid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    (kube && is_uid).then_some(uid)
+}
+
+/// 64 digits, by themselves or in `docker-….scope`, `cri-containerd-….scope`, `crio-….scope`, `libpod-….scope`; or the name
+/// after `lxc.payload.`.
+fn container(part: &str) -> Option<String> {
+    if let Some(name) = part.strip_prefix("lxc.payload.") {
+        return Some(name.to_owned());
+    }
+    let part = part.strip_suffix(".scope").unwrap_or(part);
+    let id = part.rsplit('-').next()?;
+    let is_id = id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit());
+    is_id.then(|| id[..12].to_owned())
+}
+
+/// Looks names up.
+#[derive(Debug)]
+pub struct Names {
+    mount: PathBuf,
+    known: HashMap<u64, Name>,
+    walked: Option<Instant>,
+}
+
+impl Names {
+    /// In the hierarchy that is mounted under this root, `/` for this machine.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        let mounts = MOUNTS.map(|m| quell_host::under(root, Path::new(m)));
+        let v2 = mounts.iter().find(|m| m.join("cgroup.controllers").exists());
+        Self {
+            mount: v2.unwrap_or(&mounts[0]).clone(),
+            known: HashMap::new(),
+            walked: None,
+        }
+    }
+
+    /// The names of these; one that is not found, as it is gone or was new since the last look, has an empty one.
+    /// Others are forgotten. On 64-bit Linux a cgroup's id is the inode number of its folder (include/linux/kernfs.h:
+    /// kernfs_id_ino()).
+    pub fn of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
+        self.known.retain(|id, _| ids.contains(id));
+        let missing: HashSet<u64> = ids.iter().copied().filter(|id| !self.known.contains_key(id)).collect();
+        let rested = self.walked.is_none_or(|at| at.elapsed() >= PAUSE);
+        if !missing.is_empty() && rested {
+            self.walk(missing);
+            self.walked = Some(Instant::now());
+        }
+        let name = |id: &u64| (*id, self.known.get(id).cloned().unwrap_or_default());
+        ids.iter().map(name).collect()
+    }
+
+    fn walk(&mut self, mut missing: HashSet<u64>) {
+        if let Ok(root) = fs::metadata(&self.mount)
+            && missing.remove(&root.ino())
+        {
+            self.known.insert(root.ino(), Name::of("/"));
+        }
+        let mut folders = vec![self.mount.clone()];
+        let mut looked = 0;
+        while let Some(folder) = folders.pop() {
+            looked += 1;
+            if missing.is_empty() || looked > MOST_FOLDERS {
+                return;
+            }
+            let Ok(entries) = fs::read_dir(&folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let path = entry.path();
+                if missing.remove(&entry.ino()) {
+                    let below = path.strip_prefix(&self.mount).unwrap_or(&path);
+                    let name = Name::of(&format!("/{}", below.to_string_lossy()));
+                    self.known.insert(entry.ino(), name);
+                }
+                folders.push(path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    const UID: &str = "12345678-9abc-def0-1234-56789abcdef0";
+
+    /// Check that the paths of every container runtime that is known tell the container and the pod.
+    #[test]
+    fn paths_tell() {
+        let systemd = UID.replace('-', "_");
+        let paths = [
+            (format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{systemd}.slice/cri-containerd-{ID}.scope"), true, UID),
+            (format!("/kubepods.slice/kubepods-pod{systemd}.slice/crio-{ID}.scope/container"), true, UID),
+            (format!("/kubepods/besteffort/pod{UID}/{ID}"), true, UID),
+            (format!("/system.slice/docker-{ID}.scope"), true, ""),
+            (format!("/docker/{ID}"), true, ""),
+            (format!("/machine.slice/libpod-{ID}.scope"), true, ""),
+            ("/system.slice/ssh.service".to_owned(), false, ""),
+            ("/system.slice/podman.service/pod-of-mine".to_owned(), false, ""),
+            ("/".to_owned(), false, ""),
+        ];
+        for (path, is_container, pod) in paths {
+            let name = Name::of(&path);
+            assert_eq!(name.container, if is_container { &ID[..12] } else { "" }, "{path}");
+            assert_eq!(name.pod, pod, "{path}");
+        }
+        assert_eq!(Name::of("/lxc.payload.web").container, "web");
+    }
+
+    proptest! {
+        /// Check that any path is told as it is, and none makes it fail.
+        #[test]
+        fn any_path(path in ".{0,100}") {
+            prop_assert_eq!(Name::of(&path).path, path);
+        }
+    }
+
+    /// Check that names are found by the folder's number, that what is not there has none, and that it is not looked for
+    /// again at once.
+    #[test]
+    fn found_by_number() {
+        let root = tempfile::tempdir().unwrap();
+        let mount = root.path().join("sys/fs/cgroup");
+        let slice = mount.join("a.slice/b.service");
+        fs::create_dir_all(&slice).unwrap();
+        fs::write(mount.join("cgroup.controllers"), "").unwrap();
+        let ino = |path: &Path| fs::metadata(path).unwrap().ino();
+        let mut names = Names::new(root.path());
+        let ids = [ino(&slice), ino(&mount), u64::MAX];
+        let found = names.of(&ids);
+        assert_eq!(found[&ids[0]].path, "/a.slice/b.service");
+        assert_eq!(found[&ids[1]].path, "/");
+        assert_eq!(found[&u64::MAX].path, "");
+        let new = mount.join("new");
+        fs::create_dir(&new).unwrap();
+        assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "");
+        names.walked = None;
+        assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "/new");
+    }
+}

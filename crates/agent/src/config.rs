@@ -1,0 +1,172 @@
+//! The configuration, as TOML: what is not there has the value that is right for most hosts.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where Prometheus finds `/metrics`; none: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// Whoever scrapes has to say what stands in this file: `Authorization: Bearer TOKEN`.
+    pub token_file: Option<PathBuf>,
+    /// How often is counted, seconds.
+    pub interval: u64,
+    /// How often `doctor` looks at the machine, seconds; 0: never.
+    pub doctor_interval: u64,
+    /// The name of this host; without, the kernel's.
+    pub host: Option<String>,
+    /// InfluxDB, or what speaks its protocol.
+    pub influx: Option<Influx>,
+    /// OpenTelemetry.
+    pub otlp: Option<Otlp>,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Influx {
+    /// `http://HOST:PORT/write?db=NAME`, `https://…`, or `-` for stdout, as Telegraf's execd has it.
+    pub to: String,
+    /// InfluxDB 2 asks for `Authorization: Token TOKEN`: the file with it.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Where OpenTelemetry's requests go.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Otlp {
+    /// `http://HOST:4318/v1/metrics`, or `https://…`.
+    pub to: String,
+    /// A file with `Authorization: Bearer TOKEN`'s token.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 9469))),
+            token_file: None,
+            interval: 10,
+            doctor_interval: 600,
+            host: None,
+            influx: None,
+            otlp: None,
+        }
+    }
+}
+
+impl Config {
+    /// Of a file.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or is not as it should be: the line is told.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("in {}", path.display()))
+    }
+
+    /// Of a text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let config: Self = toml::from_str(text)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether all can be done.
+    ///
+    /// # Errors
+    ///
+    /// A line that says what can't.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if !(1..=3600).contains(&self.interval) {
+            bail!("interval = {}: write 1 to 3600 seconds", self.interval);
+        }
+        if self.doctor_interval != 0 && self.doctor_interval < 10 {
+            bail!("doctor_interval = {}: write 0, or at least 10 seconds", self.doctor_interval);
+        }
+        if let Some(listen) = self.listen
+            && !listen.ip().is_loopback()
+            && self.token_file.is_none()
+        {
+            bail!("listen = \"{listen}\": anybody could read the figures there; write a token_file, or a loopback address");
+        }
+        let influx = self.influx.as_ref().map(|i| (&i.to, "influx"));
+        let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
+        for (to, what) in influx.into_iter().chain(otlp) {
+            let is_url = to.starts_with("http://") || to.starts_with("https://");
+            if !is_url && !(what == "influx" && to == "-") {
+                bail!("{what}.to = \"{to}\": write http://HOST:PORT/PATH or https://…");
+            }
+        }
+        Ok(())
+    }
+
+    /// How often is counted.
+    #[must_use]
+    pub fn every(&self) -> Duration {
+        Duration::from_secs(self.interval)
+    }
+}
+
+/// What stands in a file of a token, without the line's end.
+///
+/// # Errors
+///
+/// It can't be read, or there is nothing in it.
+pub fn token(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read the token in {}", path.display()))?;
+    let token = text.trim();
+    if token.is_empty() || token.contains(|c: char| c.is_control()) {
+        bail!("{}: a token is one line", path.display());
+    }
+    Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that nothing is needed, that what is written counts, and that each mistake is told with its key.
+    #[test]
+    fn mistakes_are_told() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+        let all = "listen = '[::1]:1'\ninterval = 60\n[influx]\nto = '-'\n[otlp]\nto = 'http://a:4318/v1/metrics'";
+        assert_eq!(Config::parse(all).unwrap().interval, 60);
+        let wrong = [
+            ("interval = 0", "interval = 0"),
+            ("doctor_interval = 3", "doctor_interval = 3"),
+            ("listen = '0.0.0.0:1'", "token_file"),
+            ("listen = 'here'", "listen"),
+            ("intervall = 3", "intervall"),
+            ("[influx]\nto = 'ftp://a'", "influx.to"),
+            ("[otlp]\nto = '-'", "otlp.to"),
+        ];
+        for (text, told) in wrong {
+            let err = format!("{:#}", Config::parse(text).unwrap_err());
+            assert!(err.contains(told), "{text}: {err}");
+        }
+    }
+
+    /// Check that a token is one line, and that a file without one is refused.
+    #[test]
+    fn tokens() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        for (text, is) in [("abc\n", Some("abc")), ("\n", None), ("a\nb", None)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(token(&path).ok().as_deref(), is, "{text:?}");
+        }
+        assert!(token(&dir.path().join("none")).is_err());
+    }
+}

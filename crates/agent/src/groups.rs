@@ -1,0 +1,185 @@
+//! Which cgroups are told apart: a host may have ten thousand, and a metrics server pays for each name that it ever saw.
+//!
+//! There are [`SEATS`] names and one more for all others. What a cgroup does counts under its name while it has one, and
+//! under the other name before and after: so each series only grows, and their growth adds up to that of the whole.
+
+use std::collections::HashMap;
+
+use quell_event::{Counts, Tally};
+
+use crate::totals::Hits;
+
+/// So many cgroups have names.
+pub const SEATS: usize = 20;
+/// Who is among so many keeps its seat: two that take turns at the 20th place are not to change names each time.
+const KEEPS: usize = 30;
+/// What was done counts half as much after so many intervals.
+const HALF: f64 = 30.0;
+/// Whose score is below this has done nothing for long.
+const FORGOTTEN: f64 = 0.5;
+/// More than so many are not remembered, the least first.
+const MOST: usize = 16384;
+
+/// What a cgroup did, and what was done to it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// As culprit.
+    pub culprit: Counts,
+    /// As victim.
+    pub victim: Hits,
+}
+
+/// All cgroups.
+#[derive(Debug, Default)]
+pub struct Groups {
+    /// By id, those with a name.
+    seats: HashMap<u64, Group>,
+    /// All others, and what could not be told apart.
+    other: Group,
+    scores: HashMap<u64, f64>,
+}
+
+impl Groups {
+    /// Those that have names: the id, and what they did since they have.
+    pub fn seats(&self) -> impl Iterator<Item = (u64, &Group)> {
+        self.seats.iter().map(|(id, group)| (*id, group))
+    }
+
+    /// What was done by and to those without one.
+    #[must_use]
+    pub fn other(&self) -> &Group {
+        &self.other
+    }
+
+    /// Adds what came in an interval.
+    pub fn add(&mut self, interval: &Tally) {
+        let fade = 0.5_f64.powf(1.0 / HALF);
+        self.scores.values_mut().for_each(|score| *score *= fade);
+        let culprits = interval.culprits.iter();
+        let culprits = culprits.map(|c| (c.cgroup, c.counts.shootdowns));
+        let victims = interval.victims.iter().map(|v| (v.cgroup, v.hits));
+        for (id, n) in culprits.chain(victims).filter(|(id, _)| *id != 0) {
+            *self.scores.entry(id).or_default() += n as f64;
+        }
+        self.seat();
+        for c in &interval.culprits {
+            self.of(c.cgroup).culprit.add(&c.counts);
+        }
+        for v in &interval.victims {
+            let victim = &mut self.of(v.cgroup).victim;
+            victim.hits += v.hits;
+            victim.stall_ns += v.stall_ns;
+        }
+    }
+
+    fn of(&mut self, id: u64) -> &mut Group {
+        self.seats.get_mut(&id).unwrap_or(&mut self.other)
+    }
+
+    /// Gives seats to who has the highest scores, and takes them from who has fallen far behind.
+    fn seat(&mut self) {
+        self.scores.retain(|_, score| *score >= FORGOTTEN);
+        let mut ranked: Vec<(u64, f64)> = self.scores.iter().map(|(id, s)| (*id, *s)).collect();
+        // by id where two have the same, so that it doesn't depend on the order of a map
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        for (id, _) in ranked.drain(MOST.min(ranked.len())..) {
+            self.scores.remove(&id);
+        }
+        let keeps = &ranked[..KEEPS.min(ranked.len())];
+        self.seats.retain(|id, _| keeps.iter().any(|(kept, _)| kept == id));
+        for (id, _) in ranked.iter().take(SEATS) {
+            if self.seats.len() < SEATS {
+                self.seats.entry(*id).or_default();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quell_event::{Cause, CulpritTally, VictimTally};
+
+    use super::*;
+
+    fn interval(by: &[(u64, u64)]) -> Tally {
+        let culprits = by.iter().map(|&(cgroup, shootdowns)| CulpritTally {
+            pid: 0,
+            comm: String::new(),
+            cgroup,
+            cause: Cause::Munmap,
+            detail: None,
+            counts: Counts {
+                shootdowns,
+                ..Counts::default()
+            },
+        });
+        let victims = by.iter().map(|&(cgroup, hits)| VictimTally {
+            pid: 0,
+            comm: String::new(),
+            cgroup,
+            bystander: false,
+            hits,
+            stall_ns: hits,
+        });
+        Tally {
+            culprits: culprits.collect(),
+            victims: victims.collect(),
+            ..Tally::default()
+        }
+    }
+
+    proptest! {
+        /// Check that there are never more names than seats, that no series with a name shrinks while it has it, and
+        /// that all growth adds up to what was done.
+        #[test]
+        fn growth_adds_up(intervals in prop::collection::vec(prop::collection::vec((1u64..60, 0u64..1000), 0..50), 1..20)) {
+            let mut groups = Groups::default();
+            for by in intervals {
+                let before: HashMap<u64, u64> = groups.seats().map(|(id, g)| (id, g.culprit.shootdowns)).collect();
+                let other = groups.other().culprit.shootdowns;
+                groups.add(&interval(&by));
+                prop_assert!(groups.seats().count() <= SEATS);
+                let mut grown = groups.other().culprit.shootdowns - other;
+                for (id, group) in groups.seats() {
+                    let was = before.get(&id).copied().unwrap_or(0);
+                    prop_assert!(group.culprit.shootdowns >= was);
+                    grown += group.culprit.shootdowns - was;
+                }
+                prop_assert_eq!(grown, by.iter().map(|(_, n)| n).sum::<u64>());
+            }
+        }
+    }
+
+    /// Check that ten thousand cgroups have twenty names and little memory, and that the names are of those that do most.
+    #[test]
+    fn many_cgroups() {
+        let mut groups = Groups::default();
+        for round in 0..50_u64 {
+            let by: Vec<_> = (1..=10_000).map(|id| (id, 1 + 1000 * u64::from(id % 1000 == round % 3))).collect();
+            groups.add(&interval(&by));
+        }
+        assert_eq!(groups.seats().count(), SEATS);
+        assert!(groups.seats().all(|(id, _)| id % 1000 < 3), "{:?}", groups.seats);
+        assert!(groups.scores.len() <= MOST);
+    }
+
+    /// Check that two that take turns at the last place don't take turns with the name, and that who does nothing any
+    /// more loses its own.
+    #[test]
+    fn names_stay() {
+        let mut groups = Groups::default();
+        let busy: Vec<_> = (1..SEATS as u64).map(|id| (id, 10_000)).collect();
+        for turn in 0..20 {
+            let mut by = busy.clone();
+            by.push((100 + turn % 2, 500));
+            groups.add(&interval(&by));
+        }
+        assert!(groups.seats.contains_key(&100) && !groups.seats.contains_key(&101));
+        for _ in 0..1000 {
+            groups.add(&interval(&busy));
+        }
+        assert!(!groups.seats.contains_key(&100));
+        assert_eq!(groups.seats().count(), SEATS - 1);
+    }
+}

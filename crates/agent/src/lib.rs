@@ -1,0 +1,20 @@
+//! What a fleet's tools are told of a host, again and again and for months.
+//!
+//! ```text
+//! tally ──> Totals ──> Figures ──> openmetrics, influx, otlp ──> serve, push
+//!              │
+//!           Groups (which cgroups have names)
+//! ```
+//!
+//! Nothing here grows with the number of processes or cgroups, or with time; what found no room is counted.
+
+pub mod cgroups;
+pub mod config;
+pub mod figures;
+pub mod groups;
+pub mod influx;
+pub mod openmetrics;
+pub mod otlp;
+pub mod push;
+pub mod serve;
+pub mod totals;

@@ -1,0 +1,90 @@
+//! OpenMetrics' text form, <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
+
+use std::fmt;
+
+use anyhow::Context as _;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::figures::{BOUNDS, Family, Figures, Times, Value};
+
+/// What a scrape is answered with.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text of all figures.
+///
+/// # Errors
+///
+/// If it can't be written, which is not known to happen.
+pub fn text(figures: &Figures) -> anyhow::Result<String> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Told(figures.clone())));
+    let mut text = String::new();
+    encode(&mut text, &registry).context("write the figures as OpenMetrics")?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Told(Figures);
+
+impl Collector for Told {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in &self.0.families {
+            family_told(family, &mut encoder)?;
+        }
+        Ok(())
+    }
+}
+
+/// All series of a family are of one kind.
+fn family_told(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let Some(first) = family.series.first() else {
+        return Ok(());
+    };
+    let seconds = Unit::Seconds;
+    let bytes = Unit::Bytes;
+    // the unit is a suffix of the name in this form, which writes it itself
+    let (kind, unit, name) = match (&first.value, family.name) {
+        (Value::Count(_), name) => (MetricType::Counter, None, name),
+        (Value::Nanos(_), name) => (MetricType::Counter, Some(&seconds), name.trim_end_matches("_seconds")),
+        (Value::Now(_), name) if name.ends_with("_bytes") => (MetricType::Gauge, Some(&bytes), name.trim_end_matches("_bytes")),
+        (Value::Now(_), name) => (MetricType::Gauge, None, name),
+        (Value::Times(_), name) => (MetricType::Histogram, Some(&seconds), name.trim_end_matches("_seconds")),
+    };
+    // the encoder writes the full stop itself
+    let help = family.help.trim_end_matches('.');
+    let mut all = encoder.encode_descriptor(name, help, unit, kind)?;
+    for series in &family.series {
+        if series.labels.is_empty() {
+            value_told(&series.value, &mut all)?;
+        } else {
+            value_told(&series.value, &mut all.encode_family(&series.labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    const NONE: Option<&prometheus_client::metrics::exemplar::Exemplar<[(&str, &str); 0], f64>> = None;
+    match value {
+        Value::Count(n) => encoder.encode_counter(n, NONE),
+        Value::Nanos(ns) => encoder.encode_counter(&seconds(*ns), NONE),
+        Value::Now(n) => encoder.encode_gauge(n),
+        Value::Times(times) => encoder.encode_histogram::<[(&str, &str); 0]>(seconds(times.sum_ns), times.count, &buckets(times), None),
+    }
+}
+
+fn buckets(times: &Times) -> Vec<(f64, u64)> {
+    let bounds = BOUNDS.iter().map(|ns| seconds(*ns));
+    // that is +Inf there
+    bounds.chain([f64::MAX]).zip(times.buckets).collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

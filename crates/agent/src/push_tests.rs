@@ -1,0 +1,96 @@
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::*;
+
+/// A server that answers each request with the next of these, and tells what it was asked.
+fn server(answers: &'static [&'static str]) -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
+    let at = listener.local_addr().expect("an address");
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for answer in answers {
+            let (stream, _) = listener.accept().expect("a connection");
+            let _ = tell.send(read(&stream));
+            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
+            (&stream).write_all(text.as_bytes()).expect("answered");
+        }
+    });
+    (at, told)
+}
+
+fn read(mut stream: &TcpStream) -> String {
+    let mut all = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let n = stream.read(&mut part).expect("a request");
+        all.extend_from_slice(&part[..n]);
+        let text = String::from_utf8_lossy(&all);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.to_ascii_lowercase();
+            let length = length.split("content-length: ").nth(1).and_then(|l| l.lines().next()?.parse::<usize>().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return text.into_owned();
+            }
+        }
+    }
+}
+
+fn to(at: SocketAddr) -> To {
+    To {
+        name: "influx",
+        url: format!("http://{at}/write?db=a&p=secret"),
+        authorization: Some("Token t".to_owned()),
+        content_type: "text/plain; charset=utf-8",
+    }
+}
+
+fn wait_for(pusher: &Pusher, wanted: impl Fn(&Counts) -> bool) -> (Counts, Option<String>) {
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut wrong = None;
+    loop {
+        let (counts, now) = pusher.look();
+        wrong = wrong.or(now);
+        if wanted(&counts) || Instant::now() > until {
+            return (counts, wrong);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Check that what is pushed arrives whole with its headers, and that a server that fails first gets the newest figures
+/// later, the failure told once and without the password.
+#[test]
+fn the_newest_arrives() {
+    let (at, told) = server(&["500 Oh", "204 Ok"]);
+    let pusher = Pusher::start(to(at)).expect("a thread");
+    pusher.push(b"first".to_vec());
+    let (counts, wrong) = wait_for(&pusher, |c| c.failed == 1);
+    assert_eq!(counts.failed, 1);
+    let wrong = wrong.expect("told");
+    assert!(wrong.contains("500") && !wrong.contains("secret"), "{wrong}");
+    pusher.push(b"second".to_vec());
+    pusher.push(b"third".to_vec());
+    let (counts, wrong) = wait_for(&pusher, |c| c.pushed == 1);
+    assert_eq!((counts.pushed, counts.failed, counts.dropped), (1, 1, 1));
+    assert_eq!(wrong, None);
+    let first = told.recv().expect("a request");
+    assert!(first.ends_with("first") && first.contains("Token t"), "{first}");
+    assert!(told.recv().expect("a request").ends_with("third"));
+}
+
+/// Check that a server that isn't there costs neither room nor time: all but the newest are dropped, and counted.
+#[test]
+fn a_server_that_is_down() {
+    let at = TcpListener::bind(("127.0.0.1", 0)).expect("an address").local_addr().expect("an address");
+    let pusher = Pusher::start(to(at)).expect("a thread");
+    let began = Instant::now();
+    for _ in 0..1000 {
+        pusher.push(vec![0; 1000]);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let (counts, _) = wait_for(&pusher, |c| c.failed > 0);
+    assert!(counts.dropped >= 990 && counts.pushed == 0, "{counts:?}");
+}

@@ -1,0 +1,240 @@
+//! Answers scrapes: `GET /metrics` and `GET /healthz`, HTTP/1.1, one request a connection.
+//!
+//! A scrape costs a copy of a text that is there already. Some threads answer, each one connection at a time and no longer
+//! than [`PATIENCE`]; more connections wait in the kernel's queue, and are refused by it when that is full. So nobody who
+//! scrapes often, slowly or without end makes the agent grow.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::openmetrics::CONTENT_TYPE;
+
+/// Whoever asks is to have asked and taken the answer by then.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// One that asks slowly keeps one of so many busy.
+const THREADS: usize = 3;
+/// A request is a line and some headers.
+const MOST_BYTES: usize = 8 << 10;
+const MOST_HEADERS: usize = 64;
+
+/// What is answered.
+#[derive(Debug, Default)]
+pub struct Page {
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    metrics: Arc<str>,
+    /// When that is too old: whoever counts has hung.
+    until: Option<Instant>,
+    scrapes: u64,
+    refused: u64,
+}
+
+impl Page {
+    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
+        // what another thread was doing when it failed is not half done: each change is one assignment
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this is what is answered; the agent is well for so long.
+    pub fn set(&self, metrics: String, good_for: Duration) {
+        let mut now = self.now();
+        now.metrics = metrics.into();
+        now.until = Some(Instant::now() + good_for);
+    }
+
+    /// How often was answered, and refused or not understood.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        let now = self.now();
+        (now.scrapes, now.refused)
+    }
+}
+
+/// Answers from now on, until the process ends.
+///
+/// # Errors
+///
+/// The address can't be listened at.
+pub fn start(listen: SocketAddr, token: Option<String>, page: Arc<Page>) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
+    let at = listener.local_addr().context("listen")?;
+    let token: Option<Arc<str>> = token.map(Into::into);
+    for n in 0..THREADS {
+        let listener = listener.try_clone().context("listen")?;
+        let (token, page) = (token.clone(), Arc::clone(&page));
+        let answer = move || {
+            loop {
+                match listener.accept() {
+                    // whoever hangs up in the middle has only itself to blame
+                    Ok((stream, _)) => drop(answer(&stream, token.as_deref(), &page)),
+                    // out of descriptors: others may close theirs
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        };
+        let builder = thread::Builder::new().name(format!("serve-{n}")).stack_size(128 << 10);
+        builder.spawn(answer).context("start a thread that answers")?;
+    }
+    Ok(at)
+}
+
+fn answer(stream: &TcpStream, token: Option<&str>, page: &Page) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let mut stream = Hurried { stream, until };
+    let asked = read_request(&mut stream)?;
+    let (status, kind, body) = reply(&asked, token, page);
+    {
+        let mut now = page.now();
+        if status == "200 OK" {
+            now.scrapes += 1;
+        } else {
+            now.refused += 1;
+        }
+    }
+    let authenticate = if status.starts_with("401") { "WWW-Authenticate: Bearer\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{authenticate}Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    if !asked.head {
+        stream.write_all(body.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A connection with one deadline for all that is done on it.
+struct Hurried<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Hurried<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for Hurried<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// Empty: nothing that was understood.
+    path: String,
+    head: bool,
+    allowed_method: bool,
+    bearer: Option<String>,
+}
+
+fn read_request(stream: &mut impl Read) -> io::Result<Asked> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 1024];
+    loop {
+        let n = stream.read(&mut part)?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.extend_from_slice(&part[..n]);
+        match parse(&bytes) {
+            Some(asked) => return Ok(asked),
+            None if bytes.len() > MOST_BYTES => return Ok(Asked::default()),
+            None => {}
+        }
+    }
+}
+
+/// `None`: there is more to come.
+fn parse(bytes: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) => return None,
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some(Asked::default()),
+    }
+    let bearer = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("authorization"));
+    let bearer = bearer.and_then(|h| std::str::from_utf8(h.value).ok());
+    let bearer = bearer.and_then(|text| text.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let path = request.path.unwrap_or_default();
+    let method = request.method.unwrap_or_default();
+    Some(Asked {
+        path: path.split('?').next().unwrap_or_default().to_owned(),
+        head: method == "HEAD",
+        allowed_method: matches!(method, "GET" | "HEAD"),
+        bearer: bearer.map(|(_, token)| token.trim().to_owned()),
+    })
+}
+
+fn reply(asked: &Asked, token: Option<&str>, page: &Page) -> (&'static str, &'static str, Arc<str>) {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let say = |status, text: &str| (status, TEXT, Arc::from(text));
+    if asked.path.is_empty() {
+        return say("400 Bad Request", "that is no request of HTTP\n");
+    }
+    if !asked.allowed_method {
+        return say("405 Method Not Allowed", "GET is all that there is\n");
+    }
+    match asked.path.as_str() {
+        // says nothing of the host, so it needs no token: a kubelet has none
+        "/healthz" => {
+            let until = page.now().until;
+            match until {
+                Some(until) if Instant::now() < until => say("200 OK", "ok\n"),
+                Some(_) => say("503 Service Unavailable", "nothing was counted for too long\n"),
+                None => say("503 Service Unavailable", "nothing is counted yet\n"),
+            }
+        }
+        "/metrics" => {
+            let given = asked.bearer.as_deref().unwrap_or_default();
+            if token.is_some_and(|token| !same(token.as_bytes(), given.as_bytes())) {
+                return say("401 Unauthorized", "Authorization: Bearer TOKEN is needed\n");
+            }
+            let metrics = Arc::clone(&page.now().metrics);
+            if metrics.is_empty() {
+                return say("503 Service Unavailable", "nothing is counted yet\n");
+            }
+            ("200 OK", CONTENT_TYPE, metrics)
+        }
+        "/" => say("200 OK", "quell agent: /metrics, /healthz\n"),
+        _ => say("404 Not Found", "there are /metrics and /healthz\n"),
+    }
+}
+
+/// Takes as long whichever byte differs.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differ = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
+    a.len() == b.len() && differ == 0
+}
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -1,0 +1,67 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn ask(at: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("a connection");
+    stream.write_all(request.as_bytes()).expect("asked");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("an answer");
+    said
+}
+
+fn get(at: SocketAddr, path: &str, more: &str) -> String {
+    ask(at, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n"))
+}
+
+/// Check what each path answers before and after there are figures, and with and without the token.
+#[test]
+fn paths_answer() {
+    let page = Arc::new(Page::default());
+    let at = start(([127, 0, 0, 1], 0).into(), Some("abc".to_owned()), Arc::clone(&page)).expect("it listens");
+    let token = "Authorization: Bearer abc\r\n";
+    assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 503"));
+    assert!(get(at, "/metrics", token).starts_with("HTTP/1.1 503"));
+    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
+    let said = get(at, "/metrics?a=b", token);
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n# EOF\n"), "{said}");
+    assert!(said.contains("openmetrics-text; version=1.0.0"));
+    assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 200"));
+    for wrong in ["", "Authorization: Bearer abd\r\n", "Authorization: Bearer ab\r\n", "Authorization: Basic abc\r\n"] {
+        assert!(get(at, "/metrics", wrong).starts_with("HTTP/1.1 401"), "{wrong}");
+    }
+    assert!(get(at, "/other", token).starts_with("HTTP/1.1 404"));
+    assert!(ask(at, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    assert!(ask(at, "\x00\x01\x02\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let head = ask(at, &format!("HEAD /metrics HTTP/1.1\r\n{token}\r\n"));
+    assert!(head.contains("Content-Length: 6") && head.ends_with("\r\n\r\n"), "{head}");
+    page.set("# EOF\n".to_owned(), Duration::ZERO);
+    assert!(get(at, "/healthz", "").contains("too long"));
+}
+
+/// Check that a request without an end is answered or dropped, and others are served meanwhile.
+#[test]
+fn nobody_holds_it_up() {
+    let page = Arc::new(Page::default());
+    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
+    let at = start(([127, 0, 0, 1], 0).into(), None, page).expect("it listens");
+    let _silent: Vec<_> = (1..THREADS).map(|_| TcpStream::connect(at).expect("a connection")).collect();
+    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n", "a".repeat(2 * MOST_BYTES));
+    let mut stream = TcpStream::connect(at).expect("a connection");
+    // it may hang up before it has read all
+    let _ = stream.write_all(long.as_bytes());
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(get(at, "/metrics", "").starts_with("HTTP/1.1 200"));
+}
+
+proptest! {
+    /// Check that whatever bytes come, they are a request, none, or unfinished.
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let asked = parse(&bytes);
+        if let Some(asked) = asked && !asked.path.is_empty() {
+            prop_assert!(bytes.windows(2).any(|w| w == b"\n\n" || w == b"\r\n"));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What was counted since the agent started, over all probes that it has attached.
+
+use std::collections::BTreeMap;
+
+use quell_event::{Cause, Counts, Histogram, Lost, Tally};
+
+use crate::groups::Groups;
+
+/// Who was hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// How often.
+    pub hits: u64,
+    /// For how long in all, ns.
+    pub stall_ns: u64,
+}
+
+/// Sums that only grow.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// By cause.
+    pub causes: BTreeMap<&'static str, Counts>,
+    /// Victims whose own memory it was.
+    pub involved: Hits,
+    /// Victims that had nothing to do with it.
+    pub bystanders: Hits,
+    /// From queueing the first request until the last victim is done.
+    pub wait: Histogram,
+    /// From queueing until the handler starts.
+    pub delay: Histogram,
+    /// Time in the handler.
+    pub stall: Histogram,
+    /// The same three, of the last interval alone.
+    pub last: [Histogram; 3],
+    /// Flushes that found nobody to interrupt.
+    pub empty_sends: u64,
+    /// Victims whose handler was not seen.
+    pub unseen: u64,
+    /// Shootdowns that were counted and not timed.
+    pub untimed: u64,
+    /// What is missing.
+    pub lost: Lost,
+    /// By cgroup.
+    pub groups: Groups,
+}
+
+impl Totals {
+    /// Adds what came in an interval, of a probe that tells cgroups apart.
+    pub fn add(&mut self, interval: &Tally) {
+        for culprit in &interval.culprits {
+            let counts = self.causes.entry(culprit.cause.name()).or_default();
+            counts.add(&culprit.counts);
+        }
+        for victim in &interval.victims {
+            let hits = if victim.bystander {
+                &mut self.bystanders
+            } else {
+                &mut self.involved
+            };
+            hits.hits += victim.hits;
+            hits.stall_ns += victim.stall_ns;
+        }
+        self.wait.merge(&interval.wait);
+        self.delay.merge(&interval.delay);
+        self.stall.merge(&interval.stall);
+        self.last = [
+            interval.wait.clone(),
+            interval.delay.clone(),
+            interval.stall.clone(),
+        ];
+        self.empty_sends += interval.empty_sends;
+        self.unseen += interval.unseen;
+        self.untimed += interval.untimed;
+        self.lost.records += interval.lost.records;
+        self.lost.stacks += interval.lost.stacks;
+        self.lost.details += interval.lost.details;
+        self.lost.crowded += interval.lost.crowded;
+        self.lost.wrong_stacks += interval.lost.wrong_stacks;
+        self.groups.add(interval);
+    }
+
+    /// Of all causes.
+    #[must_use]
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.causes.values().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    /// Of one.
+    #[must_use]
+    pub fn of(&self, cause: Cause) -> Counts {
+        self.causes.get(cause.name()).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,285 @@
+//! From counts and what /proc says to the families that are told.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use quell_agent::cgroups::{Name, Names};
+use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
+use quell_agent::groups::Group;
+use quell_agent::push;
+use quell_agent::totals::Totals;
+use quell_doctor::{Evidence, Look, Profile, Status, audit};
+use quell_host::{interrupts, vmstat};
+
+use crate::clock::{own_cpu_ns, wall_ns};
+
+/// Counters of the kernel's that explain shootdowns and stalls, as /proc/vmstat has them; those of LUF are told too.
+const EVENTS: [&str; 34] = [
+    "allocstall_dma32",
+    "allocstall_movable",
+    "allocstall_normal",
+    "balloon_deflate",
+    "balloon_inflate",
+    "compact_daemon_wake",
+    "compact_fail",
+    "compact_stall",
+    "compact_success",
+    "cow_ksm",
+    "ksm_swpin_copy",
+    "numa_hint_faults",
+    "numa_pages_migrated",
+    "numa_pte_updates",
+    "oom_kill",
+    "pgdemote_direct",
+    "pgdemote_khugepaged",
+    "pgdemote_kswapd",
+    "pgmigrate_fail",
+    "pgmigrate_success",
+    "pgpromote_success",
+    "pgscan_direct",
+    "pgscan_kswapd",
+    "pgsteal_direct",
+    "pgsteal_kswapd",
+    "pswpin",
+    "pswpout",
+    "thp_collapse_alloc",
+    "thp_fault_alloc",
+    "thp_fault_fallback",
+    "thp_migration_success",
+    "thp_split_page",
+    "thp_split_pmd",
+    "thp_zero_page_alloc",
+];
+
+/// A hazard that the doctor found: its rule and severity.
+pub(crate) type Hazard = (&'static str, &'static str);
+
+/// All hazards of this machine, and how many rules could not tell.
+pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
+    let evidence = Evidence::default();
+    let look = Look::new(Path::new("/"), None, Profile::default(), &evidence);
+    let findings = audit(&look, |_| true);
+    let unknown = findings.iter().filter(|f| f.status == Status::Unknown).count() as u64;
+    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    (hazards.map(|f| (f.rule, f.severity.name())).collect(), unknown)
+}
+
+/// What is told of the agent itself.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// When it started, ns since 1970.
+    pub(crate) started_ns: u64,
+    pub(crate) backend: &'static str,
+    pub(crate) looks: u64,
+    /// How long the last look took, ns.
+    pub(crate) look_ns: u64,
+    pub(crate) renewals: u64,
+    pub(crate) scrapes: (u64, u64),
+    pub(crate) pushes: Vec<(&'static str, push::Counts)>,
+    /// Of the figures before.
+    pub(crate) series: u64,
+    pub(crate) left_out: u64,
+}
+
+/// Everything that is told at one time.
+pub(crate) struct Host<'a> {
+    pub(crate) totals: &'a Totals,
+    /// What hit guarded CPUs; `None` where there are none.
+    pub(crate) guarded: Option<&'a Totals>,
+    pub(crate) hazards: &'a [Hazard],
+    pub(crate) unknown_rules: u64,
+    pub(crate) own: &'a Own,
+}
+
+impl Host<'_> {
+    /// The figures, the agent's own and the most asked for first.
+    pub(crate) fn figures(&self, names: &mut Names) -> Figures {
+        let mut figures = Figures {
+            t_ns: wall_ns(),
+            started_ns: self.own.started_ns,
+            families: Vec::new(),
+            left_out: 0,
+        };
+        let all = &mut figures.families;
+        self.own_families(all);
+        self.shootdowns(all);
+        self.guarded(all);
+        self.faults_and_events(all);
+        self.hazard_families(all);
+        self.groups(all, names);
+        figures.families.retain(|f| !f.series.is_empty());
+        figures.bound(MOST_SERIES);
+        figures
+    }
+
+    fn own_families(&self, all: &mut Vec<Family>) {
+        let own = self.own;
+        let mut info = Family::new("quell_agent_info", "The agent's version, and how it sees shootdowns.");
+        info.push(&[("version", env!("CARGO_PKG_VERSION")), ("backend", own.backend)], Value::Now(1));
+        all.push(info);
+        let mut one = |name, help, value| all.push(Family::one(name, help, value));
+        one("quell_agent_cpu_seconds", "CPU time that the agent has used, without its probe in the kernel.", Value::Nanos(own_cpu_ns()));
+        if let Some(bytes) = resident() {
+            one("quell_agent_resident_bytes", "Memory that the agent has.", Value::Now(bytes));
+        }
+        one("quell_agent_looks", "How often it was counted.", Value::Count(own.looks));
+        one("quell_agent_renewals", "How often the probe was attached anew, as its tables were full.", Value::Count(own.renewals));
+        one("quell_agent_scrapes", "Scrapes that were answered.", Value::Count(own.scrapes.0));
+        one("quell_agent_refused_requests", "Requests that were refused or not understood.", Value::Count(own.scrapes.1));
+        one("quell_agent_series", "Series that were told the last time.", Value::Now(own.series));
+        one("quell_agent_series_left_out", "Series that found no room the last time.", Value::Now(own.left_out));
+        let mut pushes = Family::new("quell_agent_pushes", "Pushes, by where to and what came of them; dropped ones were replaced by newer figures.");
+        for (to, counts) in &own.pushes {
+            let results = [("taken", counts.pushed), ("failed", counts.failed), ("dropped", counts.dropped)];
+            for (result, n) in results {
+                pushes.push(&[("to", to), ("result", result)], Value::Count(n));
+            }
+        }
+        all.push(pushes);
+        let mut lost = Family::new("quell_lost_events", "What the probe could not count or time, by what is missing.");
+        let totals = self.totals;
+        let kinds = [
+            ("crowded", totals.lost.crowded),
+            ("details", totals.lost.details),
+            ("stacks", totals.lost.stacks),
+            ("unseen", totals.unseen),
+            ("untimed", totals.untimed),
+        ];
+        for (kind, n) in kinds {
+            lost.push(&[("missing", kind)], Value::Count(n));
+        }
+        all.push(lost);
+    }
+
+    fn shootdowns(&self, all: &mut Vec<Family>) {
+        let totals = self.totals;
+        let mut shootdowns = Family::new("quell_shootdowns", "Shootdowns, by cause.");
+        let mut victims = Family::new("quell_victims", "CPUs that were interrupted for a shootdown, by its cause.");
+        let mut waits = Family::new("quell_wait_seconds", "Time that culprits waited, by cause.");
+        let mut stalls = Family::new("quell_stall_seconds", "Time in victims' handlers, by cause.");
+        for (cause, counts) in &totals.causes {
+            let labels = [("cause", *cause)];
+            shootdowns.push(&labels, Value::Count(counts.shootdowns));
+            victims.push(&labels, Value::Count(counts.victims));
+            waits.push(&labels, Value::Nanos(counts.wait_ns));
+            stalls.push(&labels, Value::Nanos(counts.stall_ns));
+        }
+        all.extend([shootdowns, victims, waits, stalls]);
+        if let Ok(Some(n)) = interrupts::tlb(Path::new("/")) {
+            all.push(Family::one("quell_tlb_interrupts", "The kernel's own count, TLB: of /proc/interrupts, since boot.", Value::Count(n)));
+        }
+        let mut bystanders = Family::new("quell_victim_hits", "Victims, by whether the flush had nothing to do with what ran there.");
+        let hits = [("false", totals.involved), ("true", totals.bystanders)];
+        for (is, hits) in hits {
+            bystanders.push(&[("bystander", is)], Value::Count(hits.hits));
+        }
+        all.push(bystanders);
+        let sum = totals.sum();
+        let one = |name, help, n| Family::one(name, help, Value::Count(n));
+        all.push(one("quell_full_flushes", "Shootdowns that flushed a whole address space.", sum.full));
+        all.push(one("quell_flushed_pages", "Pages that the others flushed.", sum.pages));
+        all.push(one("quell_empty_sends", "Flushes that found no other CPU to interrupt.", totals.empty_sends));
+        let last = &totals.last;
+        let times = [
+            ("quell_wait_distribution_seconds", "Culprits' waits: from queueing the first request until the last victim is done.", &totals.wait, &last[0]),
+            ("quell_delay_distribution_seconds", "Victims' delays: from queueing until the handler starts.", &totals.delay, &last[1]),
+            ("quell_stall_distribution_seconds", "Victims' stalls: time in the handler.", &totals.stall, &last[2]),
+        ];
+        for (name, help, hist, last) in times {
+            all.push(Family::one(name, help, Value::Times(Box::new(Times::new(hist, last)))));
+        }
+    }
+
+    fn guarded(&self, all: &mut Vec<Family>) {
+        let Some(guarded) = self.guarded else {
+            return;
+        };
+        let mut hits = Family::new("quell_isolated_cpu_victims", "Interruptions of CPUs that nobody should disturb, by cause.");
+        for (cause, counts) in &guarded.causes {
+            hits.push(&[("cause", *cause)], Value::Count(counts.victims));
+        }
+        all.push(hits);
+    }
+
+    fn faults_and_events(&self, all: &mut Vec<Family>) {
+        let Ok(counters) = vmstat::read(Path::new("/")) else {
+            return;
+        };
+        let get = |name: &str| counters.get(name).copied();
+        if let (Some(every), Some(major)) = (get("pgfault"), get("pgmajfault")) {
+            let mut faults = Family::new("quell_page_faults", "Page faults of the machine since boot.");
+            faults.push(&[("kind", "minor")], Value::Count(every.saturating_sub(major)));
+            faults.push(&[("kind", "major")], Value::Count(major));
+            all.push(faults);
+        }
+        let mut events = Family::new("quell_vm_events", "Counters of /proc/vmstat since boot that explain shootdowns and stalls.");
+        let mut names: Vec<&str> = EVENTS.to_vec();
+        names.extend(counters.keys().map(String::as_str).filter(|name| name.starts_with("luf_")));
+        names.sort_unstable();
+        for name in names {
+            if let Some(n) = get(name) {
+                events.push(&[("event", name)], Value::Count(n));
+            }
+        }
+        all.push(events);
+    }
+
+    fn hazard_families(&self, all: &mut Vec<Family>) {
+        let mut hazards = Family::new("quell_hazard", "1: quell doctor's rule finds what will stall a program.");
+        for (rule, severity) in self.hazards {
+            hazards.push(&[("rule", rule), ("severity", severity)], Value::Now(1));
+        }
+        all.push(hazards);
+        all.push(Family::one("quell_unknown_rules", "Rules of quell doctor that could not tell.", Value::Now(self.unknown_rules)));
+    }
+
+    fn groups(&self, all: &mut Vec<Family>, names: &mut Names) {
+        let mut seats: Vec<_> = self.totals.groups.seats().collect();
+        seats.sort_unstable_by_key(|(id, _)| *id);
+        let ids: Vec<u64> = seats.iter().map(|(id, _)| *id).collect();
+        let named = labels(&ids, &names.of(&ids));
+        let none = ["other".to_owned(), String::new(), String::new()];
+        let mut families = [
+            Family::new("quell_cgroup_shootdowns", "Shootdowns by the culprit's cgroup: the busiest 20, and other."),
+            Family::new("quell_cgroup_wait_seconds", "Time that culprits waited, by cgroup."),
+            Family::new("quell_cgroup_hits", "Victims by the cgroup that ran there."),
+            Family::new("quell_cgroup_stall_seconds", "Time in victims' handlers, by the cgroup that ran there."),
+        ];
+        let groups = named.iter().zip(seats.iter().map(|(_, group)| *group));
+        for ([cgroup, container, pod], group) in groups.chain([(&none, self.totals.groups.other())]) {
+            let mut labels = vec![("cgroup", cgroup.as_str())];
+            // an empty label is none
+            labels.extend([("container", container.as_str()), ("pod", pod.as_str())].into_iter().filter(|(_, v)| !v.is_empty()));
+            for (family, value) in families.iter_mut().zip(values(group)) {
+                family.push(&labels, value);
+            }
+        }
+        all.extend(families);
+    }
+}
+
+fn values(group: &Group) -> [Value; 4] {
+    [
+        Value::Count(group.culprit.shootdowns),
+        Value::Nanos(group.culprit.wait_ns),
+        Value::Count(group.victim.hits),
+        Value::Nanos(group.victim.stall_ns),
+    ]
+}
+
+/// The labels of cgroups, of which no two may be the same. One whose name is not known is told by its number.
+fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
+    let label = |id: &u64| {
+        let name = names.get(id).cloned().unwrap_or_default();
+        let cgroup = if name.path.is_empty() { format!("id {id}") } else { name.path };
+        [cgroup, name.container, name.pod]
+    };
+    ids.iter().map(label).collect()
+}
+
+/// Memory that this process has, bytes.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,4 @@
+//! What `quell agent` reads of this host. What is told of it, and to whom, is the crate quell-agent's.
+
+pub(crate) mod figures;
+pub(crate) mod source;

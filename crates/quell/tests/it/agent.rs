@@ -1,0 +1,219 @@
+//! The agent: what it tells of a known program, with how few rights, and what it does when a server is away.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{QUELL, alone, beside_others, example, root_only};
+
+/// Shootdowns of each kind that the program makes.
+const COUNT: u64 = 500;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An agent that ends with the test.
+struct Agent {
+    child: Child,
+    /// `ADDR:PORT`.
+    at: String,
+    said: mpsc::Receiver<String>,
+}
+
+impl Agent {
+    fn start(command: &mut Command) -> Self {
+        Self::start_with(command, &[])
+    }
+
+    fn start_with(command: &mut Command, more: &[&str]) -> Self {
+        let mut child = command
+            .args(["agent", "--listen", "127.0.0.1:0", "--interval", "1"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stderr = child.stderr.take().expect("piped");
+        let (tell, said) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        let line = said.recv_timeout(PATIENCE).expect("it says what it does");
+        let at = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let at = at.unwrap_or_else(|| panic!("no address in: {line}")).to_owned();
+        Self { child, at, said }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.at).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("asked");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("an answer");
+        said
+    }
+
+    /// The figures, once they are as wanted.
+    fn metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let said = self.get("/metrics");
+            if said.starts_with("HTTP/1.1 200") && wanted(&said) {
+                return said;
+            }
+            assert!(Instant::now() < until, "not told in time: {said}");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Asks it to stop; it has to say that all was well.
+    fn stop(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+        let status = self.child.wait().expect("a status");
+        assert!(status.success(), "{status}");
+        let mut out = String::new();
+        let mut stdout = self.child.stdout.take().expect("piped");
+        stdout.read_to_string(&mut out).expect("text");
+        out
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The sum of all series of a family that have this in their labels.
+fn sum(metrics: &str, family: &str, label: &str) -> u64 {
+    let series = metrics.lines().filter_map(|line| line.strip_prefix(family));
+    let series = series.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
+    series.filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+fn known(metrics: &str) -> u64 {
+    let causes = ["munmap", "madvise.dontneed", "mprotect"];
+    let of = |cause| sum(metrics, "quell_shootdowns_total", &format!("cause=\"{cause}\""));
+    causes.into_iter().map(of).sum()
+}
+
+fn run_culprit() {
+    let status = Command::new(example("culprit")).arg(COUNT.to_string()).env("QUELL_TEST_DEADLINE", "300").stdout(Stdio::null()).status();
+    assert!(status.expect("it starts").success());
+}
+
+/// Check that a program with known shootdowns is told by cause, as many as it made, that cgroups add up to causes, that the
+/// documentation has every name, and that the end is orderly.
+#[test]
+fn tells_a_known_program() {
+    if !root_only("tells_a_known_program") {
+        return;
+    }
+    let _alone = alone();
+    let agent = Agent::start(Command::new(QUELL).args(["--color", "never"]));
+    let before = agent.metrics(|text| text.ends_with("# EOF\n"));
+    run_culprit();
+    let grown = |text: &str| {
+        let empty = sum(text, "quell_empty_sends_total", "") - sum(&before, "quell_empty_sends_total", "");
+        known(text) - known(&before) + empty
+    };
+    let after = agent.metrics(|text| grown(text) >= 3 * COUNT);
+    assert!(grown(&after) <= 3 * COUNT + COUNT, "{}", grown(&after));
+    let (causes, groups) = (sum(&after, "quell_shootdowns_total", ""), sum(&after, "quell_cgroup_shootdowns_total", ""));
+    assert_eq!(causes, groups, "{after}");
+    let victims = sum(&after, "quell_victim_hits_total", "");
+    assert_eq!(victims, sum(&after, "quell_cgroup_hits_total", ""));
+    let count = sum(&after, "quell_wait_distribution_seconds_count", "");
+    assert!(count > 0 && count <= causes, "{count} of {causes}");
+    assert!(!after.contains("pid="), "{after}");
+    let docs = include_str!("../../../../docs/agent.md");
+    let names = after.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let unknown: Vec<_> = names.filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    assert!(unknown.is_empty(), "docs/agent.md lacks: {unknown:?}");
+    assert!(agent.get("/healthz").starts_with("HTTP/1.1 200"));
+    assert_eq!(agent.stop(), "");
+}
+
+/// Check that lines for Telegraf come to stdout, and nothing else does.
+#[test]
+fn lines_come_to_stdout() {
+    if !root_only("lines_come_to_stdout") {
+        return;
+    }
+    let _beside = beside_others();
+    let mut child = Command::new(QUELL)
+        .args(["agent", "--listen", "127.0.0.1:0", "--interval", "1", "--influx", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    for line in lines.map_while(Result::ok).take(40) {
+        let parts: Vec<&str> = line.split(' ').collect();
+        assert!(line.starts_with("quell_") && line.contains(",host="), "{line}");
+        assert!(parts.last().is_some_and(|t| t.parse::<u64>().is_ok()), "{line}");
+    }
+    child.kill().expect("it is there");
+    child.wait().expect("a status");
+}
+
+/// Check that a server that answers 500, and then is gone, is told once and counted, while scrapes go on.
+#[test]
+fn goes_on_without_a_server() {
+    if !root_only("goes_on_without_a_server") {
+        return;
+    }
+    let _beside = beside_others();
+    let server = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
+    let url = format!("http://{}/v1/metrics", server.local_addr().expect("an address"));
+    let mut command = Command::new(QUELL);
+    let config = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(config.path(), format!("[otlp]\nto = '{url}'\n")).expect("written");
+    command.args(["--color", "never"]);
+    let path = config.path().to_str().expect("text").to_owned();
+    let agent = Agent::start_with(&mut command, &["--config", &path]);
+    let (mut stream, _) = server.accept().expect("it pushes");
+    let mut part = [0; 1 << 16];
+    let n = stream.read(&mut part).expect("a request");
+    assert!(String::from_utf8_lossy(&part[..n]).starts_with("POST /v1/metrics HTTP/1.1"));
+    stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("answered");
+    drop((stream, server));
+    let failed = |text: &str| sum(text, "quell_agent_pushes_total", "result=\"failed\"");
+    let after = agent.metrics(|text| failed(text) >= 2);
+    assert_eq!(sum(&after, "quell_agent_pushes_total", "result=\"taken\""), 0);
+    let said: Vec<String> = agent.said.try_iter().collect();
+    assert!(said.len() == 1 && said[0].contains("500"), "{said:?}");
+    agent.stop();
+}
+
+/// Check that whoever is not root needs the two capabilities for eBPF and nothing else, and is told which is missing.
+#[test]
+fn capabilities_are_enough() {
+    if !root_only("capabilities_are_enough") {
+        return;
+    }
+    let _beside = beside_others();
+    let as_nobody = |caps: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]);
+        command.args(["--inh-caps", caps, "--ambient-caps", caps, "--bounding-set", caps]);
+        // where nobody may look for it
+        command.args(["--", "/proc/self/fd/0", "--color", "never"]);
+        command.stdin(std::fs::File::open(QUELL).expect("quell"));
+        command
+    };
+    let agent = Agent::start(&mut as_nobody("-all,+bpf,+perfmon"));
+    let text = agent.metrics(|text| text.ends_with("# EOF\n"));
+    assert!(text.contains("quell_shootdowns") && text.contains("quell_hazard"), "{text}");
+    agent.stop();
+    for (caps, missing) in [("-all,+bpf", "CAP_PERFMON"), ("-all,+perfmon", "CAP_BPF"), ("-all", "CAP_BPF")] {
+        let out = as_nobody(caps).args(["agent", "--listen", "127.0.0.1:0"]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains(missing), "{caps}: {said}");
+    }
+}
