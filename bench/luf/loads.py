@@ -78,12 +78,13 @@ def copied(root, source, target):
 
 
 SMALL = ["--mem", "192M"]
+TIERS = ["--tiers", "128M,192M"]
 LOADS = {
     "seq": Scan("seq", 2 * FILE_MIB * 256 * 16, SMALL, [ZONES]),
     "hot": Scan("hot", FILE_MIB * 256 * 8, SMALL, [ZONES]),
     "lookup": Scan("lookup", FILE_MIB * 256, SMALL, [ZONES]),
-    "tiers": Scan("seq", 2 * FILE_MIB * 256 * 16, ["--tiers", "128M,192M"], [DEMOTE]),
-    "llama": Llama(["--tiers", "128M,192M"], [DEMOTE]),
+    "tiers": Scan("seq", 2 * FILE_MIB * 256 * 16, TIERS, [DEMOTE]),
+    "llama": Llama(TIERS, [DEMOTE]),
     "build": Build(),
 }
 SUMS = {
