@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And by their names only: influx, for not every system packs that server, luf, luf-llama and luf-model
+#                                 And by their names only: influx, for not every system packs that server, luf, luf-btf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -115,6 +115,11 @@ look_for_luf_model() {
 	needs_cc
 }
 
+# What describes a kernel's types to BPF programs, for bench/luf/told.
+look_for_luf_btf() {
+	have pahole || needs dwarves
+}
+
 # What builds llama.cpp, a workload of bench/luf/run.
 look_for_luf_llama() {
 	needs_cc
@@ -154,8 +159,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-llama, luf-model" && exit 2 ;;
+		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
 		esac
 	done
 }

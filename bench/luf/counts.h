@@ -17,7 +17,7 @@ struct counts {
 
 static const char *const wanted[] = {
 	"luf_", "nr_luf_held", "nr_tlb_", "pgsteal_kswapd", "pgsteal_direct", "pgdemote_", "pgmajfault", "pgfault",
-	"pgscan_kswapd", "pgscan_direct", "allocstall_normal", "allocstall_dma32", "workingset_refault_file", "oom_kill",
+	"pgscan_kswapd", "pgscan_direct", "pgmigrate_", "allocstall_normal", "allocstall_dma32", "workingset_refault_file", "oom_kill",
 };
 
 static inline void look(struct counts *c)

@@ -44,7 +44,9 @@ def disk(name, mib, kind="ext4", fill=None):
 
 def guest(image, lines, *, memory, drives=(), files=(), timeout, said, append=""):
     """Runs lines of shell in a guest. Each line of its output goes to said. Returns its status: see bench/vm/run."""
-    command = [ROOT / "bench/vm/run", "run", "--image", image, "--timeout", str(timeout), "--append", f"panic_on_oops=1 {append}", *memory]
+    # the guest must not outlive us, however we end
+    command = ["setpriv", "--pdeathsig", "TERM", ROOT / "bench/vm/run", "run", "--image", image, "--timeout", str(timeout)]
+    command += ["--append", f"panic_on_oops=1 {append}", *memory]
     for drive in drives:
         command += ["--drive", drive]
     for source, target in files:

@@ -10,7 +10,7 @@ import model
 # One more CPU does nothing, and is where the kernel reclaims.
 PROCESSES = 3
 # Each reads the whole model: some seconds when the CPU is emulated.
-TOKENS = 8
+TOKENS = 4
 
 
 class Llama:

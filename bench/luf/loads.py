@@ -38,7 +38,7 @@ class Build:
     """The host's C compiler compiles programs, four at once, each by a shell, the compiler and the assembler."""
 
     programs = ["around"]
-    memory = ["--mem", "128M"]
+    memory = ["--mem", "80M"]
     settings = ["mount -o ro /dev/vda /mnt", "mount -t tmpfs tmpfs /mnt/tmp", "mkdir /mnt/tmp/o", ZONES]
     # As much as one program has: the copies are there to be enough work.
     copies = 4
@@ -78,12 +78,13 @@ def copied(root, source, target):
 
 
 SMALL = ["--mem", "192M"]
+TIERS = ["--tiers", "128M,192M"]
 LOADS = {
     "seq": Scan("seq", 2 * FILE_MIB * 256 * 16, SMALL, [ZONES]),
     "hot": Scan("hot", FILE_MIB * 256 * 8, SMALL, [ZONES]),
-    "lookup": Scan("lookup", FILE_MIB * 256 * 16, SMALL, [ZONES]),
-    "tiers": Scan("seq", 2 * FILE_MIB * 256 * 16, ["--tiers", "128M,192M"], [DEMOTE]),
-    "llama": Llama(["--tiers", "128M,192M"], [DEMOTE]),
+    "lookup": Scan("lookup", FILE_MIB * 256, SMALL, [ZONES]),
+    "tiers": Scan("seq", 2 * FILE_MIB * 256 * 16, TIERS, [DEMOTE]),
+    "llama": Llama(TIERS, [DEMOTE]),
     "build": Build(),
 }
 SUMS = {
@@ -109,18 +110,21 @@ def interval(values, outside=0.05):
     return medians[cut], medians[-cut - 1]
 
 
-def pairs_table(pairs, heads):
-    """Rows of what was counted, as (one, other) of each pair: medians, and the change within pairs."""
-    out = [f"  {'':16}{heads[0]:>12}{heads[1]:>12}   change   95 % interval"]
+def pairs_table(pairs, heads, beside=None):
+    """Rows of what was counted, as (one, other) of each pair: medians, and the change within pairs. Beside it by title
+    what others found: (head, {title: text})."""
+    head, others = beside or ("", {})
+    out = [f"  {'':16}{heads[0]:>12}{heads[1]:>12}   change   {'95 % interval':22}{head}".rstrip()]
     for title, keys in SUMS.items():
         one, other = ([summed(run, keys) for run in side] for side in zip(*pairs))
         if not any(one + other):
             continue
         form = "{:,.1f}" if title == "seconds" else "{:,.0f}"
         row = f"  {title:16}{form.format(statistics.median(one)):>12}{form.format(statistics.median(other)):>12}"
+        change = ""
         if all(one):
             changes = [b / a - 1 for a, b in zip(one, other)]
             low, high = interval(changes)
-            row += f"{100 * statistics.median(changes):+8.1f} %   {100 * low:+.1f} to {100 * high:+.1f} %"
-        out.append(row)
+            change = f"{100 * statistics.median(changes):+8.1f} %   {f'{100 * low:+.1f} to {100 * high:+.1f} %':22}"
+        out.append(f"{row}{change:35}{others.get(title, '')}".rstrip())
     return out

@@ -2,7 +2,7 @@
 //
 //   stress DIR BALLAST_DIR SECONDS [SEED] [first | directed]
 //
-// The files lie in DIR; what presses memory, 96 MB, in BALLAST_DIR. Those who change: write(2), direct IO, a store
+// The files lie in DIR; what presses memory, 192 MB, in BALLAST_DIR. Those who change: write(2), direct IO, a store
 // through a shared mapping, hole punch, truncate and back, another file in its place. Those who change mappings while a
 // thread reads there: munmap, mprotect, mremap, madvise, a private copy, fork, userfaultfd. A CPU and memory are taken
 // away and given back. All of it under memory pressure, of one process of two in the memory cgroup /sys/fs/cgroup/stress

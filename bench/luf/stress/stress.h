@@ -19,7 +19,7 @@
 #define LINES (PAGE / 64)
 #define FILES 6
 #define PAGES 256
-#define BALLAST_MB 96
+#define BALLAST_MB 192
 #define ANON_MB 24
 
 struct line {
