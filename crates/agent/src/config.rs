@@ -1,5 +1,6 @@
 //! The configuration, as TOML: what is not there has the value that is right for most hosts.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +8,20 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+use crate::trigger::Rule;
+
 /// All of it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where Prometheus finds `/metrics`; none: nowhere.
     pub listen: Option<SocketAddr>,
     /// Whoever scrapes has to say what stands in this file: `Authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
+    /// Scrapes are answered by TLS only, with this certificate (PEM, the chain from the host's own) and key.
+    pub tls_cert: Option<PathBuf>,
+    /// See `tls_cert`.
+    pub tls_key: Option<PathBuf>,
     /// How often is counted, seconds.
     pub interval: u64,
     /// How often `doctor` looks at the machine, seconds; 0: never.
@@ -25,6 +32,67 @@ pub struct Config {
     pub influx: Option<Influx>,
     /// OpenTelemetry.
     pub otlp: Option<Otlp>,
+    /// When traces are recorded.
+    pub traces: Option<Traces>,
+}
+
+/// Traces that a rule begins.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Traces {
+    /// Where they are kept.
+    pub dir: PathBuf,
+    /// What they may take together, MB: the oldest give way.
+    pub limit_mb: u64,
+    /// What stays free of the file system, MB, if need be without any trace.
+    pub reserve_mb: u64,
+    /// How long each is, seconds.
+    pub seconds: u64,
+    /// After a rule has begun one it is quiet for so many seconds.
+    pub pause: u64,
+    /// When.
+    #[serde(rename = "rule")]
+    pub rules: Vec<Rule>,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from(TRACES),
+            limit_mb: 512,
+            reserve_mb: 1024,
+            seconds: 10,
+            pause: 600,
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// Where traces are kept if nothing else is said.
+pub const TRACES: &str = "/var/lib/quell/traces";
+
+impl Traces {
+    fn check(&self) -> anyhow::Result<()> {
+        if !(1..=600).contains(&self.seconds) {
+            bail!("traces.seconds = {}: write 1 to 600 seconds", self.seconds);
+        }
+        if self.limit_mb < 2 {
+            bail!("traces.limit_mb = {}: a trace needs more", self.limit_mb);
+        }
+        if self.rules.is_empty() {
+            bail!("traces: no rule says when; write a [[traces.rule]] with a name and one of rate, wait_p99_us, isolated and regression");
+        }
+        for rule in &self.rules {
+            if let Some(mistake) = rule.mistake() {
+                bail!("traces: {mistake}");
+            }
+        }
+        let names: HashSet<_> = self.rules.iter().map(|rule| &rule.name).collect();
+        if names.len() < self.rules.len() {
+            bail!("traces: two rules have the same name");
+        }
+        Ok(())
+    }
 }
 
 /// Where lines go.
@@ -52,11 +120,14 @@ impl Default for Config {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 9469))),
             token_file: None,
+            tls_cert: None,
+            tls_key: None,
             interval: 10,
             doctor_interval: 600,
             host: None,
             influx: None,
             otlp: None,
+            traces: None,
         }
     }
 }
@@ -101,6 +172,12 @@ impl Config {
         {
             bail!("listen = \"{listen}\": anybody could read the figures there; write a token_file, or a loopback address");
         }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            bail!("TLS takes both tls_cert and tls_key");
+        }
+        if let Some(traces) = &self.traces {
+            traces.check()?;
+        }
         let influx = self.influx.as_ref().map(|i| (&i.to, "influx"));
         let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
         for (to, what) in influx.into_iter().chain(otlp) {
@@ -141,7 +218,8 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         assert_eq!(Config::parse("").unwrap(), Config::default());
-        let all = "listen = '[::1]:1'\ninterval = 60\n[influx]\nto = '-'\n[otlp]\nto = 'http://a:4318/v1/metrics'";
+        let all = "listen = '[::1]:1'\ninterval = 60\n[influx]\nto = '-'\n[otlp]\nto = 'http://a:4318/v1/metrics'\n\
+                   [traces]\nseconds = 5\n[[traces.rule]]\nname = 'storm'\nrate = 1000";
         assert_eq!(Config::parse(all).unwrap().interval, 60);
         let wrong = [
             ("interval = 0", "interval = 0"),
@@ -151,6 +229,11 @@ mod tests {
             ("intervall = 3", "intervall"),
             ("[influx]\nto = 'ftp://a'", "influx.to"),
             ("[otlp]\nto = '-'", "otlp.to"),
+            ("tls_cert = 'a'", "tls_key"),
+            ("[traces]", "no rule"),
+            ("[traces]\nseconds = 0\n[[traces.rule]]\nname = 'a'\nrate = 1", "traces.seconds"),
+            ("[[traces.rule]]\nname = 'a'", "rule \"a\""),
+            ("[[traces.rule]]\nname = 'a'\nrate = 1\n[[traces.rule]]\nname = 'a'\nrate = 2", "same name"),
         ];
         for (text, told) in wrong {
             let err = format!("{:#}", Config::parse(text).unwrap_err());

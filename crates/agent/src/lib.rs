@@ -6,6 +6,8 @@
 //!           Groups (which cgroups have names)
 //! ```
 //!
+//! Beside it: `trigger` says when a trace is worth its cost, and `ring` keeps room for it.
+//!
 //! Nothing here grows with the number of processes or cgroups, or with time; what found no room is counted.
 
 pub mod cgroups;
@@ -16,5 +18,8 @@ pub mod influx;
 pub mod openmetrics;
 pub mod otlp;
 pub mod push;
+pub mod ring;
 pub mod serve;
+pub mod tls;
 pub mod totals;
+pub mod trigger;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::openmetrics::CONTENT_TYPE;
+use crate::tls::Tls;
 
 /// Whoever asks is to have asked and taken the answer by then.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -63,18 +64,19 @@ impl Page {
 /// # Errors
 ///
 /// The address can't be listened at.
-pub fn start(listen: SocketAddr, token: Option<String>, page: Arc<Page>) -> anyhow::Result<SocketAddr> {
+pub fn start(listen: SocketAddr, token: Option<String>, tls: Option<Tls>, page: Arc<Page>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
     let at = listener.local_addr().context("listen")?;
     let token: Option<Arc<str>> = token.map(Into::into);
+    let tls = tls.map(Arc::new);
     for n in 0..THREADS {
         let listener = listener.try_clone().context("listen")?;
-        let (token, page) = (token.clone(), Arc::clone(&page));
+        let (token, tls, page) = (token.clone(), tls.clone(), Arc::clone(&page));
         let answer = move || {
             loop {
                 match listener.accept() {
                     // whoever hangs up in the middle has only itself to blame
-                    Ok((stream, _)) => drop(answer(&stream, token.as_deref(), &page)),
+                    Ok((stream, _)) => drop(connected(&stream, tls.as_deref(), token.as_deref(), &page)),
                     // out of descriptors: others may close theirs
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -86,10 +88,25 @@ pub fn start(listen: SocketAddr, token: Option<String>, page: Arc<Page>) -> anyh
     Ok(at)
 }
 
-fn answer(stream: &TcpStream, token: Option<&str>, page: &Page) -> io::Result<()> {
+fn connected(stream: &TcpStream, tls: Option<&Tls>, token: Option<&str>, page: &Page) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut stream = Hurried { stream, until };
-    let asked = read_request(&mut stream)?;
+    let Some(tls) = tls else {
+        return answer(&mut stream, token, page);
+    };
+    let mut connection = rustls::ServerConnection::new(tls.config()).map_err(io::Error::other)?;
+    let answered = answer(&mut rustls::Stream::new(&mut connection, &mut stream), token, page);
+    if answered.is_err() {
+        // whoever speaks no TLS, or trusts another certificate
+        page.now().refused += 1;
+    }
+    connection.send_close_notify();
+    connection.complete_io(&mut stream)?;
+    answered
+}
+
+fn answer(stream: &mut (impl Read + Write), token: Option<&str>, page: &Page) -> io::Result<()> {
+    let asked = read_request(stream)?;
     let (status, kind, body) = reply(&asked, token, page);
     {
         let mut now = page.now();

@@ -18,7 +18,7 @@ fn get(at: SocketAddr, path: &str, more: &str) -> String {
 #[test]
 fn paths_answer() {
     let page = Arc::new(Page::default());
-    let at = start(([127, 0, 0, 1], 0).into(), Some("abc".to_owned()), Arc::clone(&page)).expect("it listens");
+    let at = start(([127, 0, 0, 1], 0).into(), Some("abc".to_owned()), None, Arc::clone(&page)).expect("it listens");
     let token = "Authorization: Bearer abc\r\n";
     assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 503"));
     assert!(get(at, "/metrics", token).starts_with("HTTP/1.1 503"));
@@ -44,7 +44,7 @@ fn paths_answer() {
 fn nobody_holds_it_up() {
     let page = Arc::new(Page::default());
     page.set("# EOF\n".to_owned(), Duration::from_secs(60));
-    let at = start(([127, 0, 0, 1], 0).into(), None, page).expect("it listens");
+    let at = start(([127, 0, 0, 1], 0).into(), None, None, page).expect("it listens");
     let _silent: Vec<_> = (1..THREADS).map(|_| TcpStream::connect(at).expect("a connection")).collect();
     let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n", "a".repeat(2 * MOST_BYTES));
     let mut stream = TcpStream::connect(at).expect("a connection");
@@ -53,6 +53,38 @@ fn nobody_holds_it_up() {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     assert!(get(at, "/metrics", "").starts_with("HTTP/1.1 200"));
+}
+
+/// Check that with a certificate scrapes are answered by TLS alone, and that whoever speaks none is counted.
+#[test]
+fn tls_is_spoken() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [cert, key] = crate::tls::tests::pair(dir.path(), "a");
+    let page = Arc::new(Page::default());
+    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
+    let tls = Tls::read(&cert, &key).expect("a pair");
+    let at = start(([127, 0, 0, 1], 0).into(), None, Some(tls), Arc::clone(&page)).expect("it listens");
+    let pem = std::fs::read(&cert).expect("it is there");
+    let root = ureq::tls::Certificate::from_pem(&pem).expect("a certificate");
+    let get = |roots| {
+        let tls = ureq::tls::TlsConfig::builder().root_certs(roots).build();
+        let agent = ureq::Agent::config_builder().tls_config(tls).build().new_agent();
+        agent.get(format!("https://localhost:{}/metrics", at.port())).call()
+    };
+    let trusted = ureq::tls::RootCerts::from(vec![root]);
+    let said = get(trusted).expect("an answer").body_mut().read_to_string().expect("text");
+    assert_eq!(said, "# EOF\n");
+    assert!(get(ureq::tls::RootCerts::WebPki).is_err());
+    let mut stream = TcpStream::connect(at).expect("a connection");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("asked");
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    let until = Instant::now() + PATIENCE;
+    while page.counts() != (1, 2) {
+        assert!(Instant::now() < until, "{:?}", page.counts());
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 proptest! {
