@@ -11,6 +11,7 @@ use quell_agent::totals::Totals;
 use quell_doctor::{Evidence, Look, Profile, Status, audit};
 use quell_host::{interrupts, vmstat};
 
+use crate::agent::recorder;
 use crate::clock::{own_cpu_ns, wall_ns};
 
 /// Counters of the kernel's that explain shootdowns and stalls, as /proc/vmstat has them; those of LUF are told too.
@@ -76,6 +77,8 @@ pub(crate) struct Own {
     pub(crate) renewals: u64,
     pub(crate) scrapes: (u64, u64),
     pub(crate) pushes: Vec<(&'static str, push::Counts)>,
+    /// `None` where no rule begins traces.
+    pub(crate) traces: Option<recorder::Counts>,
     /// Of the figures before.
     pub(crate) series: u64,
     pub(crate) left_out: u64,
@@ -136,6 +139,15 @@ impl Host<'_> {
             }
         }
         all.push(pushes);
+        if let Some(traces) = &own.traces {
+            let mut results = Family::new("quell_agent_traces", "Traces that a rule asked for, by what came of them.");
+            for ((rule, result), n) in &traces.results {
+                results.push(&[("rule", rule), ("result", result)], Value::Count(*n));
+            }
+            all.push(results);
+            all.push(Family::one("quell_agent_traces_removed", "Old traces that gave way to new ones.", Value::Count(traces.removed)));
+            all.push(Family::one("quell_agent_traces_bytes", "What the traces take that are kept.", Value::Now(traces.bytes)));
+        }
         let mut lost = Family::new("quell_lost_events", "What the probe could not count or time, by what is missing.");
         let totals = self.totals;
         let kinds = [

@@ -1,4 +1,5 @@
 //! What `quell agent` reads of this host. What is told of it, and to whom, is the crate quell-agent's.
 
 pub(crate) mod figures;
+pub(crate) mod recorder;
 pub(crate) mod source;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_agent::totals::Totals;
-use quell_event::{Counts, Tally};
+use quell_event::Tally;
 use quell_probe::{Backend, Options, Probe, Scope, Stacks};
 
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
@@ -112,10 +112,5 @@ impl Source {
 
     pub(crate) fn backend(&self) -> &'static str {
         self.all.probe.backend().name()
-    }
-
-    /// What the kernel itself counted since the probe was attached.
-    pub(crate) fn counted(&self) -> Counts {
-        self.all.before.totals()
     }
 }

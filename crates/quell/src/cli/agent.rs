@@ -3,15 +3,18 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use quell_probe::Backend;
 
 #[derive(Args, Debug)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "A flag counts before the configuration file; docs/agent.md has every key and every metric.\n\
                   Exit status: 0 it was asked to stop, 1 it could not go on, 2 bad usage or a right is missing."
 )]
 pub(crate) struct AgentArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<AgentVerb>,
     /// The configuration (TOML). Without, /etc/quell/agent.toml if there is one.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -33,4 +36,23 @@ pub(crate) struct AgentArgs {
     /// Check the configuration and the rights, tell what would be watched, and end.
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum AgentVerb {
+    /// List the traces that rules have recorded.
+    Traces(AgentTracesArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AgentTracesArgs {
+    /// The agent's configuration, which says where they are. Without, /etc/quell/agent.toml if there is one.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where they are.
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -11,15 +11,18 @@ use quell_agent::config::{self, Config, Influx, Otlp};
 use quell_agent::figures::Figures;
 use quell_agent::push::{Pusher, To};
 use quell_agent::serve::{self, Page};
+use quell_agent::tls::Tls;
 use quell_agent::totals::Totals;
+use quell_agent::trigger::{Seen, Triggers};
 use quell_agent::{influx, openmetrics, otlp};
 use quell_host::cpus::{self, Isolation};
 
 use crate::agent::figures::{Host, Own, hazards};
+use crate::agent::recorder::Recorder;
 use crate::agent::source::Source;
-use crate::cli::AgentArgs;
+use crate::cli::{AgentArgs, AgentVerb};
 use crate::clock::wall_ns;
-use crate::cmd::usage;
+use crate::cmd::{agent_traces, usage};
 use crate::launch::signals;
 
 const USUAL: &str = "/etc/quell/agent.toml";
@@ -27,6 +30,9 @@ const USUAL: &str = "/etc/quell/agent.toml";
 const LATE: u32 = 3;
 
 pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
+    if let Some(AgentVerb::Traces(args)) = &args.verb {
+        return agent_traces::run(args);
+    }
     let config = configured(args).map_err(|err| usage(format!("{err:#}")))?;
     signals::install()?;
     let guarded = Isolation::read(Path::new("/")).all();
@@ -58,9 +64,8 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
 
 /// The file, then what the command line says.
 fn configured(args: &AgentArgs) -> anyhow::Result<Config> {
-    let mut config = match &args.config {
+    let mut config = match file(args.config.as_deref()) {
         Some(path) => Config::read(path)?,
-        None if Path::new(USUAL).exists() => Config::read(Path::new(USUAL))?,
         None => Config::default(),
     };
     config.listen = args.listen.or(config.listen);
@@ -83,11 +88,17 @@ fn configured(args: &AgentArgs) -> anyhow::Result<Config> {
     Ok(config)
 }
 
+/// The configuration: what was named, or the usual one if there is one.
+pub(super) fn file(named: Option<&Path>) -> Option<&Path> {
+    named.or_else(|| Some(Path::new(USUAL)).filter(|path| path.exists()))
+}
+
 struct Agent {
     host: String,
     every: Duration,
     doctor_every: Option<Duration>,
     at: Option<std::net::SocketAddr>,
+    scheme: &'static str,
     page: Arc<Page>,
     pushers: Vec<Pusher>,
     totals: Totals,
@@ -96,6 +107,9 @@ struct Agent {
     names: Names,
     hazards: (Vec<(&'static str, &'static str)>, u64),
     doctor_last: Option<Instant>,
+    /// When traces are recorded, and by whom.
+    traces: Option<(Triggers, Recorder)>,
+    last: Option<Instant>,
     own: Own,
 }
 
@@ -105,7 +119,11 @@ impl Agent {
         let page = Arc::new(Page::default());
         let token = |file: &Option<std::path::PathBuf>| file.as_deref().map(config::token).transpose();
         let at = match config.listen {
-            Some(listen) => Some(serve::start(listen, token(&config.token_file)?, Arc::clone(&page))?),
+            Some(listen) => {
+                let tls = config.tls_cert.as_deref().zip(config.tls_key.as_deref());
+                let tls = tls.map(|(cert, key)| Tls::read(cert, key)).transpose()?;
+                Some(serve::start(listen, token(&config.token_file)?, tls, Arc::clone(&page))?)
+            }
             None => None,
         };
         let mut pushers = Vec::new();
@@ -125,8 +143,15 @@ impl Agent {
                 content_type: otlp::CONTENT_TYPE,
             })?);
         }
+        let traces = config.traces.as_ref().map(|traces| {
+            let triggers = Triggers::new(traces.rules.clone(), Duration::from_secs(traces.pause));
+            Ok::<_, anyhow::Error>((triggers, Recorder::new(traces)?))
+        });
         Ok(Self {
             host,
+            scheme: if config.tls_cert.is_some() { "https" } else { "http" },
+            traces: traces.transpose()?,
+            last: None,
             every: config.every(),
             doctor_every: (config.doctor_interval > 0).then(|| Duration::from_secs(config.doctor_interval)),
             at,
@@ -147,7 +172,7 @@ impl Agent {
 
     /// Whom it tells.
     fn told(&self) -> String {
-        let mut told: Vec<String> = self.at.iter().map(|at| format!("http://{at}/metrics")).collect();
+        let mut told: Vec<String> = self.at.iter().map(|at| format!("{}://{at}/metrics", self.scheme)).collect();
         told.extend(self.pushers.iter().map(|p| p.to.name.to_owned()));
         if told.is_empty() {
             return "nobody".to_owned();
@@ -158,7 +183,16 @@ impl Agent {
     /// Counts, and tells.
     fn look(&mut self, source: &mut Source) -> anyhow::Result<()> {
         let began = Instant::now();
-        source.look(&mut self.totals, &mut self.hits).context("read the counts")?;
+        let hits_before = self.hits.sum().victims;
+        let interval = source.look(&mut self.totals, &mut self.hits).context("read the counts")?;
+        self.trigger(&Seen {
+            over: self.last.map_or(Duration::ZERO, |last| began - last),
+            shootdowns: interval.totals().shootdowns,
+            waits: interval.wait.count(),
+            wait_p99_ns: interval.wait.quantile(0.99),
+            isolated_hits: self.hits.sum().victims - hits_before,
+        });
+        self.last = Some(began);
         if let Some(every) = self.doctor_every
             && self.doctor_last.is_none_or(|at| at.elapsed() >= every)
         {
@@ -189,6 +223,21 @@ impl Agent {
         self.tell(&figures)?;
         self.own.look_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(())
+    }
+
+    /// Begins a trace, if what was seen is worth one.
+    fn trigger(&mut self, seen: &Seen) {
+        let Some((triggers, recorder)) = &mut self.traces else {
+            return;
+        };
+        if let Some((rule, why)) = triggers.look(seen) {
+            recorder.begin(rule, &why);
+        }
+        let (counts, said) = recorder.look();
+        for line in said {
+            say!("quell: {line}");
+        }
+        self.own.traces = Some(counts);
     }
 
     fn tell(&self, figures: &Figures) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use crate::cli::{Cli, Color, Verb};
 use crate::show::emit;
 
 mod agent;
+mod agent_traces;
 mod doctor;
 mod lab;
 mod lab_compare;

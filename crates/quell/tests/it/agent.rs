@@ -191,7 +191,7 @@ fn goes_on_without_a_server() {
     agent.stop();
 }
 
-/// Check that whoever is not root needs the two capabilities for eBPF and nothing else, and is told which is missing.
+/// Check that whoever is not root needs the three capabilities of the probe and nothing else, and is told which is missing.
 #[test]
 fn capabilities_are_enough() {
     if !root_only("capabilities_are_enough") {
@@ -207,13 +207,100 @@ fn capabilities_are_enough() {
         command.stdin(std::fs::File::open(QUELL).expect("quell"));
         command
     };
-    let agent = Agent::start(&mut as_nobody("-all,+bpf,+perfmon"));
+    let agent = Agent::start(&mut as_nobody("-all,+bpf,+perfmon,+syslog"));
     let text = agent.metrics(|text| text.ends_with("# EOF\n"));
-    assert!(text.contains("quell_shootdowns") && text.contains("quell_hazard"), "{text}");
+    assert!(text.contains("quell_lost_events") && text.contains("quell_hazard"), "{text}");
     agent.stop();
-    for (caps, missing) in [("-all,+bpf", "CAP_PERFMON"), ("-all,+perfmon", "CAP_BPF"), ("-all", "CAP_BPF")] {
+    for (caps, missing) in [
+        ("-all,+bpf,+syslog", "CAP_PERFMON"),
+        ("-all,+perfmon,+syslog", "CAP_BPF"),
+        ("-all,+bpf,+perfmon", "CAP_SYSLOG"),
+        ("-all", "CAP_BPF"),
+    ] {
         let out = as_nobody(caps).args(["agent", "--listen", "127.0.0.1:0"]).output().expect("it starts");
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains(missing), "{caps}: {said}");
     }
+}
+
+/// Check that a rule begins a trace, that it is kept, listed with its reason and read by report, that a second one within
+/// the pause is not begun, and that old ones give way to the limit.
+#[test]
+fn rules_record_traces() {
+    if !root_only("rules_record_traces") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    // what was there before, larger than the limit allows beside a new one
+    let old = traces.join("2020-01-01T00-00-00Z-old.quell");
+    std::fs::create_dir_all(&old).expect("made");
+    std::fs::write(old.join("events-00001.parquet"), vec![0; 9 << 20]).expect("written");
+    let config = dir.path().join("agent.toml");
+    let text = format!(
+        "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 1\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+        traces.display()
+    );
+    std::fs::write(&config, text).expect("written");
+    let mut command = Command::new(QUELL);
+    command.args(["--color", "never"]);
+    let config = config.to_str().expect("text");
+    let agent = Agent::start_with(&mut command, &["--config", config]);
+    agent.metrics(|text| text.ends_with("# EOF\n"));
+    let kept = |text: &str| sum(text, "quell_agent_traces_total", "result=\"kept\"");
+    let until = Instant::now() + PATIENCE;
+    let after = loop {
+        run_culprit();
+        let text = agent.get("/metrics");
+        if kept(&text) > 0 {
+            break text;
+        }
+        assert!(Instant::now() < until, "{text}");
+    };
+    run_culprit();
+    assert!(!old.exists(), "the old trace has to give way");
+    assert_eq!(sum(&after, "quell_agent_traces_removed_total", ""), 1);
+    let listed = Command::new(QUELL).args(["agent", "traces", "--json", "--config", config]).output().expect("it starts");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let found = listed["traces"].as_array().expect("a list");
+    assert_eq!(found.len(), 1, "{listed:#}");
+    assert!(found[0]["why"].as_str().is_some_and(|why| why.contains("shootdowns a second")), "{listed:#}");
+    assert!(found[0]["shootdowns"].as_u64().is_some_and(|n| n > 0), "{listed:#}");
+    let path = found[0]["path"].as_str().expect("a path");
+    let report = Command::new(QUELL).args(["report", path]).output().expect("it starts");
+    assert!(report.status.success());
+    let text = Command::new(QUELL).args(["agent", "traces", "--config", config]).output().expect("it starts");
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(text.contains("storm") && text.contains("1 trace in"), "{text}");
+    agent.stop();
+}
+
+/// Check that a file system without room costs no trace and no agent: it is told and counted.
+#[test]
+fn a_full_disk_is_counted() {
+    if !root_only("a_full_disk_is_counted") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = dir.path().join("agent.toml");
+    // no file system has so much
+    let text = format!(
+        "[traces]\ndir = '{}'\nreserve_mb = 1000000000000\n[[traces.rule]]\nname = 'storm'\nrate = 10\n",
+        dir.path().join("traces").display()
+    );
+    std::fs::write(&config, text).expect("written");
+    let mut command = Command::new(QUELL);
+    command.args(["--color", "never"]);
+    let agent = Agent::start_with(&mut command, &["--config", config.to_str().expect("text")]);
+    agent.metrics(|text| text.ends_with("# EOF\n"));
+    let until = Instant::now() + PATIENCE;
+    while sum(&agent.get("/metrics"), "quell_agent_traces_total", "result=\"no_room\"") == 0 {
+        assert!(Instant::now() < until, "{}", agent.get("/metrics"));
+        run_culprit();
+    }
+    let said = agent.said.recv_timeout(PATIENCE).expect("it is told");
+    assert!(said.contains("not enough room"), "{said}");
+    agent.stop();
 }

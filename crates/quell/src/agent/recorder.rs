@@ -1,0 +1,249 @@
+//! Records a trace when a rule says so: one at a time, by `quell record` in a process of its own, so that its memory is gone
+//! with it and its end is not the agent's.
+//!
+//! A recording is bounded by its duration, by a share of the ring's limit, and by what has to stay free of the file system.
+//! An agent that is killed leaves one that ends when its time is over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_agent::config::Traces;
+use quell_agent::ring::{self, Ring};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::wall_ns;
+
+/// Why a trace was recorded: a file beside its others.
+pub(crate) const WHY: &str = "trigger.json";
+/// How often is looked whether a recording is over, or too large.
+const STEP: Duration = Duration::from_millis(100);
+/// One that is asked to end has to name its stacks, and has so long for it; then it is killed, and readable still.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// When the agent itself ends it waits no longer.
+const HASTE: Duration = Duration::from_secs(5);
+
+/// What stands in [`WHY`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Why {
+    pub(crate) rule: String,
+    pub(crate) why: String,
+}
+
+/// What came of recordings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// By rule and result: `kept`, `failed`, `busy` (another was under way) and `no_room`.
+    pub(crate) results: BTreeMap<(String, &'static str), u64>,
+    /// Old traces that gave way.
+    pub(crate) removed: u64,
+    /// What is kept, bytes.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    said: Vec<String>,
+}
+
+impl State {
+    fn count(&mut self, rule: &str, result: &'static str) {
+        *self.counts.results.entry((rule.to_owned(), result)).or_default() += 1;
+    }
+}
+
+pub(crate) struct Recorder {
+    ring: Ring,
+    duration: Duration,
+    most: u64,
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+    running: Option<thread::JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    ///
+    /// It can't be written to.
+    pub(crate) fn new(traces: &Traces) -> anyhow::Result<Self> {
+        let limit = traces.limit_mb.saturating_mul(1 << 20);
+        let recorder = Self {
+            ring: Ring::open(&traces.dir, limit, traces.reserve_mb.saturating_mul(1 << 20))?,
+            duration: Duration::from_secs(traces.seconds),
+            most: limit / 2,
+            state: Arc::default(),
+            stop: Arc::default(),
+            running: None,
+        };
+        recorder.state().counts.bytes = recorder.ring.bytes();
+        Ok(recorder)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came of it so far, and what is to be said.
+    pub(crate) fn look(&self) -> (Counts, Vec<String>) {
+        let mut state = self.state();
+        (state.counts.clone(), std::mem::take(&mut state.said))
+    }
+
+    /// Begins a trace, unless one is under way or there is no room.
+    pub(crate) fn begin(&mut self, rule: &str, why: &str) {
+        if self.running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            self.state().count(rule, "busy");
+            return;
+        }
+        let room = self.ring.make_room(self.most);
+        let mut state = self.state();
+        match room {
+            Ok((removed, room)) => {
+                state.counts.removed += removed;
+                if !room {
+                    state.count(rule, "no_room");
+                    state.said.push(format!("{why}: no trace, as the file system has not enough room for one"));
+                    return;
+                }
+            }
+            Err(err) => {
+                state.count(rule, "failed");
+                state.said.push(format!("{why}: no trace: {err:#}"));
+                return;
+            }
+        }
+        drop(state);
+        let one = One {
+            rule: rule.to_owned(),
+            why: why.to_owned(),
+            dir: self.ring.place(wall_ns(), rule),
+            ring: self.ring.clone(),
+            duration: self.duration,
+            most: self.most,
+            stop: Arc::clone(&self.stop),
+        };
+        let shared = Arc::clone(&self.state);
+        let record = move || {
+            let done = one.record();
+            let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            state.counts.bytes = one.ring.bytes();
+            match done {
+                Ok(note) => {
+                    state.count(&one.rule, "kept");
+                    state.said.push(format!("{}: recorded {}{note}", one.why, one.dir.display()));
+                }
+                Err(err) => {
+                    state.count(&one.rule, "failed");
+                    state.said.push(format!("{}: no trace: {err:#}", one.why));
+                }
+            }
+        };
+        match thread::Builder::new().name("record".to_owned()).stack_size(128 << 10).spawn(record) {
+            Ok(thread) => self.running = Some(thread),
+            Err(err) => {
+                let mut state = self.state();
+                state.count(rule, "failed");
+                state.said.push(format!("{why}: no trace: start a thread: {err}"));
+            }
+        }
+    }
+}
+
+impl Drop for Recorder {
+    /// What is under way ends now.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.running.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One recording.
+struct One {
+    rule: String,
+    why: String,
+    dir: PathBuf,
+    ring: Ring,
+    duration: Duration,
+    most: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl One {
+    /// What is to be noted of it.
+    fn record(&self) -> anyhow::Result<&'static str> {
+        let mut child = Command::new(Path::new("/proc/self/exe"))
+            .arg0("quell")
+            .args(["--color", "never", "record", "-a", "-d"])
+            .arg(self.duration.as_secs().to_string())
+            .arg("-o")
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start quell record")?;
+        let waited = self.wait(&mut child);
+        let mut said = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            // it is over, so nothing more comes
+            let _ = stderr.take(4096).read_to_string(&mut said);
+        }
+        let (success, note) = waited?;
+        if !self.dir.join("meta.json").exists() {
+            let last = said.lines().last().unwrap_or("it says nothing").trim_start_matches("quell: ");
+            anyhow::bail!("quell record: {last}");
+        }
+        let why = Why { rule: self.rule.clone(), why: self.why.clone() };
+        let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
+        Ok(match note {
+            "" if !success => ", which was cut short",
+            note => note,
+        })
+    }
+
+    fn wait(&self, child: &mut Child) -> anyhow::Result<(bool, &'static str)> {
+        let pid = Pid::from_child(child);
+        let mut until = Instant::now() + self.duration + PATIENCE;
+        let mut note = "";
+        loop {
+            if let Some(status) = child.try_wait().context("wait for quell record")? {
+                return Ok((status.success(), note));
+            }
+            let stop = self.stop.load(Ordering::Relaxed);
+            let reason = if stop {
+                ", ended with the agent"
+            } else if ring::size(&self.dir).unwrap_or(0) > self.most {
+                ", ended early: it took half of limit_mb"
+            } else if !self.ring.has_reserve(0) {
+                ", ended early: the file system has no more room"
+            } else {
+                ""
+            };
+            if note.is_empty() && !reason.is_empty() {
+                note = reason;
+                let _ = kill_process(pid, Signal::INT);
+                until = until.min(Instant::now() + if stop { HASTE } else { PATIENCE });
+            }
+            if Instant::now() > until {
+                let _ = child.kill();
+                child.wait().context("wait for quell record")?;
+                return Ok((false, note));
+            }
+            thread::sleep(STEP);
+        }
+    }
+}
