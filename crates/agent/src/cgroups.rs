@@ -80,7 +80,9 @@ impl Names {
     #[must_use]
     pub fn new(root: &Path) -> Self {
         let mounts = MOUNTS.map(|m| quell_host::under(root, Path::new(m)));
-        let v2 = mounts.iter().find(|m| m.join("cgroup.controllers").exists());
+        let v2 = mounts
+            .iter()
+            .find(|m| m.join("cgroup.controllers").exists());
         Self {
             mount: v2.unwrap_or(&mounts[0]).clone(),
             known: HashMap::new(),
@@ -93,7 +95,11 @@ impl Names {
     /// kernfs_id_ino()).
     pub fn of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
         self.known.retain(|id, _| ids.contains(id));
-        let missing: HashSet<u64> = ids.iter().copied().filter(|id| !self.known.contains_key(id)).collect();
+        let missing: HashSet<u64> = ids
+            .iter()
+            .copied()
+            .filter(|id| !self.known.contains_key(id))
+            .collect();
         let rested = self.walked.is_none_or(|at| at.elapsed() >= PAUSE);
         if !missing.is_empty() && rested {
             self.walk(missing);
@@ -149,19 +155,37 @@ mod tests {
     fn paths_tell() {
         let systemd = UID.replace('-', "_");
         let paths = [
-            (format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{systemd}.slice/cri-containerd-{ID}.scope"), true, UID),
-            (format!("/kubepods.slice/kubepods-pod{systemd}.slice/crio-{ID}.scope/container"), true, UID),
+            (
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{systemd}.slice/cri-containerd-{ID}.scope"
+                ),
+                true,
+                UID,
+            ),
+            (
+                format!("/kubepods.slice/kubepods-pod{systemd}.slice/crio-{ID}.scope/container"),
+                true,
+                UID,
+            ),
             (format!("/kubepods/besteffort/pod{UID}/{ID}"), true, UID),
             (format!("/system.slice/docker-{ID}.scope"), true, ""),
             (format!("/docker/{ID}"), true, ""),
             (format!("/machine.slice/libpod-{ID}.scope"), true, ""),
             ("/system.slice/ssh.service".to_owned(), false, ""),
-            ("/system.slice/podman.service/pod-of-mine".to_owned(), false, ""),
+            (
+                "/system.slice/podman.service/pod-of-mine".to_owned(),
+                false,
+                "",
+            ),
             ("/".to_owned(), false, ""),
         ];
         for (path, is_container, pod) in paths {
             let name = Name::of(&path);
-            assert_eq!(name.container, if is_container { &ID[..12] } else { "" }, "{path}");
+            assert_eq!(
+                name.container,
+                if is_container { &ID[..12] } else { "" },
+                "{path}"
+            );
             assert_eq!(name.pod, pod, "{path}");
         }
         assert_eq!(Name::of("/lxc.payload.web").container, "web");

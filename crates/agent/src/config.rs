@@ -80,7 +80,9 @@ impl Traces {
             bail!("traces.limit_mb = {}: a trace needs more", self.limit_mb);
         }
         if self.rules.is_empty() {
-            bail!("traces: no rule says when; write a [[traces.rule]] with a name and one of rate, wait_p99_us, isolated and regression");
+            bail!(
+                "traces: no rule says when; write a [[traces.rule]] with a name and one of rate, wait_p99_us, isolated and regression"
+            );
         }
         for rule in &self.rules {
             if let Some(mistake) = rule.mistake() {
@@ -139,7 +141,8 @@ impl Config {
     ///
     /// It can't be read, or is not as it should be: the line is told.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("in {}", path.display()))
     }
 
@@ -164,13 +167,18 @@ impl Config {
             bail!("interval = {}: write 1 to 3600 seconds", self.interval);
         }
         if self.doctor_interval != 0 && self.doctor_interval < 10 {
-            bail!("doctor_interval = {}: write 0, or at least 10 seconds", self.doctor_interval);
+            bail!(
+                "doctor_interval = {}: write 0, or at least 10 seconds",
+                self.doctor_interval
+            );
         }
         if let Some(listen) = self.listen
             && !listen.ip().is_loopback()
             && self.token_file.is_none()
         {
-            bail!("listen = \"{listen}\": anybody could read the figures there; write a token_file, or a loopback address");
+            bail!(
+                "listen = \"{listen}\": anybody could read the figures there; write a token_file, or a loopback address"
+            );
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             bail!("TLS takes both tls_cert and tls_key");
@@ -182,7 +190,8 @@ impl Config {
         let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
         for (to, what) in influx.into_iter().chain(otlp) {
             let is_url = to.starts_with("http://") || to.starts_with("https://");
-            if !is_url && !(what == "influx" && to == "-") {
+            let is_stdout = what == "influx" && to == "-";
+            if !is_url && !is_stdout {
                 bail!("{what}.to = \"{to}\": write http://HOST:PORT/PATH or https://…");
             }
         }
@@ -202,7 +211,8 @@ impl Config {
 ///
 /// It can't be read, or there is nothing in it.
 pub fn token(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("read the token in {}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("read the token in {}", path.display()))?;
     let token = text.trim();
     if token.is_empty() || token.contains(|c: char| c.is_control()) {
         bail!("{}: a token is one line", path.display());
@@ -231,9 +241,15 @@ mod tests {
             ("[otlp]\nto = '-'", "otlp.to"),
             ("tls_cert = 'a'", "tls_key"),
             ("[traces]", "no rule"),
-            ("[traces]\nseconds = 0\n[[traces.rule]]\nname = 'a'\nrate = 1", "traces.seconds"),
+            (
+                "[traces]\nseconds = 0\n[[traces.rule]]\nname = 'a'\nrate = 1",
+                "traces.seconds",
+            ),
             ("[[traces.rule]]\nname = 'a'", "rule \"a\""),
-            ("[[traces.rule]]\nname = 'a'\nrate = 1\n[[traces.rule]]\nname = 'a'\nrate = 2", "same name"),
+            (
+                "[[traces.rule]]\nname = 'a'\nrate = 1\n[[traces.rule]]\nname = 'a'\nrate = 2",
+                "same name",
+            ),
         ];
         for (text, told) in wrong {
             let err = format!("{:#}", Config::parse(text).unwrap_err());

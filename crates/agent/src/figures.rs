@@ -120,7 +120,9 @@ impl Family {
 
     /// With one more.
     pub fn push(&mut self, labels: &[(&'static str, &str)], value: Value) {
-        let labels = labels.iter().map(|(name, text)| (*name, (*text).to_owned()));
+        let labels = labels
+            .iter()
+            .map(|(name, text)| (*name, (*text).to_owned()));
         self.series.push(Series {
             labels: labels.collect(),
             value,

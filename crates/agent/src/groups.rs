@@ -86,7 +86,8 @@ impl Groups {
             self.scores.remove(&id);
         }
         let keeps = &ranked[..KEEPS.min(ranked.len())];
-        self.seats.retain(|id, _| keeps.iter().any(|(kept, _)| kept == id));
+        self.seats
+            .retain(|id, _| keeps.iter().any(|(kept, _)| kept == id));
         for (id, _) in ranked.iter().take(SEATS) {
             if self.seats.len() < SEATS {
                 self.seats.entry(*id).or_default();
@@ -156,11 +157,17 @@ mod tests {
     fn many_cgroups() {
         let mut groups = Groups::default();
         for round in 0..50_u64 {
-            let by: Vec<_> = (1..=10_000).map(|id| (id, 1 + 1000 * u64::from(id % 1000 == round % 3))).collect();
+            let by: Vec<_> = (1..=10_000)
+                .map(|id| (id, 1 + 1000 * u64::from(id % 1000 == round % 3)))
+                .collect();
             groups.add(&interval(&by));
         }
         assert_eq!(groups.seats().count(), SEATS);
-        assert!(groups.seats().all(|(id, _)| id % 1000 < 3), "{:?}", groups.seats);
+        assert!(
+            groups.seats().all(|(id, _)| id % 1000 < 3),
+            "{:?}",
+            groups.seats
+        );
         assert!(groups.scores.len() <= MOST);
     }
 

@@ -15,14 +15,23 @@ pub fn lines(figures: &Figures, host: &str) -> String {
     for family in &figures.families {
         for series in &family.series {
             let mut tags = vec![("host", host)];
-            tags.extend(series.labels.iter().map(|(name, text)| (*name, text.as_str())));
+            tags.extend(
+                series
+                    .labels
+                    .iter()
+                    .map(|(name, text)| (*name, text.as_str())),
+            );
             let fields = match &series.value {
                 Value::Count(n) => vec![("count", *n)],
                 Value::Nanos(n) => vec![("ns", *n)],
                 Value::Now(n) => vec![("now", *n)],
                 Value::Times(times) => {
                     let mut fields = vec![("count", times.count), ("sum_ns", times.sum_ns)];
-                    fields.extend(["p50_ns", "p99_ns", "p999_ns", "max_ns"].into_iter().zip(times.last));
+                    fields.extend(
+                        ["p50_ns", "p99_ns", "p999_ns", "max_ns"]
+                            .into_iter()
+                            .zip(times.last),
+                    );
                     let mut within = 0;
                     for (name, n) in bounds.iter().zip(times.buckets) {
                         within += n;
@@ -34,7 +43,10 @@ pub fn lines(figures: &Figures, host: &str) -> String {
             let point = Point {
                 measurement: family.name,
                 tags,
-                fields: fields.into_iter().map(|(name, n)| (name, i64::try_from(n).unwrap_or(i64::MAX))).collect(),
+                fields: fields
+                    .into_iter()
+                    .map(|(name, n)| (name, i64::try_from(n).unwrap_or(i64::MAX)))
+                    .collect(),
                 t_ns: figures.t_ns,
             };
             out.push_str(&point.line());

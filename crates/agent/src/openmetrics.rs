@@ -49,10 +49,22 @@ fn family_told(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(
     // the unit is a suffix of the name in this form, which writes it itself
     let (kind, unit, name) = match (&first.value, family.name) {
         (Value::Count(_), name) => (MetricType::Counter, None, name),
-        (Value::Nanos(_), name) => (MetricType::Counter, Some(&seconds), name.trim_end_matches("_seconds")),
-        (Value::Now(_), name) if name.ends_with("_bytes") => (MetricType::Gauge, Some(&bytes), name.trim_end_matches("_bytes")),
+        (Value::Nanos(_), name) => (
+            MetricType::Counter,
+            Some(&seconds),
+            name.trim_end_matches("_seconds"),
+        ),
+        (Value::Now(_), name) if name.ends_with("_bytes") => (
+            MetricType::Gauge,
+            Some(&bytes),
+            name.trim_end_matches("_bytes"),
+        ),
         (Value::Now(_), name) => (MetricType::Gauge, None, name),
-        (Value::Times(_), name) => (MetricType::Histogram, Some(&seconds), name.trim_end_matches("_seconds")),
+        (Value::Times(_), name) => (
+            MetricType::Histogram,
+            Some(&seconds),
+            name.trim_end_matches("_seconds"),
+        ),
     };
     // the encoder writes the full stop itself
     let help = family.help.trim_end_matches('.');
@@ -68,12 +80,18 @@ fn family_told(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(
 }
 
 fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
-    const NONE: Option<&prometheus_client::metrics::exemplar::Exemplar<[(&str, &str); 0], f64>> = None;
+    const NONE: Option<&prometheus_client::metrics::exemplar::Exemplar<[(&str, &str); 0], f64>> =
+        None;
     match value {
         Value::Count(n) => encoder.encode_counter(n, NONE),
         Value::Nanos(ns) => encoder.encode_counter(&seconds(*ns), NONE),
         Value::Now(n) => encoder.encode_gauge(n),
-        Value::Times(times) => encoder.encode_histogram::<[(&str, &str); 0]>(seconds(times.sum_ns), times.count, &buckets(times), None),
+        Value::Times(times) => encoder.encode_histogram::<[(&str, &str); 0]>(
+            seconds(times.sum_ns),
+            times.count,
+            &buckets(times),
+            None,
+        ),
     }
 }
 

@@ -157,8 +157,15 @@ fn attribute((key, value): (&str, &str)) -> KeyValue {
 /// The request that tells all figures of a host.
 #[must_use]
 pub fn request(figures: &Figures, host: &str, version: &str) -> Vec<u8> {
-    let resource = [("service.name", "quell"), ("service.version", version), ("host.name", host)];
-    let metrics = figures.families.iter().filter_map(|family| metric(figures, family));
+    let resource = [
+        ("service.name", "quell"),
+        ("service.version", version),
+        ("host.name", host),
+    ];
+    let metrics = figures
+        .families
+        .iter()
+        .filter_map(|family| metric(figures, family));
     let request = Request {
         resource_metrics: vec![ResourceMetrics {
             resource: Some(Resource {
@@ -184,13 +191,21 @@ fn metric(figures: &Figures, family: &Family) -> Option<Metric> {
     };
     let (unit, data) = match &first.value {
         Value::Now(_) => (
-            if family.name.ends_with("_bytes") { "By" } else { "1" },
+            if family.name.ends_with("_bytes") {
+                "By"
+            } else {
+                "1"
+            },
             Data::Gauge(Gauge {
                 data_points: numbers(),
             }),
         ),
         Value::Count(_) | Value::Nanos(_) => (
-            if matches!(first.value, Value::Nanos(_)) { "s" } else { "1" },
+            if matches!(first.value, Value::Nanos(_)) {
+                "s"
+            } else {
+                "1"
+            },
             Data::Sum(Sum {
                 data_points: numbers(),
                 aggregation_temporality: CUMULATIVE,
@@ -200,7 +215,11 @@ fn metric(figures: &Figures, family: &Family) -> Option<Metric> {
         Value::Times(_) => (
             "s",
             Data::Histogram(Histogram {
-                data_points: family.series.iter().filter_map(|s| times(figures, s)).collect(),
+                data_points: family
+                    .series
+                    .iter()
+                    .filter_map(|s| times(figures, s))
+                    .collect(),
                 aggregation_temporality: CUMULATIVE,
             }),
         ),

@@ -162,20 +162,38 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
 fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
     if to.url == "-" {
         let mut out = io::stdout().lock();
-        return out.write_all(body).and_then(|()| out.flush()).context("write to stdout");
+        return out
+            .write_all(body)
+            .and_then(|()| out.flush())
+            .context("write to stdout");
     }
     let mut request = agent.post(&to.url).content_type(to.content_type);
     if let Some(authorization) = &to.authorization {
         request = request.header("Authorization", authorization);
     }
-    let mut answer = request.send(body).with_context(|| format!("push to {}", shown(&to.url)))?;
+    let mut answer = request
+        .send(body)
+        .with_context(|| format!("push to {}", shown(&to.url)))?;
     let status = answer.status();
     if status.is_success() {
         return Ok(());
     }
-    let said = answer.body_mut().with_config().limit(ANSWER).read_to_string().unwrap_or_default();
-    let said: String = said.trim().chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    anyhow::bail!("push to {}: the server answers {status}: {said}", shown(&to.url))
+    let said = answer
+        .body_mut()
+        .with_config()
+        .limit(ANSWER)
+        .read_to_string()
+        .unwrap_or_default();
+    let said: String = said
+        .trim()
+        .chars()
+        .take(200)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    anyhow::bail!(
+        "push to {}: the server answers {status}: {said}",
+        shown(&to.url)
+    )
 }
 
 /// As it may be shown: what comes after the path may be a password.

@@ -14,7 +14,8 @@ fn server(answers: &'static [&'static str]) -> (SocketAddr, mpsc::Receiver<Strin
         for answer in answers {
             let (stream, _) = listener.accept().expect("a connection");
             let _ = tell.send(read(&stream));
-            let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
+            let text =
+                format!("HTTP/1.1 {answer}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n");
             (&stream).write_all(text.as_bytes()).expect("answered");
         }
     });
@@ -30,7 +31,10 @@ fn read(mut stream: &TcpStream) -> String {
         let text = String::from_utf8_lossy(&all);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.to_ascii_lowercase();
-            let length = length.split("content-length: ").nth(1).and_then(|l| l.lines().next()?.parse::<usize>().ok());
+            let length = length
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|l| l.lines().next()?.parse::<usize>().ok());
             if body.len() >= length.unwrap_or(0) {
                 return text.into_owned();
             }
@@ -70,21 +74,30 @@ fn the_newest_arrives() {
     let (counts, wrong) = wait_for(&pusher, |c| c.failed == 1);
     assert_eq!(counts.failed, 1);
     let wrong = wrong.expect("told");
-    assert!(wrong.contains("500") && !wrong.contains("secret"), "{wrong}");
+    assert!(
+        wrong.contains("500") && !wrong.contains("secret"),
+        "{wrong}"
+    );
     pusher.push(b"second".to_vec());
     pusher.push(b"third".to_vec());
     let (counts, wrong) = wait_for(&pusher, |c| c.pushed == 1);
     assert_eq!((counts.pushed, counts.failed, counts.dropped), (1, 1, 1));
     assert_eq!(wrong, None);
     let first = told.recv().expect("a request");
-    assert!(first.ends_with("first") && first.contains("Token t"), "{first}");
+    assert!(
+        first.ends_with("first") && first.contains("Token t"),
+        "{first}"
+    );
     assert!(told.recv().expect("a request").ends_with("third"));
 }
 
 /// Check that a server that isn't there costs neither room nor time: all but the newest are dropped, and counted.
 #[test]
 fn a_server_that_is_down() {
-    let at = TcpListener::bind(("127.0.0.1", 0)).expect("an address").local_addr().expect("an address");
+    let at = TcpListener::bind(("127.0.0.1", 0))
+        .expect("an address")
+        .local_addr()
+        .expect("an address");
     let pusher = Pusher::start(to(at)).expect("a thread");
     let began = Instant::now();
     for _ in 0..1000 {

@@ -74,7 +74,8 @@ impl Ring {
             let Some(oldest) = kept.pop() else {
                 return Ok((removed, false));
             };
-            fs::remove_dir_all(&oldest.path).with_context(|| format!("remove {}", oldest.path.display()))?;
+            fs::remove_dir_all(&oldest.path)
+                .with_context(|| format!("remove {}", oldest.path.display()))?;
             sum -= oldest.bytes;
             removed += 1;
         }
@@ -84,7 +85,9 @@ impl Ring {
     /// holds all the same.
     #[must_use]
     pub fn has_reserve(&self, more: u64) -> bool {
-        rustix::fs::statvfs(&self.dir).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= self.reserve.saturating_add(more))
+        rustix::fs::statvfs(&self.dir).is_ok_and(|fs| {
+            fs.f_bavail.saturating_mul(fs.f_frsize) >= self.reserve.saturating_add(more)
+        })
     }
 
     /// What is kept, in all, bytes.
@@ -124,7 +127,13 @@ pub fn list(dir: &Path) -> anyhow::Result<Vec<Kept>> {
 fn parts(name: &str) -> Option<(String, String)> {
     let name = name.strip_suffix(SUFFIX)?;
     let (begun, rule) = name.split_at_checked(STAMP.len())?;
-    let alike = begun.bytes().zip(STAMP.bytes()).all(|(is, form)| if form == b'0' { is.is_ascii_digit() } else { is == form });
+    let alike = begun.bytes().zip(STAMP.bytes()).all(|(is, form)| {
+        if form == b'0' {
+            is.is_ascii_digit()
+        } else {
+            is == form
+        }
+    });
     let rule = rule.strip_prefix('-')?;
     (alike && !rule.is_empty()).then(|| (begun.to_owned(), rule.to_owned()))
 }
@@ -136,7 +145,12 @@ fn stamp(wall_ns: u64) -> String {
     let seconds = wall_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 /// The date that is so many days after 1970-01-01: by years of 400, which all have as many days.
@@ -147,7 +161,20 @@ fn date(days: u64) -> (u64, u64, u64) {
         left -= 365 + u64::from(leap(year));
         year += 1;
     }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let lengths = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
     let mut month = 0;
     while left >= lengths[month] {
         left -= lengths[month];
@@ -179,7 +206,10 @@ mod tests {
     }
 
     fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -204,7 +234,10 @@ mod tests {
         assert_eq!(ring.bytes(), 600);
         assert_eq!(ring.make_room(150).unwrap(), (1, true));
         let kept = list(dir).unwrap();
-        assert_eq!((kept.len(), kept[0].rule.as_str(), kept[0].bytes), (2, "b-c", 200));
+        assert_eq!(
+            (kept.len(), kept[0].rule.as_str(), kept[0].bytes),
+            (2, "b-c", 200)
+        );
         assert_eq!(ring.make_room(651).unwrap(), (2, false));
         assert_eq!(names(dir), ["2026-11-24T00-00-00Z-a.quell", "mine.quell"]);
         // a file system that is never free enough
@@ -224,9 +257,19 @@ mod tests {
             (4_107_542_400, "2100-03-01T00-00-00Z"),
         ] {
             assert_eq!(stamp(seconds * 1_000_000_000), text);
-            assert_eq!(parts(&format!("{text}-a-b.quell")), Some((text.to_owned(), "a-b".to_owned())));
+            assert_eq!(
+                parts(&format!("{text}-a-b.quell")),
+                Some((text.to_owned(), "a-b".to_owned()))
+            );
         }
-        for other in ["", "a.quell", "2026-11-26T02-15-18Z.quell", "2026-11-26T02-15-18Z-.quell", "2026-11-26T02:15:18Z-a.quell", "äääääääääääää-a.quell"] {
+        for other in [
+            "",
+            "a.quell",
+            "2026-11-26T02-15-18Z.quell",
+            "2026-11-26T02-15-18Z-.quell",
+            "2026-11-26T02:15:18Z-a.quell",
+            "äääääääääääää-a.quell",
+        ] {
             assert_eq!(parts(other), None, "{other}");
         }
     }

@@ -64,7 +64,12 @@ impl Page {
 /// # Errors
 ///
 /// The address can't be listened at.
-pub fn start(listen: SocketAddr, token: Option<String>, tls: Option<Tls>, page: Arc<Page>) -> anyhow::Result<SocketAddr> {
+pub fn start(
+    listen: SocketAddr,
+    token: Option<String>,
+    tls: Option<Tls>,
+    page: Arc<Page>,
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
     let at = listener.local_addr().context("listen")?;
     let token: Option<Arc<str>> = token.map(Into::into);
@@ -76,26 +81,41 @@ pub fn start(listen: SocketAddr, token: Option<String>, tls: Option<Tls>, page: 
             loop {
                 match listener.accept() {
                     // whoever hangs up in the middle has only itself to blame
-                    Ok((stream, _)) => drop(connected(&stream, tls.as_deref(), token.as_deref(), &page)),
+                    Ok((stream, _)) => {
+                        drop(connected(&stream, tls.as_deref(), token.as_deref(), &page));
+                    }
                     // out of descriptors: others may close theirs
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
             }
         };
-        let builder = thread::Builder::new().name(format!("serve-{n}")).stack_size(128 << 10);
-        builder.spawn(answer).context("start a thread that answers")?;
+        let builder = thread::Builder::new()
+            .name(format!("serve-{n}"))
+            .stack_size(128 << 10);
+        builder
+            .spawn(answer)
+            .context("start a thread that answers")?;
     }
     Ok(at)
 }
 
-fn connected(stream: &TcpStream, tls: Option<&Tls>, token: Option<&str>, page: &Page) -> io::Result<()> {
+fn connected(
+    stream: &TcpStream,
+    tls: Option<&Tls>,
+    token: Option<&str>,
+    page: &Page,
+) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut stream = Hurried { stream, until };
     let Some(tls) = tls else {
         return answer(&mut stream, token, page);
     };
     let mut connection = rustls::ServerConnection::new(tls.config()).map_err(io::Error::other)?;
-    let answered = answer(&mut rustls::Stream::new(&mut connection, &mut stream), token, page);
+    let answered = answer(
+        &mut rustls::Stream::new(&mut connection, &mut stream),
+        token,
+        page,
+    );
     if answered.is_err() {
         // whoever speaks no TLS, or trusts another certificate
         page.now().refused += 1;
@@ -116,7 +136,11 @@ fn answer(stream: &mut (impl Read + Write), token: Option<&str>, page: &Page) ->
             now.refused += 1;
         }
     }
-    let authenticate = if status.starts_with("401") { "WWW-Authenticate: Bearer\r\n" } else { "" };
+    let authenticate = if status.starts_with("401") {
+        "WWW-Authenticate: Bearer\r\n"
+    } else {
+        ""
+    };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{authenticate}Connection: close\r\n\r\n",
         body.len()
@@ -197,7 +221,10 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
         Ok(httparse::Status::Complete(_)) => {}
         Err(_) => return Some(Asked::default()),
     }
-    let bearer = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("authorization"));
+    let bearer = request
+        .headers
+        .iter()
+        .find(|h| h.name.eq_ignore_ascii_case("authorization"));
     let bearer = bearer.and_then(|h| std::str::from_utf8(h.value).ok());
     let bearer = bearer.and_then(|text| text.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -211,7 +238,11 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
     })
 }
 
-fn reply(asked: &Asked, token: Option<&str>, page: &Page) -> (&'static str, &'static str, Arc<str>) {
+fn reply(
+    asked: &Asked,
+    token: Option<&str>,
+    page: &Page,
+) -> (&'static str, &'static str, Arc<str>) {
     const TEXT: &str = "text/plain; charset=utf-8";
     let say = |status, text: &str| (status, TEXT, Arc::from(text));
     if asked.path.is_empty() {
@@ -226,14 +257,20 @@ fn reply(asked: &Asked, token: Option<&str>, page: &Page) -> (&'static str, &'st
             let until = page.now().until;
             match until {
                 Some(until) if Instant::now() < until => say("200 OK", "ok\n"),
-                Some(_) => say("503 Service Unavailable", "nothing was counted for too long\n"),
+                Some(_) => say(
+                    "503 Service Unavailable",
+                    "nothing was counted for too long\n",
+                ),
                 None => say("503 Service Unavailable", "nothing is counted yet\n"),
             }
         }
         "/metrics" => {
             let given = asked.bearer.as_deref().unwrap_or_default();
             if token.is_some_and(|token| !same(token.as_bytes(), given.as_bytes())) {
-                return say("401 Unauthorized", "Authorization: Bearer TOKEN is needed\n");
+                return say(
+                    "401 Unauthorized",
+                    "Authorization: Bearer TOKEN is needed\n",
+                );
             }
             let metrics = Arc::clone(&page.now().metrics);
             if metrics.is_empty() {

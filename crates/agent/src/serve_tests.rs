@@ -18,23 +18,43 @@ fn get(at: SocketAddr, path: &str, more: &str) -> String {
 #[test]
 fn paths_answer() {
     let page = Arc::new(Page::default());
-    let at = start(([127, 0, 0, 1], 0).into(), Some("abc".to_owned()), None, Arc::clone(&page)).expect("it listens");
+    let at = start(
+        ([127, 0, 0, 1], 0).into(),
+        Some("abc".to_owned()),
+        None,
+        Arc::clone(&page),
+    )
+    .expect("it listens");
     let token = "Authorization: Bearer abc\r\n";
     assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 503"));
     assert!(get(at, "/metrics", token).starts_with("HTTP/1.1 503"));
     page.set("# EOF\n".to_owned(), Duration::from_secs(60));
     let said = get(at, "/metrics?a=b", token);
-    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n# EOF\n"), "{said}");
+    assert!(
+        said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n# EOF\n"),
+        "{said}"
+    );
     assert!(said.contains("openmetrics-text; version=1.0.0"));
     assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 200"));
-    for wrong in ["", "Authorization: Bearer abd\r\n", "Authorization: Bearer ab\r\n", "Authorization: Basic abc\r\n"] {
-        assert!(get(at, "/metrics", wrong).starts_with("HTTP/1.1 401"), "{wrong}");
+    for wrong in [
+        "",
+        "Authorization: Bearer abd\r\n",
+        "Authorization: Bearer ab\r\n",
+        "Authorization: Basic abc\r\n",
+    ] {
+        assert!(
+            get(at, "/metrics", wrong).starts_with("HTTP/1.1 401"),
+            "{wrong}"
+        );
     }
     assert!(get(at, "/other", token).starts_with("HTTP/1.1 404"));
     assert!(ask(at, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     assert!(ask(at, "\x00\x01\x02\r\n\r\n").starts_with("HTTP/1.1 400"));
     let head = ask(at, &format!("HEAD /metrics HTTP/1.1\r\n{token}\r\n"));
-    assert!(head.contains("Content-Length: 6") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(
+        head.contains("Content-Length: 6") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
     page.set("# EOF\n".to_owned(), Duration::ZERO);
     assert!(get(at, "/healthz", "").contains("too long"));
 }
@@ -45,8 +65,13 @@ fn nobody_holds_it_up() {
     let page = Arc::new(Page::default());
     page.set("# EOF\n".to_owned(), Duration::from_secs(60));
     let at = start(([127, 0, 0, 1], 0).into(), None, None, page).expect("it listens");
-    let _silent: Vec<_> = (1..THREADS).map(|_| TcpStream::connect(at).expect("a connection")).collect();
-    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n", "a".repeat(2 * MOST_BYTES));
+    let _silent: Vec<_> = (1..THREADS)
+        .map(|_| TcpStream::connect(at).expect("a connection"))
+        .collect();
+    let long = format!(
+        "GET /metrics HTTP/1.1\r\nA: {}\r\n",
+        "a".repeat(2 * MOST_BYTES)
+    );
     let mut stream = TcpStream::connect(at).expect("a connection");
     // it may hang up before it has read all
     let _ = stream.write_all(long.as_bytes());
@@ -63,20 +88,37 @@ fn tls_is_spoken() {
     let page = Arc::new(Page::default());
     page.set("# EOF\n".to_owned(), Duration::from_secs(60));
     let tls = Tls::read(&cert, &key).expect("a pair");
-    let at = start(([127, 0, 0, 1], 0).into(), None, Some(tls), Arc::clone(&page)).expect("it listens");
+    let at = start(
+        ([127, 0, 0, 1], 0).into(),
+        None,
+        Some(tls),
+        Arc::clone(&page),
+    )
+    .expect("it listens");
     let pem = std::fs::read(&cert).expect("it is there");
     let root = ureq::tls::Certificate::from_pem(&pem).expect("a certificate");
     let get = |roots| {
         let tls = ureq::tls::TlsConfig::builder().root_certs(roots).build();
-        let agent = ureq::Agent::config_builder().tls_config(tls).build().new_agent();
-        agent.get(format!("https://localhost:{}/metrics", at.port())).call()
+        let agent = ureq::Agent::config_builder()
+            .tls_config(tls)
+            .build()
+            .new_agent();
+        agent
+            .get(format!("https://localhost:{}/metrics", at.port()))
+            .call()
     };
     let trusted = ureq::tls::RootCerts::from(vec![root]);
-    let said = get(trusted).expect("an answer").body_mut().read_to_string().expect("text");
+    let said = get(trusted)
+        .expect("an answer")
+        .body_mut()
+        .read_to_string()
+        .expect("text");
     assert_eq!(said, "# EOF\n");
     assert!(get(ureq::tls::RootCerts::WebPki).is_err());
     let mut stream = TcpStream::connect(at).expect("a connection");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("asked");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .expect("asked");
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     assert!(!said.starts_with(b"HTTP"), "{said:?}");

@@ -60,13 +60,21 @@ fn read(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
     if chain.is_empty() {
         bail!("{}: there is no certificate in it (PEM)", cert.display());
     }
-    let secret = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read the key in {}", key.display()))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .context("TLS")?
-        .with_no_client_auth()
-        .with_single_cert(chain, secret)
-        .with_context(|| format!("is the key in {} that of {}?", key.display(), cert.display()))?;
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .with_context(|| format!("read the key in {}", key.display()))?;
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .context("TLS")?
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)
+            .with_context(|| {
+                format!(
+                    "is the key in {} that of {}?",
+                    key.display(),
+                    cert.display()
+                )
+            })?;
     Ok(Arc::new(config))
 }
 
@@ -76,7 +84,8 @@ pub(crate) mod tests {
 
     /// A certificate for localhost that it has signed itself, and its key: in files of this directory.
     pub(crate) fn pair(dir: &Path, name: &str) -> [PathBuf; 2] {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let made =
+            rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let paths = ["crt", "key"].map(|end| dir.join(format!("{name}.{end}")));
         std::fs::write(&paths[0], made.cert.pem()).expect("written");
         std::fs::write(&paths[1], made.signing_key.serialize_pem()).expect("written");
@@ -89,9 +98,18 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
         let ([cert, key], [cert2, key2]) = (pair(dir, "a"), pair(dir, "b"));
-        let wrong = |cert: &Path, key: &Path| format!("{:#}", Tls::read(cert, key).expect_err("refused"));
-        assert!(wrong(&cert, &key2).contains("b.key"), "{}", wrong(&cert, &key2));
-        assert!(wrong(&key, &key).contains("no certificate"), "{}", wrong(&key, &key));
+        let wrong =
+            |cert: &Path, key: &Path| format!("{:#}", Tls::read(cert, key).expect_err("refused"));
+        assert!(
+            wrong(&cert, &key2).contains("b.key"),
+            "{}",
+            wrong(&cert, &key2)
+        );
+        assert!(
+            wrong(&key, &key).contains("no certificate"),
+            "{}",
+            wrong(&key, &key)
+        );
         assert!(wrong(&dir.join("none"), &key).contains("none"));
         assert!(wrong(&cert, &cert).contains("read the key"));
 
@@ -101,7 +119,11 @@ pub(crate) mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         let renew = |from: &Path, to: &Path| {
             std::fs::copy(from, to).expect("copied");
-            std::fs::File::options().append(true).open(to).and_then(|f| f.set_modified(later)).expect("a time");
+            std::fs::File::options()
+                .append(true)
+                .open(to)
+                .and_then(|f| f.set_modified(later))
+                .expect("a time");
         };
         renew(&cert2, &cert);
         assert!(Arc::ptr_eq(&first, &tls.config()));

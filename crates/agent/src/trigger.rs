@@ -37,7 +37,10 @@ impl Rule {
     pub fn mistake(&self) -> Option<String> {
         let usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if self.name.is_empty() || self.name.len() > 32 || !self.name.chars().all(usual) {
-            return Some(format!("name = \"{}\": write up to 32 letters, digits, - and _", self.name));
+            return Some(format!(
+                "name = \"{}\": write up to 32 letters, digits, - and _",
+                self.name
+            ));
         }
         let numbers = [
             self.rate,
@@ -47,10 +50,14 @@ impl Rule {
         ];
         let mut written = numbers.iter().flatten();
         let (Some(first), None) = (written.next(), written.next()) else {
-            return Some(format!("rule \"{}\": write one of rate, wait_p99_us, isolated = true and regression", self.name));
+            return Some(format!(
+                "rule \"{}\": write one of rate, wait_p99_us, isolated = true and regression",
+                self.name
+            ));
         };
         let least = if self.regression.is_some() { 1.0 } else { 0.0 };
-        (!first.is_finite() || *first <= least).then(|| format!("rule \"{}\": write more than {least}", self.name))
+        (!first.is_finite() || *first <= least)
+            .then(|| format!("rule \"{}\": write more than {least}", self.name))
     }
 }
 
@@ -89,12 +96,16 @@ impl Day {
         (self.shootdowns, self.over) = (0, Duration::ZERO);
         let mut sorted: Vec<f64> = self.slots.iter().copied().collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        let usual = sorted.get((sorted.len() * 95).div_ceil(100).saturating_sub(1)).copied();
+        let usual = sorted
+            .get((sorted.len() * 95).div_ceil(100).saturating_sub(1))
+            .copied();
         if self.slots.len() == SLOTS {
             self.slots.pop_front();
         }
         self.slots.push_back(rate);
-        usual.filter(|_| sorted.len() >= KNOWN).map(|usual| (rate, usual))
+        usual
+            .filter(|_| sorted.len() >= KNOWN)
+            .map(|usual| (rate, usual))
     }
 }
 
@@ -125,7 +136,9 @@ impl Triggers {
     pub fn look(&mut self, seen: &Seen) -> Option<(&str, String)> {
         self.now += seen.over;
         let slot = self.day.add(seen);
-        let n = (0..self.rules.len()).find(|n| self.quiet[*n] <= self.now && broken(&self.rules[*n], seen, slot).is_some())?;
+        let n = (0..self.rules.len()).find(|n| {
+            self.quiet[*n] <= self.now && broken(&self.rules[*n], seen, slot).is_some()
+        })?;
         self.quiet[n] = self.now + self.pause;
         let rule = &self.rules[n];
         broken(rule, seen, slot).map(|why| (rule.name.as_str(), why))
@@ -136,14 +149,17 @@ fn broken(rule: &Rule, seen: &Seen, slot: Option<(f64, f64)>) -> Option<String> 
     if let Some(most) = rule.rate {
         let rate = seen.shootdowns as f64 / seen.over.as_secs_f64();
         // the first look has no time before it
-        return (rate.is_finite() && rate >= most).then(|| format!("{rate:.0} shootdowns a second"));
+        return (rate.is_finite() && rate >= most)
+            .then(|| format!("{rate:.0} shootdowns a second"));
     }
     if let Some(most) = rule.wait_p99_us {
         let p99 = seen.wait_p99_ns as f64 / 1e3;
-        return (seen.waits >= WAITS && p99 >= most).then(|| format!("99 % of {} waits took up to {p99:.0} us", seen.waits));
+        return (seen.waits >= WAITS && p99 >= most)
+            .then(|| format!("99 % of {} waits took up to {p99:.0} us", seen.waits));
     }
     if rule.isolated == Some(true) {
-        return (seen.isolated_hits > 0).then(|| format!("{} hits on isolated CPUs", seen.isolated_hits));
+        return (seen.isolated_hits > 0)
+            .then(|| format!("{} hits on isolated CPUs", seen.isolated_hits));
     }
     let (rate, usual) = slot?;
     let factor = rule.regression?;
@@ -171,14 +187,30 @@ mod tests {
     /// Check that a rule has a name for a file and one condition that can be broken and kept.
     #[test]
     fn mistakes() {
-        for right in ["rate = 1000", "wait_p99_us = 200.5", "isolated = true", "regression = 3"] {
+        for right in [
+            "rate = 1000",
+            "wait_p99_us = 200.5",
+            "isolated = true",
+            "regression = 3",
+        ] {
             assert_eq!(rule(right).mistake(), None, "{right}");
         }
-        for wrong in ["", "rate = 1\nisolated = true", "rate = 0", "rate = nan", "isolated = false", "regression = 1"] {
+        for wrong in [
+            "",
+            "rate = 1\nisolated = true",
+            "rate = 0",
+            "rate = nan",
+            "isolated = false",
+            "regression = 1",
+        ] {
             assert!(rule(wrong).mistake().is_some(), "{wrong}");
         }
         for name in ["", "a/b", "..", "a b", &"a".repeat(33)] {
-            let rule = Rule { name: name.to_owned(), rate: Some(1.0), ..Rule::default() };
+            let rule = Rule {
+                name: name.to_owned(),
+                rate: Some(1.0),
+                ..Rule::default()
+            };
             assert!(rule.mistake().is_some(), "{name}");
         }
     }
@@ -188,20 +220,50 @@ mod tests {
     fn each_fires() {
         let mut rate = Triggers::new(vec![rule("rate = 100")], Duration::from_secs(60));
         assert_eq!(rate.look(&seen(999)), None);
-        assert_eq!(rate.look(&seen(1000)), Some(("a", "100 shootdowns a second".to_owned())));
+        assert_eq!(
+            rate.look(&seen(1000)),
+            Some(("a", "100 shootdowns a second".to_owned()))
+        );
         for _ in 0..5 {
             assert_eq!(rate.look(&seen(5000)), None);
         }
         assert!(rate.look(&seen(5000)).is_some());
         // without time before it there is no rate
-        assert_eq!(Triggers::new(vec![rule("rate = 1")], SLOT).look(&Seen { shootdowns: 9, ..Seen::default() }), None);
+        assert_eq!(
+            Triggers::new(vec![rule("rate = 1")], SLOT).look(&Seen {
+                shootdowns: 9,
+                ..Seen::default()
+            }),
+            None
+        );
 
         let mut wait = Triggers::new(vec![rule("wait_p99_us = 50")], SLOT);
-        assert_eq!(wait.look(&Seen { waits: 19, wait_p99_ns: 60_000, ..seen(1) }), None);
-        assert!(wait.look(&Seen { waits: 20, wait_p99_ns: 60_000, ..seen(1) }).is_some());
+        assert_eq!(
+            wait.look(&Seen {
+                waits: 19,
+                wait_p99_ns: 60_000,
+                ..seen(1)
+            }),
+            None
+        );
+        assert!(
+            wait.look(&Seen {
+                waits: 20,
+                wait_p99_ns: 60_000,
+                ..seen(1)
+            })
+            .is_some()
+        );
         let mut isolated = Triggers::new(vec![rule("isolated = true")], SLOT);
         assert_eq!(isolated.look(&seen(9)), None);
-        assert!(isolated.look(&Seen { isolated_hits: 1, ..seen(1) }).is_some());
+        assert!(
+            isolated
+                .look(&Seen {
+                    isolated_hits: 1,
+                    ..seen(1)
+                })
+                .is_some()
+        );
     }
 
     /// Check that a regression is told against the last day, once there is an hour of it, and that busy hours of that day
@@ -210,7 +272,9 @@ mod tests {
     fn regressions() {
         let mut day = Triggers::new(vec![rule("regression = 3")], SLOT);
         let mut slot = |rate: u64| {
-            let fired: Vec<_> = (0..30).filter(|_| day.look(&seen(rate * 10)).is_some()).collect();
+            let fired: Vec<_> = (0..30)
+                .filter(|_| day.look(&seen(rate * 10)).is_some())
+                .collect();
             !fired.is_empty()
         };
         assert!((0..12).all(|_| !slot(100)));

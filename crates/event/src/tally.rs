@@ -354,7 +354,10 @@ mod tests {
         };
         let diff = now.since(&then);
         assert_eq!(diff.culprits.len(), 1);
-        assert_eq!((diff.culprits[0].cgroup, diff.culprits[0].counts.shootdowns), (7, 5));
+        assert_eq!(
+            (diff.culprits[0].cgroup, diff.culprits[0].counts.shootdowns),
+            (7, 5)
+        );
     }
 
     /// Check that an interval holds only what is new, and drops who did nothing in it.

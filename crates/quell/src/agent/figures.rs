@@ -60,9 +60,15 @@ pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
     let evidence = Evidence::default();
     let look = Look::new(Path::new("/"), None, Profile::default(), &evidence);
     let findings = audit(&look, |_| true);
-    let unknown = findings.iter().filter(|f| f.status == Status::Unknown).count() as u64;
+    let unknown = findings
+        .iter()
+        .filter(|f| f.status == Status::Unknown)
+        .count() as u64;
     let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
-    (hazards.map(|f| (f.rule, f.severity.name())).collect(), unknown)
+    (
+        hazards.map(|f| (f.rule, f.severity.name())).collect(),
+        unknown,
+    )
 }
 
 /// What is told of the agent itself.
@@ -117,38 +123,100 @@ impl Host<'_> {
 
     fn own_families(&self, all: &mut Vec<Family>) {
         let own = self.own;
-        let mut info = Family::new("quell_agent_info", "The agent's version, and how it sees shootdowns.");
-        info.push(&[("version", env!("CARGO_PKG_VERSION")), ("backend", own.backend)], Value::Now(1));
+        let mut info = Family::new(
+            "quell_agent_info",
+            "The agent's version, and how it sees shootdowns.",
+        );
+        info.push(
+            &[
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("backend", own.backend),
+            ],
+            Value::Now(1),
+        );
         all.push(info);
         let mut one = |name, help, value| all.push(Family::one(name, help, value));
-        one("quell_agent_cpu_seconds", "CPU time that the agent has used, without its probe in the kernel.", Value::Nanos(own_cpu_ns()));
+        one(
+            "quell_agent_cpu_seconds",
+            "CPU time that the agent has used, without its probe in the kernel.",
+            Value::Nanos(own_cpu_ns()),
+        );
         if let Some(bytes) = resident() {
-            one("quell_agent_resident_bytes", "Memory that the agent has.", Value::Now(bytes));
+            one(
+                "quell_agent_resident_bytes",
+                "Memory that the agent has.",
+                Value::Now(bytes),
+            );
         }
-        one("quell_agent_looks", "How often it was counted.", Value::Count(own.looks));
-        one("quell_agent_renewals", "How often the probe was attached anew, as its tables were full.", Value::Count(own.renewals));
-        one("quell_agent_scrapes", "Scrapes that were answered.", Value::Count(own.scrapes.0));
-        one("quell_agent_refused_requests", "Requests that were refused or not understood.", Value::Count(own.scrapes.1));
-        one("quell_agent_series", "Series that were told the last time.", Value::Now(own.series));
-        one("quell_agent_series_left_out", "Series that found no room the last time.", Value::Now(own.left_out));
-        let mut pushes = Family::new("quell_agent_pushes", "Pushes, by where to and what came of them; dropped ones were replaced by newer figures.");
+        one(
+            "quell_agent_looks",
+            "How often it was counted.",
+            Value::Count(own.looks),
+        );
+        one(
+            "quell_agent_renewals",
+            "How often the probe was attached anew, as its tables were full.",
+            Value::Count(own.renewals),
+        );
+        one(
+            "quell_agent_scrapes",
+            "Scrapes that were answered.",
+            Value::Count(own.scrapes.0),
+        );
+        one(
+            "quell_agent_refused_requests",
+            "Requests that were refused or not understood.",
+            Value::Count(own.scrapes.1),
+        );
+        one(
+            "quell_agent_series",
+            "Series that were told the last time.",
+            Value::Now(own.series),
+        );
+        one(
+            "quell_agent_series_left_out",
+            "Series that found no room the last time.",
+            Value::Now(own.left_out),
+        );
+        let mut pushes = Family::new(
+            "quell_agent_pushes",
+            "Pushes, by where to and what came of them; dropped ones were replaced by newer figures.",
+        );
         for (to, counts) in &own.pushes {
-            let results = [("taken", counts.pushed), ("failed", counts.failed), ("dropped", counts.dropped)];
+            let results = [
+                ("taken", counts.pushed),
+                ("failed", counts.failed),
+                ("dropped", counts.dropped),
+            ];
             for (result, n) in results {
                 pushes.push(&[("to", to), ("result", result)], Value::Count(n));
             }
         }
         all.push(pushes);
         if let Some(traces) = &own.traces {
-            let mut results = Family::new("quell_agent_traces", "Traces that a rule asked for, by what came of them.");
+            let mut results = Family::new(
+                "quell_agent_traces",
+                "Traces that a rule asked for, by what came of them.",
+            );
             for ((rule, result), n) in &traces.results {
                 results.push(&[("rule", rule), ("result", result)], Value::Count(*n));
             }
             all.push(results);
-            all.push(Family::one("quell_agent_traces_removed", "Old traces that gave way to new ones.", Value::Count(traces.removed)));
-            all.push(Family::one("quell_agent_traces_bytes", "What the traces take that are kept.", Value::Now(traces.bytes)));
+            all.push(Family::one(
+                "quell_agent_traces_removed",
+                "Old traces that gave way to new ones.",
+                Value::Count(traces.removed),
+            ));
+            all.push(Family::one(
+                "quell_agent_traces_bytes",
+                "What the traces take that are kept.",
+                Value::Now(traces.bytes),
+            ));
         }
-        let mut lost = Family::new("quell_lost_events", "What the probe could not count or time, by what is missing.");
+        let mut lost = Family::new(
+            "quell_lost_events",
+            "What the probe could not count or time, by what is missing.",
+        );
         let totals = self.totals;
         let kinds = [
             ("crowded", totals.lost.crowded),
@@ -166,9 +234,15 @@ impl Host<'_> {
     fn shootdowns(&self, all: &mut Vec<Family>) {
         let totals = self.totals;
         let mut shootdowns = Family::new("quell_shootdowns", "Shootdowns, by cause.");
-        let mut victims = Family::new("quell_victims", "CPUs that were interrupted for a shootdown, by its cause.");
+        let mut victims = Family::new(
+            "quell_victims",
+            "CPUs that were interrupted for a shootdown, by its cause.",
+        );
         let mut waits = Family::new("quell_wait_seconds", "Time that culprits waited, by cause.");
-        let mut stalls = Family::new("quell_stall_seconds", "Time in victims' handlers, by cause.");
+        let mut stalls = Family::new(
+            "quell_stall_seconds",
+            "Time in victims' handlers, by cause.",
+        );
         for (cause, counts) in &totals.causes {
             let labels = [("cause", *cause)];
             shootdowns.push(&labels, Value::Count(counts.shootdowns));
@@ -178,9 +252,16 @@ impl Host<'_> {
         }
         all.extend([shootdowns, victims, waits, stalls]);
         if let Ok(Some(n)) = interrupts::tlb(Path::new("/")) {
-            all.push(Family::one("quell_tlb_interrupts", "The kernel's own count, TLB: of /proc/interrupts, since boot.", Value::Count(n)));
+            all.push(Family::one(
+                "quell_tlb_interrupts",
+                "The kernel's own count, TLB: of /proc/interrupts, since boot.",
+                Value::Count(n),
+            ));
         }
-        let mut bystanders = Family::new("quell_victim_hits", "Victims, by whether the flush had nothing to do with what ran there.");
+        let mut bystanders = Family::new(
+            "quell_victim_hits",
+            "Victims, by whether the flush had nothing to do with what ran there.",
+        );
         let hits = [("false", totals.involved), ("true", totals.bystanders)];
         for (is, hits) in hits {
             bystanders.push(&[("bystander", is)], Value::Count(hits.hits));
@@ -188,17 +269,48 @@ impl Host<'_> {
         all.push(bystanders);
         let sum = totals.sum();
         let one = |name, help, n| Family::one(name, help, Value::Count(n));
-        all.push(one("quell_full_flushes", "Shootdowns that flushed a whole address space.", sum.full));
-        all.push(one("quell_flushed_pages", "Pages that the others flushed.", sum.pages));
-        all.push(one("quell_empty_sends", "Flushes that found no other CPU to interrupt.", totals.empty_sends));
+        all.push(one(
+            "quell_full_flushes",
+            "Shootdowns that flushed a whole address space.",
+            sum.full,
+        ));
+        all.push(one(
+            "quell_flushed_pages",
+            "Pages that the others flushed.",
+            sum.pages,
+        ));
+        all.push(one(
+            "quell_empty_sends",
+            "Flushes that found no other CPU to interrupt.",
+            totals.empty_sends,
+        ));
         let last = &totals.last;
         let times = [
-            ("quell_wait_distribution_seconds", "Culprits' waits: from queueing the first request until the last victim is done.", &totals.wait, &last[0]),
-            ("quell_delay_distribution_seconds", "Victims' delays: from queueing until the handler starts.", &totals.delay, &last[1]),
-            ("quell_stall_distribution_seconds", "Victims' stalls: time in the handler.", &totals.stall, &last[2]),
+            (
+                "quell_wait_distribution_seconds",
+                "Culprits' waits: from queueing the first request until the last victim is done.",
+                &totals.wait,
+                &last[0],
+            ),
+            (
+                "quell_delay_distribution_seconds",
+                "Victims' delays: from queueing until the handler starts.",
+                &totals.delay,
+                &last[1],
+            ),
+            (
+                "quell_stall_distribution_seconds",
+                "Victims' stalls: time in the handler.",
+                &totals.stall,
+                &last[2],
+            ),
         ];
         for (name, help, hist, last) in times {
-            all.push(Family::one(name, help, Value::Times(Box::new(Times::new(hist, last)))));
+            all.push(Family::one(
+                name,
+                help,
+                Value::Times(Box::new(Times::new(hist, last))),
+            ));
         }
     }
 
@@ -206,7 +318,10 @@ impl Host<'_> {
         let Some(guarded) = self.guarded else {
             return;
         };
-        let mut hits = Family::new("quell_isolated_cpu_victims", "Interruptions of CPUs that nobody should disturb, by cause.");
+        let mut hits = Family::new(
+            "quell_isolated_cpu_victims",
+            "Interruptions of CPUs that nobody should disturb, by cause.",
+        );
         for (cause, counts) in &guarded.causes {
             hits.push(&[("cause", *cause)], Value::Count(counts.victims));
         }
@@ -219,14 +334,28 @@ impl Host<'_> {
         };
         let get = |name: &str| counters.get(name).copied();
         if let (Some(every), Some(major)) = (get("pgfault"), get("pgmajfault")) {
-            let mut faults = Family::new("quell_page_faults", "Page faults of the machine since boot.");
-            faults.push(&[("kind", "minor")], Value::Count(every.saturating_sub(major)));
+            let mut faults = Family::new(
+                "quell_page_faults",
+                "Page faults of the machine since boot.",
+            );
+            faults.push(
+                &[("kind", "minor")],
+                Value::Count(every.saturating_sub(major)),
+            );
             faults.push(&[("kind", "major")], Value::Count(major));
             all.push(faults);
         }
-        let mut events = Family::new("quell_vm_events", "Counters of /proc/vmstat since boot that explain shootdowns and stalls.");
+        let mut events = Family::new(
+            "quell_vm_events",
+            "Counters of /proc/vmstat since boot that explain shootdowns and stalls.",
+        );
         let mut names: Vec<&str> = EVENTS.to_vec();
-        names.extend(counters.keys().map(String::as_str).filter(|name| name.starts_with("luf_")));
+        names.extend(
+            counters
+                .keys()
+                .map(String::as_str)
+                .filter(|name| name.starts_with("luf_")),
+        );
         names.sort_unstable();
         for name in names {
             if let Some(n) = get(name) {
@@ -237,12 +366,19 @@ impl Host<'_> {
     }
 
     fn hazard_families(&self, all: &mut Vec<Family>) {
-        let mut hazards = Family::new("quell_hazard", "1: quell doctor's rule finds what will stall a program.");
+        let mut hazards = Family::new(
+            "quell_hazard",
+            "1: quell doctor's rule finds what will stall a program.",
+        );
         for (rule, severity) in self.hazards {
             hazards.push(&[("rule", rule), ("severity", severity)], Value::Now(1));
         }
         all.push(hazards);
-        all.push(Family::one("quell_unknown_rules", "Rules of quell doctor that could not tell.", Value::Now(self.unknown_rules)));
+        all.push(Family::one(
+            "quell_unknown_rules",
+            "Rules of quell doctor that could not tell.",
+            Value::Now(self.unknown_rules),
+        ));
     }
 
     fn groups(&self, all: &mut Vec<Family>, names: &mut Names) {
@@ -252,16 +388,30 @@ impl Host<'_> {
         let named = labels(&ids, &names.of(&ids));
         let none = ["other".to_owned(), String::new(), String::new()];
         let mut families = [
-            Family::new("quell_cgroup_shootdowns", "Shootdowns by the culprit's cgroup: the busiest 20, and other."),
-            Family::new("quell_cgroup_wait_seconds", "Time that culprits waited, by cgroup."),
+            Family::new(
+                "quell_cgroup_shootdowns",
+                "Shootdowns by the culprit's cgroup: the busiest 20, and other.",
+            ),
+            Family::new(
+                "quell_cgroup_wait_seconds",
+                "Time that culprits waited, by cgroup.",
+            ),
             Family::new("quell_cgroup_hits", "Victims by the cgroup that ran there."),
-            Family::new("quell_cgroup_stall_seconds", "Time in victims' handlers, by the cgroup that ran there."),
+            Family::new(
+                "quell_cgroup_stall_seconds",
+                "Time in victims' handlers, by the cgroup that ran there.",
+            ),
         ];
         let groups = named.iter().zip(seats.iter().map(|(_, group)| *group));
-        for ([cgroup, container, pod], group) in groups.chain([(&none, self.totals.groups.other())]) {
+        for ([cgroup, container, pod], group) in groups.chain([(&none, self.totals.groups.other())])
+        {
             let mut labels = vec![("cgroup", cgroup.as_str())];
             // an empty label is none
-            labels.extend([("container", container.as_str()), ("pod", pod.as_str())].into_iter().filter(|(_, v)| !v.is_empty()));
+            labels.extend(
+                [("container", container.as_str()), ("pod", pod.as_str())]
+                    .into_iter()
+                    .filter(|(_, v)| !v.is_empty()),
+            );
             for (family, value) in families.iter_mut().zip(values(group)) {
                 family.push(&labels, value);
             }
@@ -283,7 +433,11 @@ fn values(group: &Group) -> [Value; 4] {
 fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
     let label = |id: &u64| {
         let name = names.get(id).cloned().unwrap_or_default();
-        let cgroup = if name.path.is_empty() { format!("id {id}") } else { name.path };
+        let cgroup = if name.path.is_empty() {
+            format!("id {id}")
+        } else {
+            name.path
+        };
         [cgroup, name.container, name.pod]
     };
     ids.iter().map(label).collect()

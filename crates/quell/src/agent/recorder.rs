@@ -58,7 +58,11 @@ struct State {
 
 impl State {
     fn count(&mut self, rule: &str, result: &'static str) {
-        *self.counts.results.entry((rule.to_owned(), result)).or_default() += 1;
+        *self
+            .counts
+            .results
+            .entry((rule.to_owned(), result))
+            .or_default() += 1;
     }
 }
 
@@ -80,7 +84,11 @@ impl Recorder {
     pub(crate) fn new(traces: &Traces) -> anyhow::Result<Self> {
         let limit = traces.limit_mb.saturating_mul(1 << 20);
         let recorder = Self {
-            ring: Ring::open(&traces.dir, limit, traces.reserve_mb.saturating_mul(1 << 20))?,
+            ring: Ring::open(
+                &traces.dir,
+                limit,
+                traces.reserve_mb.saturating_mul(1 << 20),
+            )?,
             duration: Duration::from_secs(traces.seconds),
             most: limit / 2,
             state: Arc::default(),
@@ -103,7 +111,11 @@ impl Recorder {
 
     /// Begins a trace, unless one is under way or there is no room.
     pub(crate) fn begin(&mut self, rule: &str, why: &str) {
-        if self.running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+        {
             self.state().count(rule, "busy");
             return;
         }
@@ -114,7 +126,9 @@ impl Recorder {
                 state.counts.removed += removed;
                 if !room {
                     state.count(rule, "no_room");
-                    state.said.push(format!("{why}: no trace, as the file system has not enough room for one"));
+                    state.said.push(format!(
+                        "{why}: no trace, as the file system has not enough room for one"
+                    ));
                     return;
                 }
             }
@@ -142,7 +156,9 @@ impl Recorder {
             match done {
                 Ok(note) => {
                     state.count(&one.rule, "kept");
-                    state.said.push(format!("{}: recorded {}{note}", one.why, one.dir.display()));
+                    state
+                        .said
+                        .push(format!("{}: recorded {}{note}", one.why, one.dir.display()));
                 }
                 Err(err) => {
                     state.count(&one.rule, "failed");
@@ -150,12 +166,18 @@ impl Recorder {
                 }
             }
         };
-        match thread::Builder::new().name("record".to_owned()).stack_size(128 << 10).spawn(record) {
+        match thread::Builder::new()
+            .name("record".to_owned())
+            .stack_size(128 << 10)
+            .spawn(record)
+        {
             Ok(thread) => self.running = Some(thread),
             Err(err) => {
                 let mut state = self.state();
                 state.count(rule, "failed");
-                state.said.push(format!("{why}: no trace: start a thread: {err}"));
+                state
+                    .said
+                    .push(format!("{why}: no trace: start a thread: {err}"));
             }
         }
     }
@@ -204,10 +226,17 @@ impl One {
         }
         let (success, note) = waited?;
         if !self.dir.join("meta.json").exists() {
-            let last = said.lines().last().unwrap_or("it says nothing").trim_start_matches("quell: ");
+            let last = said
+                .lines()
+                .last()
+                .unwrap_or("it says nothing")
+                .trim_start_matches("quell: ");
             anyhow::bail!("quell record: {last}");
         }
-        let why = Why { rule: self.rule.clone(), why: self.why.clone() };
+        let why = Why {
+            rule: self.rule.clone(),
+            why: self.why.clone(),
+        };
         let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
         Ok(match note {
             "" if !success => ", which was cut short",

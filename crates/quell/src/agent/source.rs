@@ -106,7 +106,11 @@ impl Source {
         if self.since.elapsed() < OFTEN {
             return Ok(false);
         }
-        let guard = self.guard.as_ref().map(|g| g.probe.is_nearly_full()).transpose()?;
+        let guard = self
+            .guard
+            .as_ref()
+            .map(|g| g.probe.is_nearly_full())
+            .transpose()?;
         Ok(guard == Some(true) || self.all.probe.is_nearly_full()?)
     }
 

@@ -43,7 +43,12 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     } else {
         format!(", isolated CPUs {}", cpus::text(&source.guarded))
     };
-    say!("quell: watches by {}{guarded}, every {} s; tells {}", source.backend(), config.interval, agent.told());
+    say!(
+        "quell: watches by {}{guarded}, every {} s; tells {}",
+        source.backend(),
+        config.interval,
+        agent.told()
+    );
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
@@ -115,14 +120,25 @@ struct Agent {
 
 impl Agent {
     fn start(config: &Config, backend: &'static str) -> anyhow::Result<Self> {
-        let host = config.host.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+        let host = config.host.clone().unwrap_or_else(|| {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        });
         let page = Arc::new(Page::default());
-        let token = |file: &Option<std::path::PathBuf>| file.as_deref().map(config::token).transpose();
+        let token =
+            |file: &Option<std::path::PathBuf>| file.as_deref().map(config::token).transpose();
         let at = match config.listen {
             Some(listen) => {
                 let tls = config.tls_cert.as_deref().zip(config.tls_key.as_deref());
                 let tls = tls.map(|(cert, key)| Tls::read(cert, key)).transpose()?;
-                Some(serve::start(listen, token(&config.token_file)?, tls, Arc::clone(&page))?)
+                Some(serve::start(
+                    listen,
+                    token(&config.token_file)?,
+                    tls,
+                    Arc::clone(&page),
+                )?)
             }
             None => None,
         };
@@ -149,11 +165,16 @@ impl Agent {
         });
         Ok(Self {
             host,
-            scheme: if config.tls_cert.is_some() { "https" } else { "http" },
+            scheme: if config.tls_cert.is_some() {
+                "https"
+            } else {
+                "http"
+            },
             traces: traces.transpose()?,
             last: None,
             every: config.every(),
-            doctor_every: (config.doctor_interval > 0).then(|| Duration::from_secs(config.doctor_interval)),
+            doctor_every: (config.doctor_interval > 0)
+                .then(|| Duration::from_secs(config.doctor_interval)),
             at,
             page,
             pushers,
@@ -172,7 +193,11 @@ impl Agent {
 
     /// Whom it tells.
     fn told(&self) -> String {
-        let mut told: Vec<String> = self.at.iter().map(|at| format!("{}://{at}/metrics", self.scheme)).collect();
+        let mut told: Vec<String> = self
+            .at
+            .iter()
+            .map(|at| format!("{}://{at}/metrics", self.scheme))
+            .collect();
         told.extend(self.pushers.iter().map(|p| p.to.name.to_owned()));
         if told.is_empty() {
             return "nobody".to_owned();
@@ -184,7 +209,9 @@ impl Agent {
     fn look(&mut self, source: &mut Source) -> anyhow::Result<()> {
         let began = Instant::now();
         let hits_before = self.hits.sum().victims;
-        let interval = source.look(&mut self.totals, &mut self.hits).context("read the counts")?;
+        let interval = source
+            .look(&mut self.totals, &mut self.hits)
+            .context("read the counts")?;
         self.trigger(&Seen {
             over: self.last.map_or(Duration::ZERO, |last| began - last),
             shootdowns: interval.totals().shootdowns,
@@ -242,7 +269,8 @@ impl Agent {
 
     fn tell(&self, figures: &Figures) -> anyhow::Result<()> {
         if self.at.is_some() {
-            self.page.set(openmetrics::text(figures)?, self.every * LATE);
+            self.page
+                .set(openmetrics::text(figures)?, self.every * LATE);
         }
         for pusher in &self.pushers {
             pusher.push(match pusher.to.name {

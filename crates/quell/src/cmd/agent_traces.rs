@@ -17,11 +17,18 @@ use crate::show::units::{bytes, count, plural};
 
 pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
     let dir = directory(args).map_err(|err| usage(format!("{err:#}")))?;
-    let kept = if dir.exists() { ring::list(&dir)? } else { Vec::new() };
+    let kept = if dir.exists() {
+        ring::list(&dir)?
+    } else {
+        Vec::new()
+    };
     let found: Vec<Found> = kept.into_iter().map(Found::of).collect();
     let mut out = show::output(None)?;
     let text = if args.json {
-        format!("{}\n", json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(Found::json).collect::<Vec<_>>()}))
+        format!(
+            "{}\n",
+            json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(Found::json).collect::<Vec<_>>()})
+        )
     } else {
         text(&dir, &found)
     };
@@ -37,7 +44,9 @@ fn directory(args: &AgentTracesArgs) -> anyhow::Result<PathBuf> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
-    Ok(config.traces.map_or_else(|| PathBuf::from(TRACES), |traces| traces.dir))
+    Ok(config
+        .traces
+        .map_or_else(|| PathBuf::from(TRACES), |traces| traces.dir))
 }
 
 /// A trace, as far as it can be read.
@@ -52,7 +61,9 @@ struct Found {
 impl Found {
     fn of(kept: Kept) -> Self {
         let text = std::fs::read_to_string(kept.path.join(WHY)).unwrap_or_default();
-        let why = serde_json::from_str(&text).map(|why: Why| why.why).unwrap_or_default();
+        let why = serde_json::from_str(&text)
+            .map(|why: Why| why.why)
+            .unwrap_or_default();
         let trace = Trace::open(&kept.path);
         let cut_short = trace.as_ref().is_ok_and(Trace::cut_short);
         let has = trace.and_then(|trace| {
@@ -87,24 +98,54 @@ fn text(dir: &Path, found: &[Found]) -> String {
     if found.is_empty() {
         return format!("no traces in {}\n", plain(&dir.to_string_lossy()));
     }
-    let mut table = Table::new(&["begun (UTC)", "rule", ">shootdowns", ">seconds", ">size", "trace", "why"]);
+    let mut table = Table::new(&[
+        "begun (UTC)",
+        "rule",
+        ">shootdowns",
+        ">seconds",
+        ">size",
+        "trace",
+        "why",
+    ]);
     for one in found {
         let (shootdowns, seconds) = match &one.has {
             Ok((shootdowns, seconds)) => (count(*shootdowns), format!("{seconds:.1}")),
             Err(_) => ("?".to_owned(), "?".to_owned()),
         };
-        let name = one.kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = one
+            .kept
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let begun = one.kept.begun.replace('T', " ");
-        let (day, time) = begun.trim_end_matches('Z').split_once(' ').unwrap_or_default();
+        let (day, time) = begun
+            .trim_end_matches('Z')
+            .split_once(' ')
+            .unwrap_or_default();
         let why = match &one.has {
             Err(err) => format!("can't be read: {err}"),
             Ok(_) if one.cut_short => format!("{} (cut short)", one.why),
             Ok(_) => one.why.clone(),
         };
         let time = time.replace('-', ":");
-        table.row(vec![format!("{day} {time}"), one.kept.rule.clone(), shootdowns, seconds, bytes(one.kept.bytes), name, plain(&why)]);
+        table.row(vec![
+            format!("{day} {time}"),
+            one.kept.rule.clone(),
+            shootdowns,
+            seconds,
+            bytes(one.kept.bytes),
+            name,
+            plain(&why),
+        ]);
     }
     let sum = found.iter().map(|f| f.kept.bytes).sum();
     let dir = plain(&dir.to_string_lossy());
-    format!("{}{} in {dir}, {}; see one with 'quell report {dir}/TRACE'\n", table.text(), plural(found.len() as u64, "trace"), bytes(sum))
+    format!(
+        "{}{} in {dir}, {}; see one with 'quell report {dir}/TRACE'\n",
+        table.text(),
+        plural(found.len() as u64, "trace"),
+        bytes(sum)
+    )
 }

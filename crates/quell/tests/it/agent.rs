@@ -42,8 +42,13 @@ impl Agent {
             }
         });
         let line = said.recv_timeout(PATIENCE).expect("it says what it does");
-        let at = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
-        let at = at.unwrap_or_else(|| panic!("no address in: {line}")).to_owned();
+        let at = line
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        let at = at
+            .unwrap_or_else(|| panic!("no address in: {line}"))
+            .to_owned();
         Self { child, at, said }
     }
 
@@ -93,17 +98,29 @@ impl Drop for Agent {
 fn sum(metrics: &str, family: &str, label: &str) -> u64 {
     let series = metrics.lines().filter_map(|line| line.strip_prefix(family));
     let series = series.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
-    series.filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    series
+        .filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
 }
 
 fn known(metrics: &str) -> u64 {
     let causes = ["munmap", "madvise.dontneed", "mprotect"];
-    let of = |cause| sum(metrics, "quell_shootdowns_total", &format!("cause=\"{cause}\""));
+    let of = |cause| {
+        sum(
+            metrics,
+            "quell_shootdowns_total",
+            &format!("cause=\"{cause}\""),
+        )
+    };
     causes.into_iter().map(of).sum()
 }
 
 fn run_culprit() {
-    let status = Command::new(example("culprit")).arg(COUNT.to_string()).env("QUELL_TEST_DEADLINE", "300").stdout(Stdio::null()).status();
+    let status = Command::new(example("culprit"))
+        .arg(COUNT.to_string())
+        .env("QUELL_TEST_DEADLINE", "300")
+        .stdout(Stdio::null())
+        .status();
     assert!(status.expect("it starts").success());
 }
 
@@ -119,12 +136,16 @@ fn tells_a_known_program() {
     let before = agent.metrics(|text| text.ends_with("# EOF\n"));
     run_culprit();
     let grown = |text: &str| {
-        let empty = sum(text, "quell_empty_sends_total", "") - sum(&before, "quell_empty_sends_total", "");
+        let empty =
+            sum(text, "quell_empty_sends_total", "") - sum(&before, "quell_empty_sends_total", "");
         known(text) - known(&before) + empty
     };
     let after = agent.metrics(|text| grown(text) >= 3 * COUNT);
     assert!(grown(&after) <= 3 * COUNT + COUNT, "{}", grown(&after));
-    let (causes, groups) = (sum(&after, "quell_shootdowns_total", ""), sum(&after, "quell_cgroup_shootdowns_total", ""));
+    let (causes, groups) = (
+        sum(&after, "quell_shootdowns_total", ""),
+        sum(&after, "quell_cgroup_shootdowns_total", ""),
+    );
     assert_eq!(causes, groups, "{after}");
     let victims = sum(&after, "quell_victim_hits_total", "");
     assert_eq!(victims, sum(&after, "quell_cgroup_hits_total", ""));
@@ -132,8 +153,12 @@ fn tells_a_known_program() {
     assert!(count > 0 && count <= causes, "{count} of {causes}");
     assert!(!after.contains("pid="), "{after}");
     let docs = include_str!("../../../../docs/agent.md");
-    let names = after.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-    let unknown: Vec<_> = names.filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    let names = after
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let unknown: Vec<_> = names
+        .filter(|name| !docs.contains(&format!("`{name}`")))
+        .collect();
     assert!(unknown.is_empty(), "docs/agent.md lacks: {unknown:?}");
     assert!(agent.get("/healthz").starts_with("HTTP/1.1 200"));
     assert_eq!(agent.stop(), "");
@@ -147,7 +172,15 @@ fn lines_come_to_stdout() {
     }
     let _beside = beside_others();
     let mut child = Command::new(QUELL)
-        .args(["agent", "--listen", "127.0.0.1:0", "--interval", "1", "--influx", "-"])
+        .args([
+            "agent",
+            "--listen",
+            "127.0.0.1:0",
+            "--interval",
+            "1",
+            "--influx",
+            "-",
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -155,8 +188,14 @@ fn lines_come_to_stdout() {
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     for line in lines.map_while(Result::ok).take(40) {
         let parts: Vec<&str> = line.split(' ').collect();
-        assert!(line.starts_with("quell_") && line.contains(",host="), "{line}");
-        assert!(parts.last().is_some_and(|t| t.parse::<u64>().is_ok()), "{line}");
+        assert!(
+            line.starts_with("quell_") && line.contains(",host="),
+            "{line}"
+        );
+        assert!(
+            parts.last().is_some_and(|t| t.parse::<u64>().is_ok()),
+            "{line}"
+        );
     }
     child.kill().expect("it is there");
     child.wait().expect("a status");
@@ -170,7 +209,10 @@ fn goes_on_without_a_server() {
     }
     let _beside = beside_others();
     let server = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
-    let url = format!("http://{}/v1/metrics", server.local_addr().expect("an address"));
+    let url = format!(
+        "http://{}/v1/metrics",
+        server.local_addr().expect("an address")
+    );
     let mut command = Command::new(QUELL);
     let config = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(config.path(), format!("[otlp]\nto = '{url}'\n")).expect("written");
@@ -181,11 +223,16 @@ fn goes_on_without_a_server() {
     let mut part = [0; 1 << 16];
     let n = stream.read(&mut part).expect("a request");
     assert!(String::from_utf8_lossy(&part[..n]).starts_with("POST /v1/metrics HTTP/1.1"));
-    stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("answered");
+    stream
+        .write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .expect("answered");
     drop((stream, server));
     let failed = |text: &str| sum(text, "quell_agent_pushes_total", "result=\"failed\"");
     let after = agent.metrics(|text| failed(text) >= 2);
-    assert_eq!(sum(&after, "quell_agent_pushes_total", "result=\"taken\""), 0);
+    assert_eq!(
+        sum(&after, "quell_agent_pushes_total", "result=\"taken\""),
+        0
+    );
     let said: Vec<String> = agent.said.try_iter().collect();
     assert!(said.len() == 1 && said[0].contains("500"), "{said:?}");
     agent.stop();
@@ -200,8 +247,22 @@ fn capabilities_are_enough() {
     let _beside = beside_others();
     let as_nobody = |caps: &str| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]);
-        command.args(["--inh-caps", caps, "--ambient-caps", caps, "--bounding-set", caps]);
+        command.args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "--no-new-privs",
+        ]);
+        command.args([
+            "--inh-caps",
+            caps,
+            "--ambient-caps",
+            caps,
+            "--bounding-set",
+            caps,
+        ]);
         // where nobody may look for it
         command.args(["--", "/proc/self/fd/0", "--color", "never"]);
         command.stdin(std::fs::File::open(QUELL).expect("quell"));
@@ -209,7 +270,10 @@ fn capabilities_are_enough() {
     };
     let agent = Agent::start(&mut as_nobody("-all,+bpf,+perfmon,+syslog"));
     let text = agent.metrics(|text| text.ends_with("# EOF\n"));
-    assert!(text.contains("quell_lost_events") && text.contains("quell_hazard"), "{text}");
+    assert!(
+        text.contains("quell_lost_events") && text.contains("quell_hazard"),
+        "{text}"
+    );
     agent.stop();
     for (caps, missing) in [
         ("-all,+bpf,+syslog", "CAP_PERFMON"),
@@ -217,9 +281,15 @@ fn capabilities_are_enough() {
         ("-all,+bpf,+perfmon", "CAP_SYSLOG"),
         ("-all", "CAP_BPF"),
     ] {
-        let out = as_nobody(caps).args(["agent", "--listen", "127.0.0.1:0"]).output().expect("it starts");
+        let out = as_nobody(caps)
+            .args(["agent", "--listen", "127.0.0.1:0"])
+            .output()
+            .expect("it starts");
         let said = String::from_utf8_lossy(&out.stderr);
-        assert!(!out.status.success() && said.contains(missing), "{caps}: {said}");
+        assert!(
+            !out.status.success() && said.contains(missing),
+            "{caps}: {said}"
+        );
     }
 }
 
@@ -261,18 +331,38 @@ fn rules_record_traces() {
     run_culprit();
     assert!(!old.exists(), "the old trace has to give way");
     assert_eq!(sum(&after, "quell_agent_traces_removed_total", ""), 1);
-    let listed = Command::new(QUELL).args(["agent", "traces", "--json", "--config", config]).output().expect("it starts");
+    let listed = Command::new(QUELL)
+        .args(["agent", "traces", "--json", "--config", config])
+        .output()
+        .expect("it starts");
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
     let found = listed["traces"].as_array().expect("a list");
     assert_eq!(found.len(), 1, "{listed:#}");
-    assert!(found[0]["why"].as_str().is_some_and(|why| why.contains("shootdowns a second")), "{listed:#}");
-    assert!(found[0]["shootdowns"].as_u64().is_some_and(|n| n > 0), "{listed:#}");
+    assert!(
+        found[0]["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("shootdowns a second")),
+        "{listed:#}"
+    );
+    assert!(
+        found[0]["shootdowns"].as_u64().is_some_and(|n| n > 0),
+        "{listed:#}"
+    );
     let path = found[0]["path"].as_str().expect("a path");
-    let report = Command::new(QUELL).args(["report", path]).output().expect("it starts");
+    let report = Command::new(QUELL)
+        .args(["report", path])
+        .output()
+        .expect("it starts");
     assert!(report.status.success());
-    let text = Command::new(QUELL).args(["agent", "traces", "--config", config]).output().expect("it starts");
+    let text = Command::new(QUELL)
+        .args(["agent", "traces", "--config", config])
+        .output()
+        .expect("it starts");
     let text = String::from_utf8(text.stdout).expect("text");
-    assert!(text.contains("storm") && text.contains("1 trace in"), "{text}");
+    assert!(
+        text.contains("storm") && text.contains("1 trace in"),
+        "{text}"
+    );
     agent.stop();
 }
 
@@ -296,7 +386,12 @@ fn a_full_disk_is_counted() {
     let agent = Agent::start_with(&mut command, &["--config", config.to_str().expect("text")]);
     agent.metrics(|text| text.ends_with("# EOF\n"));
     let until = Instant::now() + PATIENCE;
-    while sum(&agent.get("/metrics"), "quell_agent_traces_total", "result=\"no_room\"") == 0 {
+    while sum(
+        &agent.get("/metrics"),
+        "quell_agent_traces_total",
+        "result=\"no_room\"",
+    ) == 0
+    {
         assert!(Instant::now() < until, "{}", agent.get("/metrics"));
         run_culprit();
     }
