@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// A walk looks at no more folders than this.
 const MOST_FOLDERS: usize = 50_000;
-/// From one walk to the next.
+/// From one walk to the next. One that is not found is looked for again after twice as long each time, up to the last.
 const PAUSE: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What a cgroup is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,8 @@ fn container(part: &str) -> Option<String> {
 pub struct Names {
     mount: PathBuf,
     known: HashMap<u64, Name>,
+    /// Those that were not found: when to look again, and how long is waited then.
+    gone: HashMap<u64, (Instant, Duration)>,
     walked: Option<Instant>,
 }
 
@@ -86,6 +89,7 @@ impl Names {
         Self {
             mount: v2.unwrap_or(&mounts[0]).clone(),
             known: HashMap::new(),
+            gone: HashMap::new(),
             walked: None,
         }
     }
@@ -95,15 +99,29 @@ impl Names {
     /// kernfs_id_ino()).
     pub fn of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
         self.known.retain(|id, _| ids.contains(id));
+        self.gone.retain(|id, _| ids.contains(id));
+        let now = Instant::now();
+        let due = |id: &u64| self.gone.get(id).is_none_or(|(at, _)| *at <= now);
         let missing: HashSet<u64> = ids
             .iter()
             .copied()
-            .filter(|id| !self.known.contains_key(id))
+            .filter(|id| !self.known.contains_key(id) && due(id))
             .collect();
-        let rested = self.walked.is_none_or(|at| at.elapsed() >= PAUSE);
+        let rested = self.walked.is_none_or(|at| now - at >= PAUSE);
         if !missing.is_empty() && rested {
-            self.walk(missing);
-            self.walked = Some(Instant::now());
+            self.walk(missing.clone());
+            self.walked = Some(now);
+            for id in missing {
+                if self.known.contains_key(&id) {
+                    self.gone.remove(&id);
+                } else {
+                    let pause = self
+                        .gone
+                        .get(&id)
+                        .map_or(PAUSE, |(_, p)| (*p * 2).min(LONGEST));
+                    self.gone.insert(id, (now + pause, pause));
+                }
+            }
         }
         let name = |id: &u64| (*id, self.known.get(id).cloned().unwrap_or_default());
         ids.iter().map(name).collect()
@@ -220,5 +238,18 @@ mod tests {
         assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "");
         names.walked = None;
         assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "/new");
+        // what is gone is looked for less and less often
+        names.walked = None;
+        names.of(&[u64::MAX]);
+        names.walked = None;
+        names.of(&[u64::MAX]);
+        assert!(names.walked.is_none(), "too soon");
+        for pause in [60, 120, 240] {
+            let gone = names.gone.get_mut(&u64::MAX).unwrap();
+            gone.0 = Instant::now();
+            names.walked = None;
+            names.of(&[u64::MAX]);
+            assert_eq!(names.gone[&u64::MAX].1, Duration::from_secs(pause));
+        }
     }
 }

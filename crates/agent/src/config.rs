@@ -14,7 +14,8 @@ use crate::trigger::Rule;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where Prometheus finds `/metrics`; none: nowhere.
+    /// Where Prometheus finds `/metrics`; `off`: nowhere.
+    #[serde(deserialize_with = "off_or_address")]
     pub listen: Option<SocketAddr>,
     /// Whoever scrapes has to say what stands in this file: `Authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
@@ -105,6 +106,8 @@ pub struct Influx {
     pub to: String,
     /// InfluxDB 2 asks for `Authorization: Token TOKEN`: the file with it.
     pub token_file: Option<PathBuf>,
+    /// Who may have signed the server's certificate (PEM); without, those that browsers trust.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Where OpenTelemetry's requests go.
@@ -115,6 +118,8 @@ pub struct Otlp {
     pub to: String,
     /// A file with `Authorization: Bearer TOKEN`'s token.
     pub token_file: Option<PathBuf>,
+    /// Who may have signed the server's certificate (PEM); without, those that browsers trust.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -185,6 +190,12 @@ impl Config {
         }
         if let Some(traces) = &self.traces {
             traces.check()?;
+            if self.interval > 300 && traces.rules.iter().any(|rule| rule.regression.is_some()) {
+                bail!(
+                    "interval = {}: a regression is told in slots of 300 seconds",
+                    self.interval
+                );
+            }
         }
         let influx = self.influx.as_ref().map(|i| (&i.to, "influx"));
         let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
@@ -192,7 +203,10 @@ impl Config {
             let is_url = to.starts_with("http://") || to.starts_with("https://");
             let is_stdout = what == "influx" && to == "-";
             if !is_url && !is_stdout {
-                bail!("{what}.to = \"{to}\": write http://HOST:PORT/PATH or https://…");
+                bail!(
+                    "{what}.to = \"{}\": write http://HOST:PORT/PATH or https://…",
+                    shown(to)
+                );
             }
         }
         Ok(())
@@ -205,19 +219,35 @@ impl Config {
     }
 }
 
-/// What stands in a file of a token, without the line's end.
+/// An address, or `off`.
+fn off_or_address<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    listen(&text).map_err(serde::de::Error::custom)
+}
+
+/// Where to listen, of `ADDR:PORT` or `off`.
 ///
 /// # Errors
 ///
-/// It can't be read, or there is nothing in it.
-pub fn token(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("read the token in {}", path.display()))?;
-    let token = text.trim();
-    if token.is_empty() || token.contains(|c: char| c.is_control()) {
-        bail!("{}: a token is one line", path.display());
+/// It is neither.
+pub fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
     }
-    Ok(token.to_owned())
+    let address = text.parse().map(Some);
+    address.map_err(|_| format!("\"{text}\": write ADDR:PORT, such as 127.0.0.1:9469, or off"))
+}
+
+/// As it may be shown: what is before the server or after the path may be a password.
+#[must_use]
+pub fn shown(url: &str) -> &str {
+    let url = url.split('?').next().unwrap_or_default();
+    match url.rsplit_once('@') {
+        Some((_, server)) => server,
+        None => url,
+    }
 }
 
 #[cfg(test)]
@@ -231,11 +261,18 @@ mod tests {
         let all = "listen = '[::1]:1'\ninterval = 60\n[influx]\nto = '-'\n[otlp]\nto = 'http://a:4318/v1/metrics'\n\
                    [traces]\nseconds = 5\n[[traces.rule]]\nname = 'storm'\nrate = 1000";
         assert_eq!(Config::parse(all).unwrap().interval, 60);
+        assert_eq!(Config::parse("listen = 'off'").unwrap().listen, None);
+        let secret = Config::parse("[otlp]\nto = 'ftp://me:secret@a'").unwrap_err();
+        assert!(!format!("{secret:#}").contains("secret"), "{secret:#}");
         let wrong = [
             ("interval = 0", "interval = 0"),
             ("doctor_interval = 3", "doctor_interval = 3"),
             ("listen = '0.0.0.0:1'", "token_file"),
-            ("listen = 'here'", "listen"),
+            ("listen = 'here'", "or off"),
+            (
+                "interval = 600\n[[traces.rule]]\nname = 'a'\nregression = 2",
+                "interval",
+            ),
             ("intervall = 3", "intervall"),
             ("[influx]\nto = 'ftp://a'", "influx.to"),
             ("[otlp]\nto = '-'", "otlp.to"),
@@ -255,17 +292,5 @@ mod tests {
             let err = format!("{:#}", Config::parse(text).unwrap_err());
             assert!(err.contains(told), "{text}: {err}");
         }
-    }
-
-    /// Check that a token is one line, and that a file without one is refused.
-    #[test]
-    fn tokens() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("token");
-        for (text, is) in [("abc\n", Some("abc")), ("\n", None), ("a\nb", None)] {
-            std::fs::write(&path, text).unwrap();
-            assert_eq!(token(&path).ok().as_deref(), is, "{text:?}");
-        }
-        assert!(token(&dir.path().join("none")).is_err());
     }
 }

@@ -94,6 +94,8 @@ pub struct Series {
     pub labels: Vec<(&'static str, String)>,
     /// What it is.
     pub value: Value,
+    /// From when it counts, ns since 1970; 0: from the agent's start.
+    pub since_ns: u64,
 }
 
 /// Series of one name.
@@ -126,7 +128,15 @@ impl Family {
         self.series.push(Series {
             labels: labels.collect(),
             value,
+            since_ns: 0,
         });
+    }
+
+    /// All of its series count from then on, ns since 1970.
+    #[must_use]
+    pub fn since(mut self, ns: u64) -> Self {
+        self.series.iter_mut().for_each(|s| s.since_ns = ns);
+        self
     }
 
     /// One that has a single series without labels.

@@ -20,6 +20,11 @@ const FORGOTTEN: f64 = 0.5;
 /// More than so many are not remembered, the least first.
 const MOST: usize = 16384;
 
+/// So many new names a look, beyond the first: 20 an hour where a look is 10 s. A server keeps each name that it ever saw.
+const NEW: f64 = SEATS as f64 / 360.0;
+/// So many at once.
+const AT_ONCE: f64 = 2.0 * SEATS as f64;
+
 /// What a cgroup did, and what was done to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
@@ -27,16 +32,31 @@ pub struct Group {
     pub culprit: Counts,
     /// As victim.
     pub victim: Hits,
+    /// Since it has its name, ns since 1970; 0: since the agent's start.
+    pub since_ns: u64,
 }
 
 /// All cgroups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Groups {
     /// By id, those with a name.
     seats: HashMap<u64, Group>,
     /// All others, and what could not be told apart.
     other: Group,
     scores: HashMap<u64, f64>,
+    /// New names that may be given now.
+    names: f64,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            seats: HashMap::new(),
+            other: Group::default(),
+            scores: HashMap::new(),
+            names: AT_ONCE,
+        }
+    }
 }
 
 impl Groups {
@@ -51,8 +71,8 @@ impl Groups {
         &self.other
     }
 
-    /// Adds what came in an interval.
-    pub fn add(&mut self, interval: &Tally) {
+    /// Adds what came in an interval that began at this time, ns since 1970.
+    pub fn add(&mut self, interval: &Tally, began_ns: u64) {
         let fade = 0.5_f64.powf(1.0 / HALF);
         self.scores.values_mut().for_each(|score| *score *= fade);
         let culprits = interval.culprits.iter();
@@ -61,7 +81,7 @@ impl Groups {
         for (id, n) in culprits.chain(victims).filter(|(id, _)| *id != 0) {
             *self.scores.entry(id).or_default() += n as f64;
         }
-        self.seat();
+        self.seat(began_ns);
         for c in &interval.culprits {
             self.of(c.cgroup).culprit.add(&c.counts);
         }
@@ -77,7 +97,7 @@ impl Groups {
     }
 
     /// Gives seats to who has the highest scores, and takes them from who has fallen far behind.
-    fn seat(&mut self) {
+    fn seat(&mut self, began_ns: u64) {
         self.scores.retain(|_, score| *score >= FORGOTTEN);
         let mut ranked: Vec<(u64, f64)> = self.scores.iter().map(|(id, s)| (*id, *s)).collect();
         // by id where two have the same, so that it doesn't depend on the order of a map
@@ -88,9 +108,15 @@ impl Groups {
         let keeps = &ranked[..KEEPS.min(ranked.len())];
         self.seats
             .retain(|id, _| keeps.iter().any(|(kept, _)| kept == id));
+        self.names = (self.names + NEW).min(AT_ONCE);
         for (id, _) in ranked.iter().take(SEATS) {
-            if self.seats.len() < SEATS {
-                self.seats.entry(*id).or_default();
+            if self.seats.len() < SEATS && self.names >= 1.0 && !self.seats.contains_key(id) {
+                self.names -= 1.0;
+                let group = Group {
+                    since_ns: began_ns,
+                    ..Group::default()
+                };
+                self.seats.insert(*id, group);
             }
         }
     }
@@ -139,7 +165,7 @@ mod tests {
             for by in intervals {
                 let before: HashMap<u64, u64> = groups.seats().map(|(id, g)| (id, g.culprit.shootdowns)).collect();
                 let other = groups.other().culprit.shootdowns;
-                groups.add(&interval(&by));
+                groups.add(&interval(&by), 1);
                 prop_assert!(groups.seats().count() <= SEATS);
                 let mut grown = groups.other().culprit.shootdowns - other;
                 for (id, group) in groups.seats() {
@@ -160,7 +186,7 @@ mod tests {
             let by: Vec<_> = (1..=10_000)
                 .map(|id| (id, 1 + 1000 * u64::from(id % 1000 == round % 3)))
                 .collect();
-            groups.add(&interval(&by));
+            groups.add(&interval(&by), 1);
         }
         assert_eq!(groups.seats().count(), SEATS);
         assert!(
@@ -180,13 +206,27 @@ mod tests {
         for turn in 0..20 {
             let mut by = busy.clone();
             by.push((100 + turn % 2, 500));
-            groups.add(&interval(&by));
+            groups.add(&interval(&by), 1);
         }
         assert!(groups.seats.contains_key(&100) && !groups.seats.contains_key(&101));
         for _ in 0..1000 {
-            groups.add(&interval(&busy));
+            groups.add(&interval(&busy), 1);
         }
         assert!(!groups.seats.contains_key(&100));
         assert_eq!(groups.seats().count(), SEATS - 1);
+    }
+
+    /// Check that cgroups that take turns, each busy for a minute and then gone, don't make more names than a server can bear.
+    #[test]
+    fn names_are_few_over_time() {
+        let (mut groups, mut names) = (Groups::default(), std::collections::HashSet::new());
+        // five hours of looks of 10 s
+        for look in 0..1800_u64 {
+            let by: Vec<_> = (0..25).map(|n| (1 + n + 25 * (look / 6), 1000)).collect();
+            groups.add(&interval(&by), look);
+            names.extend(groups.seats().map(|(id, _)| id));
+        }
+        assert!(names.len() <= 40 + 5 * SEATS, "{}", names.len());
+        assert!(names.len() > 3 * SEATS, "{}", names.len());
     }
 }

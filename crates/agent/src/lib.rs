@@ -19,6 +19,7 @@ pub mod openmetrics;
 pub mod otlp;
 pub mod push;
 pub mod ring;
+pub mod secret;
 pub mod serve;
 pub mod tls;
 pub mod totals;

@@ -97,10 +97,68 @@ fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt:
 
 fn buckets(times: &Times) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|ns| seconds(*ns));
-    // that is +Inf there
-    bounds.chain([f64::MAX]).zip(times.buckets).collect()
+    bounds.chain([f64::INFINITY]).zip(times.buckets).collect()
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check each kind of figure as text: names with their suffixes, units, labels that are escaped, seconds, and buckets that
+    /// are cumulative and end with +Inf, as all of the format's readers ask for.
+    #[test]
+    fn each_kind_as_text() {
+        let mut count = Family::new("quell_a", "Counts.");
+        count.push(&[("cause", "x\"y\\z")], Value::Count(3));
+        let mut times = Times {
+            count: 7,
+            sum_ns: 1_500_000_000,
+            ..Times::default()
+        };
+        (
+            times.buckets[0],
+            times.buckets[1],
+            times.buckets[BOUNDS.len()],
+        ) = (1, 2, 4);
+        let figures = Figures {
+            families: vec![
+                count,
+                Family::one("quell_b_seconds", "Sums.", Value::Nanos(2_500_000)),
+                Family::one("quell_c_bytes", "Now.", Value::Now(5)),
+                Family::one("quell_d_seconds", "Times.", Value::Times(Box::new(times))),
+            ],
+            ..Figures::default()
+        };
+        let text = text(&figures).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let expected = [
+            "# HELP quell_a Counts",
+            "# TYPE quell_a counter",
+            r#"quell_a_total{cause="x\"y\\z"} 3"#,
+            "# HELP quell_b_seconds Sums",
+            "# TYPE quell_b_seconds counter",
+            "# UNIT quell_b_seconds seconds",
+            "quell_b_seconds_total 0.0025",
+            "# TYPE quell_c_bytes gauge",
+            "quell_c_bytes 5",
+            "# TYPE quell_d_seconds histogram",
+            "quell_d_seconds_sum 1.5",
+            "quell_d_seconds_count 7",
+            r#"quell_d_seconds_bucket{le="5e-7"} 1"#,
+            r#"quell_d_seconds_bucket{le="0.000001"} 3"#,
+            r#"quell_d_seconds_bucket{le="1.0"} 3"#,
+            r#"quell_d_seconds_bucket{le="+Inf"} 7"#,
+        ];
+        for line in expected {
+            assert!(lines.contains(&line), "{line} is not in:\n{text}");
+        }
+        assert_eq!(lines.last(), Some(&"# EOF"));
+        // as one that asks for it would be counted
+        let told = lines.iter().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(told, figures.series());
+    }
 }

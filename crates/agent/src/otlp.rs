@@ -1,6 +1,6 @@
 //! OpenTelemetry's protocol, the part that metrics need of
 //! <https://github.com/open-telemetry/opentelemetry-proto/blob/v1.3.2/opentelemetry/proto/metrics/v1/metrics.proto>.
-//! The numbers are that file's; sums are since the agent started (cumulative).
+//! The numbers are that file's; sums are cumulative, since the agent started or what [`Series::since_ns`] says.
 
 use prost::{Message, Oneof};
 
@@ -237,11 +237,20 @@ fn attributes(series: &Series) -> Vec<KeyValue> {
     labels.map(|(name, text)| attribute((name, text))).collect()
 }
 
+/// A start is never after the time, also where the clock was set back meanwhile.
+fn start(figures: &Figures, series: &Series) -> u64 {
+    let since = match series.since_ns {
+        0 => figures.started_ns,
+        ns => ns,
+    };
+    since.min(figures.t_ns)
+}
+
 fn number(figures: &Figures, series: &Series) -> Number {
     let int = |n: u64| Is::Int(i64::try_from(n).unwrap_or(i64::MAX));
     Number {
         attributes: attributes(series),
-        start_time_unix_nano: figures.started_ns,
+        start_time_unix_nano: start(figures, series),
         time_unix_nano: figures.t_ns,
         value: match &series.value {
             Value::Count(n) | Value::Now(n) => Some(int(*n)),
@@ -257,7 +266,7 @@ fn times(figures: &Figures, series: &Series) -> Option<HistogramPoint> {
     };
     Some(HistogramPoint {
         attributes: attributes(series),
-        start_time_unix_nano: figures.started_ns,
+        start_time_unix_nano: start(figures, series),
         time_unix_nano: figures.t_ns,
         count: times.count,
         sum: Some(times.sum_ns as f64 / 1e9),

@@ -4,17 +4,24 @@
 //! what comes later has what was before, and only the times between are lost. How often is counted.
 
 use std::io::{self, Write as _};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::config::shown;
+use crate::secret::Secret;
 
 /// A server is to have answered by then.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a failure, and twice as long after each more, up to the last.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
+/// When the agent ends, what waits is to be sent by then.
+const HASTE: Duration = Duration::from_secs(3);
 /// Of an answer no more is read.
 const ANSWER: u64 = 4096;
 
@@ -25,8 +32,10 @@ pub struct To {
     pub name: &'static str,
     /// A URL, or `-` for stdout.
     pub url: String,
-    /// The whole value of `Authorization`.
-    pub authorization: Option<String>,
+    /// What is before the token in `Authorization`, and the token.
+    pub token: Option<(&'static str, Arc<Secret>)>,
+    /// Who may have signed the server's certificate, as PEM.
+    pub ca: Option<Vec<u8>>,
     /// The kind of content.
     pub content_type: &'static str,
 }
@@ -49,6 +58,8 @@ struct State {
     /// What went wrong, and was not told yet.
     wrong: Option<String>,
     closed: bool,
+    /// The thread has ended.
+    over: bool,
 }
 
 /// Pushes.
@@ -57,7 +68,6 @@ pub struct Pusher {
     /// Where.
     pub to: To,
     state: Arc<(Mutex<State>, Condvar)>,
-    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Pusher {
@@ -69,50 +79,91 @@ impl Pusher {
     pub fn start(to: To) -> anyhow::Result<Self> {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let (mine, target) = (Arc::clone(&state), to.clone());
-        let thread = thread::Builder::new()
+        let roots = to.ca.as_deref().map(certificates).transpose()?;
+        thread::Builder::new()
             .name(format!("push-{}", to.name))
             .stack_size(512 << 10)
-            .spawn(move || run(&target, &mine))
+            .spawn(move || {
+                run(&target, roots, &mine);
+                lock(&mine.0).over = true;
+                mine.1.notify_all();
+            })
             .context("start a thread that pushes")?;
-        Ok(Self {
-            to,
-            state,
-            thread: Some(thread),
-        })
+        Ok(Self { to, state })
     }
 
     /// To be sent next, instead of what still waits.
     pub fn push(&self, body: Vec<u8>) {
         let (state, changed) = &*self.state;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(state);
         if state.next.replace(body).is_some() {
             state.counts.dropped += 1;
         }
-        changed.notify_one();
+        changed.notify_all();
     }
 
     /// What was done so far, and what went wrong since the last call, if something did for the first time in a row.
     pub fn look(&self) -> (Counts, Option<String>) {
-        let mut state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state.0);
         (state.counts.clone(), state.wrong.take())
+    }
+
+    /// Whether nobody will ever take more: who reads stdout has gone.
+    pub fn is_over(&self) -> bool {
+        lock(&self.state.0).over
+    }
+
+    /// Has it send what waits and end.
+    pub fn close(&self) {
+        lock(&self.state.0).closed = true;
+        self.state.1.notify_all();
     }
 }
 
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // each change is whole before it can fail
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn certificates(pem: &[u8]) -> anyhow::Result<RootCerts> {
+    let all = parse_pem(pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(cert)) => Some(Ok(cert)),
+        Ok(_) => None,
+        Err(err) => Some(Err(err)),
+    });
+    let all: Vec<_> = all.collect::<Result<_, _>>().context("read ca_file")?;
+    anyhow::ensure!(
+        !all.is_empty(),
+        "ca_file: there is no certificate in it (PEM)"
+    );
+    Ok(RootCerts::from(all))
+}
+
 impl Drop for Pusher {
-    /// Sends what waits, if the server takes it at once.
+    /// Sends what waits, if it is taken soon. Whoever does not take it, as a pipe that is full, is not waited for: the thread
+    /// ends with the process.
     fn drop(&mut self) {
-        let (state, changed) = &*self.state;
-        state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        self.close();
+        let until = Instant::now() + HASTE;
+        let mut state = lock(&self.state.0);
+        while !state.over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.state.1.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
+fn run(to: &To, roots: Option<RootCerts>, shared: &(Mutex<State>, Condvar)) {
     let (state, changed) = shared;
+    let tls = roots.map_or_else(TlsConfig::default, |roots| {
+        TlsConfig::builder().root_certs(roots).build()
+    });
     let agent = ureq::Agent::config_builder()
+        .tls_config(tls)
         .timeout_global(Some(PATIENCE))
         .user_agent("quell")
         // an answer of 500 is one of those that fail
@@ -123,7 +174,7 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
     let mut pause = Duration::ZERO;
     let mut failing = false;
     loop {
-        let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(state);
         if !pause.is_zero() {
             // newer figures come meanwhile, and replace each other
             let waited = changed.wait_timeout_while(now, pause, |s| !s.closed);
@@ -138,7 +189,7 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
         let last = now.closed;
         drop(now);
         let done = send(&agent, to, &body);
-        let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(state);
         match done {
             Ok(()) => {
                 now.counts.pushed += 1;
@@ -147,6 +198,10 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
             }
             Err(err) => {
                 now.counts.failed += 1;
+                let kind = err.downcast_ref::<io::Error>().map(io::Error::kind);
+                if kind == Some(io::ErrorKind::BrokenPipe) && to.url == "-" {
+                    return;
+                }
                 if !std::mem::replace(&mut failing, true) {
                     now.wrong = Some(format!("{err:#}"));
                 }
@@ -168,8 +223,8 @@ fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
             .context("write to stdout");
     }
     let mut request = agent.post(&to.url).content_type(to.content_type);
-    if let Some(authorization) = &to.authorization {
-        request = request.header("Authorization", authorization);
+    if let Some((scheme, token)) = &to.token {
+        request = request.header("Authorization", format!("{scheme} {}", token.get()));
     }
     let mut answer = request
         .send(body)
@@ -194,15 +249,6 @@ fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
         "push to {}: the server answers {status}: {said}",
         shown(&to.url)
     )
-}
-
-/// As it may be shown: what comes after the path may be a password.
-fn shown(url: &str) -> &str {
-    let url = url.split('?').next().unwrap_or_default();
-    match url.rsplit_once('@') {
-        Some((_, server)) => server,
-        None => url,
-    }
 }
 
 #[cfg(test)]

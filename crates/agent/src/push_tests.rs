@@ -42,11 +42,18 @@ fn read(mut stream: &TcpStream) -> String {
     }
 }
 
+fn token() -> Secret {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "t\n").expect("written");
+    Secret::read(file.path()).expect("a token")
+}
+
 fn to(at: SocketAddr) -> To {
     To {
         name: "influx",
         url: format!("http://{at}/write?db=a&p=secret"),
-        authorization: Some("Token t".to_owned()),
+        token: Some(("Token", Arc::new(token()))),
+        ca: None,
         content_type: "text/plain; charset=utf-8",
     }
 }
@@ -106,4 +113,31 @@ fn a_server_that_is_down() {
     assert!(began.elapsed() < Duration::from_secs(5));
     let (counts, _) = wait_for(&pusher, |c| c.failed > 0);
     assert!(counts.dropped >= 990 && counts.pushed == 0, "{counts:?}");
+}
+
+/// Check that a server that accepts and never answers does not keep the agent from ending.
+#[test]
+fn a_server_that_hangs() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
+    let pusher = Pusher::start(to(listener.local_addr().expect("an address"))).expect("a thread");
+    pusher.push(b"first".to_vec());
+    let (_stream, _) = listener.accept().expect("it connects");
+    pusher.push(b"second".to_vec());
+    let began = Instant::now();
+    drop(pusher);
+    assert!(
+        began.elapsed() < HASTE + Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// Check that certificates are read of PEM, and that a file without any is refused.
+#[test]
+fn certificates_are_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [cert, key] = crate::tls::tests::pair(dir.path(), "a");
+    assert!(certificates(&std::fs::read(cert).expect("it is there")).is_ok());
+    assert!(certificates(&std::fs::read(key).expect("it is there")).is_err());
+    assert!(certificates(b"").is_err());
 }

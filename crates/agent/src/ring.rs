@@ -49,10 +49,14 @@ impl Ring {
         })
     }
 
-    /// Where a trace that begins now goes.
+    /// Where a trace that begins now goes. Its name is later than those of all before, also where the clock was set back: who
+    /// gives way is told by names.
     #[must_use]
     pub fn place(&self, wall_ns: u64, rule: &str) -> PathBuf {
-        self.dir.join(format!("{}-{rule}{SUFFIX}", stamp(wall_ns)))
+        let newest = list(&self.dir).ok().and_then(|mut kept| kept.pop());
+        let newest = newest.map_or(0, |kept| seconds(&kept.begun) + 1);
+        let now = stamp(newest.max(wall_ns / 1_000_000_000));
+        self.dir.join(format!("{now}-{rule}{SUFFIX}"))
     }
 
     /// Removes the oldest traces until what is kept, and `more`, is within the limit and the file system has its reserve.
@@ -141,8 +145,7 @@ fn parts(name: &str) -> Option<(String, String)> {
 const STAMP: &str = "0000-00-00T00-00-00Z";
 
 /// A moment in a name: UTC, without a colon, which tar and rsync take for a host.
-fn stamp(wall_ns: u64) -> String {
-    let seconds = wall_ns / 1_000_000_000;
+fn stamp(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     format!(
@@ -151,6 +154,28 @@ fn stamp(wall_ns: u64) -> String {
         second / 60 % 60,
         second % 60
     )
+}
+
+/// Of a moment in a name, which has been looked at.
+fn seconds(stamp: &str) -> u64 {
+    let number = |from: usize, to: usize| {
+        stamp
+            .get(from..to)
+            .and_then(|t| t.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    let wanted = (number(0, 4), number(5, 7), number(8, 10));
+    // dates grow with the days: halve what is left, up to the year 9999
+    let (mut low, mut high) = (0, 2_932_897);
+    while low < high {
+        let middle = u64::midpoint(low, high);
+        if date(middle) < wanted {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low * 86_400 + number(11, 13) * 3600 + number(14, 16) * 60 + number(17, 19)
 }
 
 /// The date that is so many days after 1970-01-01: by years of 400, which all have as many days.
@@ -240,6 +265,12 @@ mod tests {
         );
         assert_eq!(ring.make_room(651).unwrap(), (2, false));
         assert_eq!(names(dir), ["2026-11-24T00-00-00Z-a.quell", "mine.quell"]);
+        // a clock that was set back does not make the newest the oldest
+        let first = ring.place(1_795_659_318_000_000_000, "a");
+        fs::create_dir(&first).unwrap();
+        let second = ring.place(5_000_000_000, "a");
+        assert_eq!(second.file_name().unwrap(), "2026-11-26T02-15-19Z-a.quell");
+        fs::remove_dir(&first).unwrap();
         // a file system that is never free enough
         let full = Ring::open(dir, u64::MAX, u64::MAX).unwrap();
         assert!(!full.has_reserve(0));
@@ -256,7 +287,8 @@ mod tests {
             (1_795_659_318, "2026-11-26T02-15-18Z"),
             (4_107_542_400, "2100-03-01T00-00-00Z"),
         ] {
-            assert_eq!(stamp(seconds * 1_000_000_000), text);
+            assert_eq!(stamp(seconds), text);
+            assert_eq!(super::seconds(text), seconds);
             assert_eq!(
                 parts(&format!("{text}-a-b.quell")),
                 Some((text.to_owned(), "a-b".to_owned()))

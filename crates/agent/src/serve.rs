@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::openmetrics::CONTENT_TYPE;
+use crate::secret::Secret;
 use crate::tls::Tls;
 
-/// Whoever asks is to have asked and taken the answer by then.
+/// Whoever connects is to have asked by then,
+const ASKED: Duration = Duration::from_secs(2);
+/// and taken the answer by then.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// One that asks slowly keeps one of so many busy.
-const THREADS: usize = 3;
+/// One that asks slowly keeps one of so many busy. They sleep in accept(2), and have touched a page or two of their stacks.
+const THREADS: usize = 16;
 /// A request is a line and some headers.
 const MOST_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
@@ -51,7 +54,7 @@ impl Page {
         now.until = Some(Instant::now() + good_for);
     }
 
-    /// How often was answered, and refused or not understood.
+    /// How often `/metrics` was answered, and how many connections were refused, not understood or late.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         let now = self.now();
@@ -66,13 +69,13 @@ impl Page {
 /// The address can't be listened at.
 pub fn start(
     listen: SocketAddr,
-    token: Option<String>,
+    token: Option<Secret>,
     tls: Option<Tls>,
     page: Arc<Page>,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
     let at = listener.local_addr().context("listen")?;
-    let token: Option<Arc<str>> = token.map(Into::into);
+    let token = token.map(Arc::new);
     let tls = tls.map(Arc::new);
     for n in 0..THREADS {
         let listener = listener.try_clone().context("listen")?;
@@ -82,7 +85,7 @@ pub fn start(
                 match listener.accept() {
                     // whoever hangs up in the middle has only itself to blame
                     Ok((stream, _)) => {
-                        drop(connected(&stream, tls.as_deref(), token.as_deref(), &page));
+                        connected(&stream, tls.as_deref(), token.as_deref(), &page);
                     }
                     // out of descriptors: others may close theirs
                     Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -99,14 +102,35 @@ pub fn start(
     Ok(at)
 }
 
-fn connected(
+fn connected(stream: &TcpStream, tls: Option<&Tls>, token: Option<&Secret>, page: &Page) {
+    let answered = conversation(stream, tls, token, page);
+    let mut now = page.now();
+    match answered {
+        Ok(Outcome::Metrics) => now.scrapes += 1,
+        Ok(Outcome::Other) => {}
+        // whoever asks for nothing in time, speaks no TLS, trusts another certificate, or hangs up in the middle
+        Ok(Outcome::Refused) | Err(_) => now.refused += 1,
+    }
+}
+
+enum Outcome {
+    Metrics,
+    Other,
+    Refused,
+}
+
+fn conversation(
     stream: &TcpStream,
     tls: Option<&Tls>,
-    token: Option<&str>,
+    token: Option<&Secret>,
     page: &Page,
-) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    let mut stream = Hurried { stream, until };
+) -> io::Result<Outcome> {
+    let now = Instant::now();
+    let mut stream = Hurried {
+        stream,
+        asked_by: now + ASKED,
+        until: now + PATIENCE,
+    };
     let Some(tls) = tls else {
         return answer(&mut stream, token, page);
     };
@@ -115,27 +139,19 @@ fn connected(
         &mut rustls::Stream::new(&mut connection, &mut stream),
         token,
         page,
-    );
-    if answered.is_err() {
-        // whoever speaks no TLS, or trusts another certificate
-        page.now().refused += 1;
-    }
+    )?;
     connection.send_close_notify();
     connection.complete_io(&mut stream)?;
-    answered
+    Ok(answered)
 }
 
-fn answer(stream: &mut (impl Read + Write), token: Option<&str>, page: &Page) -> io::Result<()> {
+fn answer(
+    stream: &mut (impl Read + Write),
+    token: Option<&Secret>,
+    page: &Page,
+) -> io::Result<Outcome> {
     let asked = read_request(stream)?;
     let (status, kind, body) = reply(&asked, token, page);
-    {
-        let mut now = page.now();
-        if status == "200 OK" {
-            now.scrapes += 1;
-        } else {
-            now.refused += 1;
-        }
-    }
     let authenticate = if status.starts_with("401") {
         "WWW-Authenticate: Bearer\r\n"
     } else {
@@ -149,35 +165,38 @@ fn answer(stream: &mut (impl Read + Write), token: Option<&str>, page: &Page) ->
     if !asked.head {
         stream.write_all(body.as_bytes())?;
     }
-    Ok(())
+    Ok(match (status, asked.path.as_str()) {
+        ("200 OK", "/metrics") => Outcome::Metrics,
+        ("200 OK", _) | (_, "/healthz") => Outcome::Other,
+        _ => Outcome::Refused,
+    })
 }
 
-/// A connection with one deadline for all that is done on it.
+/// A connection with one deadline for all that is read from it, and one for all that is done on it.
 struct Hurried<'a> {
     stream: &'a TcpStream,
+    asked_by: Instant,
     until: Instant,
 }
 
-impl Hurried<'_> {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        Ok(Some(left))
+fn left(until: Instant) -> io::Result<Option<Duration>> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
     }
+    Ok(Some(left))
 }
 
 impl Read for Hurried<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.set_read_timeout(left(self.asked_by)?)?;
         self.stream.read(to)
     }
 }
 
 impl Write for Hurried<'_> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.set_write_timeout(left(self.until)?)?;
         self.stream.write(from)
     }
 
@@ -240,7 +259,7 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
 
 fn reply(
     asked: &Asked,
-    token: Option<&str>,
+    token: Option<&Secret>,
     page: &Page,
 ) -> (&'static str, &'static str, Arc<str>) {
     const TEXT: &str = "text/plain; charset=utf-8";
@@ -266,7 +285,7 @@ fn reply(
         }
         "/metrics" => {
             let given = asked.bearer.as_deref().unwrap_or_default();
-            if token.is_some_and(|token| !same(token.as_bytes(), given.as_bytes())) {
+            if token.is_some_and(|token| !same(token.get().as_bytes(), given.as_bytes())) {
                 return say(
                     "401 Unauthorized",
                     "Authorization: Bearer TOKEN is needed\n",

@@ -38,6 +38,8 @@ pub struct Totals {
     pub unseen: u64,
     /// Shootdowns that were counted and not timed.
     pub untimed: u64,
+    /// About how many came while the probe was attached anew, and were not counted.
+    pub renewed: u64,
     /// What is missing.
     pub lost: Lost,
     /// By cgroup.
@@ -45,8 +47,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds what came in an interval, of a probe that tells cgroups apart.
-    pub fn add(&mut self, interval: &Tally) {
+    /// Adds what came in an interval that began at this time (ns since 1970), of a probe that tells cgroups apart.
+    pub fn add(&mut self, interval: &Tally, began_ns: u64) {
         for culprit in &interval.culprits {
             let counts = self.causes.entry(culprit.cause.name()).or_default();
             counts.add(&culprit.counts);
@@ -76,7 +78,7 @@ impl Totals {
         self.lost.details += interval.lost.details;
         self.lost.crowded += interval.lost.crowded;
         self.lost.wrong_stacks += interval.lost.wrong_stacks;
-        self.groups.add(interval);
+        self.groups.add(interval, began_ns);
     }
 
     /// Of all causes.

@@ -12,6 +12,11 @@ pub(crate) fn wall_ns() -> u64 {
     ns(ClockId::Realtime)
 }
 
+/// Since the machine started, ns, with the time that it slept.
+pub(crate) fn boottime_ns() -> u64 {
+    ns(ClockId::Boottime)
+}
+
 /// CPU time that this process has used so far, all threads, ns.
 pub(crate) fn own_cpu_ns() -> u64 {
     ns(ClockId::ProcessCPUTime)

@@ -17,6 +17,10 @@ static __always_inline struct victim_key name_victim(struct own *me, struct task
 
 		key.tgid = cgroup;
 		key.bystander |= (u32)(cgroup >> 32) << 1;
+		if (!has_room(&victim_index, &key, &state.next_victim, MAX_VICTIMS)) {
+			key.tgid = 0;
+			key.bystander &= 1;
+		}
 	}
 	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&key) {
 		me->victim = victim_of(&key);

@@ -47,6 +47,15 @@ static __always_inline u64 cgroup_here(void)
 }
 
 /*
+ * Is there room for one more key that has a cgroup? The last quarter is for keys without: whatever runs here, of what is
+ * counted the cause is told.
+ */
+static __always_inline bool has_room(void *map, void *key, u32 *next, u32 max)
+{
+	return *(volatile u32 *)next < max / 4 * 3 || bpf_map_lookup_elem(map, key);
+}
+
+/*
  * The comm is written again whenever a CPU turns to another key, so it follows exec closely enough.
  * What found no room shares index 0, and no key or comm of it is kept.
  */
@@ -58,7 +67,8 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 	if (info) {
 		info->key = *key;
 		name_process(info->comm);
-		info->cgroup = bpf_get_current_cgroup_id();
+		info->cgroup = config.by_cgroup ? (u64)key->high << 32 | key->tgid
+						: bpf_get_current_cgroup_id();
 	}
 	return i;
 }

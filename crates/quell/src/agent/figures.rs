@@ -6,13 +6,12 @@ use std::path::Path;
 use quell_agent::cgroups::{Name, Names};
 use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
 use quell_agent::groups::Group;
-use quell_agent::push;
 use quell_agent::totals::Totals;
 use quell_doctor::{Evidence, Look, Profile, Status, audit};
 use quell_host::{interrupts, vmstat};
 
-use crate::agent::recorder;
-use crate::clock::{own_cpu_ns, wall_ns};
+use crate::agent::own::Own;
+use crate::clock::wall_ns;
 
 /// Counters of the kernel's that explain shootdowns and stalls, as /proc/vmstat has them; those of LUF are told too.
 const EVENTS: [&str; 34] = [
@@ -71,25 +70,6 @@ pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
     )
 }
 
-/// What is told of the agent itself.
-#[derive(Debug, Default)]
-pub(crate) struct Own {
-    /// When it started, ns since 1970.
-    pub(crate) started_ns: u64,
-    pub(crate) backend: &'static str,
-    pub(crate) looks: u64,
-    /// How long the last look took, ns.
-    pub(crate) look_ns: u64,
-    pub(crate) renewals: u64,
-    pub(crate) scrapes: (u64, u64),
-    pub(crate) pushes: Vec<(&'static str, push::Counts)>,
-    /// `None` where no rule begins traces.
-    pub(crate) traces: Option<recorder::Counts>,
-    /// Of the figures before.
-    pub(crate) series: u64,
-    pub(crate) left_out: u64,
-}
-
 /// Everything that is told at one time.
 pub(crate) struct Host<'a> {
     pub(crate) totals: &'a Totals,
@@ -104,13 +84,14 @@ impl Host<'_> {
     /// The figures, the agent's own and the most asked for first.
     pub(crate) fn figures(&self, names: &mut Names) -> Figures {
         let mut figures = Figures {
-            t_ns: wall_ns(),
+            // also where the clock was set back
+            t_ns: wall_ns().max(self.own.started_ns),
             started_ns: self.own.started_ns,
             families: Vec::new(),
             left_out: 0,
         };
         let all = &mut figures.families;
-        self.own_families(all);
+        self.own.families(self.totals, self.guarded, all);
         self.shootdowns(all);
         self.guarded(all);
         self.faults_and_events(all);
@@ -119,116 +100,6 @@ impl Host<'_> {
         figures.families.retain(|f| !f.series.is_empty());
         figures.bound(MOST_SERIES);
         figures
-    }
-
-    fn own_families(&self, all: &mut Vec<Family>) {
-        let own = self.own;
-        let mut info = Family::new(
-            "quell_agent_info",
-            "The agent's version, and how it sees shootdowns.",
-        );
-        info.push(
-            &[
-                ("version", env!("CARGO_PKG_VERSION")),
-                ("backend", own.backend),
-            ],
-            Value::Now(1),
-        );
-        all.push(info);
-        let mut one = |name, help, value| all.push(Family::one(name, help, value));
-        one(
-            "quell_agent_cpu_seconds",
-            "CPU time that the agent has used, without its probe in the kernel.",
-            Value::Nanos(own_cpu_ns()),
-        );
-        if let Some(bytes) = resident() {
-            one(
-                "quell_agent_resident_bytes",
-                "Memory that the agent has.",
-                Value::Now(bytes),
-            );
-        }
-        one(
-            "quell_agent_looks",
-            "How often it was counted.",
-            Value::Count(own.looks),
-        );
-        one(
-            "quell_agent_renewals",
-            "How often the probe was attached anew, as its tables were full.",
-            Value::Count(own.renewals),
-        );
-        one(
-            "quell_agent_scrapes",
-            "Scrapes that were answered.",
-            Value::Count(own.scrapes.0),
-        );
-        one(
-            "quell_agent_refused_requests",
-            "Requests that were refused or not understood.",
-            Value::Count(own.scrapes.1),
-        );
-        one(
-            "quell_agent_series",
-            "Series that were told the last time.",
-            Value::Now(own.series),
-        );
-        one(
-            "quell_agent_series_left_out",
-            "Series that found no room the last time.",
-            Value::Now(own.left_out),
-        );
-        let mut pushes = Family::new(
-            "quell_agent_pushes",
-            "Pushes, by where to and what came of them; dropped ones were replaced by newer figures.",
-        );
-        for (to, counts) in &own.pushes {
-            let results = [
-                ("taken", counts.pushed),
-                ("failed", counts.failed),
-                ("dropped", counts.dropped),
-            ];
-            for (result, n) in results {
-                pushes.push(&[("to", to), ("result", result)], Value::Count(n));
-            }
-        }
-        all.push(pushes);
-        if let Some(traces) = &own.traces {
-            let mut results = Family::new(
-                "quell_agent_traces",
-                "Traces that a rule asked for, by what came of them.",
-            );
-            for ((rule, result), n) in &traces.results {
-                results.push(&[("rule", rule), ("result", result)], Value::Count(*n));
-            }
-            all.push(results);
-            all.push(Family::one(
-                "quell_agent_traces_removed",
-                "Old traces that gave way to new ones.",
-                Value::Count(traces.removed),
-            ));
-            all.push(Family::one(
-                "quell_agent_traces_bytes",
-                "What the traces take that are kept.",
-                Value::Now(traces.bytes),
-            ));
-        }
-        let mut lost = Family::new(
-            "quell_lost_events",
-            "What the probe could not count or time, by what is missing.",
-        );
-        let totals = self.totals;
-        let kinds = [
-            ("crowded", totals.lost.crowded),
-            ("details", totals.lost.details),
-            ("stacks", totals.lost.stacks),
-            ("unseen", totals.unseen),
-            ("untimed", totals.untimed),
-        ];
-        for (kind, n) in kinds {
-            lost.push(&[("missing", kind)], Value::Count(n));
-        }
-        all.push(lost);
     }
 
     fn shootdowns(&self, all: &mut Vec<Family>) {
@@ -252,11 +123,12 @@ impl Host<'_> {
         }
         all.extend([shootdowns, victims, waits, stalls]);
         if let Ok(Some(n)) = interrupts::tlb(Path::new("/")) {
-            all.push(Family::one(
+            let family = Family::one(
                 "quell_tlb_interrupts",
                 "The kernel's own count, TLB: of /proc/interrupts, since boot.",
                 Value::Count(n),
-            ));
+            );
+            all.push(family.since(self.own.boot_ns));
         }
         let mut bystanders = Family::new(
             "quell_victim_hits",
@@ -343,7 +215,7 @@ impl Host<'_> {
                 Value::Count(every.saturating_sub(major)),
             );
             faults.push(&[("kind", "major")], Value::Count(major));
-            all.push(faults);
+            all.push(faults.since(self.own.boot_ns));
         }
         let mut events = Family::new(
             "quell_vm_events",
@@ -362,7 +234,7 @@ impl Host<'_> {
                 events.push(&[("event", name)], Value::Count(n));
             }
         }
-        all.push(events);
+        all.push(events.since(self.own.boot_ns));
     }
 
     fn hazard_families(&self, all: &mut Vec<Family>) {
@@ -414,6 +286,9 @@ impl Host<'_> {
             );
             for (family, value) in families.iter_mut().zip(values(group)) {
                 family.push(&labels, value);
+                if let Some(series) = family.series.last_mut() {
+                    series.since_ns = group.since_ns;
+                }
             }
         }
         all.extend(families);
@@ -443,9 +318,98 @@ fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
     ids.iter().map(label).collect()
 }
 
-/// Memory that this process has, bytes.
-fn resident() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+#[cfg(test)]
+mod tests {
+    use quell_event::{Cause, Counts, CulpritTally, Tally, VictimTally};
+
+    use super::*;
+
+    /// Check that ten thousand cgroups, each by every cause, with every push, rule and loss there is, stay below the most
+    /// series, that nothing was left out for it, and that no label is a process, an address or a stack.
+    #[test]
+    fn a_host_has_few_series() {
+        let culprit = |n: u64| CulpritTally {
+            pid: 0,
+            comm: String::new(),
+            cgroup: n,
+            cause: Cause::ALL[n as usize % Cause::ALL.len()],
+            detail: None,
+            counts: Counts {
+                shootdowns: 1 + n,
+                victims: 1,
+                ..Counts::default()
+            },
+        };
+        let victim = |n: u64| VictimTally {
+            pid: 0,
+            comm: String::new(),
+            cgroup: n,
+            bystander: n.is_multiple_of(2),
+            hits: 1,
+            stall_ns: 1,
+        };
+        let tally = Tally {
+            culprits: (1..=10_000).map(culprit).collect(),
+            victims: (1..=10_000).map(victim).collect(),
+            ..Tally::default()
+        };
+        let mut totals = Totals::default();
+        for _ in 0..100 {
+            totals.add(&tally, 1);
+        }
+        let results = ["kept", "failed", "busy", "no_room"];
+        let results =
+            (0..10).flat_map(|n| results.map(|result| ((format!("rule-{n}"), result), 1)));
+        let own = Own {
+            pushes: vec![("influx", Default::default()), ("otlp", Default::default())],
+            traces: Some(crate::agent::recorder::Counts {
+                results: results.collect(),
+                ..Default::default()
+            }),
+            ..Own::default()
+        };
+        let hazards: Vec<Hazard> = vec![("RULE", "high"); 100];
+        let host = Host {
+            totals: &totals,
+            guarded: Some(&totals),
+            hazards: &hazards,
+            unknown_rules: 0,
+            own: &own,
+        };
+        let figures = host.figures(&mut Names::new(Path::new("/nowhere")));
+        assert!(
+            figures.series() <= MOST_SERIES && figures.left_out == 0,
+            "{}",
+            figures.series()
+        );
+        let causes = figures
+            .families
+            .iter()
+            .find(|f| f.name == "quell_shootdowns");
+        assert_eq!(causes.map(|f| f.series.len()), Some(Cause::ALL.len()));
+        let labels = figures
+            .families
+            .iter()
+            .flat_map(|f| &f.series)
+            .flat_map(|s| &s.labels);
+        let known = [
+            "backend",
+            "bystander",
+            "cause",
+            "cgroup",
+            "container",
+            "event",
+            "kind",
+            "missing",
+            "pod",
+            "result",
+            "rule",
+            "severity",
+            "to",
+            "version",
+        ];
+        for (label, _) in labels {
+            assert!(known.contains(label), "{label}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! with it and its end is not the agent's.
 //!
 //! A recording is bounded by its duration, by a share of the ring's limit, and by what has to stay free of the file system.
-//! An agent that is killed leaves one that ends when its time is over.
+//! When the agent is killed its recording ends too, in order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_agent::config::Traces;
 use quell_agent::ring::{self, Ring};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::wall_ns;
@@ -109,33 +109,46 @@ impl Recorder {
         (state.counts.clone(), std::mem::take(&mut state.said))
     }
 
-    /// Begins a trace, unless one is under way or there is no room.
-    pub(crate) fn begin(&mut self, rule: &str, why: &str) {
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
-        {
+    /// Asks what is under way to end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Old traces give way where the limit is overrun, or the file system has filled up.
+    pub(crate) fn keep_within(&self) {
+        if let Ok((removed, _)) = self.ring.make_room(0) {
+            let bytes = self.ring.bytes();
+            let mut state = self.state();
+            state.counts.removed += removed;
+            state.counts.bytes = bytes;
+        }
+    }
+
+    /// Begins a trace, unless there is no room. False: another one is under way.
+    pub(crate) fn begin(&mut self, rule: &str, why: &str) -> bool {
+        let running = self.running.as_ref();
+        if running.is_some_and(|thread| !thread.is_finished()) {
             self.state().count(rule, "busy");
-            return;
+            return false;
         }
         let room = self.ring.make_room(self.most);
+        let bytes = self.ring.bytes();
         let mut state = self.state();
+        state.counts.bytes = bytes;
         match room {
             Ok((removed, room)) => {
                 state.counts.removed += removed;
                 if !room {
                     state.count(rule, "no_room");
-                    state.said.push(format!(
-                        "{why}: no trace, as the file system has not enough room for one"
-                    ));
-                    return;
+                    let said = "no trace, as the file system has not enough room for one";
+                    state.said.push(format!("{why}: {said}"));
+                    return true;
                 }
             }
             Err(err) => {
                 state.count(rule, "failed");
                 state.said.push(format!("{why}: no trace: {err:#}"));
-                return;
+                return true;
             }
         }
         drop(state);
@@ -180,13 +193,14 @@ impl Recorder {
                     .push(format!("{why}: no trace: start a thread: {err}"));
             }
         }
+        true
     }
 }
 
 impl Drop for Recorder {
     /// What is under way ends now.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
         if let Some(thread) = self.running.take() {
             let _ = thread.join();
         }
@@ -207,7 +221,8 @@ struct One {
 impl One {
     /// What is to be noted of it.
     fn record(&self) -> anyhow::Result<&'static str> {
-        let mut child = Command::new(Path::new("/proc/self/exe"))
+        let mut command = Command::new(Path::new("/proc/self/exe"));
+        command
             .arg0("quell")
             .args(["--color", "never", "record", "-a", "-d"])
             .arg(self.duration.as_secs().to_string())
@@ -215,9 +230,15 @@ impl One {
             .arg(&self.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("start quell record")?;
+            .stderr(Stdio::piped());
+        // SAFETY: one system call, which is all that may be done between fork and exec; this thread, whose end the signal
+        // is for, waits for the child.
+        unsafe {
+            command.pre_exec(|| {
+                set_parent_process_death_signal(Some(Signal::INT)).map_err(std::io::Error::from)
+            });
+        }
+        let mut child = command.spawn().context("start quell record")?;
         let waited = self.wait(&mut child);
         let mut said = String::new();
         if let Some(stderr) = child.stderr.take() {

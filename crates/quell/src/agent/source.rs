@@ -41,6 +41,8 @@ pub(crate) struct Source {
     since: Instant,
     /// How often the probes were attached anew, since their tables were full.
     pub(crate) renewals: u64,
+    /// And how often that failed.
+    pub(crate) failed_renewals: u64,
 }
 
 impl Source {
@@ -51,7 +53,7 @@ impl Source {
     /// A probe can't be loaded.
     pub(crate) fn start(backend: Option<Backend>, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let options = |scope: Scope| Options {
-            by_cgroup: scope == Scope::All,
+            by_cgroup: true,
             scope,
             stacks: Stacks::None,
             backend,
@@ -68,36 +70,49 @@ impl Source {
             backend,
             since: Instant::now(),
             renewals: 0,
+            failed_renewals: 0,
         })
     }
 
-    /// Adds what came since the last look to the totals, and to the counts of guarded CPUs.
+    /// Adds what came since the last look, at that time (ns since 1970), to the totals, and to the counts of guarded CPUs.
     ///
     /// # Errors
     ///
     /// The counts can't be read.
-    pub(crate) fn look(&mut self, totals: &mut Totals, hits: &mut Totals) -> anyhow::Result<Tally> {
+    pub(crate) fn look(
+        &mut self,
+        totals: &mut Totals,
+        hits: &mut Totals,
+        began_ns: u64,
+    ) -> anyhow::Result<Tally> {
         let mut next = None;
         if self.is_full()? {
             // without room for more probes the old ones go on: what they can't tell apart is told
             next = Self::start(self.backend, self.guarded.clone()).ok();
+            self.failed_renewals += u64::from(next.is_none());
             self.since = Instant::now();
         }
+        let read = Instant::now();
         let interval = self.all.interval()?;
         let guard = self.guard.as_mut().map(Counted::interval).transpose()?;
         if let Some(mut next) = next {
-            // What came until now the old ones have. What is not counted yet, up to 8 shootdowns of each CPU, is told
-            // by nobody; docs/agent.md says so.
+            // What came until the old ones were read they have; what came since, while both were read, nobody: about how
+            // many is told.
             next.all.before = next.all.probe.tally()?;
+            let gap = u64::try_from(read.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let rate = next.all.before.totals().shootdowns as f64
+                / next.all.before.duration_ns.max(1) as f64;
+            totals.renewed += (rate * gap as f64).ceil() as u64;
             if let Some(guard) = &mut next.guard {
                 guard.before = guard.probe.tally()?;
             }
             next.renewals = self.renewals + 1;
+            next.failed_renewals = self.failed_renewals;
             *self = next;
         }
-        totals.add(&interval);
+        totals.add(&interval, began_ns);
         if let Some(guard) = guard {
-            hits.add(&guard);
+            hits.add(&guard, began_ns);
         }
         Ok(interval)
     }

@@ -1,6 +1,5 @@
 //! What can be said to `quell agent`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -19,8 +18,8 @@ pub(crate) struct AgentArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Answer scrapes at this address: /metrics and /healthz. Without, 127.0.0.1:9469.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR:PORT|off")]
+    pub(crate) listen: Option<String>,
     /// Count every so many seconds.
     #[arg(short = 'I', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) interval: Option<u64>,

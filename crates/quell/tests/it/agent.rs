@@ -141,7 +141,9 @@ fn tells_a_known_program() {
         known(text) - known(&before) + empty
     };
     let after = agent.metrics(|text| grown(text) >= 3 * COUNT);
-    assert!(grown(&after) <= 3 * COUNT + COUNT, "{}", grown(&after));
+    // those that found nobody to interrupt are of all programs; others may shoot too, but this test has the machine
+    let told = known(&after) - known(&before);
+    assert!(told <= 3 * COUNT + COUNT, "{told}");
     let (causes, groups) = (
         sum(&after, "quell_shootdowns_total", ""),
         sum(&after, "quell_cgroup_shootdowns_total", ""),

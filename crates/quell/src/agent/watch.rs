@@ -1,0 +1,313 @@
+//! The agent at work: counts, judges, and tells whom it was told to.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use quell_agent::cgroups::Names;
+use quell_agent::config::Config;
+use quell_agent::figures::Figures;
+use quell_agent::push::{Pusher, To};
+use quell_agent::secret::Secret;
+use quell_agent::serve::{self, Page};
+use quell_agent::tls::Tls;
+use quell_agent::totals::Totals;
+use quell_agent::trigger::{Seen, Triggers};
+use quell_agent::{influx, openmetrics, otlp};
+
+use crate::agent::figures::{Hazard, Host, hazards};
+use crate::agent::own::{Own, boot_ns, probe_bytes};
+use crate::agent::recorder::Recorder;
+use crate::agent::source::Source;
+use crate::clock::wall_ns;
+
+/// Whoever asks for health is told that all is well for so many intervals after the last look.
+const LATE: u32 = 3;
+/// How often the ring of traces is kept within its limits, and the probe's memory is looked up.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// All that was asked for and can be checked before anything begins.
+pub(crate) struct Wanted {
+    listen: Option<(SocketAddr, Option<Secret>, Option<Tls>)>,
+    push: Vec<To>,
+}
+
+impl Wanted {
+    /// Reads tokens, certificates and keys.
+    ///
+    /// # Errors
+    ///
+    /// One of them can't be read.
+    pub(crate) fn of(config: &Config) -> anyhow::Result<Self> {
+        let secret = |file: &Option<_>| file.as_deref().map(Secret::read).transpose();
+        let listen = match config.listen {
+            None => None,
+            Some(at) => {
+                let tls = config.tls_cert.as_deref().zip(config.tls_key.as_deref());
+                let tls = tls.map(|(cert, key)| Tls::read(cert, key)).transpose()?;
+                Some((at, secret(&config.token_file)?, tls))
+            }
+        };
+        let to =
+            |name, url: &str, scheme, token_file, ca_file: &Option<std::path::PathBuf>, kind| {
+                let ca = ca_file.as_deref().map(|path| {
+                    std::fs::read(path).with_context(|| format!("read {}", path.display()))
+                });
+                let token = secret(token_file)?.map(|token| (scheme, Arc::new(token)));
+                Ok::<_, anyhow::Error>(To {
+                    name,
+                    url: url.to_owned(),
+                    token,
+                    ca: ca.transpose()?,
+                    content_type: kind,
+                })
+            };
+        let mut push = Vec::new();
+        if let Some(c) = &config.influx {
+            const KIND: &str = "text/plain; charset=utf-8";
+            push.push(to(
+                "influx",
+                &c.to,
+                "Token",
+                &c.token_file,
+                &c.ca_file,
+                KIND,
+            )?);
+        }
+        if let Some(c) = &config.otlp {
+            let kind = otlp::CONTENT_TYPE;
+            push.push(to(
+                "otlp",
+                &c.to,
+                "Bearer",
+                &c.token_file,
+                &c.ca_file,
+                kind,
+            )?);
+        }
+        Ok(Self { listen, push })
+    }
+
+    /// Whom it would tell.
+    pub(crate) fn told(&self) -> String {
+        let listen = self
+            .listen
+            .as_ref()
+            .map(|(at, _, tls)| (*at, tls.is_some()));
+        told(listen, self.push.iter())
+    }
+}
+
+/// Whom is told: at that address, by TLS or not, and by pushes.
+fn told<'a>(listen: Option<(SocketAddr, bool)>, push: impl Iterator<Item = &'a To>) -> String {
+    let scheme = |tls| if tls { "https" } else { "http" };
+    let at = listen.map(|(at, tls)| format!("{}://{at}/metrics", scheme(tls)));
+    let told: Vec<String> = at
+        .into_iter()
+        .chain(push.map(|to| to.name.to_owned()))
+        .collect();
+    if told.is_empty() {
+        return "nobody".to_owned();
+    }
+    told.join(", ")
+}
+
+/// What is under way.
+pub(crate) struct Agent {
+    host: String,
+    every: Duration,
+    doctor_every: Option<Duration>,
+    /// Where scrapes are answered, and whether by TLS.
+    at: Option<(SocketAddr, bool)>,
+    page: Arc<Page>,
+    pushers: Vec<Pusher>,
+    totals: Totals,
+    /// What hit guarded CPUs.
+    hits: Totals,
+    names: Names,
+    hazards: (Vec<Hazard>, u64),
+    doctor_last: Option<Instant>,
+    seldom_last: Option<Instant>,
+    /// When traces are recorded, and by whom.
+    traces: Option<(Triggers, Recorder)>,
+    /// The last look: by the clock that never jumps, and ns since 1970.
+    last: Option<(Instant, u64)>,
+    own: Own,
+}
+
+impl Agent {
+    /// Listens, and starts what pushes.
+    ///
+    /// # Errors
+    ///
+    /// An address is taken, or a directory can't be written to.
+    pub(crate) fn start(
+        config: &Config,
+        wanted: Wanted,
+        backend: &'static str,
+    ) -> anyhow::Result<Self> {
+        let kernels = || {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let page = Arc::new(Page::default());
+        let at = match wanted.listen {
+            None => None,
+            Some((at, token, tls)) => {
+                let by_tls = tls.is_some();
+                Some((serve::start(at, token, tls, Arc::clone(&page))?, by_tls))
+            }
+        };
+        let pushers = wanted.push.into_iter().map(Pusher::start);
+        let traces = config.traces.as_ref().map(|traces| {
+            let triggers = Triggers::new(traces.rules.clone(), Duration::from_secs(traces.pause));
+            Ok::<_, anyhow::Error>((triggers, Recorder::new(traces)?))
+        });
+        let doctor_every = Duration::from_secs(config.doctor_interval);
+        Ok(Self {
+            host: config.host.clone().unwrap_or_else(kernels),
+            traces: traces.transpose()?,
+            every: config.every(),
+            doctor_every: (!doctor_every.is_zero()).then_some(doctor_every),
+            at,
+            page,
+            pushers: pushers.collect::<Result<_, _>>()?,
+            totals: Totals::default(),
+            hits: Totals::default(),
+            names: Names::new(Path::new("/")),
+            hazards: (Vec::new(), 0),
+            doctor_last: None,
+            seldom_last: None,
+            last: None,
+            own: Own {
+                started_ns: wall_ns(),
+                boot_ns: boot_ns(),
+                backend,
+                ..Own::default()
+            },
+        })
+    }
+
+    /// Whom it tells.
+    pub(crate) fn told(&self) -> String {
+        told(self.at, self.pushers.iter().map(|pusher| &pusher.to))
+    }
+
+    /// Counts, and tells. False: nobody is left to be told, as who reads stdout has gone.
+    ///
+    /// # Errors
+    ///
+    /// The counts can't be read.
+    pub(crate) fn look(&mut self, source: &mut Source) -> anyhow::Result<bool> {
+        let (now, wall) = (Instant::now(), wall_ns());
+        let last = self.last.replace((now, wall));
+        let began = last.map_or(self.own.started_ns, |(_, wall)| wall);
+        let hits_before = self.hits.sum().victims;
+        let interval = source.look(&mut self.totals, &mut self.hits, began);
+        let interval = interval.context("read the counts")?;
+        self.trigger(&Seen {
+            over: last.map_or(Duration::ZERO, |(last, _)| now - last),
+            shootdowns: interval.totals().shootdowns,
+            waits: interval.wait.count(),
+            wait_p99_ns: interval.wait.quantile(0.99),
+            isolated_hits: self.hits.sum().victims - hits_before,
+        });
+        self.seldom();
+        self.own.looks += 1;
+        self.own.renewals = source.renewals;
+        self.own.failed_renewals = source.failed_renewals;
+        self.own.scrapes = self.page.counts();
+        let goes_on = self.pushed();
+        let figures = Host {
+            totals: &self.totals,
+            guarded: (!source.guarded.is_empty()).then_some(&self.hits),
+            hazards: &self.hazards.0,
+            unknown_rules: self.hazards.1,
+            own: &self.own,
+        }
+        .figures(&mut self.names);
+        self.own.series = figures.series() as u64;
+        self.own.left_out = figures.left_out;
+        self.tell(&figures)?;
+        self.own.look_ns += u64::try_from(now.elapsed().as_nanos()).unwrap_or(0);
+        Ok(goes_on)
+    }
+
+    fn seldom(&mut self) {
+        let due = |last: Option<Instant>, every| last.is_none_or(|at| at.elapsed() >= every);
+        if let Some(every) = self.doctor_every
+            && due(self.doctor_last, every)
+        {
+            self.hazards = hazards();
+            self.doctor_last = Some(Instant::now());
+        }
+        if due(self.seldom_last, SELDOM) {
+            self.own.probe_bytes = probe_bytes();
+            if let Some((_, recorder)) = &self.traces {
+                recorder.keep_within();
+            }
+            self.seldom_last = Some(Instant::now());
+        }
+    }
+
+    /// What came of pushes.
+    fn pushed(&mut self) -> bool {
+        self.own.pushes.clear();
+        let mut goes_on = true;
+        for pusher in &self.pushers {
+            let (counts, wrong) = pusher.look();
+            if let Some(wrong) = wrong {
+                say!("quell: {wrong}; it is tried again");
+            }
+            self.own.pushes.push((pusher.to.name, counts));
+            goes_on &= !pusher.is_over();
+        }
+        goes_on
+    }
+
+    /// Begins a trace, if what was seen is worth one.
+    fn trigger(&mut self, seen: &Seen) {
+        let Some((triggers, recorder)) = &mut self.traces else {
+            return;
+        };
+        for (rule, why) in triggers.look(seen) {
+            // one that finds another under way is tried again
+            if recorder.begin(triggers.name(rule), &why) {
+                triggers.rest(rule);
+            }
+        }
+        let (counts, said) = recorder.look();
+        for line in said {
+            say!("quell: {line}");
+        }
+        self.own.traces = Some(counts);
+    }
+
+    fn tell(&self, figures: &Figures) -> anyhow::Result<()> {
+        if self.at.is_some() {
+            let text = openmetrics::text(figures)?;
+            self.page.set(text, self.every * LATE);
+        }
+        for pusher in &self.pushers {
+            pusher.push(match pusher.to.name {
+                "influx" => influx::lines(figures, &self.host).into_bytes(),
+                _ => otlp::request(figures, &self.host, env!("CARGO_PKG_VERSION")),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Agent {
+    /// All that is under way is told to end before any of it is waited for.
+    fn drop(&mut self) {
+        self.pushers.iter().for_each(Pusher::close);
+        if let Some((_, recorder)) = &self.traces {
+            recorder.stop();
+        }
+    }
+}
