@@ -45,8 +45,6 @@ class Prom:
 
     def when(self, look: int) -> str | None:
         """A time at which that look is what is known: just after a sample of it, for who rounds to the ms below would miss it."""
-        # VictoriaMetrics shows what came within the last seconds series by series, as each is written; others don't know this
-        get(f"{self.url}/internal/force_flush")
         name = "quell_agent_looks_count" if self.influx else "quell_agent_looks_total"
         for series in self.query(f"{name}{{{self.which}}}[4m]"):
             for t, value in series["values"]:
@@ -75,7 +73,10 @@ class Prom:
             if labels["le"] == "+Inf":
                 times["inf"] = round(value)
             else:
-                times["within"][LE[f"{float(labels['le']):.10f}".rstrip("0")]] = round(value)
+                bound = LE.get(f"{float(labels['le']):.10f}".rstrip("0"))
+                if bound is None:
+                    fail(f"{self.name}: {timed[1]} has a bucket le={labels['le']}")
+                times["within"][bound] = round(value)
         else:
             times[timed[2]] = round(value * (1e9 if timed[2] == "sum" else 1))
 

@@ -12,6 +12,8 @@ from servers_ask import BOUNDS, KNOWN, Figures
 
 # A program that starts and ends has some of its own: exec, exit, copies after fork.
 BESIDE = 40
+# Shootdowns that are counted and whose last victim is not: a CPU settles them some rounds later.
+IN_FLIGHT = 64
 KINDS = {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}
 
 
@@ -54,6 +56,7 @@ def program(begin: Figures, end: Figures, cgroup: str, made: int, runs: int) -> 
     every = growth(begin, end, "quell_cgroup_shootdowns")
     empty = growth(begin, end, "quell_empty_sends")
     known = growth(begin, end, "quell_shootdowns", cause=KNOWN)
+    need(own > made // 2, f"its cgroup has {own} shootdowns of {made}: most of its flushes found nobody, which tells too little")
     need(own >= made - empty, f"its cgroup has {own} shootdowns; it made {made}, and {empty} flushes found nobody")
     need(own <= made + BESIDE * runs, f"its cgroup has {own} shootdowns; it made {made}")
     need(known <= made + BESIDE * runs + every - own, f"{known} of its causes, {every - own} of others; it made {made}")
@@ -70,7 +73,7 @@ def distributions(figures: Figures) -> dict[str, int]:
             continue
         for times in series.values():
             within, count, total = times["within"], times["count"], times["sum"]
-            need(None not in within, f"{family}: a bucket is missing: {within}")
+            need(None not in within and "inf" in times, f"{family}: a bucket is missing: {within}, +Inf {times.get('inf')}")
             need(all(a <= b for a, b in zip(within, within[1:])), f"{family}: buckets shrink: {within}")
             need(times["inf"] == count and within[-1] <= count, f"{family}: {count} of which {times['inf']} in buckets")
             each = [b - a for a, b in zip([0, *within], [*within, count])]
@@ -86,7 +89,10 @@ def distributions(figures: Figures) -> dict[str, int]:
         total = figures[f"quell_{name}_distribution_seconds"][()]["sum"]
         need(by_cause == total, f"{name}: {by_cause} ns by cause, {total} ns in the distribution")
     waits, shootdowns = found["quell_wait_distribution_seconds"], sum(figures["quell_shootdowns"].values())
-    need(0 < waits <= shootdowns, f"{waits} waits of {shootdowns} shootdowns")
+    # At high rates one that is timed stands for several, so the number of waits is an estimate there.
+    lost = {dict(key)["missing"]: n for key, n in figures["quell_lost_events"].items()}
+    few, many = shootdowns - lost["untimed"] - lost["unseen"] - IN_FLIGHT, shootdowns + lost["untimed"]
+    need(waits > 0 and few <= waits <= many, f"{waits} waits of {shootdowns} shootdowns, {lost}")
     return found
 
 
@@ -149,7 +155,7 @@ def fails(what: str, check: Callable[..., Any], *args: Any) -> None:
     """That a check finds what is wrong."""
     try:
         check(*args)
-    except Wrong:
+    except (Wrong, SystemExit):
         return
     raise Wrong(f"the check does not find: {what}")
 

@@ -37,13 +37,15 @@ def figures(views: dict[str, Any]) -> int:
     top = one[WAIT][()]["count"]
     wrong = [
         ("a bucket is missing", changed(one, WAIT, (), "within", 3, to=None)),
+        ("the last bucket is missing", changed(one, WAIT, (), to=lambda times: {k: v for k, v in times.items() if k != "inf"})),
         ("buckets shrink", changed(one, WAIT, (), "within", 0, to=top + 1)),
         ("+Inf is not the count", changed(one, WAIT, (), "inf", to=more)),
         ("the sum is too large", changed(one, WAIT, (), "sum", to=lambda n: n * 1000)),
         ("the sum is too small", changed(one, WAIT, (), "sum", to=0)),
         ("the sum is not that of the causes", changed(one, WAIT, (), "sum", to=more)),
         ("the sum of stalls is not that of the causes", changed(one, "quell_stall_seconds", next(iter(one["quell_stall_seconds"])), to=more)),
-        ("more waits than shootdowns", changed(one, "quell_shootdowns", to=lambda series: {key: 0 for key in series})),
+        ("more waits than shootdowns", changed(one, "quell_shootdowns", to=lambda series: {key: -n for key, n in series.items()})),
+        ("fewer waits than shootdowns", changed(one, "quell_shootdowns", some, to=lambda n: n + 10**9)),
     ]
     for what, is_ in wrong:
         fails(what, checks.distributions, is_)
@@ -58,13 +60,15 @@ def program(begin: Any, end: Any, cgroup: str, made: int, runs: int, grown: dict
     cause = next(key for key in end["quell_shootdowns"] if dict(key)["cause"] == "munmap")
     asked = (cgroup, made, runs)
     empty = checks.growth(begin, end, "quell_empty_sends")
-    fails("its cgroup has none", checks.program, begin, changed(end, "quell_cgroup_shootdowns", mine, to=-empty), *asked)
+    fails("its cgroup has none", checks.program, begin, changed(end, "quell_cgroup_shootdowns", mine, to=0), *asked)
+    fewer = changed(end, "quell_empty_sends", (), to=lambda n: n - empty)
+    fails("its cgroup lacks one", checks.program, begin, changed(fewer, "quell_cgroup_shootdowns", mine, to=made - 1), *asked)
     fails("its cgroup has twice as many", checks.program, begin, changed(end, "quell_cgroup_shootdowns", mine, to=lambda n: 2 * n), *asked)
     fails("its causes have twice as many", checks.program, begin, changed(end, "quell_shootdowns", cause, to=lambda n: n + made), *asked)
     fails("cgroups are not causes", checks.program, begin, changed(end, "quell_cgroup_shootdowns", mine, to=more), *asked)
     fails("servers differ", checks.grown, changed(grown, next(iter(grown)), to=more), made)
     fails("too few", checks.grown, {name: made - 1 for name in grown}, made)
-    return 6
+    return 7
 
 
 def otlp(told: list[dict[str, Any]], page: str, host: str) -> int:

@@ -53,7 +53,8 @@ def start(folder: str, name: str, command: list[str]) -> subprocess.Popen[bytes]
 
 def end(one: subprocess.Popen[bytes], with_: int = signal.SIGTERM) -> None:
     if one.poll() is None:
-        one.send_signal(with_)
+        # unshare passes no signal on
+        os.kill(child(one) or one.pid, with_)
         try:
             one.wait(20)
         except subprocess.TimeoutExpired:
@@ -61,6 +62,14 @@ def end(one: subprocess.Popen[bytes], with_: int = signal.SIGTERM) -> None:
             one.wait()
     if one in started:
         started.remove(one)
+
+
+def child(one: subprocess.Popen[bytes]) -> int:
+    """What unshare has started; 0 for all others."""
+    if one.args[0] != "unshare":  # type: ignore[index]
+        return 0
+    with open(f"/proc/{one.pid}/task/{one.pid}/children", encoding="ascii") as f:
+        return int((f.read().split() or ["0"])[0])
 
 
 def end_all() -> None:
