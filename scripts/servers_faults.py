@@ -73,9 +73,10 @@ def away(folder: str, quell: str, ports: list[int]) -> list[str]:
     if len(told) != 2 or not any("500" in line for line in told):
         fail(f"{agent.name} says {told}")
     for one in (agent, other):
-        end(one.process)
+        took = end(one.process)
         if one.process.returncode != 0:
             fail(f"{one.name} ended with {one.process.returncode}")
+        said.append(f"{one.name} ends when it is asked to, after {took:.1f} s")
     five.shutdown()
     return said
 

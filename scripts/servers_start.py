@@ -51,17 +51,20 @@ def start(folder: str, name: str, command: list[str]) -> subprocess.Popen[bytes]
     return one
 
 
-def end(one: subprocess.Popen[bytes], with_: int = signal.SIGTERM) -> None:
+def end(one: subprocess.Popen[bytes], with_: int = signal.SIGTERM) -> float:
+    """How long it took, s."""
+    began = time.monotonic()
     if one.poll() is None:
         # unshare passes no signal on
         os.kill(child(one) or one.pid, with_)
         try:
-            one.wait(20)
+            one.wait(30)
         except subprocess.TimeoutExpired:
             one.kill()
             one.wait()
     if one in started:
         started.remove(one)
+    return time.monotonic() - began
 
 
 def child(one: subprocess.Popen[bytes]) -> int:
