@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And by their names only: influx and servers, for not every system packs those servers, luf, luf-btf, luf-llama and luf-model
+#                                 And by their names only: influx and servers, for not every system packs these, luf, luf-btf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -62,14 +62,12 @@ look_for_exports() { have go || needs golang-go; }
 
 look_for_influx() { have influxd || needs influxdb; }
 
-# What quell agent is tested with.
+# What keeps what quell agent tells.
 look_for_servers() {
-	python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv
-	have prometheus || needs prometheus
+	{ have prometheus && have promtool; } || needs prometheus
 	have influxd || needs influxdb
 	have victoria-metrics || needs victoria-metrics
 	have openssl || needs openssl
-	have unshare || needs util-linux
 }
 
 look_for_bench() {
