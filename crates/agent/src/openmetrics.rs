@@ -97,10 +97,39 @@ fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt:
 
 fn buckets(times: &Times) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|ns| seconds(*ns));
-    // that is +Inf there
-    bounds.chain([f64::MAX]).zip(times.buckets).collect()
+    // told as +Inf, without which a scraper makes nothing of a histogram
+    bounds.chain([f64::INFINITY]).zip(times.buckets).collect()
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the last bucket is the one that the form asks for, by its name, and holds all.
+    #[test]
+    fn the_last_bucket_is_infinite() {
+        let mut times = Times {
+            count: 3,
+            ..Times::default()
+        };
+        times.buckets[0] = 1;
+        *times.buckets.last_mut().unwrap() = 2;
+        let family = Family::one("a_seconds", "b.", Value::Times(Box::new(times)));
+        let figures = Figures {
+            families: vec![family],
+            ..Figures::default()
+        };
+        let text = text(&figures).unwrap();
+        let buckets: Vec<_> = text.lines().filter(|l| l.contains("_bucket")).collect();
+        assert_eq!(buckets.len(), BOUNDS.len() + 1);
+        assert_eq!(
+            buckets.last(),
+            Some(&"a_seconds_bucket{le=\"+Inf\"} 3"),
+            "{text}"
+        );
+    }
 }
