@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And by their names only: influx, for not every system packs that server, luf, luf-btf, luf-llama and luf-model
+#                                 And by their names only: influx and servers, for not every system packs these, luf, luf-btf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -61,6 +61,13 @@ look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs pytho
 look_for_exports() { have go || needs golang-go; }
 
 look_for_influx() { have influxd || needs influxdb; }
+
+# What keeps what quell agent tells.
+look_for_servers() {
+	{ have prometheus && have promtool; } || needs prometheus
+	have influxd || needs influxdb
+	have victoria-metrics || needs victoria-metrics
+}
 
 look_for_bench() {
 	have python3 || needs python3
@@ -159,8 +166,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
+		build | test | exports | influx | servers | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, servers, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
 		esac
 	done
 }
@@ -180,7 +187,7 @@ install_packages() {
 		fail "setup: missing: $list; sudo wants a password and there is no terminal; run this, then try again: sudo apt-get install -y $list"
 	is_root || say "setup: sudo may ask for your password"
 	local server servers=()
-	for server in redis-server influxdb; do
+	for server in redis-server influxdb prometheus victoria-metrics; do
 		[ -d /run/systemd/system ] && [[ " $list " == *" $server "* ]] && servers+=("$server")
 	done
 	# Lists may be missing (a container) or old; a foreign source that can't be reached is no reason to stop.

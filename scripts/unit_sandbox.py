@@ -39,7 +39,11 @@ def read(unit):
     for line in open(unit, encoding="utf-8"):
         match = re.match(r"([A-Za-z]+)=(.*)$", line.strip())
         if match:
-            settings.setdefault(match[1], []).extend(match[2].split())
+            words = match[2].split()
+            # of a line that begins with ~ all words are taken away
+            if words and words[0].startswith("~"):
+                words = ["~" + word.removeprefix("~") for word in words]
+            settings.setdefault(match[1], []).extend(words)
     return settings
 
 
@@ -111,7 +115,9 @@ def filters(settings):
             op(JEQ, len(families) - n, 0, family)
         op(RET, 0, 0, ERRNO | EAFNOSUPPORT)
         op(LOAD, 0, 0, 0)
-    for call in sorted(expand(settings["SystemCallFilter"])):
+    words = settings["SystemCallFilter"]
+    allowed = expand(w for w in words if not w.startswith("~")) - expand(w[1:] for w in words if w.startswith("~"))
+    for call in sorted(allowed):
         # a name of another architecture's, or newer than the headers
         if call in known:
             op(JEQ, 0, 1, known[call])

@@ -95,6 +95,8 @@ def prometheus_yml(out, port):
 
 def main():
     quell, culprit, toml, out = sys.argv[1:]
+    # whoever ends this ends what it started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("use_agent: ended"))
     out = Path(out).resolve()
     shutil.rmtree(out, ignore_errors=True)
     state = out / "state"
