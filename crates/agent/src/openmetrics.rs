@@ -97,6 +97,7 @@ fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt:
 
 fn buckets(times: &Times) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|ns| seconds(*ns));
+    // told as +Inf, without which a scraper makes nothing of a histogram
     bounds.chain([f64::INFINITY]).zip(times.buckets).collect()
 }
 
