@@ -61,7 +61,7 @@ def ask(quell, tree, engine, question):
         over = threading.Event()
 
         def watch():
-            while not over.wait(0.1):
+            while not over.wait(0.3):
                 most[0] = max(most[0], resident(running.pid))
 
         thread = threading.Thread(target=watch)

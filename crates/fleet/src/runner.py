@@ -5,6 +5,7 @@ import sys
 sys.path = [p for p in sys.path if p]
 
 import json
+import os
 import time
 
 
@@ -43,9 +44,9 @@ def spark_asker(job):
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", job["memory"])
+        .config("spark.sql.shuffle.partitions", str(max(4, 2 * (os.cpu_count() or 2))))
         .config("spark.local.dir", job["dir"] + "/spill")
         .config("spark.sql.warehouse.dir", job["dir"] + "/warehouse")
-        .config("spark.sql.adaptive.coalescePartitions.enabled", "true")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

@@ -47,24 +47,57 @@ pub struct Row {
     pub permille: u32,
 }
 
+/// Somebody who asks, as a plan would see it.
+struct Asker {
+    name: &'static str,
+    found: Vec<Found>,
+    module: Option<PathBuf>,
+    symbol: Option<&'static str>,
+}
+
+fn askers() -> Vec<Asker> {
+    let libc = by_name::usual(Kind::Glibc);
+    let kind = |kind: &Kind| {
+        let found = by_name::usual(*kind);
+        Asker {
+            name: kind.name(),
+            module: Some(found.module.clone()),
+            found: vec![found],
+            symbol: Some("free"),
+        }
+    };
+    let own = |name, symbol| Asker {
+        name,
+        found: vec![libc.clone()],
+        module: Some(PathBuf::from("/program")),
+        symbol: Some(symbol),
+    };
+    let unknown = Asker {
+        name: UNKNOWN,
+        found: Vec::new(),
+        module: None,
+        symbol: None,
+    };
+    let mut all: Vec<Asker> = KINDS.iter().map(kind).collect();
+    all.extend([
+        own(OWN_CALLS, "work"),
+        own(THREADS, "start_thread"),
+        unknown,
+    ]);
+    all
+}
+
 /// All rows: of each asker and cause the remedy that stops most, where there is one.
 #[must_use]
 pub fn table() -> Vec<Row> {
-    let program = || Some(PathBuf::from("/program"));
-    let libc = by_name::usual(Kind::Glibc);
-    let mut askers: Vec<(&'static str, Vec<Found>, Option<PathBuf>, Option<&str>)> = KINDS
-        .iter()
-        .map(|kind| by_name::usual(*kind))
-        .map(|found| {
-            let module = Some(found.module.clone());
-            (found.kind.name(), vec![found], module, Some("free"))
-        })
-        .collect();
-    askers.push((OWN_CALLS, vec![libc.clone()], program(), Some("work")));
-    askers.push((THREADS, vec![libc], program(), Some("start_thread")));
-    askers.push((UNKNOWN, Vec::new(), None, None));
     let mut rows = Vec::new();
-    for (asker, found, module, symbol) in askers {
+    for Asker {
+        name: asker,
+        found,
+        module,
+        symbol,
+    } in askers()
+    {
         for &cause in Cause::ALL {
             let source = Source {
                 cause,

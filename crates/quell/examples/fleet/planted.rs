@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quell_event::{Cause, Shootdown};
 use serde_json::{Value, json};
 
-use crate::programs::{ASKS, RT_PID, binary, build_id, caller, shown};
+use crate::programs::{ASKS, RT_PID, binary, build_id, caller, distinct, shown};
 
 /// Where a shootdown belongs.
 pub(crate) struct Where<'a> {
@@ -133,7 +133,7 @@ impl Answers {
             .or_default()
             .add(s, host);
         self.stacks
-            .entry((at.ask, at.variant))
+            .entry((at.ask, distinct(at.ask, at.variant)))
             .or_default()
             .add(s, host);
         self.hosts.entry(host.to_owned()).or_default().add(s, host);

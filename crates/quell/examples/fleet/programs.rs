@@ -202,6 +202,14 @@ pub(crate) fn stack_id(ask: usize, variant: u64) -> i32 {
     (ask as u64 * VARIANTS + variant) as i32
 }
 
+/// The kernel's stacks are all alike: they count as the first one.
+pub(crate) fn distinct(ask: usize, variant: u64) -> u64 {
+    match PROGRAMS[ASKS[ask].program].exe {
+        "" => 0,
+        _ => variant,
+    }
+}
+
 /// The frames of a stack, as they are shown.
 pub(crate) fn shown(ask: usize, variant: u64) -> Vec<String> {
     frames(ask, variant)

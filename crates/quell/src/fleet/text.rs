@@ -203,7 +203,15 @@ mod tests {
                 json!(""),
             ],
         ];
-        insta::assert_snapshot!(shown("changes", &columns, rows, 2), @"");
+        insta::assert_snapshot!(shown("changes", &columns, rows, 2), @r"
+        0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
+
+        What changed: the last period against the one before
+          change  program  before/s     wait  shootdowns  build now
+          more    a?[2Jb         12  12.3 µs       1,234  0123456789ab
+          new     c            <0.1     0 ns           5  -
+          and more: -n N shows N of them
+        ");
     }
 
     /// Check that stacks have a line a frame.
@@ -227,7 +235,20 @@ mod tests {
             json!(300),
             json!(3),
         ];
-        insta::assert_snapshot!(shown("stacks", &columns, vec![row], 10), @"");
-        insta::assert_snapshot!(shown("hosts", &["host"], Vec::new(), 10), @"");
+        insta::assert_snapshot!(shown("stacks", &columns, vec![row], 10), @r"
+        0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
+
+        Code that asks for the most
+          1 shootdown, 2 victims, wait 1.50 µs, stall 300 ns, 3 hosts
+              munmap
+              walk  2 times
+              main
+        ");
+        insta::assert_snapshot!(shown("hosts", &["host"], Vec::new(), 10), @r"
+        0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
+
+        Hosts by shootdowns per traced second
+          nothing
+        ");
     }
 }

@@ -76,9 +76,9 @@ fn questions_are_named() {
         "causes", "binaries", "stacks", "hosts", "changes", "remedies", "victims",
     ] {
         assert!(list.contains(&format!("  {name} ")), "{list}");
-        let sql = quell(&["fleet", "--sql", name]).stdout;
+        let sql = String::from_utf8(quell(&["fleet", "--sql", name]).stdout).expect("text");
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fleet/sql/{name}.sql"));
-        assert_eq!(sql, fs::read(file).expect("the SQL"), "{name}");
+        assert_eq!(sql, fs::read_to_string(file).expect("the SQL"));
     }
 }
 
