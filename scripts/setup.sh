@@ -2,7 +2,7 @@
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
 #   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
-#                                 And by their names only: influx and servers, for not every system packs these, luf, luf-btf, luf-llama and luf-model
+#                                 And by their names only: influx and servers, for not every system packs these, fleet, luf, luf-btf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
 # distribution where everything is there. It installs Debian's and Ubuntu's packages with apt-get,
@@ -59,6 +59,9 @@ look_for_test() {
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
 
 look_for_exports() { have go || needs golang-go; }
+
+# What Spark runs on.
+look_for_fleet() { have java || needs default-jre-headless; }
 
 look_for_influx() { have influxd || needs influxdb; }
 
@@ -167,8 +170,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | servers | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, servers, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
+		build | test | exports | influx | servers | fleet | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, exports, influx, servers, fleet, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
 		esac
 	done
 }

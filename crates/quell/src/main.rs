@@ -11,6 +11,7 @@ mod cmd;
 mod coarse;
 mod compare;
 mod evidence;
+mod fleet;
 mod lab;
 mod launch;
 mod outcome;

@@ -144,7 +144,7 @@ fn is_wrapper(symbol: &str) -> bool {
     )
 }
 
-fn is_thread_end(source: &Source) -> bool {
+pub(crate) fn is_thread_end(source: &Source) -> bool {
     let symbol = source.caller_symbol.as_deref().unwrap_or_default();
     let named = [
         "start_thread",
@@ -235,13 +235,17 @@ impl Share {
     }
 }
 
-enum Owner {
+pub(crate) enum Owner {
     Allocator(usize, bool),
     Program(PathBuf, bool),
     Unknown,
 }
 
-fn owner(found: &[Found], source: &Source, wrappers: &BTreeMap<PathBuf, Wrappers>) -> Owner {
+pub(crate) fn owner(
+    found: &[Found],
+    source: &Source,
+    wrappers: &BTreeMap<PathBuf, Wrappers>,
+) -> Owner {
     if let Some(module) = &source.caller_module {
         let symbol = source.caller_symbol.as_deref();
         // The same file may be known by different paths: /lib is a link to /usr/lib.

@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attribute;
+pub mod by_name;
 mod choose;
 mod conf;
 mod copies;
@@ -22,6 +23,7 @@ pub mod quote;
 mod recognise;
 mod remedy;
 mod start;
+pub mod table;
 mod text;
 mod version;
 mod words;

@@ -65,6 +65,10 @@ impl Sealed {
         })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens it for reading.
     pub(super) fn groups(&self, need: Need) -> std::result::Result<Groups<'_>, Error> {
         let (file, footer) = open(&self.path)?;

@@ -98,6 +98,19 @@ impl Trace {
         self.meta.ended.is_none()
     }
 
+    /// The files of all segments, where all are sealed: what other readers of Parquet need. None where a tail counts.
+    #[must_use]
+    pub fn sealed_files(&self) -> Option<Vec<&Path>> {
+        let mut files = Vec::new();
+        for segment in &self.segments {
+            files.push(match segment {
+                Segment::Sealed(sealed) => sealed.path(),
+                Segment::Tail(..) => return None,
+            });
+        }
+        Some(files)
+    }
+
     /// Bytes at the end of tails that belong to no whole batch.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {

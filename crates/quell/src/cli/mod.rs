@@ -4,6 +4,7 @@ mod agent;
 mod budget;
 mod doctor;
 mod export;
+mod fleet;
 mod lab;
 mod lab_more;
 mod lab_report;
@@ -20,6 +21,7 @@ pub(crate) use agent::{AgentArgs, AgentTracesArgs, AgentVerb};
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};
+pub(crate) use fleet::FleetArgs;
 pub(crate) use lab::{
     LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
 };
@@ -71,6 +73,8 @@ pub(crate) enum Verb {
     Lab(LabArgs),
     /// Keep watch on this host, and tell Prometheus, InfluxDB and OpenTelemetry.
     Agent(AgentArgs),
+    /// Ask the traces of many hosts: which causes and binaries cost the most, what changed, which remedy helps.
+    Fleet(FleetArgs),
 }
 
 /// How shootdowns are seen.

@@ -12,6 +12,7 @@ use crate::show::emit;
 mod agent;
 mod agent_traces;
 mod doctor;
+mod fleet;
 mod lab;
 mod lab_compare;
 mod lab_report;
@@ -59,6 +60,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Prove(args) => prove::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Agent(args) => agent::run(&args),
+        Verb::Fleet(args) => fleet::run(&args),
     }
 }
 
@@ -72,6 +74,7 @@ pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
 /// Was quell asked for what can't be, rather than stopped half-way?
 fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
     err.is::<Usage>()
+        || err.is::<quell_fleet::Missing>()
         || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
         || err
             .downcast_ref()

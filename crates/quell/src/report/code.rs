@@ -105,6 +105,11 @@ impl Code {
         }
     }
 
+    /// All stacks, in no order.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = &Stack> {
+        self.stacks.values()
+    }
+
     pub(crate) fn stack(&self, id: i32) -> Option<&Stack> {
         self.stacks.get(&id)
     }

@@ -13,6 +13,7 @@ mod compare;
 mod doctor;
 mod exact;
 mod export;
+mod fleet;
 mod input;
 mod interrupt;
 mod ipi;

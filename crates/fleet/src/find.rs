@@ -1,0 +1,249 @@
+//! Looks for traces in a tree, and passes over those that are not whole.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use quell_event::trace::{Error, Meta, Trace};
+
+/// A folder with this file is taken for a trace.
+const META: &str = "meta.json";
+/// No tree of traces is deeper; one that is leads nowhere.
+const DEPTH: usize = 32;
+
+/// A trace that is whole.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// What the recording is.
+    pub meta: Meta,
+    /// Its events.
+    pub files: Vec<PathBuf>,
+}
+
+impl Found {
+    /// How long it was recorded, ns.
+    #[must_use]
+    pub fn traced_ns(&self) -> u64 {
+        let ended = self.meta.ended.map_or(0, |e| e.monotonic_ns);
+        ended.saturating_sub(self.meta.start_monotonic_ns)
+    }
+}
+
+/// What is in a tree.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// The traces that are whole, by host and beginning.
+    pub traces: Vec<Found>,
+    /// How many were passed over, by why.
+    pub passed: BTreeMap<&'static str, u64>,
+    /// One of each of these, and what is wrong with it.
+    pub examples: BTreeMap<&'static str, String>,
+}
+
+impl Tree {
+    /// How many traces were passed over.
+    #[must_use]
+    pub fn passed_over(&self) -> u64 {
+        self.passed.values().sum()
+    }
+
+    fn pass(&mut self, why: &'static str, text: impl FnOnce() -> String) {
+        *self.passed.entry(why).or_default() += 1;
+        self.examples.entry(why).or_insert_with(text);
+    }
+}
+
+/// Looks through a folder and all below it. Links to folders below it are not followed: they may lead in circles, or to
+/// traces that are in the tree anyway.
+///
+/// # Errors
+///
+/// The folder itself can't be read.
+pub fn find(dir: &Path) -> std::io::Result<Tree> {
+    // said as it is, and not as one of many that can't be read
+    std::fs::read_dir(dir)?;
+    let mut tree = Tree::default();
+    let mut seen = HashSet::new();
+    look(dir, DEPTH, &mut tree, &mut seen);
+    tree.traces.sort_by(|a, b| {
+        let key = |f: &Found| (f.meta.host.clone(), f.meta.start_wall_ns, f.dir.clone());
+        key(a).cmp(&key(b))
+    });
+    Ok(tree)
+}
+
+/// What makes two folders the same recording.
+type Same = (String, u64, u64, u64);
+
+fn look(dir: &Path, depth: usize, tree: &mut Tree, seen: &mut HashSet<Same>) {
+    if dir.join(META).exists() {
+        return judge(dir, tree, seen);
+    }
+    let unreadable = |tree: &mut Tree, why: String| {
+        tree.pass("unreadable", || format!("{}: {why}", dir.display()));
+    };
+    if depth == 0 {
+        return unreadable(tree, "too deep".to_owned());
+    }
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(err) => return unreadable(tree, err.to_string()),
+    };
+    let mut below: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+        .map(|e| e.path())
+        .collect();
+    // so that of two copies the same one counts each time
+    below.sort();
+    for dir in below {
+        look(&dir, depth - 1, tree, seen);
+    }
+}
+
+fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
+    let trace = match Trace::open(dir) {
+        Ok(trace) => trace,
+        Err(err) => {
+            let why = match err.downcast_ref() {
+                Some(Error::NotATrace(..)) => "foreign",
+                Some(Error::Version(..)) => "of another version",
+                Some(Error::Unreadable(..)) => "unreadable",
+                _ => "damaged",
+            };
+            return tree.pass(why, || format!("{err:#}"));
+        }
+    };
+    let meta = trace.meta();
+    let Some(ended) = meta.ended else {
+        return tree.pass("cut short", || format!("{}: it has no end", dir.display()));
+    };
+    let Some(files) = trace.sealed_files() else {
+        return tree.pass("unsealed", || format!("{}: it has a tail", dir.display()));
+    };
+    let files = files.into_iter().map(Path::to_owned).collect();
+    let same = (
+        meta.host.clone(),
+        meta.start_wall_ns,
+        meta.start_monotonic_ns,
+        ended.rows,
+    );
+    if !seen.insert(same) {
+        return tree.pass("there twice", || format!("{}: a copy", dir.display()));
+    }
+    let meta = meta.clone();
+    tree.traces.push(Found {
+        dir: dir.to_owned(),
+        meta,
+        files,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use quell_event::Shootdown;
+    use quell_event::trace::Writer;
+
+    use super::*;
+
+    fn trace(dir: &Path, host: &str, start: u64) {
+        fs::create_dir_all(dir.parent().unwrap()).unwrap();
+        let meta = Meta {
+            host: host.to_owned(),
+            start_wall_ns: start,
+            start_monotonic_ns: 10,
+            ..Meta::default()
+        };
+        let mut writer = Writer::create(dir, &meta, false).unwrap();
+        writer.push(&Shootdown::default());
+        writer.finish(110, |_| ()).unwrap();
+    }
+
+    fn edit(dir: &Path, from: &str, to: &str) {
+        let meta = dir.join(META);
+        let text = fs::read_to_string(&meta).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(meta, text.replace(from, to)).unwrap();
+    }
+
+    /// Check that traces are found wherever they lie and whatever their folders are called, in an order that does not
+    /// depend on the disk, and the one that is named itself too.
+    #[test]
+    fn traces_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("b/host=x {1}*[2] 'é'/2026.quell");
+        trace(&odd, "b", 2);
+        trace(&dir.path().join("a/deep/er/t"), "a", 3);
+        trace(&dir.path().join("first"), "a", 1);
+        fs::create_dir(dir.path().join("empty")).unwrap();
+        fs::write(dir.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("circle")).unwrap();
+        let tree = find(dir.path()).unwrap();
+        let all: Vec<_> = tree
+            .traces
+            .iter()
+            .map(|t| {
+                (
+                    &*t.meta.host,
+                    t.meta.start_wall_ns,
+                    t.traced_ns(),
+                    t.files.len(),
+                )
+            })
+            .collect();
+        assert_eq!(all, [("a", 1, 100, 1), ("a", 3, 100, 1), ("b", 2, 100, 1)]);
+        assert_eq!(tree.passed_over(), 0);
+        assert_eq!(find(&odd).unwrap().traces.len(), 1);
+        assert!(find(&dir.path().join("nowhere")).is_err());
+        assert!(find(&dir.path().join("file")).is_err());
+        assert_eq!(find(&dir.path().join("empty")).unwrap().traces.len(), 0);
+    }
+
+    /// Check that what is not whole is passed over, counted by why, and named.
+    #[test]
+    fn others_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (n, name) in [
+            "ok", "cut", "foreign", "later", "garbled", "short", "missing",
+        ]
+        .iter()
+        .enumerate()
+        {
+            trace(&at(name), "h", n as u64);
+        }
+        trace(&at("zcopy"), "h", 0);
+        let json = fs::read_to_string(at("cut/meta.json")).unwrap();
+        let end = json.find("\"ended\"").unwrap();
+        fs::write(
+            at("cut/meta.json"),
+            format!("{}\"ended\": null}}", &json[..end]),
+        )
+        .unwrap();
+        edit(&at("foreign"), "quell/trace/1", "other/thing");
+        edit(&at("later"), "quell/trace/1", "quell/trace/2");
+        fs::write(at("garbled/meta.json"), "{").unwrap();
+        let events = at("short/events-00001.parquet");
+        let bytes = fs::read(&events).unwrap();
+        fs::write(&events, &bytes[..bytes.len() / 2]).unwrap();
+        fs::remove_file(at("missing/events-00001.parquet")).unwrap();
+        let tree = find(dir.path()).unwrap();
+        assert_eq!(tree.traces.len(), 1);
+        let passed: Vec<_> = tree.passed.iter().map(|(why, n)| (*why, *n)).collect();
+        assert_eq!(
+            passed,
+            [
+                ("cut short", 1),
+                ("damaged", 3),
+                ("foreign", 1),
+                ("of another version", 1),
+                ("there twice", 1)
+            ]
+        );
+        assert!(tree.examples["there twice"].contains("zcopy"));
+        assert_eq!(tree.passed_over(), 7);
+    }
+}

@@ -1,0 +1,300 @@
+//! Has Python run an engine: a small program goes to it with the job, and answers come back line by line.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use std::{fmt, io, thread};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Engine, Question, views};
+
+const RUNNER: &str = include_str!("runner.py");
+/// Of what the engine says when it fails no more is kept, bytes.
+const SAID: u64 = 1 << 20;
+/// How often is looked whether all is to stop.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What an engine is asked.
+pub struct Job<'a> {
+    /// Which.
+    pub engine: Engine,
+    /// The Python that has it.
+    pub python: &'a OsStr,
+    /// The prepared folder.
+    pub dir: &'a str,
+    /// What is asked.
+    pub questions: &'a [Question],
+    /// Rows of each answer at most.
+    pub limit: Option<usize>,
+    /// Whether to end it early.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+/// An answer: rows of as many values as there are columns.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    /// The question's name.
+    pub question: String,
+    /// How long the engine took, ns.
+    pub took_ns: u64,
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, in order.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// Python has no such module, or there is no Python.
+#[derive(Debug)]
+pub struct Missing(String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    engine: &'static str,
+    dir: &'a str,
+    memory: String,
+    views: Vec<String>,
+    questions: Vec<Asked>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Asked {
+    name: &'static str,
+    sql: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Missing { missing: String },
+    Answer(Answer),
+}
+
+/// Ended when it is dropped: Ctrl-C may have been for quell alone.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Runs it, and hands over each answer when it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`] where there is no Python or no engine; else what the engine says.
+    pub fn run(&self, mut each: impl FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let python = self.python.display();
+        let started = Command::new(self.python)
+            .arg("-c")
+            .arg(RUNNER)
+            .env("PYTHONIOENCODING", "utf-8")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = match started {
+            Ok(child) => Running(child),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                let text =
+                    format!("there is no {python}: install Python 3, or name one with --python");
+                return Err(Missing(text).into());
+            }
+            Err(err) => return Err(err).with_context(|| format!("can't start {python}")),
+        };
+        let stderr = child.0.stderr.take();
+        // read beside, so that a pipe that is full holds nobody up
+        let said = thread::spawn(move || {
+            let mut said = Vec::new();
+            if let Some(mut stderr) = stderr {
+                let _ = (&mut stderr).take(SAID).read_to_end(&mut said);
+                let _ = io::copy(&mut stderr, &mut io::sink());
+            }
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        let stdin = child.0.stdin.take().context("Python has no stdin")?;
+        let told = serde_json::to_vec(&self.told())?;
+        // one that fails at once does not read it: its words say more than the pipe's
+        let _ = { stdin }.write_all(&told);
+        let stdout = child.0.stdout.take().context("Python has no stdout")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut answers = 0;
+        loop {
+            let line = match lines.recv_timeout(STEP) {
+                Ok(line) => line.context("can't read the answer")?,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if (self.stopped)() => anyhow::bail!("interrupted"),
+                Err(RecvTimeoutError::Timeout) => continue,
+            };
+            match serde_json::from_str(&line) {
+                Ok(Line::Answer(answer)) => {
+                    answers += 1;
+                    each(answer)?;
+                }
+                Ok(Line::Missing { missing }) => return Err(self.missing(&missing).into()),
+                // an engine may print what it likes
+                Err(_) => {}
+            }
+        }
+        let status = child
+            .0
+            .wait()
+            .with_context(|| format!("can't wait for {python}"))?;
+        let said = said.join().unwrap_or_default();
+        if !status.success() || answers != self.questions.len() {
+            anyhow::bail!("{} failed: {}", self.engine.name(), gist(&said));
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> Told<'_> {
+        let asked = |q: &Question| Asked {
+            name: q.name,
+            sql: q.sql,
+        };
+        Told {
+            engine: self.engine.name(),
+            dir: self.dir,
+            memory: format!("{}m", memory_mb()),
+            views: views(self.engine, self.dir),
+            questions: self.questions.iter().map(asked).collect(),
+            limit: self.limit,
+        }
+    }
+
+    fn missing(&self, module: &str) -> Missing {
+        let python = self.python.display();
+        let package = self.engine.package();
+        let java = match self.engine {
+            Engine::DuckDb => "",
+            Engine::Spark => " (it needs Java 17 too)",
+        };
+        Missing(format!(
+            "{python} has no module {module}{java}: '{python} -m pip install {package}'; or in an environment of its own: \
+             'python3 -m venv fleet && fleet/bin/pip install {package}', and --python fleet/bin/python"
+        ))
+    }
+}
+
+/// Half of the machine's memory for Spark, which takes no more than it needs; 1 GB is its own default.
+fn memory_mb() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| {
+        let kb = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
+        kb.trim().parse::<u64>().ok()
+    });
+    (total.unwrap_or(0) / 1024 / 2).clamp(1024, 32 << 10)
+}
+
+/// The line that says what went wrong: of Python's traceback the last one, of Java's the first exception.
+fn gist(said: &str) -> String {
+    let lines = || said.lines().map(str::trim).filter(|l| !l.is_empty());
+    let java = lines().find(|l| l.contains("JAVA_HOME") || l.contains("JAVA_GATEWAY_EXITED"));
+    let error = |l: &&str| {
+        let name = l.split([':', ' ']).next().unwrap_or_default();
+        l.contains(": ") && (name.ends_with("Error") || name.ends_with("Exception"))
+    };
+    let line = java
+        .or_else(|| lines().filter(error).next_back())
+        .or_else(|| lines().next_back());
+    let line = line.unwrap_or("it says nothing");
+    line.chars().filter(|c| !c.is_control()).take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(python: &str) -> anyhow::Result<Vec<Answer>> {
+        let mut answers = Vec::new();
+        let job = Job {
+            engine: Engine::DuckDb,
+            python: OsStr::new(python),
+            dir: "/nowhere",
+            questions: &Question::ALL[..1],
+            limit: None,
+            stopped: &|| false,
+        };
+        job.run(|answer| {
+            answers.push(answer);
+            Ok(())
+        })?;
+        Ok(answers)
+    }
+
+    fn python(dir: &std::path::Path, script: &str) -> String {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = dir.join("python");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// Check that answers come as they were printed, with integers as integers, and other lines are passed over.
+    #[test]
+    fn answers() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = r#"{"question": "causes", "took_ns": 5, "columns": ["cause", "n"], "rows": [["munmap", 9007199254740993]]}"#;
+        let said = ask(&python(
+            dir.path(),
+            &format!("cat >/dev/null; echo noise; echo '{line}'"),
+        ))
+        .unwrap();
+        assert_eq!(said[0].rows[0][1].as_u64(), Some(9_007_199_254_740_993));
+        assert_eq!((said[0].columns.len(), said[0].took_ns), (2, 5));
+    }
+
+    /// Check that what is missing is said with what helps, and what fails with the line that says why.
+    #[test]
+    fn failures() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = ask("/nowhere/python3").unwrap_err();
+        assert!(
+            none.is::<Missing>() && none.to_string().contains("install Python 3"),
+            "{none}"
+        );
+        let err = ask(&python(
+            dir.path(),
+            "cat >/dev/null; echo '{\"missing\": \"duckdb\"}'",
+        ))
+        .unwrap_err();
+        assert!(
+            err.is::<Missing>() && err.to_string().contains("-m pip install duckdb"),
+            "{err}"
+        );
+        let err = ask(&python(
+            dir.path(),
+            "echo 'Traceback' >&2; echo 'IOError: no file' >&2; echo '  hint' >&2; exit 1",
+        ))
+        .unwrap_err();
+        assert!(!err.is::<Missing>());
+        assert_eq!(err.to_string(), "duckdb failed: IOError: no file");
+        // all said, yet an answer is not there
+        assert!(ask(&python(dir.path(), "cat >/dev/null")).is_err());
+    }
+}

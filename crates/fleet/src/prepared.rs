@@ -1,0 +1,210 @@
+//! A folder that the views of all engines are of: links to the events of many traces, and the tables beside them.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::find::Found;
+use crate::schema::{self, Process, Remedy, Stack, TABLES, Trace};
+use crate::{Engine, Question};
+
+/// What would mean something else in a path within SQL, or to who looks for files.
+const ODD: &[char] = &[
+    '\'', '"', '`', '\\', '*', '?', '[', ']', '{', '}', '\n', ':', '%',
+];
+
+/// A folder that is being filled.
+#[derive(Debug)]
+pub struct Prepared {
+    dir: PathBuf,
+    traces: u64,
+    /// In the order of [`TABLES`].
+    tables: Vec<BufWriter<File>>,
+}
+
+impl Prepared {
+    /// Begins to fill a folder, which is there and empty.
+    ///
+    /// # Errors
+    ///
+    /// It can't be written to, or its name would mean something else in SQL.
+    pub fn begin(dir: &Path) -> anyhow::Result<Self> {
+        let dir = dir
+            .canonicalize()
+            .with_context(|| format!("can't find {}", dir.display()))?;
+        let is_plain = dir.to_str().is_some_and(|text| !text.contains(ODD));
+        anyhow::ensure!(
+            is_plain,
+            "{} has a character in it that SQL takes for something else: name another folder, by TMPDIR or --prepare",
+            dir.display()
+        );
+        let make = || -> io::Result<Vec<BufWriter<File>>> {
+            fs::create_dir(dir.join("events"))?;
+            let file = |(name, _): &(&str, _)| File::create_new(dir.join(format!("{name}.jsonl")));
+            TABLES.iter().map(|t| file(t).map(BufWriter::new)).collect()
+        };
+        let tables = make().with_context(|| format!("can't write to {}", dir.display()))?;
+        Ok(Self {
+            dir,
+            traces: 0,
+            tables,
+        })
+    }
+
+    fn row(&mut self, table: usize, row: &impl Serialize) -> anyhow::Result<()> {
+        let file = &mut self.tables[table];
+        serde_json::to_writer(&mut *file, row)
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(b"\n"))
+            .with_context(|| format!("can't write to {}", self.dir.display()))
+    }
+
+    /// Adds a trace, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn trace(&mut self, found: &Found, period: u64) -> anyhow::Result<u64> {
+        let number = self.traces;
+        self.traces += 1;
+        for (n, file) in found.files.iter().enumerate() {
+            // links, so that whatever the tree is called no engine sees its names
+            let link = self.dir.join(format!("events/{number:08}-{n:05}.parquet"));
+            let link = || std::os::unix::fs::symlink(file.canonicalize()?, link);
+            link().with_context(|| format!("can't link to {}", file.display()))?;
+        }
+        let row = Trace {
+            trace: number,
+            host: found.meta.host.clone(),
+            start_ns: found.meta.start_wall_ns,
+            start_monotonic_ns: found.meta.start_monotonic_ns,
+            traced_ns: found.traced_ns(),
+            period,
+            cpus: found.meta.cpus,
+            kernel: found.meta.kernel.clone(),
+            dir: found.dir.to_string_lossy().into_owned(),
+        };
+        self.row(0, &row)?;
+        Ok(number)
+    }
+
+    /// Adds a process.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn process(&mut self, process: &Process) -> anyhow::Result<()> {
+        self.row(1, process)
+    }
+
+    /// Adds a stack.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn stack(&mut self, stack: &Stack) -> anyhow::Result<()> {
+        self.row(2, stack)
+    }
+
+    /// Adds what a remedy is expected to stop.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn remedy(&mut self, remedy: &Remedy) -> anyhow::Result<()> {
+        self.row(3, remedy)
+    }
+
+    /// Ends it: writes what is left, the definitions of the views, and the questions. Returns where it lies.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn end(self) -> anyhow::Result<String> {
+        let dir = self.dir.clone();
+        let write = || -> io::Result<String> {
+            for table in self.tables {
+                table.into_inner()?.flush()?;
+            }
+            let text = self.dir.to_string_lossy().into_owned();
+            for engine in [Engine::DuckDb, Engine::Spark] {
+                let views = schema::views(engine, &text).join(";\n");
+                fs::write(
+                    self.dir.join(format!("views-{}.sql", engine.name())),
+                    views + ";\n",
+                )?;
+            }
+            for question in Question::ALL {
+                fs::write(
+                    self.dir.join(format!("{}.sql", question.name)),
+                    question.sql,
+                )?;
+            }
+            Ok(text)
+        };
+        write().with_context(|| format!("can't write to {}", dir.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::Shootdown;
+    use quell_event::trace::{Meta, Writer};
+
+    use super::*;
+
+    /// Check that a prepared folder leads to the events by plain names, and has its tables and definitions.
+    #[test]
+    fn folders_are_filled() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("odd ' name*");
+        let mut writer = Writer::create(&trace, &Meta::default(), false).unwrap();
+        writer.push(&Shootdown::default());
+        writer.finish(1, |_| ()).unwrap();
+        let found = crate::find(dir.path()).unwrap().traces;
+        let out = dir.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let mut prepared = Prepared::begin(&out).unwrap();
+        assert_eq!(prepared.trace(&found[0], 3).unwrap(), 0);
+        prepared
+            .stack(&Stack {
+                frames: "a\nb".to_owned(),
+                ..Stack::default()
+            })
+            .unwrap();
+        let text = prepared.end().unwrap();
+        let link = out.join("events/00000000-00000.parquet");
+        assert_eq!(
+            fs::read(link).unwrap(),
+            fs::read(trace.join("events-00001.parquet")).unwrap()
+        );
+        assert!(
+            fs::read_to_string(out.join("traces.jsonl"))
+                .unwrap()
+                .contains("\"period\":3")
+        );
+        assert_eq!(
+            fs::read_to_string(out.join("stacks.jsonl"))
+                .unwrap()
+                .lines()
+                .count(),
+            1
+        );
+        let views = fs::read_to_string(out.join("views-duckdb.sql")).unwrap();
+        assert!(
+            views.contains(&format!("{text}/events/*.parquet")),
+            "{views}"
+        );
+        assert_eq!(
+            fs::read_to_string(out.join("causes.sql")).unwrap(),
+            Question::named("causes").unwrap().sql
+        );
+        assert!(Prepared::begin(&out).is_err(), "it is not empty");
+        let odd = dir.path().join("it's");
+        fs::create_dir(&odd).unwrap();
+        assert!(Prepared::begin(&odd).is_err());
+    }
+}

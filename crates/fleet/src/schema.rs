@@ -1,0 +1,272 @@
+//! What the questions are asked of: the tables beside the events, and the views of all, for each engine.
+
+use serde::Serialize;
+
+use crate::Engine;
+
+/// A trace.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Trace {
+    /// Its number, from 0: what ties all tables together.
+    pub trace: u64,
+    /// The machine's name.
+    pub host: String,
+    /// When it began, ns since 1970.
+    pub start_ns: u64,
+    /// The same moment, of the clock of `t_ns`.
+    pub start_monotonic_ns: u64,
+    /// How long it was recorded, ns.
+    pub traced_ns: u64,
+    /// 0 for the last period (7 days), 1 for the one before, and so on.
+    pub period: u64,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Where it lies.
+    pub dir: String,
+}
+
+/// A process, from a time to a time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Process {
+    /// The trace.
+    pub trace: u64,
+    /// The process.
+    pub pid: u32,
+    /// From when on this holds, as `t_ns`.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// The last part of its executable's path, or its name in brackets where it has none.
+    pub program: String,
+    /// The executable's build id, empty where there is none.
+    pub build_id: String,
+    /// The executable.
+    pub exe: String,
+    /// Who most likely asks for memory there: an allocator or runtime.
+    pub asker: String,
+}
+
+/// A stack.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stack {
+    /// The trace.
+    pub trace: u64,
+    /// Its number there: `user_stack` or `kernel_stack` of events.
+    pub stack: u32,
+    /// `user` or `kernel`.
+    pub kind: &'static str,
+    /// A frame a line, the innermost first.
+    pub frames: String,
+    /// The frame that called: the innermost that is no mere wrapper of a system call.
+    pub caller: String,
+    /// Who asked: an allocator, `own calls`, `ending threads`; of the kernel's nobody.
+    pub asker: String,
+}
+
+/// What a remedy is expected to stop.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Remedy {
+    /// Who asks.
+    pub asker: String,
+    /// Why.
+    pub cause: String,
+    /// The remedy.
+    pub remedy: String,
+    /// The share that it is expected to stop, in thousandths.
+    pub permille: u32,
+}
+
+/// Tables that are made: name and columns. `true` is text, else it is a number.
+pub const TABLES: [(&str, &[(&str, bool)]); 4] = [
+    (
+        "traces",
+        &[
+            ("trace", false),
+            ("host", true),
+            ("start_ns", false),
+            ("start_monotonic_ns", false),
+            ("traced_ns", false),
+            ("period", false),
+            ("cpus", false),
+            ("kernel", true),
+            ("dir", true),
+        ],
+    ),
+    (
+        "processes",
+        &[
+            ("trace", false),
+            ("pid", false),
+            ("from_ns", false),
+            ("to_ns", false),
+            ("program", true),
+            ("build_id", true),
+            ("exe", true),
+            ("asker", true),
+        ],
+    ),
+    (
+        "stacks",
+        &[
+            ("trace", false),
+            ("stack", false),
+            ("kind", true),
+            ("frames", true),
+            ("caller", true),
+            ("asker", true),
+        ],
+    ),
+    (
+        "remedies",
+        &[
+            ("asker", true),
+            ("cause", true),
+            ("remedy", true),
+            ("permille", false),
+        ],
+    ),
+];
+
+/// Of the events' columns: name in the views and what it is made of. Unsigned numbers of 64 bits are of another type in
+/// each engine, so all are made signed; truth is 0 or 1, which can be summed up.
+const CULPRIT: &[(&str, &str)] = &[
+    ("shootdown", "cast(id as bigint)"),
+    ("t_ns", "cast(t_ns as bigint)"),
+    ("wait_ns", "cast(wait_ns as bigint)"),
+    ("cause", "cause"),
+    ("syscall", "cast(syscall as bigint)"),
+    ("pid", "cast(pid as bigint)"),
+    ("tid", "cast(tid as bigint)"),
+    ("comm", "comm"),
+    ("cpu", "cast(cpu as bigint)"),
+    ("cgroup", "cast(cgroup as bigint)"),
+    (
+        "full_flush",
+        "case when full then cast(1 as bigint) else cast(0 as bigint) end",
+    ),
+    ("pages", "cast(pages as bigint)"),
+    (
+        "own_mm",
+        "case when own_mm then cast(1 as bigint) else cast(0 as bigint) end",
+    ),
+    ("kernel_stack", "cast(kernel_stack as bigint)"),
+    ("user_stack", "cast(user_stack as bigint)"),
+];
+const VICTIM: &[(&str, &str)] = &[
+    ("victim_index", "cast(victim_index as bigint)"),
+    (
+        "seen",
+        "case when victim_cpu = 65535 then cast(0 as bigint) else cast(1 as bigint) end",
+    ),
+    ("victim_cpu", "cast(victim_cpu as bigint)"),
+    ("victim_pid", "cast(victim_pid as bigint)"),
+    ("victim_tid", "cast(victim_tid as bigint)"),
+    ("victim_comm", "victim_comm"),
+    (
+        "bystander",
+        "case when bystander then cast(1 as bigint) else cast(0 as bigint) end",
+    ),
+    ("delay_ns", "cast(delay_ns as bigint)"),
+    ("stall_ns", "cast(stall_ns as bigint)"),
+];
+
+/// The statements that define the views, over a prepared folder. `full` is a word of SQL, so it is quoted as the
+/// engine wants it.
+#[must_use]
+pub fn views(engine: Engine, dir: &str) -> Vec<String> {
+    let mut out: Vec<String> = TABLES
+        .iter()
+        .map(|(name, columns)| match engine {
+            Engine::DuckDb => {
+                let kind = |text: bool| if text { "varchar" } else { "bigint" };
+                let columns: Vec<String> = columns
+                    .iter()
+                    .map(|(column, text)| format!("{column}: '{}'", kind(*text)))
+                    .collect();
+                format!(
+                    "create or replace view {name} as select * from read_json('{dir}/{name}.jsonl', \
+                     format = 'newline_delimited', columns = {{{}}})",
+                    columns.join(", ")
+                )
+            }
+            Engine::Spark => {
+                let kind = |text: bool| if text { "string" } else { "bigint" };
+                let columns: Vec<String> = columns
+                    .iter()
+                    .map(|(column, text)| format!("{column} {}", kind(*text)))
+                    .collect();
+                format!(
+                    "create or replace temporary view {name} ({}) using json options \
+                     (path 'file:{dir}/{name}.jsonl', mode 'FAILFAST')",
+                    columns.join(", ")
+                )
+            }
+        })
+        .collect();
+    let (view, number, from, full) = match engine {
+        Engine::DuckDb => (
+            "create or replace view",
+            // the file's name begins with the trace's number
+            format!(
+                "cast(substring(filename, {}, 8) as bigint)",
+                dir.chars().count() + "/events/".len() + 1
+            ),
+            format!(
+                "read_parquet('{dir}/events/*.parquet', filename = true, hive_partitioning = false)"
+            ),
+            "\"full\"",
+        ),
+        Engine::Spark => (
+            "create or replace temporary view",
+            "cast(substring(_metadata.file_name, 1, 8) as bigint)".to_owned(),
+            format!("parquet.`file:{dir}/events`"),
+            "`full`",
+        ),
+    };
+    let columns = |lists: &[&[(&str, &str)]]| {
+        let all = lists.iter().flat_map(|list| list.iter());
+        let all: Vec<String> = all
+            .map(|(name, made_of)| {
+                format!(
+                    "{} as {name}",
+                    made_of.replace("when full", &format!("when {full}"))
+                )
+            })
+            .collect();
+        all.join(", ")
+    };
+    out.push(format!(
+        "{view} hits as select {number} as trace, {} from {from}",
+        columns(&[CULPRIT, VICTIM])
+    ));
+    out.push(format!(
+        "{view} shootdowns as select {number} as trace, {} from {from} where victim_index = 0",
+        columns(&[CULPRIT])
+    ));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what is written of each table are its columns, no more and no fewer.
+    #[test]
+    fn tables_have_their_columns() {
+        let rows = [
+            serde_json::to_value(Trace::default()).unwrap(),
+            serde_json::to_value(Process::default()).unwrap(),
+            serde_json::to_value(Stack::default()).unwrap(),
+            serde_json::to_value(Remedy::default()).unwrap(),
+        ];
+        for (row, (name, columns)) in rows.iter().zip(TABLES) {
+            let row = row.as_object().unwrap();
+            assert_eq!(row.len(), columns.len(), "{name}");
+            for (column, text) in columns {
+                assert_eq!(row[*column].is_string(), *text, "{name}.{column}");
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! `quell fleet`: questions over the traces of many hosts.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use indicatif::ProgressBar;
+use quell_fleet::{Job, Prepared, Question, SUMMARY, Tree, day, find};
+
+use crate::cli::FleetArgs;
+use crate::cmd::usage;
+use crate::fleet::{self, Asked, Choice, choose, json, text};
+use crate::launch::signals;
+use crate::prove::temp::TempDir;
+use crate::show::table::{Table, plain};
+use crate::show::units::plural;
+use crate::show::{self, emit, unless_gone};
+
+/// Rows of a text, and of each answer of the summary.
+const ROWS: usize = 20;
+const FEW: usize = 6;
+const COMPARE: &str = "changes";
+
+pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
+    if args.list {
+        return print(&list());
+    }
+    if let Some(name) = &args.sql {
+        return print(question(OsStr::new(name))?.sql);
+    }
+    let (questions, dir) = words(args)?;
+    let tree = find(&dir)
+        .map_err(|err| usage(format!("can't look for traces in {}: {err}", dir.display())))?;
+    passed_over(&tree);
+    if tree.traces.is_empty() {
+        let what = match tree.passed_over() {
+            0 => "no trace",
+            _ => "no trace that is whole",
+        };
+        return Err(usage(format!(
+            "{what} in {}: 'quell record' and 'quell agent' write them",
+            dir.display()
+        )));
+    }
+    let alone = matches!(&*questions, [one] if one.name == COMPARE);
+    let Tree { traces, passed, .. } = tree;
+    let choice = choose(traces, args.since, alone);
+    if choice.traces.is_empty() {
+        return Err(usage(format!(
+            "no trace in {} began from {} to {}",
+            dir.display(),
+            day(choice.from_ns),
+            day(choice.to_ns - 1)
+        )));
+    }
+    signals::install()?;
+    if let Some(out) = &args.prepare {
+        return prepare(&choice, out);
+    }
+    if questions.iter().any(|q| q.name == COMPARE) {
+        comparable(&choice);
+    }
+    ask(args, &questions, &choice, &passed)
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    unless_gone(emit(&mut anstream::stdout(), text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> String {
+    let mut t = Table::new(&["question", "what it answers"]);
+    for question in Question::ALL {
+        t.row(vec![question.name.to_owned(), question.about()]);
+    }
+    t.text()
+}
+
+fn question(name: &OsStr) -> anyhow::Result<Question> {
+    let known = name.to_str().and_then(Question::named);
+    known.ok_or_else(|| {
+        let all: Vec<&str> = Question::ALL.iter().map(|q| q.name).collect();
+        usage(format!(
+            "'{}' is no question: ask {}",
+            plain(&name.to_string_lossy()),
+            all.join(", ")
+        ))
+    })
+}
+
+/// What is asked, and of which folder.
+fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
+    let Some((dir, names)) = args.words.split_last() else {
+        return Err(usage(
+            "say where the traces are: quell fleet [QUESTION...] DIR",
+        ));
+    };
+    if !Path::new(dir).exists() && dir.to_str().is_some_and(|d| Question::named(d).is_some()) {
+        return Err(usage(
+            "say where the traces are, after the questions: quell fleet [QUESTION...] DIR",
+        ));
+    }
+    let mut questions = Vec::new();
+    for name in names {
+        let one = question(name)?;
+        if !questions.contains(&one) {
+            questions.push(one);
+        }
+    }
+    if args.since.is_some() && questions.len() > 1 && questions.iter().any(|q| q.name == COMPARE) {
+        return Err(usage(
+            "'changes' compares two periods: with --since ask it by itself",
+        ));
+    }
+    if args.csv && questions.len() != 1 {
+        return Err(usage("--csv is of one question"));
+    }
+    if questions.is_empty() {
+        let wanted = |name: &&&str| args.since.is_none() || **name != COMPARE;
+        questions.extend(
+            SUMMARY
+                .iter()
+                .filter(wanted)
+                .filter_map(|name| Question::named(name)),
+        );
+    }
+    Ok((questions, dir.into()))
+}
+
+fn passed_over(tree: &Tree) {
+    if tree.passed_over() == 0 {
+        return;
+    }
+    let whys: Vec<String> = tree
+        .passed
+        .iter()
+        .map(|(why, n)| format!("{n} {why}"))
+        .collect();
+    say!(
+        "quell: passed over {} of {}: {}",
+        tree.passed_over(),
+        plural(tree.passed_over() + tree.traces.len() as u64, "trace"),
+        whys.join(", ")
+    );
+    for text in tree.examples.values() {
+        say!("quell: such as {}", plain(text));
+    }
+}
+
+/// Says so where there is nothing to compare with.
+fn comparable(choice: &Choice) {
+    for (period, name) in [(0, "last"), (1, "period before the last")] {
+        if !choice.has(period) {
+            let days = choice.period_ns as f64 / quell_fleet::DAY_NS as f64;
+            let name = name.replace("last", &format!("last {days:.0} days"));
+            say!("quell: no trace is of the {name}: there is nothing to compare");
+        }
+    }
+}
+
+/// A line on a terminal while something takes long.
+struct Busy(ProgressBar);
+
+impl Busy {
+    fn new(what: String) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner().with_message(what)
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn interrupted() -> bool {
+    signals::interrupted().is_some()
+}
+
+fn fill(choice: &Choice, dir: &Path) -> anyhow::Result<String> {
+    let busy = Busy::new(format!(
+        "reading {}",
+        plural(choice.traces.len() as u64, "trace")
+    ));
+    let prepared = Prepared::begin(dir)?;
+    let filled = fleet::prepare(choice, prepared, || busy.0.tick(), &interrupted);
+    drop(busy);
+    filled
+}
+
+fn prepare(choice: &Choice, out: &Path) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir(out)
+        .map_err(|err| usage(format!("can't make the folder {}: {err}", out.display())))?;
+    let dir = fill(choice, out)?;
+    say!("quell: {dir} has the tables, views-duckdb.sql and views-spark.sql, and the questions");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(
+    args: &FleetArgs,
+    questions: &[Question],
+    choice: &Choice,
+    passed: &std::collections::BTreeMap<&'static str, u64>,
+) -> anyhow::Result<ExitCode> {
+    let is_text = !args.json && !args.csv;
+    let said = args.top.map(|n| n as usize);
+    let top = said.unwrap_or(if args.words.len() == 1 { FEW } else { ROWS });
+    let temp = TempDir::new()?;
+    let dir = fill(choice, temp.path())?;
+    let busy = Busy::new(format!(
+        "asking {}",
+        quell_fleet::Engine::from(args.engine).name()
+    ));
+    let job = Job {
+        engine: args.engine.into(),
+        python: &args.python,
+        dir: &dir,
+        questions,
+        // one more than is shown tells that there are more
+        limit: if is_text { Some(top + 1) } else { said },
+        stopped: &interrupted,
+    };
+    let mut answers = Vec::new();
+    job.run(|answer| {
+        answers.push(answer);
+        Ok(())
+    })?;
+    drop(busy);
+    let asked = Asked {
+        engine: job.engine,
+        choice,
+        passed,
+        answers: &answers,
+    };
+    let text = if args.json {
+        json::json(&asked).to_string() + "\n"
+    } else if args.csv {
+        json::csv(answers.first().context("there is no answer")?)
+    } else {
+        text::text(&asked, top)
+    };
+    let mut out = show::output(None)?;
+    unless_gone(emit(&mut *out, &text))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,124 @@
+//! Which traces of a tree are asked of, and which period each is of.
+
+use quell_fleet::{DAY_NS, Found, Since};
+
+/// The period where nobody says another.
+const WEEK: u64 = 7 * DAY_NS;
+
+/// The traces that are asked of.
+pub(crate) struct Choice {
+    /// Each with its period: 0 is the last one.
+    pub(crate) traces: Vec<(Found, u64)>,
+    /// The first moment that counts and the first one after, ns since 1970.
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    /// How long a period is, ns.
+    pub(crate) period_ns: u64,
+}
+
+impl Choice {
+    /// How many hosts they are of.
+    pub(crate) fn hosts(&self) -> u64 {
+        let mut hosts: Vec<&str> = self.traces.iter().map(|(t, _)| &*t.meta.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.len() as u64
+    }
+
+    /// How long all were recorded, ns.
+    pub(crate) fn traced_ns(&self) -> u64 {
+        self.traces.iter().map(|(t, _)| t.traced_ns()).sum()
+    }
+
+    /// Whether any trace is of this period.
+    pub(crate) fn has(&self, period: u64) -> bool {
+        self.traces.iter().any(|(_, p)| *p == period)
+    }
+}
+
+/// Chooses. `before`: the period before the one that is asked of too, to compare with.
+pub(crate) fn choose(traces: Vec<Found>, since: Option<Since>, before: bool) -> Choice {
+    let begun = |t: &Found| t.meta.start_wall_ns;
+    let newest = traces.iter().map(begun).max().unwrap_or(0);
+    let oldest = traces.iter().map(begun).min().unwrap_or(0);
+    let (from_ns, to_ns, period_ns) = match since {
+        None => (oldest, newest.saturating_add(1), WEEK),
+        Some(since) => {
+            let (from, to) = since.range(newest);
+            let period = to.saturating_sub(from).max(1);
+            let first = if before {
+                from.saturating_sub(period)
+            } else {
+                from
+            };
+            (first, to, period)
+        }
+    };
+    let period = |t: &Found| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
+    Choice {
+        traces: traces
+            .into_iter()
+            .filter(|t| (from_ns..to_ns).contains(&begun(t)))
+            .map(|t| {
+                let period = period(&t);
+                (t, period)
+            })
+            .collect(),
+        from_ns,
+        to_ns,
+        period_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::trace::Meta;
+
+    use super::*;
+
+    fn traces(days: &[u64]) -> Vec<Found> {
+        let found = |day: &u64| Found {
+            dir: "t".into(),
+            meta: Meta {
+                host: format!("h{day}"),
+                start_wall_ns: day * DAY_NS,
+                ..Meta::default()
+            },
+            files: Vec::new(),
+        };
+        days.iter().map(found).collect()
+    }
+
+    fn periods(choice: &Choice) -> Vec<(u64, u64)> {
+        let of = |(t, p): &(Found, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
+        choice.traces.iter().map(of).collect()
+    }
+
+    /// Check that weeks are counted back from the newest trace, and that nothing is left out unless it is said.
+    #[test]
+    fn periods_go_back() {
+        let all = choose(traces(&[1, 94, 100, 86, 87, 93]), None, false);
+        assert_eq!(
+            periods(&all),
+            [(1, 14), (94, 0), (100, 0), (86, 2), (87, 1), (93, 1)]
+        );
+        assert_eq!(all.hosts(), 6);
+        assert!(all.has(1) && !all.has(3));
+    }
+
+    /// Check that `--since` leaves out what is older, but keeps as much before it where that is compared.
+    #[test]
+    fn since_is_kept() {
+        let three = choose(traces(&[94, 97, 98, 100]), Some(Since::Days(3)), false);
+        assert_eq!(periods(&three), [(98, 0), (100, 0)]);
+        let six = choose(traces(&[94, 95, 97, 98, 100]), Some(Since::Days(3)), true);
+        assert_eq!(periods(&six), [(95, 1), (97, 1), (98, 0), (100, 0)]);
+        let dates = choose(
+            traces(&[94, 97, 98, 100]),
+            Some(Since::Dates(97, Some(98))),
+            false,
+        );
+        assert_eq!(periods(&dates), [(97, 0), (98, 0)]);
+        assert!(choose(Vec::new(), None, false).traces.is_empty());
+    }
+}

@@ -1,0 +1,262 @@
+//! Processes and stacks of a trace as flat rows: which executable, which code, and who asked.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use quell_event::Cause;
+use quell_event::trace::{Process, Stack, StackKind, Trace};
+use quell_fleet::{Process as ProcessRow, Stack as StackRow};
+use quell_remedy::{Found, Source, by_name, table};
+
+use crate::report::code::{Code, base};
+
+/// The rows of a trace.
+#[derive(Default)]
+pub(super) struct Flat {
+    pub(super) processes: Vec<ProcessRow>,
+    pub(super) stacks: Vec<StackRow>,
+}
+
+/// Reads them of a trace.
+///
+/// # Errors
+///
+/// It can't be read.
+pub(super) fn read(trace: &Trace, number: u64) -> anyhow::Result<Flat> {
+    let mut seen = Vec::new();
+    trace.each_process(|process| seen.push(process))?;
+    Ok(flat(seen, trace.stacks()?.rows.into_values(), number))
+}
+
+fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> Flat {
+    let mut out = Flat::default();
+    // where in `out` the last row of a process is
+    let mut last: HashMap<u32, usize> = HashMap::new();
+    for process in &seen {
+        let row = row(process, number);
+        match last.get(&process.pid).map(|at| &mut out.processes[*at]) {
+            // one that ended as it was read has no names any more
+            Some(before) if process.exe.is_empty() && !before.exe.is_empty() => {}
+            Some(before) if before.exe == row.exe && before.build_id == row.build_id => {
+                // libraries may be loaded later
+                before.asker = row.asker;
+            }
+            Some(before) => {
+                before.to_ns = row.from_ns;
+                last.insert(process.pid, out.processes.len());
+                out.processes.push(row);
+            }
+            // what it did before it was first seen was its own doing too
+            None => {
+                last.insert(process.pid, out.processes.len());
+                out.processes.push(ProcessRow { from_ns: 0, ..row });
+            }
+        }
+    }
+    let allocators: HashMap<u32, Vec<Found>> = seen.iter().map(|p| (p.pid, mapped(p))).collect();
+    let code = Code::new(seen, stacks);
+    out.stacks = code
+        .stacks()
+        .map(|s| stack(s, &code, &allocators, number))
+        .collect();
+    out.stacks.sort_by_key(|s| s.stack);
+    out
+}
+
+fn row(process: &Process, number: u64) -> ProcessRow {
+    let module = process.modules.iter().find(|m| m.path == process.exe);
+    let program = match (base(&process.exe), &*process.comm) {
+        ("", "") => "[unknown]".to_owned(),
+        ("", comm) => format!("[{comm}]"),
+        (program, _) => program.to_owned(),
+    };
+    ProcessRow {
+        trace: number,
+        pid: process.pid,
+        from_ns: process.t_ns.cast_signed(),
+        to_ns: i64::MAX,
+        program,
+        build_id: module.and_then(|m| m.build_id.clone()).unwrap_or_default(),
+        exe: process.exe.clone(),
+        asker: table::asker(&mapped(process), &source(None, None)).to_owned(),
+    }
+}
+
+/// What of its mapped code is known by name, each once.
+fn mapped(process: &Process) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    let code = process.modules.iter().filter(|m| m.perms.contains('x'));
+    for one in code.filter_map(|m| by_name::of_file(Path::new(&m.path))) {
+        if !found.iter().any(|f| f.module == one.module) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+fn source(module: Option<&str>, symbol: Option<&str>) -> Source {
+    Source {
+        cause: Cause::Munmap,
+        caller_module: module.map(PathBuf::from),
+        caller_symbol: symbol.map(str::to_owned),
+        region: None,
+        shootdowns: 1,
+    }
+}
+
+fn stack(
+    stack: &Stack,
+    code: &Code,
+    allocators: &HashMap<u32, Vec<Found>>,
+    number: u64,
+) -> StackRow {
+    let caller = code.caller(stack.id.cast_signed());
+    let mut found = stack
+        .pid
+        .and_then(|pid| allocators.get(&pid))
+        .cloned()
+        .unwrap_or_default();
+    let module = caller.and_then(|f| f.module.as_deref());
+    let symbol = caller.and_then(|f| f.symbol.as_deref());
+    let inside = module.zip(symbol);
+    if let Some(one) = inside.and_then(|(m, s)| by_name::of_symbol(s, Path::new(m))) {
+        // before others of that file: its function's name says more than the file's
+        found.insert(0, one);
+    }
+    let asker = match stack.kind {
+        StackKind::User => table::asker(&found, &source(module, symbol)),
+        StackKind::Kernel => table::UNKNOWN,
+    };
+    StackRow {
+        trace: number,
+        stack: stack.id,
+        kind: match stack.kind {
+            StackKind::User => "user",
+            StackKind::Kernel => "kernel",
+        },
+        frames: stack.texts().join("\n"),
+        caller: caller.map(ToString::to_string).unwrap_or_default(),
+        asker: asker.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::trace::{Frame, Module};
+
+    use super::*;
+
+    fn process(t_ns: u64, exe: &str, build_id: &str, libraries: &[&str]) -> Process {
+        let module = |path: &str, id: Option<&str>| Module {
+            path: path.to_owned(),
+            perms: "r-xp".to_owned(),
+            build_id: id.map(str::to_owned),
+            ..Module::default()
+        };
+        let own = module(exe, Some(build_id));
+        Process {
+            pid: 7,
+            t_ns,
+            comm: "worker".to_owned(),
+            exe: exe.to_owned(),
+            modules: std::iter::once(own)
+                .chain(libraries.iter().map(|l| module(l, None)))
+                .collect(),
+            ..Process::default()
+        }
+    }
+
+    /// Check that a process is one row while its executable stays, that exec begins another, and that one which had ended
+    /// keeps its names.
+    #[test]
+    fn processes() {
+        let seen = vec![
+            process(100, "/bin/sh", "aa", &[]),
+            process(200, "/bin/sh", "aa", &["/usr/lib/libc.so.6"]),
+            process(
+                300,
+                "/opt/app",
+                "bb",
+                &["/usr/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"],
+            ),
+            process(400, "", "", &[]),
+        ];
+        let rows = flat(seen, [], 5).processes;
+        let of = |r: &ProcessRow| {
+            (
+                r.from_ns,
+                r.to_ns,
+                r.program.clone(),
+                r.build_id.clone(),
+                r.asker.clone(),
+            )
+        };
+        let all: Vec<_> = rows.iter().map(of).collect();
+        let row = |from, to, binary: &str, id: &str, asker: &str| {
+            (from, to, binary.to_owned(), id.to_owned(), asker.to_owned())
+        };
+        assert_eq!(
+            all,
+            [
+                row(0, 300, "sh", "aa", "glibc malloc"),
+                row(300, i64::MAX, "app", "bb", "jemalloc")
+            ]
+        );
+        let kernel = flat(
+            vec![Process {
+                pid: 2,
+                comm: "kswapd0".to_owned(),
+                ..Process::default()
+            }],
+            [],
+            0,
+        );
+        assert_eq!(kernel.processes[0].program, "[kswapd0]");
+    }
+
+    /// Check who asked by a stack: what its frames name, else what is mapped, and of the kernel's stacks nobody.
+    #[test]
+    fn stacks() {
+        let frame = |symbol: &str, module: &str| Frame {
+            symbol: Some(symbol.to_owned()),
+            module: Some(module.to_owned()),
+            ..Frame::default()
+        };
+        let user = |id, frames: Vec<Frame>| Stack {
+            id,
+            pid: Some(7),
+            frames,
+            ..Stack::default()
+        };
+        let libc = "/usr/lib/libc.so.6";
+        let kernel = Stack {
+            id: 3,
+            kind: StackKind::Kernel,
+            frames: vec![frame("shrink_folio_list", "[kernel]")],
+            ..Stack::default()
+        };
+        let stacks = [
+            user(
+                0,
+                vec![
+                    frame("__madvise", libc),
+                    frame("_rjem_je_pages_purge_forced", "/opt/x.so"),
+                    frame("work", "/opt/app"),
+                ],
+            ),
+            user(1, vec![frame("munmap", libc), frame("work", "/opt/app")]),
+            user(2, vec![frame("free", libc), frame("work", "/opt/app")]),
+            kernel,
+        ];
+        let seen = vec![process(0, "/opt/app", "bb", &[libc])];
+        let rows = flat(seen, stacks, 0).stacks;
+        let askers: Vec<_> = rows.iter().map(|r| &*r.asker).collect();
+        assert_eq!(askers, ["jemalloc", "own calls", "glibc malloc", ""]);
+        assert_eq!(
+            rows[0].frames,
+            "__madvise (libc.so.6)\n_rjem_je_pages_purge_forced (x.so)\nwork (app)"
+        );
+        assert_eq!(rows[1].caller, "work (app)");
+        assert_eq!(rows[3].kind, "kernel");
+    }
+}
