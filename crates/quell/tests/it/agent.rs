@@ -153,7 +153,10 @@ fn tells_a_known_program() {
     assert_eq!(victims, sum(&after, "quell_cgroup_hits_total", ""));
     let count = sum(&after, "quell_wait_distribution_seconds_count", "");
     // at high rates one that is timed stands for several
-    assert!(count > 0 && count <= causes + causes / 10, "{count} of {causes}");
+    assert!(
+        count > 0 && count <= causes + causes / 10,
+        "{count} of {causes}"
+    );
     assert!(!after.contains("pid="), "{after}");
     let docs = include_str!("../../../../docs/agent.md");
     let names = after
