@@ -220,7 +220,7 @@ fn gist(said: &str) -> String {
         l.contains(": ") && (name.ends_with("Error") || name.ends_with("Exception"))
     };
     let line = java
-        .or_else(|| lines().filter(error).next_back())
+        .or_else(|| lines().rfind(error))
         .or_else(|| lines().next_back());
     let line = line.unwrap_or("it says nothing");
     line.chars().filter(|c| !c.is_control()).take(400).collect()

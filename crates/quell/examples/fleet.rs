@@ -109,13 +109,13 @@ fn victims(random: &mut Random, ask: &Ask, n: u64) -> (Vec<Victim>, u16) {
     };
     let own = (1 + n % 5) as u16;
     let mut all = vec![victim(own, pid(hit), PROGRAMS[hit].comm, false, 400)];
-    if n % 4 == 0 {
+    if n.is_multiple_of(4) {
         all.push(victim(7, RT_PID, "rt-loop", true, 4_000));
     }
-    if n % 10 == 0 {
+    if n.is_multiple_of(10) {
         all.push(victim(6, 0, "swapper/6", false, 200));
     }
-    (all, u16::from(n % 50 == 0))
+    (all, u16::from(n.is_multiple_of(50)))
 }
 
 fn trace(
@@ -201,7 +201,7 @@ fn trace(
             },
         );
         writer.push(&shootdown);
-        if n % 4_096 == 0 {
+        if n.is_multiple_of(4_096) {
             writer.tick()?;
         }
     }
