@@ -40,6 +40,13 @@ def grown(views: dict[str, int], made: int) -> int:
     return next(iter(views.values()))
 
 
+def counts_since(name: str) -> str:
+    """Since when a counter counts: the machine's start, the agent's, or when the cgroup got its name."""
+    if name in ("quell_tlb_interrupts", "quell_page_faults", "quell_vm_events"):
+        return "kernel"
+    return "cgroup" if name.startswith("quell_cgroup_") else "agent"
+
+
 def growth(begin: Figures, end: Figures, family: str, **labels: str) -> int:
     """Of a family, of series whose labels match."""
 
@@ -106,7 +113,7 @@ def otlp(told: list[dict[str, Any]], page: str, host: str) -> int:
     """Kinds, units, times and the resource of all requests of a host; how many metrics."""
     types, units = declared(page)
     need(len(told) > 1, f"{host}: {len(told)} requests")
-    begins = set()
+    begins = {"agent": set(), "kernel": set(), "cgroup": set()}
     for one in told:
         is_ = {k: one["resource"].get(k) for k in ("host.name", "service.name")}
         need(is_ == {"host.name": host, "service.name": "quell"}, f"the resource is {one['resource']}")
@@ -121,14 +128,18 @@ def otlp(told: list[dict[str, Any]], page: str, host: str) -> int:
             need(metric["points"], f"{name} has no points")
             for begin, t in metric["times"]:
                 need(0 < begin <= t, f"{name} begins at {begin}, and is of {t}")
-                begins.add(begin)
+                begins[counts_since(name)].add(begin)
             if metric["kind"] == "histogram":
                 bounds = [bound / 1e9 for bound in BOUNDS]
                 for is_ in metric["points"].values():
                     need(is_["bounds"] == bounds, f"{name}: its bounds are {is_['bounds']}")
                     need(len(is_["buckets"]) == len(bounds) + 1, f"{name}: {len(is_['buckets'])} buckets")
                     need(sum(is_["buckets"]) == is_["count"], f"{name}: its buckets are not its count")
-    need(len(begins) == 1, f"{host}: counters begin at {len(begins)} times, though the agent began once")
+    need(len(begins["agent"]) == 1, f"{host}: counters begin at {len(begins['agent'])} times, though the agent began once")
+    need(len(begins["kernel"]) == 1, f"{host}: the kernel's own counts begin at {len(begins['kernel'])} times")
+    agent, kernel = max(begins["agent"]), max(begins["kernel"])
+    need(kernel < agent, f"{host}: the kernel's own counts begin at {kernel}, after the agent")
+    need(min(begins["cgroup"], default=agent) >= agent, f"{host}: a cgroup's counts begin before the agent")
     times = [t for one in told for metric in one["metrics"].values() for _, t in metric["times"]]
     need(times == sorted(times), f"{host}: a request is older than the one before")
     need(set(types) <= set(told[-1]["metrics"]), f"not told: {sorted(set(types) - set(told[-1]['metrics']))}")

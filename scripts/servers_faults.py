@@ -94,10 +94,16 @@ def increased(server: Prom, begin: float, now: float) -> tuple[float, float, flo
     return said, true, naive
 
 
+def begins(otlp: Otlp) -> set[int]:
+    """Since when the agent's own counters count."""
+    metrics = (item for one in otlp.told() for item in one["metrics"].items())
+    return {t[0] for name, metric in metrics if checks.counts_since(name) == "agent" for t in metric["times"]}
+
+
 def killed(agent: Agent, server: Prom, influx: Influx, otlp: Otlp, culprit: Callable[[], None]) -> list[str]:
     """Killed without a chance to say goodbye, and started again: counters begin anew, and nobody takes that for growth."""
     begin = time.time() - 8
-    first = {t[0] for one in otlp.told() for metric in one["metrics"].values() for t in metric["times"]}
+    first = begins(otlp)
     end(agent.process, signal.SIGKILL)
     if agent.process.returncode != -signal.SIGKILL:
         fail(f"{agent.name} was not killed: {agent.process.returncode}")
@@ -114,7 +120,7 @@ def killed(agent: Agent, server: Prom, influx: Influx, otlp: Otlp, culprit: Call
     # it extends what it saw to the ends of the range, by a sample or two
     if not 0.8 * true <= said <= 1.3 * true:
         fail(f"prometheus: increase() says {said}, samples {true}")
-    later = {t[0] for one in otlp.told() for metric in one["metrics"].values() for t in metric["times"]} - first
+    later = begins(otlp) - first
     if len(later) != 1 or min(later) <= max(first):
         fail(f"otlp: counters begin at {sorted(first)}, then at {sorted(later)}")
     # a query of the dashboard's must not show it as growth: servers_dashboards looks for rates below zero, here for huge ones
