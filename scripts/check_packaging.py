@@ -27,7 +27,8 @@ def tests(name):
 
 def rules():
     records, alerts = groups("quell-rules.yml"), groups("quell-alerts.yml")
-    told = set(re.findall(r'"(quell_\w+)"', Path("crates/quell/src/agent/figures.rs").read_text()))
+    sources = "".join(Path(f"crates/quell/src/agent/{name}.rs").read_text() for name in ("figures", "own"))
+    told = set(re.findall(r'"(quell_\w+)"', sources))
     recorded = {rule["record"] for rule in records}
     for rule in records + alerts:
         name = rule.get("record") or rule["alert"]

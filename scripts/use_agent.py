@@ -106,6 +106,7 @@ def main():
     certificate(out)
     for name in ("tls.crt", "tls.key"):
         shutil.copy(out / name, state / name)
+    shutil.copy(out / "tls.crt", state / "ca.crt")
     for name in ("token", "influx-token", "otlp-token"):
         (state / name).write_text(f"secret-of-{name}\n")
     shutil.copy(state / "token", out / "quell-token")
