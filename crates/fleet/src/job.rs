@@ -167,7 +167,11 @@ impl Job<'_> {
             .with_context(|| format!("can't wait for {python}"))?;
         let said = said.join().unwrap_or_default();
         if !status.success() || answers != self.questions.len() {
-            anyhow::bail!("{} failed: {}", self.engine.name(), gist(&said));
+            let engine = self.engine.name();
+            if said.trim().is_empty() {
+                anyhow::bail!("{engine} failed: it says nothing, and ended with {status}");
+            }
+            anyhow::bail!("{engine} failed: {}", gist(&said));
         }
         Ok(())
     }

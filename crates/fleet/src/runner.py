@@ -8,9 +8,17 @@ import json
 import os
 import time
 
+# What an engine prints, such as DuckDB's bar of progress after two seconds, is not on the lines of the answers.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+
+def tell(line):
+    print(json.dumps(line, allow_nan=False), file=answers, flush=True)
+
 
 def missing(module):
-    print(json.dumps({"missing": module}), flush=True)
+    tell({"missing": module})
     sys.exit(0)
 
 
@@ -70,7 +78,7 @@ def main():
         columns, rows = ask(question["sql"], job["limit"])
         took = time.monotonic_ns() - begun
         answer = {"question": question["name"], "took_ns": took, "columns": columns, "rows": rows}
-        print(json.dumps(answer, allow_nan=False), flush=True)
+        tell(answer)
 
 
 main()
