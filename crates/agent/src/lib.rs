@@ -18,6 +18,7 @@ pub mod influx;
 pub mod openmetrics;
 pub mod otlp;
 pub mod push;
+mod renewed;
 pub mod ring;
 pub mod secret;
 pub mod serve;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use chrono::{DateTime, NaiveDateTime};
 
 /// What the names of traces end with; nothing else in the directory is ever touched.
 pub const SUFFIX: &str = ".quell";
@@ -20,6 +21,17 @@ pub struct Kept {
     pub rule: String,
     /// All its files.
     pub bytes: u64,
+}
+
+/// What came of making room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Traces that were removed.
+    pub removed: u64,
+    /// What is kept, bytes.
+    pub kept: u64,
+    /// Whether there is room now.
+    pub fits: bool,
 }
 
 /// The directory.
@@ -60,23 +72,25 @@ impl Ring {
     }
 
     /// Removes the oldest traces until what is kept, and `more`, is within the limit and the file system has its reserve.
-    /// How many were removed, and whether there is room now.
+    /// What came of it.
     ///
     /// # Errors
     ///
     /// The directory can't be read, or a trace can't be removed.
-    pub fn make_room(&self, more: u64) -> anyhow::Result<(u64, bool)> {
+    pub fn make_room(&self, more: u64) -> anyhow::Result<Room> {
         let mut kept = list(&self.dir)?;
         let mut sum: u64 = kept.iter().map(|k| k.bytes).sum();
         let mut removed = 0;
         kept.reverse();
         loop {
             let fits = sum.saturating_add(more) <= self.limit && self.has_reserve(more);
-            if fits {
-                return Ok((removed, true));
-            }
-            let Some(oldest) = kept.pop() else {
-                return Ok((removed, false));
+            let oldest = kept.pop().filter(|_| !fits);
+            let Some(oldest) = oldest else {
+                return Ok(Room {
+                    removed,
+                    kept: sum,
+                    fits,
+                });
             };
             fs::remove_dir_all(&oldest.path)
                 .with_context(|| format!("remove {}", oldest.path.display()))?;
@@ -144,68 +158,21 @@ fn parts(name: &str) -> Option<(String, String)> {
 
 const STAMP: &str = "0000-00-00T00-00-00Z";
 
-/// A moment in a name: UTC, without a colon, which tar and rsync take for a host.
+/// How a moment is written in a name: UTC, without a colon, which tar and rsync take for a host.
+const FORMAT: &str = "%Y-%m-%dT%H-%M-%SZ";
+
+/// A moment in a name, of seconds since 1970.
 fn stamp(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let moment = i64::try_from(seconds)
+        .ok()
+        .and_then(|s| DateTime::from_timestamp(s, 0));
+    moment.unwrap_or_default().format(FORMAT).to_string()
 }
 
-/// Of a moment in a name, which has been looked at.
+/// Of a moment in a name; 0 of a date that there is not.
 fn seconds(stamp: &str) -> u64 {
-    let number = |from: usize, to: usize| {
-        stamp
-            .get(from..to)
-            .and_then(|t| t.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
-    let wanted = (number(0, 4), number(5, 7), number(8, 10));
-    // dates grow with the days: halve what is left, up to the year 9999
-    let (mut low, mut high) = (0, 2_932_897);
-    while low < high {
-        let middle = u64::midpoint(low, high);
-        if date(middle) < wanted {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low * 86_400 + number(11, 13) * 3600 + number(14, 16) * 60 + number(17, 19)
-}
-
-/// The date that is so many days after 1970-01-01: by years of 400, which all have as many days.
-fn date(days: u64) -> (u64, u64, u64) {
-    let leap = |y: u64| y.is_multiple_of(4) && !y.is_multiple_of(100) || y.is_multiple_of(400);
-    let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
-    let mut month = 0;
-    while left >= lengths[month] {
-        left -= lengths[month];
-        month += 1;
-    }
-    (year, month as u64 + 1, left + 1)
+    let moment = NaiveDateTime::parse_from_str(stamp, FORMAT).unwrap_or_default();
+    u64::try_from(moment.and_utc().timestamp()).unwrap_or(0)
 }
 
 /// The bytes of all files of a trace, which has no directories.
@@ -228,6 +195,12 @@ mod tests {
     fn trace(dir: &Path, name: &str, bytes: usize) {
         fs::create_dir(dir.join(name)).unwrap();
         fs::write(dir.join(name).join("events-00001.parquet"), vec![0; bytes]).unwrap();
+    }
+
+    fn room(ring: &Ring, more: u64) -> (u64, bool) {
+        let room = ring.make_room(more).unwrap();
+        assert_eq!(room.kept, ring.bytes());
+        (room.removed, room.fits)
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -255,15 +228,15 @@ mod tests {
         }
         fs::write(dir.join("2026-11-24T00-00-00Z-a.quell"), "a file").unwrap();
         let ring = Ring::open(dir, 650, 0).unwrap();
-        assert_eq!(ring.make_room(50).unwrap(), (0, true));
+        assert_eq!(room(&ring, 50), (0, true));
         assert_eq!(ring.bytes(), 600);
-        assert_eq!(ring.make_room(150).unwrap(), (1, true));
+        assert_eq!(room(&ring, 150), (1, true));
         let kept = list(dir).unwrap();
         assert_eq!(
             (kept.len(), kept[0].rule.as_str(), kept[0].bytes),
             (2, "b-c", 200)
         );
-        assert_eq!(ring.make_room(651).unwrap(), (2, false));
+        assert_eq!(room(&ring, 651), (2, false));
         assert_eq!(names(dir), ["2026-11-24T00-00-00Z-a.quell", "mine.quell"]);
         // a clock that was set back does not make the newest the oldest
         let first = ring.place(1_795_659_318_000_000_000, "a");
@@ -274,7 +247,7 @@ mod tests {
         // a file system that is never free enough
         let full = Ring::open(dir, u64::MAX, u64::MAX).unwrap();
         assert!(!full.has_reserve(0));
-        assert_eq!(full.make_room(0).unwrap(), (0, false));
+        assert_eq!(room(&full, 0), (0, false));
     }
 
     /// Check that names tell the moment, as `date -u` has it, and that they are read back.

@@ -1,17 +1,14 @@
 //! A token in a file, which may be renewed while the agent runs, as Kubernetes does.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 
+use crate::renewed::Renewed;
+
 /// The token that the file has now.
 #[derive(Debug)]
-pub struct Secret {
-    path: PathBuf,
-    now: Mutex<(Option<SystemTime>, String)>,
-}
+pub struct Secret(Renewed<String>);
 
 impl Secret {
     /// Reads it.
@@ -20,28 +17,15 @@ impl Secret {
     ///
     /// It can't be read, or there is no token in it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let now = (written(path), token(path)?);
-        Ok(Self {
-            path: path.to_owned(),
-            now: Mutex::new(now),
-        })
+        let of = |paths: &[PathBuf]| token(&paths[0]);
+        Renewed::read(vec![path.to_owned()], of).map(Self)
     }
 
     /// The token. A file that was written since is read again; one that has none meanwhile leaves the old one.
+    #[must_use]
     pub fn get(&self) -> String {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let is = written(&self.path);
-        if is != now.0
-            && let Ok(token) = token(&self.path)
-        {
-            *now = (is, token);
-        }
-        now.1.clone()
+        self.0.get()
     }
-}
-
-fn written(path: &Path) -> Option<SystemTime> {
-    path.metadata().and_then(|m| m.modified()).ok()
 }
 
 /// What stands in the file, without the line's end.
@@ -57,6 +41,8 @@ fn token(path: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     /// Check that a token is one line, that a file without one is refused, and that a renewed one counts.

@@ -1,24 +1,18 @@
 //! TLS for scrapes: a certificate and a key in files, which may be renewed while the agent runs.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// When each file was written.
-type Written = [Option<SystemTime>; 2];
+use crate::renewed::Renewed;
 
 /// What connections are begun with.
 #[derive(Debug)]
-pub struct Tls {
-    cert: PathBuf,
-    key: PathBuf,
-    now: Mutex<(Written, Arc<ServerConfig>)>,
-}
+pub struct Tls(Renewed<Arc<ServerConfig>>);
 
 impl Tls {
     /// Reads both.
@@ -27,30 +21,16 @@ impl Tls {
     ///
     /// One can't be read, is no PEM, or the key is not the certificate's.
     pub fn read(cert: &Path, key: &Path) -> anyhow::Result<Self> {
-        let now = (written(cert, key), read(cert, key)?);
-        Ok(Self {
-            cert: cert.to_owned(),
-            key: key.to_owned(),
-            now: Mutex::new(now),
-        })
+        let of = |paths: &[PathBuf]| read(&paths[0], &paths[1]);
+        Renewed::read(vec![cert.to_owned(), key.to_owned()], of).map(Self)
     }
 
     /// For a connection that begins now. Files that were written since are read again; while they don't fit each other,
     /// half-renewed, the old ones count.
+    #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let is = written(&self.cert, &self.key);
-        if is != now.0
-            && let Ok(config) = read(&self.cert, &self.key)
-        {
-            *now = (is, config);
-        }
-        Arc::clone(&now.1)
+        self.0.get()
     }
-}
-
-fn written(cert: &Path, key: &Path) -> Written {
-    [cert, key].map(|path| path.metadata().and_then(|m| m.modified()).ok())
 }
 
 fn read(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
@@ -80,6 +60,8 @@ fn read(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     /// A certificate for localhost that it has signed itself, and its key: in files of this directory.

@@ -1,7 +1,8 @@
 //! Which traces are asked of, by when they began.
 
-use std::fmt;
 use std::str::FromStr;
+
+use chrono::{Datelike as _, Days, NaiveDate};
 
 use crate::DAY_NS;
 
@@ -54,58 +55,22 @@ impl FromStr for Since {
     }
 }
 
+const FORMAT: &str = "%Y-%m-%d";
+
 /// Days since 1970 of `YYYY-MM-DD`.
 fn parse(text: &str) -> Option<u64> {
-    let mut parts = text.split('-');
-    let mut number = |len: usize| {
-        let part = parts.next().filter(|p| p.len() == len)?;
-        part.bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| part.parse::<u64>().ok())?
-    };
-    let (year, month, date) = (number(4)?, number(2)?, number(2)?);
-    if parts.next().is_some()
-        || !(1970..=2200).contains(&year)
-        || !(1..=12).contains(&month)
-        || date == 0
-    {
-        return None;
-    }
-    // years that begin in March (Howard Hinnant's days_from_civil)
-    let (y, m) = if month <= 2 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let of_era = y % 400;
-    let days =
-        y / 400 * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + date - 1;
-    let days = days.checked_sub(719_468)?;
-    // 31 February is no day
-    (Day(days).to_string() == text).then_some(days)
-}
-
-/// A day since 1970, shown as a date.
-struct Day(u64);
-
-impl fmt::Display for Day {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let days = self.0 + 719_468;
-        let (era, of_era) = (days / 146_097, days % 146_097);
-        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let m = (5 * of_year + 2) / 153;
-        let date = of_year - (153 * m + 2) / 5 + 1;
-        let month = if m < 10 { m + 3 } else { m - 9 };
-        let year = era * 400 + year + u64::from(month <= 2);
-        write!(f, "{year:04}-{month:02}-{date:02}")
-    }
+    let date = NaiveDate::parse_from_str(text, FORMAT).ok()?;
+    // of a month or day with one digit it makes two
+    let exact = date.format(FORMAT).to_string() == text;
+    let days = (date - NaiveDate::default()).num_days();
+    (exact && (1970..=2200).contains(&date.year())).then_some(days.unsigned_abs())
 }
 
 /// The date of a moment, ns since 1970, UTC.
 #[must_use]
 pub fn day(wall_ns: u64) -> String {
-    Day(wall_ns / DAY_NS).to_string()
+    let date = NaiveDate::default() + Days::new(wall_ns / DAY_NS);
+    date.format(FORMAT).to_string()
 }
 
 #[cfg(test)]
@@ -137,7 +102,7 @@ mod tests {
             assert!(text.parse::<Since>().is_err(), "{text}");
         }
         for days in [0, 59, 19_782, 20_769, 47_540] {
-            assert_eq!(parse(&Day(days).to_string()), Some(days));
+            assert_eq!(parse(&day(days * DAY_NS)), Some(days));
         }
         assert_eq!(day(20_769 * DAY_NS + 5), "2026-11-12");
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_agent::config::Traces;
-use quell_agent::ring::{self, Ring};
+use quell_agent::ring::{self, Ring, Room};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,11 @@ struct State {
 }
 
 impl State {
+    fn made(&mut self, room: Room) {
+        self.counts.removed += room.removed;
+        self.counts.bytes = room.kept;
+    }
+
     fn count(&mut self, rule: &str, result: &'static str) {
         *self
             .counts
@@ -116,11 +121,8 @@ impl Recorder {
 
     /// Old traces give way where the limit is overrun, or the file system has filled up.
     pub(crate) fn keep_within(&self) {
-        if let Ok((removed, _)) = self.ring.make_room(0) {
-            let bytes = self.ring.bytes();
-            let mut state = self.state();
-            state.counts.removed += removed;
-            state.counts.bytes = bytes;
+        if let Ok(room) = self.ring.make_room(0) {
+            self.state().made(room);
         }
     }
 
@@ -131,25 +133,22 @@ impl Recorder {
             self.state().count(rule, "busy");
             return false;
         }
-        let room = self.ring.make_room(self.most);
-        let bytes = self.ring.bytes();
-        let mut state = self.state();
-        state.counts.bytes = bytes;
-        match room {
-            Ok((removed, room)) => {
-                state.counts.removed += removed;
-                if !room {
-                    state.count(rule, "no_room");
-                    let said = "no trace, as the file system has not enough room for one";
-                    state.said.push(format!("{why}: {said}"));
-                    return true;
-                }
-            }
+        let room = match self.ring.make_room(self.most) {
+            Ok(room) => room,
             Err(err) => {
+                let mut state = self.state();
                 state.count(rule, "failed");
                 state.said.push(format!("{why}: no trace: {err:#}"));
                 return true;
             }
+        };
+        let mut state = self.state();
+        state.made(room);
+        if !room.fits {
+            state.count(rule, "no_room");
+            let said = "no trace, as the file system has not enough room for one";
+            state.said.push(format!("{why}: {said}"));
+            return true;
         }
         drop(state);
         let one = One {

@@ -244,7 +244,7 @@ fn ask(
     let text = if args.json {
         json::json(&asked).to_string() + "\n"
     } else if args.csv {
-        json::csv(answers.first().context("there is no answer")?)
+        json::csv(answers.first().context("there is no answer")?)?
     } else {
         text::text(&asked, top)
     };

@@ -36,26 +36,22 @@ fn object(columns: &[String], row: &[Value]) -> Value {
 }
 
 /// One answer, with a header; texts are quoted where they need to be (RFC 4180), and what is missing is empty.
-pub(crate) fn csv(answer: &Answer) -> String {
-    let field = |text: &str| {
-        if text.contains(['"', ',', '\n', '\r']) {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        } else {
-            text.to_owned()
-        }
-    };
-    let value = |value: &Value| match value {
+///
+/// # Errors
+///
+/// If it can't be written, which is not known to happen.
+pub(crate) fn csv(answer: &Answer) -> anyhow::Result<String> {
+    let field = |value: &Value| match value {
         Value::Null => String::new(),
-        Value::String(text) => field(text),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let mut out = answer.columns.join(",") + "\n";
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(&answer.columns)?;
     for row in &answer.rows {
-        let fields: Vec<String> = row.iter().map(value).collect();
-        out.push_str(&fields.join(","));
-        out.push('\n');
+        out.write_record(row.iter().map(field))?;
     }
-    out
+    Ok(String::from_utf8(out.into_inner()?)?)
 }
 
 #[cfg(test)]
@@ -79,7 +75,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            csv(&answer),
+            csv(&answer).unwrap(),
             "stack,n,x\n\"a \"\"b\"\", c\nd\",9007199254740993,\nplain,0.5,\n"
         );
         assert_eq!(
