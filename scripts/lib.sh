@@ -43,3 +43,17 @@ find_cargo() {
 	PATH=$path
 	return 1
 }
+
+# Whether there is a virtual environment of Python's with these modules; makes it and gets packages from PyPI if need be.
+has_modules() { # VENV MODULES PACKAGES...: modules with commas between
+	local venv=$1 modules=$2 me
+	shift 2
+	me=$(basename "$0")
+	# demo: what makes a virtual environment
+	python3 -c 'import venv, ensurepip' 2>/dev/null ||
+		{ scripts/setup.sh demo && python3 -c 'import venv, ensurepip' 2>/dev/null; } || return 1
+	[ -x "$venv/bin/python" ] || python3 -m venv "$venv" || return 1
+	"$venv/bin/python" -c "import $modules" 2>/dev/null && return
+	say "$me: installing $* from PyPI into $venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check "$@" && "$venv/bin/python" -c "import $modules"
+}

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,17 +19,13 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from servers_start import ports
+
 NOBODY = 65534
 SHOTS = 300
 # those of which there is nothing on a machine without isolated CPUs
 NOT_HERE = {"instance:quell_isolated_cpu_victims:increase5m"}
 PATIENCE = 90
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Sink(http.server.BaseHTTPRequestHandler):
@@ -112,7 +107,7 @@ def main():
     shutil.copy(state / "token", out / "quell-token")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    port, at = free_port(), free_port()
+    port, at = ports(2)
     agent_toml(toml, state, port, server.server_port)
     prometheus_yml(out, port)
     for path in [state, *state.iterdir()]:

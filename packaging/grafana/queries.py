@@ -37,32 +37,33 @@ def _narrowed(tag: str, values: str) -> tuple[str, str]:
     return (f', {tag}=~"{values}"', f' AND "{tag}" =~ /^({values})$/') if tag else ("", "")
 
 
+def _told(by: list[str], label: str) -> tuple[str, str, str, str]:
+    """Labels of Prometheus and tags of InfluxDB to group by, and the names of the lines in each."""
+    keys = ["instance" if key == "host" else key for key in by]
+    tags = "".join(f', "{key}"' for key in by)
+    return ", ".join(keys), tags, label or " ".join("{{%s}}" % key for key in keys), label or " ".join(f"$tag_{key}" for key in by)
+
+
 def rate(name: str, by: list[str], field: str = "count", tag: str = "", values: str = "", label: str = "") -> Both:
     """Growth a second, summed by labels; `host` is Prometheus' `instance`. Of `field` ns it is seconds a second.
 
     The innermost query is by all tags, for a counter is a series of its own."""
     more, where = _narrowed(tag, values)
     name_of = "quell_" + name
-    labels = ", ".join("instance" if key == "host" else key for key in by)
+    labels, tags, legend, alias = _told(by, label)
     asked = f"sum by ({labels}) (rate({name_of}_total{HERE % more}[$__rate_interval]))"
-    legend = label or " ".join("{{%s}}" % ("instance" if key == "host" else key) for key in by)
     scale = f" / {NS}" if field == "ns" else ""
-    tags = "".join(f', "{key}"' for key in by)
     inner = (
         f'SELECT non_negative_derivative(last("{field}"), 1s) AS "rate" FROM "{name_of}" '
         f"WHERE {WHERE % where} GROUP BY time($__interval), * fill(none)"
     )
     lines = f'SELECT sum("rate"){scale} FROM ({inner}) WHERE $timeFilter GROUP BY time($__interval){tags} fill(none)'
-    alias = label or " ".join(f"$tag_{key}" for key in by)
     return Both([prometheus(asked, legend)], [influx(lines, alias)])
 
 
 def now(name: str, by: list[str], label: str = "") -> Both:
     """What it is at each time, the largest where there are several."""
-    labels = ", ".join("instance" if key == "host" else key for key in by)
-    tags = "".join(f', "{key}"' for key in by)
-    legend = label or " ".join("{{%s}}" % ("instance" if key == "host" else key) for key in by)
-    alias = label or " ".join(f"$tag_{key}" for key in by)
+    labels, tags, legend, alias = _told(by, label)
     lines = f'SELECT max("now") FROM "quell_{name}" WHERE {WHERE % ""} GROUP BY time($__interval){tags} fill(none)'
     return Both([prometheus(f"max by ({labels}) (quell_{name}{HERE % ''})", legend)], [influx(lines, alias)])
 
