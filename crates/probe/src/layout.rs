@@ -61,7 +61,7 @@ pod! {
         depth: u32,
         row: u32,
         sampling: u32,
-        may_skip: u32,
+        timed_apart_ns: u32,
         by_cgroup: u32,
     }
     struct State {

@@ -22,7 +22,7 @@ pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;
 pub use interruptions::Interruptions;
-pub use loader::{Keep, Options, Probe, Scope, Stacks};
+pub use loader::{Keep, Options, Probe, Scope, Stacks, Timed};
 pub use records::{Records, Sink};
 pub use resolve::Resolver;
 pub use samples::{Sample, Samples};

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
 use crate::layout::{self, Config};
-pub use options::{Keep, Options, Scope, Stacks};
+pub use options::{Keep, Options, Scope, Stacks, Timed};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
 pub(crate) struct Maps {
@@ -87,13 +87,16 @@ fn depth(pairs: u32, backend: Backend, recording: bool) -> u32 {
     1 << fit.ilog2()
 }
 
-/// Whether shootdowns may be counted without their times where there are very many. A record has times; and the
-/// scope of CPUs is decided by a victim's.
-fn may_skip(options: &Options, backend: Backend) -> bool {
-    !options.time_all
-        && options.keep != Keep::Records
-        && backend == Backend::RawTp
-        && !matches!(options.scope, Scope::Cpus(_))
+/// How far apart, ns, those are that are timed where there are more; 0 to time all. A record has times; and the scope of
+/// CPUs is decided by a victim's.
+fn timed_apart_ns(options: &Options, backend: Backend) -> u32 {
+    let all = options.keep == Keep::Records
+        || backend != Backend::RawTp
+        || matches!(options.scope, Scope::Cpus(_));
+    match options.timed {
+        Timed::AtMost(rate) if !all => 1_000_000_000 / rate,
+        _ => 0,
+    }
 }
 
 /// Cells of the arrays for one CPU and all others.
@@ -126,7 +129,7 @@ fn configure(
         depth: depth(pairs, backend, recording),
         row: row(cpus),
         sampling: (options.keep == Keep::Samples).into(),
-        may_skip: may_skip(options, backend).into(),
+        timed_apart_ns: timed_apart_ns(options, backend),
         by_cgroup: options.by_cgroup.into(),
     };
     let hits = pairs.saturating_mul(config.depth);

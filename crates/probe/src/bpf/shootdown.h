@@ -37,7 +37,7 @@ struct config {
 	u32 depth; /* rounds that a CPU may leave, with the one in flight; a power of two from 2 on */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 sampling;
-	u32 may_skip; /* at high rates, of some only the count (untimed.h) */
+	u32 timed_apart_ns; /* of a CPU that shoots more often some are only counted (untimed.h); 0: none */
 	u32 by_cgroup; /* culprits and victims are told apart by cgroup, not by process */
 };
 

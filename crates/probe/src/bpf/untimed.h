@@ -12,14 +12,15 @@
 #ifndef QUELL_UNTIMED_H
 #define QUELL_UNTIMED_H
 
-/* A CPU that begins rounds in less time than this leaves some untimed: up to 15,000 a second are timed. */
-#define TIMED_APART_NS 64000
-#define MOST_SHIFT 5 /* one in 32 is timed at least */
+#define MOST_SHIFT 7 /* one in 128 is timed at least */
 /* A rate is looked at after so many rounds, or after so long. */
 #define PACE_ROUNDS 256
 #define PACE_NS 20000000
-/* A CPU that leaves some untimed times one in 64 to 192 us. One that has timed none for so long has become slow. */
-#define SLOW_TICKS 8
+/*
+ * A CPU that leaves some untimed times one in timed_apart_ns, or three times that. One that has timed none for so many
+ * ticks has become slow: chance alone would leave so long a gap once in e^40 (a tick is 1 ms at least).
+ */
+#define SLOW_TICKS (config.timed_apart_ns / 8000)
 
 /* [CPU]: one in 1 << shift of its rounds is timed. Read at each round by its victims. */
 struct {
@@ -40,7 +41,7 @@ static __always_inline bool may_skip(u64 mm)
 {
 	struct mm_struct *m = (struct mm_struct *)mm;
 
-	if (!config.may_skip || (config.scope == SCOPE_TREE && !bpf_core_field_exists(m->owner)))
+	if (!config.timed_apart_ns || (config.scope == SCOPE_TREE && !bpf_core_field_exists(m->owner)))
 		return false;
 	return mm && mm != self_mm;
 }
@@ -100,10 +101,10 @@ static __always_inline void keep_pace(struct own *o, u64 now)
 	each = (now - o->paced_ns) / rounds;
 	o->paced_at = o->begun;
 	o->paced_ns = now;
-	while (shift < MOST_SHIFT && each < TIMED_APART_NS >> shift)
+	while (shift < MOST_SHIFT && each < config.timed_apart_ns >> shift)
 		shift++;
 	/* a rate between two steps is not to go to and fro */
-	if (shift + 1 == o->shift && each * 2 < (TIMED_APART_NS >> shift) * 3)
+	if (shift + 1 == o->shift && each * 2 < (u64)(config.timed_apart_ns >> shift) * 3)
 		return;
 	o->next_shift = shift;
 }

@@ -42,6 +42,23 @@ impl Stacks {
     pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
 }
 
+/// Which shootdowns are timed. Counts are of all, always, and records have times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// All.
+    All,
+    /// All of a CPU that makes no more than so many a second. Of one that makes more about so many are timed, drawn by
+    /// chance, and stand for the others; [`quell_event::Tally::untimed`] has how many are not.
+    AtMost(NonZeroU32),
+}
+
+impl Timed {
+    /// For somebody who looks now, every second perhaps.
+    pub const USUAL: Self = Self::AtMost(NonZeroU32::new(15_625).unwrap());
+    /// For somebody who watches for days: in ten seconds that is still enough for a 99.9th percentile.
+    pub const SPARING: Self = Self::AtMost(NonZeroU32::new(1_000).unwrap());
+}
+
 /// What is kept of single shootdowns, besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
@@ -65,10 +82,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// Size of the ring of records or samples, bytes; a power of two.
     pub ring_bytes: u32,
-    /// Time every shootdown. Without, of a CPU that makes more than some 15,000 a second, only so many are
-    /// timed, and stand for the others; [`quell_event::Tally::untimed`] has how many are not. Counts are
-    /// of all, and so are records.
-    pub time_all: bool,
+    /// Which shootdowns are timed.
+    pub timed: Timed,
     /// How to see them; `None` for the first way that this kernel allows.
     pub backend: Option<Backend>,
     /// Tell culprits and victims apart by cgroup and not by process, with a scope of all: processes come and go, and the
@@ -85,7 +100,7 @@ impl Default for Options {
             keep: Keep::Counts,
             stacks: Stacks::ALL,
             ring_bytes: 64 << 20,
-            time_all: false,
+            timed: Timed::USUAL,
             backend: None,
             by_cgroup: false,
             ipi: false,

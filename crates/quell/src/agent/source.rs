@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quell_agent::totals::Totals;
 use quell_event::Tally;
-use quell_probe::{Backend, Options, Probe, Scope, Stacks};
+use quell_probe::{Backend, Options, Probe, Scope, Stacks, Timed};
 
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
 const OFTEN: Duration = Duration::from_secs(300);
@@ -56,6 +56,7 @@ impl Source {
             by_cgroup: true,
             scope,
             stacks: Stacks::None,
+            timed: Timed::SPARING,
             backend,
             ..Options::default()
         };

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use quell_event::{Summary, Tally};
 use quell_host::flush;
-use quell_probe::{Error, Options, Probe, Stacks};
+use quell_probe::{Error, Options, Probe, Stacks, Timed};
 
 use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
@@ -32,7 +32,11 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,
-        time_all: args.time_all,
+        timed: if args.time_all {
+            Timed::All
+        } else {
+            Timed::USUAL
+        },
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use quell_event::Tally;
-use quell_probe::{Options, Probe, Scope, Stacks};
+use quell_probe::{Options, Probe, Scope, Stacks, Timed};
 
 use crate::cli::Target;
 use crate::launch::{Output, Usage};
@@ -41,7 +41,7 @@ pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Re
     let mut probe = Probe::attach(&Options {
         scope: Scope::Tree,
         stacks: Stacks::None,
-        time_all: true,
+        timed: Timed::All,
         ..Options::default()
     })?;
     watch.start(Some(&probe), &Scope::Tree)?;

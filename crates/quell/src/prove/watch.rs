@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use quell_event::Tally;
-use quell_probe::{Options, Probe, Scope, Stacks};
+use quell_probe::{Options, Probe, Scope, Stacks, Timed};
 
 use crate::recording::{Recording, STEP};
 use crate::subject::Subject;
@@ -34,7 +34,7 @@ impl Counting {
             scope: Scope::Tree,
             stacks: Stacks::None,
             // The wait of very many is estimated: to time all would slow down the runs that shoot more.
-            time_all: false,
+            timed: Timed::USUAL,
             ..Options::default()
         };
         Ok(Self {
