@@ -63,6 +63,8 @@ pod! {
         sampling: u32,
         timed_apart_ns: u32,
         by_cgroup: u32,
+        keys: u32,
+        zero: u32,
     }
     struct State {
         next_culprit: u32,
@@ -172,9 +174,6 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
-/// Culprits by process, call and kernel stack that can be told apart, and so many victims.
-pub(crate) const MAX_TOLD_APART: u32 = 8192;
-
 /// Frames of a stack that are kept.
 pub(crate) const STACK_DEPTH: usize = 64;
 
@@ -214,10 +213,8 @@ mod tests {
         let header = include_str!("bpf/shootdown.h");
         let defines = |name, n| header.contains(&format!("#define {name} {n}\n"));
         assert!(defines("STACK_DEPTH", STACK_DEPTH));
-        assert!(defines("MAX_CULPRITS", MAX_TOLD_APART as usize));
-        assert!(defines("MAX_VICTIMS", MAX_TOLD_APART as usize));
         // the numbers of the static assertions there
-        assert_eq!(size_of::<Config>(), 64);
+        assert_eq!(size_of::<Config>(), 72);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);

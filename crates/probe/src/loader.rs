@@ -55,6 +55,8 @@ pub struct Probe {
     turns: matrix::Turns,
     recording: bool,
     by_cgroup: bool,
+    /// How many culprits and victims can be told apart.
+    keys: u32,
     started: Instant,
     ended: Option<Instant>,
     /// `TLB:` of /proc/interrupts when it began.
@@ -99,6 +101,12 @@ fn timed_apart_ns(options: &Options, backend: Backend) -> u32 {
     }
 }
 
+/// So many culprits, by process, call and kernel stack, can be told apart, and so many victims. Each takes 96 bytes for
+/// every CPU. Of cgroups there are fewer than of processes, and whoever counts by them is there for days.
+fn keys(options: &Options) -> u32 {
+    if options.by_cgroup { 4096 } else { 8192 }
+}
+
 /// Cells of the arrays for one CPU and all others.
 fn row(cpus: u32) -> u32 {
     cpus.next_multiple_of(ROW)
@@ -131,6 +139,8 @@ fn configure(
         sampling: (options.keep == Keep::Samples).into(),
         timed_apart_ns: timed_apart_ns(options, backend),
         by_cgroup: options.by_cgroup.into(),
+        keys: keys(options),
+        zero: 0,
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -139,6 +149,9 @@ fn configure(
             "owns" | "scope_cpus" | "shifts" => cpus,
             "targets" | "turns" | "arrivals" => cpus.saturating_mul(config.row),
             "hits" => hits,
+            "culprit_index" | "culprit_infos" | "culprit_tallies" => config.keys,
+            "victim_index" | "victim_infos" | "victim_tallies" => config.keys,
+            "scope_tgids" if options.scope != Scope::Tree => 1,
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
             "hit_threads" if recording => hits,
@@ -243,6 +256,7 @@ impl Probe {
             turns,
             recording: options.keep == Keep::Records,
             by_cgroup: options.by_cgroup,
+            keys: keys(options),
             started: Instant::now(),
             ended: None,
             interrupts: None,

@@ -71,42 +71,42 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CULPRITS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, struct culprit_key);
 	__type(value, u32);
 } culprit_index SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_CULPRITS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, u32);
 	__type(value, struct culprit_info);
 } culprit_infos SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_CULPRITS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, u32);
 	__type(value, struct culprit_tally);
 } culprit_tallies SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_VICTIMS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, struct victim_key);
 	__type(value, u32);
 } victim_index SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_VICTIMS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, u32);
 	__type(value, struct victim_info);
 } victim_infos SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_VICTIMS);
+	__uint(max_entries, 1); /* config.keys */
 	__type(key, u32);
 	__type(value, struct victim_tally);
 } victim_tallies SEC(".maps");

@@ -95,7 +95,7 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 
 		key.tgid = cgroup;
 		key.high = cgroup >> 32;
-		if (!has_room(&culprit_index, &key, &state.next_culprit, MAX_CULPRITS))
+		if (!has_room(&culprit_index, &key, &state.next_culprit))
 			key.tgid = key.high = 0;
 	}
 	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||

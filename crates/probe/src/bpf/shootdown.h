@@ -10,9 +10,6 @@
 
 #define COMM_LEN 16
 
-/* Distinct (process, system call, kernel stack) that can be told apart; more go under index 0. */
-#define MAX_CULPRITS 8192
-#define MAX_VICTIMS 8192
 #define MAX_SCOPE 65536
 #define STACK_DEPTH 64
 #define MAX_STACKS 16384
@@ -39,6 +36,8 @@ struct config {
 	u32 sampling;
 	u32 timed_apart_ns; /* of a CPU that shoots more often some are only counted (untimed.h); 0: none */
 	u32 by_cgroup; /* culprits and victims are told apart by cgroup, not by process */
+	u32 keys; /* so many culprits, and victims, can be told apart; more go under index 0 */
+	u32 zero;
 };
 
 /* What the probe tells the loader. */
@@ -315,7 +314,7 @@ struct own {
 	u32 hit_gen;
 } __attribute__((aligned(128)));
 
-_Static_assert(sizeof(struct config) == 64, "layout.rs: Config");
+_Static_assert(sizeof(struct config) == 72, "layout.rs: Config");
 _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");

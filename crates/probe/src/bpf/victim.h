@@ -17,7 +17,7 @@ static __always_inline struct victim_key name_victim(struct own *me, struct task
 
 		key.tgid = cgroup;
 		key.bystander |= (u32)(cgroup >> 32) << 1;
-		if (!has_room(&victim_index, &key, &state.next_victim, MAX_VICTIMS)) {
+		if (!has_room(&victim_index, &key, &state.next_victim)) {
 			key.tgid = 0;
 			key.bystander &= 1;
 		}

@@ -9,16 +9,16 @@
  * The index of a key, made on first sight; 0 if there is no room. Another CPU may make the same key
  * at the same time: BPF_NOEXIST lets one win, and the other's number stays unused.
  */
-static __always_inline u32 index_of(void *map, void *key, u32 *next, u32 max)
+static __always_inline u32 index_of(void *map, void *key, u32 *next)
 {
 	u32 *known = bpf_map_lookup_elem(map, key), i;
 
 	if (known)
 		return *known;
-	if (*(volatile u32 *)next >= max)
+	if (*(volatile u32 *)next >= config.keys)
 		return 0;
 	i = __sync_fetch_and_add(next, 1);
-	if (i >= max)
+	if (i >= config.keys)
 		return 0;
 	if (!bpf_map_update_elem(map, key, &i, BPF_NOEXIST))
 		return i;
@@ -50,9 +50,9 @@ static __always_inline u64 cgroup_here(void)
  * Is there room for one more key that has a cgroup? The last quarter is for keys without: whatever runs here, of what is
  * counted the cause is told.
  */
-static __always_inline bool has_room(void *map, void *key, u32 *next, u32 max)
+static __always_inline bool has_room(void *map, void *key, u32 *next)
 {
-	return *(volatile u32 *)next < max / 4 * 3 || bpf_map_lookup_elem(map, key);
+	return *(volatile u32 *)next < config.keys / 4 * 3 || bpf_map_lookup_elem(map, key);
 }
 
 /*
@@ -61,7 +61,7 @@ static __always_inline bool has_room(void *map, void *key, u32 *next, u32 max)
  */
 static __always_inline u32 culprit_of(struct culprit_key *key)
 {
-	u32 i = index_of(&culprit_index, key, &state.next_culprit, MAX_CULPRITS);
+	u32 i = index_of(&culprit_index, key, &state.next_culprit);
 	struct culprit_info *info = i ? bpf_map_lookup_elem(&culprit_infos, &i) : NULL;
 
 	if (info) {
@@ -75,7 +75,7 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 
 static __always_inline u32 victim_of(struct victim_key *key)
 {
-	u32 i = index_of(&victim_index, key, &state.next_victim, MAX_VICTIMS);
+	u32 i = index_of(&victim_index, key, &state.next_victim);
 	struct victim_info *info = i ? bpf_map_lookup_elem(&victim_infos, &i) : NULL;
 
 	if (info) {

@@ -69,7 +69,7 @@ impl Probe {
         let state = lookup(&self.maps.state, 0)?;
         let state: State = layout::read(&state).unwrap_or_default();
         let used = state.next_culprit.max(state.next_victim);
-        Ok(used > layout::MAX_TOLD_APART / 4 * 3)
+        Ok(used > self.keys / 4 * 3)
     }
 
     /// What the kernel itself counted meanwhile, of all culprits.
