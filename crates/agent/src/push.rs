@@ -4,6 +4,7 @@
 //! what comes later has what was before, and only the times between are lost. How often is counted.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use anyhow::Context as _;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::config::shown;
+use crate::renewed::Renewed;
 use crate::secret::Secret;
 
 /// A server is to have answered by then.
@@ -34,8 +36,8 @@ pub struct To {
     pub url: String,
     /// What is before the token in `Authorization`, and the token.
     pub token: Option<(&'static str, Arc<Secret>)>,
-    /// Who may have signed the server's certificate, as PEM.
-    pub ca: Option<Vec<u8>>,
+    /// Who may have signed the server's certificate.
+    pub ca: Option<Arc<Ca>>,
     /// The kind of content.
     pub content_type: &'static str,
 }
@@ -79,12 +81,11 @@ impl Pusher {
     pub fn start(to: To) -> anyhow::Result<Self> {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let (mine, target) = (Arc::clone(&state), to.clone());
-        let roots = to.ca.as_deref().map(certificates).transpose()?;
         thread::Builder::new()
             .name(format!("push-{}", to.name))
             .stack_size(512 << 10)
             .spawn(move || {
-                run(&target, roots, &mine);
+                run(&target, &mine);
                 lock(&mine.0).over = true;
                 mine.1.notify_all();
             })
@@ -125,6 +126,29 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Who may have signed a server's certificate, from a file that may be renewed.
+#[derive(Debug)]
+pub struct Ca(Renewed<Arc<RootCerts>>);
+
+impl Ca {
+    /// Reads the file: certificates as PEM.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or has none.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self(Renewed::read(vec![path.to_owned()], |paths| {
+            let path = &paths[0];
+            let pem = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+            certificates(&pem).map(Arc::new)
+        })?))
+    }
+
+    fn get(&self) -> Arc<RootCerts> {
+        self.0.get()
+    }
+}
+
 fn certificates(pem: &[u8]) -> anyhow::Result<RootCerts> {
     let all = parse_pem(pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(cert)) => Some(Ok(cert)),
@@ -157,12 +181,12 @@ impl Drop for Pusher {
     }
 }
 
-fn run(to: &To, roots: Option<RootCerts>, shared: &(Mutex<State>, Condvar)) {
-    let (state, changed) = shared;
+/// What speaks HTTP, and trusts these.
+fn client(roots: Option<&RootCerts>) -> ureq::Agent {
     let tls = roots.map_or_else(TlsConfig::default, |roots| {
-        TlsConfig::builder().root_certs(roots).build()
+        TlsConfig::builder().root_certs(roots.clone()).build()
     });
-    let agent = ureq::Agent::config_builder()
+    ureq::Agent::config_builder()
         .tls_config(tls)
         .timeout_global(Some(PATIENCE))
         .user_agent("quell")
@@ -170,7 +194,13 @@ fn run(to: &To, roots: Option<RootCerts>, shared: &(Mutex<State>, Condvar)) {
         .http_status_as_error(false)
         .max_redirects(0)
         .build()
-        .new_agent();
+        .new_agent()
+}
+
+fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
+    let (state, changed) = shared;
+    let mut roots = to.ca.as_ref().map(|ca| ca.get());
+    let mut agent = client(roots.as_deref());
     let mut pause = Duration::ZERO;
     let mut failing = false;
     loop {
@@ -188,6 +218,11 @@ fn run(to: &To, roots: Option<RootCerts>, shared: &(Mutex<State>, Condvar)) {
         };
         let last = now.closed;
         drop(now);
+        let now = to.ca.as_ref().map(|ca| ca.get());
+        if now.as_ref().map(Arc::as_ptr) != roots.as_ref().map(Arc::as_ptr) {
+            agent = client(now.as_deref());
+            roots = now;
+        }
         let done = send(&agent, to, &body);
         let mut now = lock(state);
         match done {

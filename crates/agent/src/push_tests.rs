@@ -141,3 +141,47 @@ fn certificates_are_read() {
     assert!(certificates(&std::fs::read(key).expect("it is there")).is_err());
     assert!(certificates(b"").is_err());
 }
+
+/// A server that speaks TLS with this pair, and takes what it is sent.
+fn takes_by_tls([cert, key]: &[std::path::PathBuf; 2]) -> SocketAddr {
+    let tls = crate::tls::Tls::read(cert, key).expect("a pair");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
+    let at = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut tls = rustls::ServerConnection::new(tls.config()).expect("a connection");
+            let mut both = rustls::Stream::new(&mut tls, &mut stream);
+            // whoever does not trust us hangs up
+            if both.read(&mut [0; 4096]).is_ok() {
+                let _ = both.write_all(b"HTTP/1.1 204 Ok\r\nConnection: close\r\n\r\n");
+            }
+        }
+    });
+    at
+}
+
+/// Check that a server is trusted by the authority that stands in the file now, not by the one that stood there at the start.
+#[test]
+fn an_authority_is_renewed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pairs = ["a", "b"].map(|name| crate::tls::tests::pair(dir.path(), name));
+    let at = takes_by_tls(&pairs[1]);
+    let file = dir.path().join("ca");
+    std::fs::copy(&pairs[0][0], &file).expect("copied");
+    let pusher = Pusher::start(To {
+        url: format!("https://localhost:{}/", at.port()),
+        ca: Some(Arc::new(Ca::read(&file).expect("a certificate"))),
+        ..to(at)
+    });
+    let pusher = pusher.expect("a thread");
+    pusher.push(b"x".to_vec());
+    let (counts, _) = wait_for(&pusher, |c| c.failed == 1);
+    assert_eq!((counts.pushed, counts.failed), (0, 1));
+    // the time of a file has a step of its own
+    thread::sleep(Duration::from_millis(20));
+    std::fs::copy(&pairs[1][0], &file).expect("copied");
+    pusher.push(b"x".to_vec());
+    let (counts, _) = wait_for(&pusher, |c| c.pushed == 1);
+    assert_eq!((counts.pushed, counts.failed), (1, 1));
+}

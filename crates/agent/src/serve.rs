@@ -2,10 +2,12 @@
 //!
 //! A scrape costs a copy of a text that is there already. Some threads answer, each one connection at a time and no longer
 //! than [`PATIENCE`]; more connections wait in the kernel's queue, and are refused by it when that is full. So nobody who
-//! scrapes often, slowly or without end makes the agent grow.
+//! scrapes often, slowly or without end makes the agent grow. And whoever connects and asks for nothing keeps nobody out: the
+//! oldest of them gives way while a few threads are still free.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ const ASKED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// One that asks slowly keeps one of so many busy. They sleep in accept(2), and have touched a page or two of their stacks.
 const THREADS: usize = 16;
+/// So many stay free for who asks: one more that has not asked yet, and the oldest of those is hung up on.
+const FREE: usize = 4;
 /// A request is a line and some headers.
 const MOST_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
@@ -30,6 +34,8 @@ const MOST_HEADERS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Page {
     now: Mutex<Now>,
+    /// Connections that have not asked yet, the oldest first.
+    silent: Mutex<VecDeque<Arc<TcpStream>>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +51,26 @@ impl Page {
     fn now(&self) -> std::sync::MutexGuard<'_, Now> {
         // what another thread was doing when it failed is not half done: each change is one assignment
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silent(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn came(&self, stream: &Arc<TcpStream>) {
+        let mut silent = self.silent();
+        silent.push_back(Arc::clone(stream));
+        if silent.len() > THREADS - FREE
+            && let Some(oldest) = silent.pop_front()
+        {
+            // its thread reads the end
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// It has asked, or its end has come.
+    fn heard(&self, stream: &Arc<TcpStream>) {
+        self.silent().retain(|other| !Arc::ptr_eq(other, stream));
     }
 
     /// From now on this is what is answered; the agent is well for so long.
@@ -85,7 +111,7 @@ pub fn start(
                 match listener.accept() {
                     // whoever hangs up in the middle has only itself to blame
                     Ok((stream, _)) => {
-                        connected(&stream, tls.as_deref(), token.as_deref(), &page);
+                        connected(&Arc::new(stream), tls.as_deref(), token.as_deref(), &page);
                     }
                     // out of descriptors: others may close theirs
                     Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -102,8 +128,10 @@ pub fn start(
     Ok(at)
 }
 
-fn connected(stream: &TcpStream, tls: Option<&Tls>, token: Option<&Secret>, page: &Page) {
+fn connected(stream: &Arc<TcpStream>, tls: Option<&Tls>, token: Option<&Secret>, page: &Page) {
+    page.came(stream);
     let answered = conversation(stream, tls, token, page);
+    page.heard(stream);
     let mut now = page.now();
     match answered {
         Ok(Outcome::Metrics) => now.scrapes += 1,
@@ -120,25 +148,27 @@ enum Outcome {
 }
 
 fn conversation(
-    stream: &TcpStream,
+    stream: &Arc<TcpStream>,
     tls: Option<&Tls>,
     token: Option<&Secret>,
     page: &Page,
 ) -> io::Result<Outcome> {
     let now = Instant::now();
+    let heard = || page.heard(stream);
     let mut stream = Hurried {
         stream,
         asked_by: now + ASKED,
         until: now + PATIENCE,
     };
     let Some(tls) = tls else {
-        return answer(&mut stream, token, page);
+        return answer(&mut stream, token, page, heard);
     };
     let mut connection = rustls::ServerConnection::new(tls.config()).map_err(io::Error::other)?;
     let answered = answer(
         &mut rustls::Stream::new(&mut connection, &mut stream),
         token,
         page,
+        heard,
     )?;
     connection.send_close_notify();
     connection.complete_io(&mut stream)?;
@@ -149,8 +179,10 @@ fn answer(
     stream: &mut (impl Read + Write),
     token: Option<&Secret>,
     page: &Page,
+    heard: impl FnOnce(),
 ) -> io::Result<Outcome> {
     let asked = read_request(stream)?;
+    heard();
     let (status, kind, body) = reply(&asked, token, page);
     let authenticate = if status.starts_with("401") {
         "WWW-Authenticate: Bearer\r\n"

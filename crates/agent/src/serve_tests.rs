@@ -87,6 +87,30 @@ fn nobody_holds_it_up() {
     assert!(get(at, "/metrics", "").starts_with("HTTP/1.1 200"));
 }
 
+/// Check that with many who connect and say nothing, again and again and more a second than all threads could wait for,
+/// every scrape is answered at once.
+#[test]
+fn silence_keeps_nobody_out() {
+    let page = Arc::new(Page::default());
+    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
+    let at = start(([127, 0, 0, 1], 0).into(), None, None, Arc::clone(&page)).expect("it listens");
+    let until = Instant::now() + ASKED * 2;
+    let mut silent = VecDeque::new();
+    while Instant::now() < until {
+        // 100 a second, which 16 threads that wait 2 s for each would not even begin to serve
+        silent.push_back(TcpStream::connect(at).expect("a connection"));
+        if silent.len() > 400 {
+            silent.pop_front();
+        }
+        thread::sleep(Duration::from_millis(10));
+        let began = Instant::now();
+        assert!(get(at, "/metrics", "").starts_with("HTTP/1.1 200"));
+        // long before one that says nothing would have had its time
+        assert!(began.elapsed() < ASKED, "{:?}", began.elapsed());
+    }
+    assert!(page.counts().1 > 0);
+}
+
 /// Check that with a certificate scrapes are answered by TLS alone, and that whoever speaks none is counted.
 #[test]
 fn tls_is_spoken() {
