@@ -11,8 +11,9 @@ use indicatif::ProgressBar;
 use quell_fleet::{Job, Prepared, Question, SUMMARY, Tree, day, find};
 
 use crate::cli::FleetArgs;
+use crate::clock::wall_ns;
 use crate::cmd::usage;
-use crate::fleet::{self, Asked, Choice, choose, json, text};
+use crate::fleet::{self, Asked, Choice, choose, json, of_the_future, text};
 use crate::launch::signals;
 use crate::prove::temp::TempDir;
 use crate::show::table::{Table, plain};
@@ -46,7 +47,18 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let alone = matches!(&*questions, [one] if one.name == COMPARE);
-    let Tree { traces, passed, .. } = tree;
+    let Tree {
+        mut traces, passed, ..
+    } = tree;
+    let future = of_the_future(&mut traces, wall_ns());
+    if let Some(one) = future.first() {
+        say!(
+            "quell: passed over {} of the future, such as one of {} that says {}: look at that host's clock",
+            plural(future.len() as u64, "trace"),
+            plain(&one.meta.host),
+            day(one.meta.start_wall_ns)
+        );
+    }
     let choice = choose(traces, args.since, alone);
     if choice.traces.is_empty() {
         return Err(usage(format!(

@@ -36,6 +36,15 @@ impl Choice {
     }
 }
 
+/// Takes out the traces that began more than a day after now, ns since 1970: their host's clock is wrong, and one of them
+/// would make all others old. A day, as clocks differ a little and nobody would look at an old trace for that.
+pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> {
+    let latest = now_ns.saturating_add(DAY_NS);
+    traces
+        .extract_if(.., |t| t.meta.start_wall_ns > latest)
+        .collect()
+}
+
 /// Chooses. `before`: the period before the one that is asked of too, to compare with.
 pub(crate) fn choose(traces: Vec<Found>, since: Option<Since>, before: bool) -> Choice {
     let begun = |t: &Found| t.meta.start_wall_ns;
@@ -104,6 +113,20 @@ mod tests {
         );
         assert_eq!(all.hosts(), 6);
         assert!(all.has(1) && !all.has(3));
+    }
+
+    /// Check that traces of a clock that is far ahead are taken out, and no others.
+    #[test]
+    fn the_future_is_taken_out() {
+        let mut all = traces(&[99, 130, 100, 101, 102]);
+        let out = of_the_future(&mut all, 100 * DAY_NS);
+        let days = |of: &[Found]| -> Vec<u64> {
+            of.iter().map(|t| t.meta.start_wall_ns / DAY_NS).collect()
+        };
+        assert_eq!(
+            (days(&out), days(&all)),
+            (vec![130, 102], vec![99, 100, 101])
+        );
     }
 
     /// Check that `--since` leaves out what is older, but keeps as much before it where that is compared.

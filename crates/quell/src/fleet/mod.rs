@@ -10,7 +10,7 @@ use quell_event::trace::Trace;
 use quell_fleet::{Answer, Engine, Prepared, Remedy};
 use quell_remedy::table;
 
-pub(crate) use choice::{Choice, choose};
+pub(crate) use choice::{Choice, choose, of_the_future};
 
 /// What was asked, and of what.
 pub(crate) struct Asked<'a> {
