@@ -108,7 +108,10 @@ impl Resolver {
         // the process may be gone: then what was read before stays
         let t_ns = monotonic_ns();
         let began = Instant::now();
-        let read = maps::read(&self.root, pid).unwrap_or_default();
+        let read = maps::read(&self.root, pid);
+        let forbidden = read.as_ref().is_err_and(is_forbidden);
+        let read = read.unwrap_or_default();
+        let first = !self.snapshots.contains_key(&pid);
         let known = self.snapshots.entry(pid).or_insert_with(|| Snapshot {
             maps: Vec::new(),
             t_ns,
@@ -119,6 +122,10 @@ impl Resolver {
         });
         known.taken = Instant::now();
         if read.is_empty() {
+            // its name is known all the same: without CAP_SYS_PTRACE that is all there is of others' processes
+            if forbidden && first {
+                self.changed.push(pid);
+            }
             return;
         }
         let stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
@@ -376,6 +383,12 @@ fn named(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
 /// The executable mapping at an address.
 fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     maps::at(maps, address).filter(|m| m.perms.exec)
+}
+
+/// Is it there, and nothing for this user to see?
+fn is_forbidden(err: &anyhow::Error) -> bool {
+    let io = err.downcast_ref::<std::io::Error>();
+    io.is_some_and(|err| err.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]
