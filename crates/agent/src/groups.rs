@@ -92,6 +92,33 @@ impl Groups {
         }
     }
 
+    /// One name, one series: a service that was started again is another cgroup of the same name. Who has the name now takes
+    /// over what the one before did under it, and its seat. `name`: what a cgroup is called; `None` or empty where that is not
+    /// known.
+    pub fn unite<'a>(&mut self, name: impl Fn(u64) -> Option<&'a str>) {
+        let mut seats: Vec<(u64, u64)> =
+            self.seats.iter().map(|(id, g)| (g.since_ns, *id)).collect();
+        // who sat down first comes first; of two at once the kernel gave the lower number first, mostly
+        seats.sort_unstable();
+        let mut holders: HashMap<&str, u64> = HashMap::new();
+        for (_, id) in seats {
+            let Some(name) = name(id).filter(|name| !name.is_empty()) else {
+                continue;
+            };
+            let Some(before) = holders.insert(name, id) else {
+                continue;
+            };
+            self.scores.remove(&before);
+            if let (Some(old), Some(group)) = (self.seats.remove(&before), self.seats.get_mut(&id))
+            {
+                group.culprit.add(&old.culprit);
+                group.victim.hits += old.victim.hits;
+                group.victim.stall_ns += old.victim.stall_ns;
+                group.since_ns = old.since_ns;
+            }
+        }
+    }
+
     fn of(&mut self, id: u64) -> &mut Group {
         self.seats.get_mut(&id).unwrap_or(&mut self.other)
     }
@@ -214,6 +241,30 @@ mod tests {
         }
         assert!(!groups.seats.contains_key(&100));
         assert_eq!(groups.seats().count(), SEATS - 1);
+    }
+
+    /// Check that a service that is started again goes on in its series, which never shrinks, and that its old number gives
+    /// way; and that those whose names are not known are left alone.
+    #[test]
+    fn one_name_one_series() {
+        let mut groups = Groups::default();
+        groups.add(&interval(&[(7, 100), (8, 10), (9, 10)]), 1000);
+        groups.add(&interval(&[(70, 5), (8, 10), (9, 10)]), 2000);
+        let name = |id: u64| match id {
+            7 | 70 => Some("/a.service"),
+            8 => Some(""),
+            _ => None,
+        };
+        groups.unite(name);
+        let seats: HashMap<u64, &Group> = groups.seats().collect();
+        assert_eq!(seats.len(), 3);
+        let (is, then) = (&seats[&70].culprit.shootdowns, seats[&70].since_ns);
+        assert_eq!((*is, then), (105, 1000));
+        groups.add(&interval(&[(70, 5)]), 3000);
+        groups.unite(name);
+        assert_eq!(groups.seats[&70].culprit.shootdowns, 110);
+        assert_eq!(groups.seats[&70].victim.hits, 110);
+        assert!(!groups.seats.contains_key(&7));
     }
 
     /// Check that cgroups that take turns, each busy for a minute and then gone, don't make more names than a server can bear.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -50,7 +51,12 @@ impl Ring {
     ///
     /// It can't be made, or written to.
     pub fn open(dir: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("make {} for traces", dir.display()))?;
+        // of its owner alone, as traces have command lines; one that is there stays as it is
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir);
+        made.with_context(|| format!("make {} for traces", dir.display()))?;
         let probe = dir.join(".quell-can-write");
         fs::write(&probe, "").with_context(|| format!("write to {}", dir.display()))?;
         let _ = fs::remove_file(probe);

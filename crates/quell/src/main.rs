@@ -12,6 +12,7 @@ mod coarse;
 mod compare;
 mod evidence;
 mod fleet;
+mod host_name;
 mod lab;
 mod launch;
 mod outcome;

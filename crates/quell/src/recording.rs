@@ -13,6 +13,7 @@ use quell_event::{Calls, Shootdown, Tally};
 use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
+use crate::host_name::host_name;
 use crate::launch::{self, Ended, Output, Setup, Spec, signals};
 use crate::subject::Subject;
 
@@ -249,7 +250,7 @@ fn meta(stacks: String, backend: Backend, subject: &Subject) -> Meta {
     Meta {
         quell: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
-        host: uname.nodename().to_string_lossy().into_owned(),
+        host: host_name(),
         start_wall_ns: since_1970.map(ns).unwrap_or(0),
         start_monotonic_ns: monotonic_ns(),
         scope: subject.scope.clone(),

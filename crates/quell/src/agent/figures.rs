@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use quell_agent::cgroups::{Name, Names};
+use quell_agent::cgroups::Name;
 use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
 use quell_agent::groups::Group;
 use quell_agent::totals::Totals;
 use quell_doctor::{Evidence, Look, Profile, Status, audit};
+use quell_event::Cause;
 use quell_host::{interrupts, vmstat};
 
 use crate::agent::own::Own;
@@ -82,7 +83,7 @@ pub(crate) struct Host<'a> {
 
 impl Host<'_> {
     /// The figures, the agent's own and the most asked for first.
-    pub(crate) fn figures(&self, names: &mut Names) -> Figures {
+    pub(crate) fn figures(&self, names: &HashMap<u64, Name>) -> Figures {
         let mut figures = Figures {
             // also where the clock was set back
             t_ns: wall_ns().max(self.own.started_ns),
@@ -114,8 +115,10 @@ impl Host<'_> {
             "quell_stall_seconds",
             "Time in victims' handlers, by cause.",
         );
-        for (cause, counts) in &totals.causes {
-            let labels = [("cause", *cause)];
+        // all of them from the start: what a counter that appears had before is no growth to a server
+        for cause in Cause::ALL {
+            let labels = [("cause", cause.name())];
+            let counts = totals.of(*cause);
             shootdowns.push(&labels, Value::Count(counts.shootdowns));
             victims.push(&labels, Value::Count(counts.victims));
             waits.push(&labels, Value::Nanos(counts.wait_ns));
@@ -194,8 +197,9 @@ impl Host<'_> {
             "quell_isolated_cpu_victims",
             "Interruptions of CPUs that nobody should disturb, by cause.",
         );
-        for (cause, counts) in &guarded.causes {
-            hits.push(&[("cause", *cause)], Value::Count(counts.victims));
+        for cause in Cause::ALL {
+            let labels = [("cause", cause.name())];
+            hits.push(&labels, Value::Count(guarded.of(*cause).victims));
         }
         all.push(hits);
     }
@@ -253,11 +257,11 @@ impl Host<'_> {
         ));
     }
 
-    fn groups(&self, all: &mut Vec<Family>, names: &mut Names) {
+    fn groups(&self, all: &mut Vec<Family>, names: &HashMap<u64, Name>) {
         let mut seats: Vec<_> = self.totals.groups.seats().collect();
         seats.sort_unstable_by_key(|(id, _)| *id);
         let ids: Vec<u64> = seats.iter().map(|(id, _)| *id).collect();
-        let named = labels(&ids, &names.of(&ids));
+        let named = labels(&ids, names);
         let none = ["other".to_owned(), String::new(), String::new()];
         let mut families = [
             Family::new(
@@ -304,7 +308,8 @@ fn values(group: &Group) -> [Value; 4] {
     ]
 }
 
-/// The labels of cgroups, of which no two may be the same. One whose name is not known is told by its number.
+/// The labels of cgroups, of which no two are the same after [`quell_agent::groups::Groups::unite`]. One whose name is not
+/// known is told by its number.
 fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
     let label = |id: &u64| {
         let name = names.get(id).cloned().unwrap_or_default();
@@ -320,7 +325,7 @@ fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Cause, Counts, CulpritTally, Tally, VictimTally};
+    use quell_event::{Counts, CulpritTally, Tally, VictimTally};
 
     use super::*;
 
@@ -376,7 +381,7 @@ mod tests {
             unknown_rules: 0,
             own: &own,
         };
-        let figures = host.figures(&mut Names::new(Path::new("/nowhere")));
+        let figures = host.figures(&HashMap::new());
         assert!(
             figures.series() <= MOST_SERIES && figures.left_out == 0,
             "{}",

@@ -18,10 +18,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_agent::config::Traces;
 use quell_agent::ring::{self, Ring, Room};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::fs::Mode;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal, umask};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::wall_ns;
+use crate::host_name::VARIABLE;
 
 /// Why a trace was recorded: a file beside its others.
 pub(crate) const WHY: &str = "trigger.json";
@@ -39,10 +41,12 @@ pub(crate) struct Why {
     pub(crate) why: String,
 }
 
+const RESULTS: [&str; 4] = ["busy", "failed", "kept", "no_room"];
+
 /// What came of recordings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// By rule and result: `kept`, `failed`, `busy` (another was under way) and `no_room`.
+    /// By rule and result, one of [`RESULTS`]; `busy`: another was under way.
     pub(crate) results: BTreeMap<(String, &'static str), u64>,
     /// Old traces that gave way.
     pub(crate) removed: u64,
@@ -73,6 +77,8 @@ impl State {
 
 pub(crate) struct Recorder {
     ring: Ring,
+    /// What this host is called.
+    host: String,
     duration: Duration,
     most: u64,
     state: Arc<Mutex<State>>,
@@ -86,7 +92,7 @@ impl Recorder {
     /// # Errors
     ///
     /// It can't be written to.
-    pub(crate) fn new(traces: &Traces) -> anyhow::Result<Self> {
+    pub(crate) fn new(traces: &Traces, host: &str) -> anyhow::Result<Self> {
         let limit = traces.limit_mb.saturating_mul(1 << 20);
         let recorder = Self {
             ring: Ring::open(
@@ -94,13 +100,21 @@ impl Recorder {
                 limit,
                 traces.reserve_mb.saturating_mul(1 << 20),
             )?,
+            host: host.to_owned(),
             duration: Duration::from_secs(traces.seconds),
             most: limit / 2,
             state: Arc::default(),
             stop: Arc::default(),
             running: None,
         };
-        recorder.state().counts.bytes = recorder.ring.bytes();
+        let mut state = recorder.state();
+        state.counts.bytes = recorder.ring.bytes();
+        // all of them from the start: what a counter that appears had before is no growth to a server
+        for rule in &traces.rules {
+            let none = RESULTS.map(|result| ((rule.name.clone(), result), 0));
+            state.counts.results.extend(none);
+        }
+        drop(state);
         Ok(recorder)
     }
 
@@ -154,6 +168,7 @@ impl Recorder {
         let one = One {
             rule: rule.to_owned(),
             why: why.to_owned(),
+            host: self.host.clone(),
             dir: self.ring.place(wall_ns(), rule),
             ring: self.ring.clone(),
             duration: self.duration,
@@ -210,6 +225,7 @@ impl Drop for Recorder {
 struct One {
     rule: String,
     why: String,
+    host: String,
     dir: PathBuf,
     ring: Ring,
     duration: Duration,
@@ -227,13 +243,16 @@ impl One {
             .arg(self.duration.as_secs().to_string())
             .arg("-o")
             .arg(&self.dir)
+            .env(VARIABLE, &self.host)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // SAFETY: one system call, which is all that may be done between fork and exec; this thread, whose end the signal
+        // SAFETY: two system calls, which is all that may be done between fork and exec; this thread, whose end the signal
         // is for, waits for the child.
         unsafe {
             command.pre_exec(|| {
+                // command lines are nobody else's business
+                umask(Mode::RWXG | Mode::RWXO);
                 set_parent_process_death_signal(Some(Signal::INT)).map_err(std::io::Error::from)
             });
         }

@@ -1,11 +1,15 @@
 //! Counts for months: the probe that tells cgroups apart, and a second one for CPUs that nobody should disturb.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_agent::totals::Totals;
 use quell_event::Tally;
+use quell_host::cpus::{self, Isolation};
 use quell_probe::{Backend, Options, Probe, Scope, Stacks, Timed};
 
+/// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
+const SELDOM: Duration = Duration::from_secs(60);
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
 const OFTEN: Duration = Duration::from_secs(300);
 
@@ -31,14 +35,22 @@ impl Counted {
     }
 }
 
+/// CPUs that nobody should disturb, as they are now.
+fn isolated() -> Vec<u32> {
+    Isolation::read(Path::new("/")).all()
+}
+
 /// What counts.
 pub(crate) struct Source {
     all: Counted,
     /// Who shoots at guarded CPUs.
     guard: Option<Counted>,
     pub(crate) guarded: Vec<u32>,
+    /// Those that are to be, once they are others.
+    isolated: Vec<u32>,
     backend: Option<Backend>,
     since: Instant,
+    asked: Instant,
     /// How often the probes were attached anew, since their tables were full.
     pub(crate) renewals: u64,
     /// And how often that failed.
@@ -51,7 +63,11 @@ impl Source {
     /// # Errors
     ///
     /// A probe can't be loaded.
-    pub(crate) fn start(backend: Option<Backend>, guarded: Vec<u32>) -> anyhow::Result<Self> {
+    pub(crate) fn start(backend: Option<Backend>) -> anyhow::Result<Self> {
+        Self::of(backend, isolated())
+    }
+
+    fn of(backend: Option<Backend>, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let options = |scope: Scope| Options {
             by_cgroup: true,
             scope,
@@ -67,9 +83,11 @@ impl Source {
         Ok(Self {
             all: Counted::start(&options(Scope::All))?,
             guard,
+            isolated: guarded.clone(),
             guarded,
             backend,
             since: Instant::now(),
+            asked: Instant::now(),
             renewals: 0,
             failed_renewals: 0,
         })
@@ -87,10 +105,14 @@ impl Source {
         began_ns: u64,
     ) -> anyhow::Result<Tally> {
         let mut next = None;
-        if self.is_full()? {
+        if self.isolated != self.guarded || self.is_full()? {
             // without room for more probes the old ones go on: what they can't tell apart is told
-            next = Self::start(self.backend, self.guarded.clone()).ok();
-            self.failed_renewals += u64::from(next.is_none());
+            next = Self::of(self.backend, self.isolated.clone()).ok();
+            if next.is_none() {
+                self.failed_renewals += 1;
+                // tried again when that is asked the next time
+                self.isolated = self.guarded.clone();
+            }
             self.since = Instant::now();
         }
         let read = Instant::now();
@@ -116,6 +138,27 @@ impl Source {
             hits.add(&guard, began_ns);
         }
         Ok(interval)
+    }
+
+    /// Whether other CPUs are isolated now than at the last time that this was so: the next look attaches what they need. Asks
+    /// the kernel once a minute.
+    pub(crate) fn isolation_changed(&mut self) -> bool {
+        if self.asked.elapsed() < SELDOM {
+            return false;
+        }
+        self.asked = Instant::now();
+        let now = isolated();
+        let changed = now != self.isolated;
+        self.isolated = now;
+        changed
+    }
+
+    /// Which CPUs nobody should disturb, for people; empty where there are none.
+    pub(crate) fn isolated(&self) -> String {
+        if self.isolated.is_empty() {
+            return String::new();
+        }
+        format!("isolated CPUs {}", cpus::text(&self.isolated))
     }
 
     fn is_full(&self) -> anyhow::Result<bool> {

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use quell_agent::cgroups::Names;
 use quell_agent::config::Config;
 use quell_agent::figures::Figures;
-use quell_agent::push::{Pusher, To};
+use quell_agent::push::{Ca, Pusher, To};
 use quell_agent::secret::Secret;
 use quell_agent::serve::{self, Page};
 use quell_agent::tls::Tls;
@@ -22,6 +22,7 @@ use crate::agent::own::{Own, boot_ns, probe_bytes};
 use crate::agent::recorder::Recorder;
 use crate::agent::source::Source;
 use crate::clock::wall_ns;
+use crate::host_name::host_name;
 
 /// Whoever asks for health is told that all is well for so many intervals after the last look.
 const LATE: u32 = 3;
@@ -52,15 +53,13 @@ impl Wanted {
         };
         let to =
             |name, url: &str, scheme, token_file, ca_file: &Option<std::path::PathBuf>, kind| {
-                let ca = ca_file.as_deref().map(|path| {
-                    std::fs::read(path).with_context(|| format!("read {}", path.display()))
-                });
+                let ca = ca_file.as_deref().map(Ca::read).transpose()?;
                 let token = secret(token_file)?.map(|token| (scheme, Arc::new(token)));
                 Ok::<_, anyhow::Error>(To {
                     name,
                     url: url.to_owned(),
                     token,
-                    ca: ca.transpose()?,
+                    ca: ca.map(Arc::new),
                     content_type: kind,
                 })
             };
@@ -148,12 +147,7 @@ impl Agent {
         wanted: Wanted,
         backend: &'static str,
     ) -> anyhow::Result<Self> {
-        let kernels = || {
-            rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned()
-        };
+        let host = config.host.clone().unwrap_or_else(host_name);
         let page = Arc::new(Page::default());
         let at = match wanted.listen {
             None => None,
@@ -165,11 +159,11 @@ impl Agent {
         let pushers = wanted.push.into_iter().map(Pusher::start);
         let traces = config.traces.as_ref().map(|traces| {
             let triggers = Triggers::new(traces.rules.clone(), Duration::from_secs(traces.pause));
-            Ok::<_, anyhow::Error>((triggers, Recorder::new(traces)?))
+            Ok::<_, anyhow::Error>((triggers, Recorder::new(traces, &host)?))
         });
         let doctor_every = Duration::from_secs(config.doctor_interval);
         Ok(Self {
-            host: config.host.clone().unwrap_or_else(kernels),
+            host,
             traces: traces.transpose()?,
             every: config.every(),
             doctor_every: (!doctor_every.is_zero()).then_some(doctor_every),
@@ -203,25 +197,55 @@ impl Agent {
     ///
     /// The counts can't be read.
     pub(crate) fn look(&mut self, source: &mut Source) -> anyhow::Result<bool> {
+        self.look_and(source, true)
+    }
+
+    /// The last time: no trace begins, which would end at once, and older ones would have given way for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::look`].
+    pub(crate) fn last_look(&mut self, source: &mut Source) -> anyhow::Result<()> {
+        self.look_and(source, false).map(drop)
+    }
+
+    fn look_and(&mut self, source: &mut Source, begins: bool) -> anyhow::Result<bool> {
         let (now, wall) = (Instant::now(), wall_ns());
         let last = self.last.replace((now, wall));
         let began = last.map_or(self.own.started_ns, |(_, wall)| wall);
         let hits_before = self.hits.sum().victims;
+        if source.isolation_changed() {
+            let isolated = source.isolated();
+            say!(
+                "quell: {}",
+                if isolated.is_empty() {
+                    "no isolated CPUs any more"
+                } else {
+                    &isolated
+                }
+            );
+        }
         let interval = source.look(&mut self.totals, &mut self.hits, began);
         let interval = interval.context("read the counts")?;
-        self.trigger(&Seen {
+        let seen = Seen {
             over: last.map_or(Duration::ZERO, |(last, _)| now - last),
             shootdowns: interval.totals().shootdowns,
             waits: interval.wait.count(),
             wait_p99_ns: interval.wait.quantile(0.99),
             isolated_hits: self.hits.sum().victims - hits_before,
-        });
+        };
+        self.trigger(&seen, begins);
         self.seldom();
         self.own.looks += 1;
         self.own.renewals = source.renewals;
         self.own.failed_renewals = source.failed_renewals;
         self.own.scrapes = self.page.counts();
         let goes_on = self.pushed();
+        let ids: Vec<u64> = self.totals.groups.seats().map(|(id, _)| id).collect();
+        let names = self.names.of(&ids);
+        self.totals
+            .groups
+            .unite(|id| names.get(&id).map(|name| name.path.as_str()));
         let figures = Host {
             totals: &self.totals,
             guarded: (!source.guarded.is_empty()).then_some(&self.hits),
@@ -229,7 +253,7 @@ impl Agent {
             unknown_rules: self.hazards.1,
             own: &self.own,
         }
-        .figures(&mut self.names);
+        .figures(&names);
         self.own.series = figures.series() as u64;
         self.own.left_out = figures.left_out;
         self.tell(&figures)?;
@@ -270,11 +294,16 @@ impl Agent {
     }
 
     /// Begins a trace, if what was seen is worth one.
-    fn trigger(&mut self, seen: &Seen) {
+    fn trigger(&mut self, seen: &Seen, begins: bool) {
         let Some((triggers, recorder)) = &mut self.traces else {
             return;
         };
-        for (rule, why) in triggers.look(seen) {
+        let broken = if begins {
+            triggers.look(seen)
+        } else {
+            Vec::new()
+        };
+        for (rule, why) in broken {
             // one that finds another under way is tried again
             if recorder.begin(triggers.name(rule), &why) {
                 triggers.rest(rule);

@@ -11,6 +11,7 @@ use quell_probe::{Options, Probe, Scope, Stacks};
 
 use super::text::clean;
 use crate::evidence::source;
+use crate::host_name::host_name;
 use crate::launch::signals;
 use crate::report::places::Places;
 use crate::report::{self, Report};
@@ -30,7 +31,7 @@ pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence
     let uname = rustix::system::uname();
     let mut notes = elsewhere(
         trace.meta(),
-        &uname.nodename().to_string_lossy(),
+        &host_name(),
         &uname.release().to_string_lossy(),
     );
     let mut evidence = Evidence {

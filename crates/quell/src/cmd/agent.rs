@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use quell_agent::config::{Config, Influx, Otlp, listen};
-use quell_host::cpus::{self, Isolation};
 
 use crate::agent::source::Source;
 use crate::agent::watch::{Agent, Wanted};
@@ -22,12 +21,11 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     let config = configured(args).map_err(|err| usage(format!("{err:#}")))?;
     signals::install()?;
     let wanted = Wanted::of(&config)?;
-    let guarded = Isolation::read(Path::new("/")).all();
-    let mut source = Source::start(args.backend, guarded)?;
+    let mut source = Source::start(args.backend)?;
     let watches = format!(
         "quell: watches by {}{}, every {} s",
         source.backend(),
-        of(&source.guarded),
+        of(&source.isolated()),
         config.interval
     );
     if args.check {
@@ -48,17 +46,17 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
             due += config.every();
         }
         if signals::sleep(due - now)?.is_some() {
-            agent.look(&mut source)?;
+            agent.last_look(&mut source)?;
             return Ok(ExitCode::SUCCESS);
         }
     }
 }
 
-fn of(guarded: &[u32]) -> String {
-    if guarded.is_empty() {
+fn of(isolated: &str) -> String {
+    if isolated.is_empty() {
         return String::new();
     }
-    format!(", isolated CPUs {}", cpus::text(guarded))
+    format!(", {isolated}")
 }
 
 /// The file, then what the command line says.
