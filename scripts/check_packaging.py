@@ -113,6 +113,10 @@ def pods(unit, manifest):
                 wrong.append("the pod may write to its image")
             if set(container["resources"]["limits"]) != {"cpu", "memory"}:
                 wrong.append("the pod has no limits")
+            # another name of the host after each rollout would be another host
+            hosts = [one.get("valueFrom") for one in container.get("env", []) if one["name"] == "QUELL_HOST"]
+            if hosts != [{"fieldRef": {"fieldPath": "spec.nodeName"}}]:
+                wrong.append(f"QUELL_HOST is not the node's name: {hosts}")
             probes = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
             if probes != ["/healthz"] * 2:
                 wrong.append(f"probes ask {probes}")
