@@ -3,6 +3,7 @@
     check_packaging.py rules                   names of metrics, commands and documents; what is tested
     check_packaging.py config > ALL            agent.toml has every key of the source; prints it with all of them on
     check_packaging.py pods UNIT MANIFEST      a pod has the rights that the unit has, and no more
+    check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
 """
@@ -127,6 +128,16 @@ def pods(unit, manifest):
         wrong.append(f"{manifest}: there is no DaemonSet")
 
 
+def pids(manifest, wanted):
+    for document in yaml.safe_load_all(Path(manifest).read_text()):
+        if document and document["kind"] == "DaemonSet":
+            told = document["spec"]["template"]["spec"].get("hostPID")
+            if told is not {"true": True, "false": False}[wanted]:
+                wrong.append(f"{manifest}: hostPID is {told}, not {wanted}")
+            return
+    wrong.append(f"{manifest}: there is no DaemonSet")
+
+
 def strict(schema):
     """What a schema doesn't name is a mistake, unless it says itself that anything may be there."""
     if isinstance(schema, dict):
@@ -171,7 +182,7 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "crds": crds, "groups": rule_groups}[what](*words)
+    {"rules": rules, "config": config, "pods": pods, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
