@@ -4,6 +4,7 @@
     check_packaging.py config > ALL            agent.toml has every key of the source; prints it with all of them on
     check_packaging.py pods UNIT MANIFEST      a pod has the rights that the unit has, and no more
     check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
+    check_packaging.py mounts MANIFEST         the files that a pod's agent.toml names are in it, and secrets are its user's only
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
 """
@@ -128,6 +129,28 @@ def pods(unit, manifest):
         wrong.append(f"{manifest}: there is no DaemonSet")
 
 
+def mounts(manifest):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    toml = next(one["data"]["agent.toml"] for one in documents if one["kind"] == "ConfigMap")
+    pod = next(one for one in documents if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for name, volume in volumes.items():
+        if "secret" in volume and volume["secret"].get("defaultMode") != 0o400:
+            wrong.append(f"{manifest}: others can read the secret of {name}")
+    there = {}
+    for mount in pod["containers"][0]["volumeMounts"]:
+        there[mount["mountPath"]] = volumes.get(mount["name"], {})
+        if mount["name"] not in volumes:
+            wrong.append(f"{manifest}: there is no volume {mount['name']}")
+    paths = [Path(path) for path in re.findall(r'^\w+ = "(/(?:etc|var)/[^"]+)"$', toml, re.M)]
+    assert paths, "agent.toml names no file"
+    for path in paths:
+        volume = there.get(str(path)) or there.get(str(path.parent))
+        items = (volume or {}).get("secret", {}).get("items")
+        if not volume or items and path.name not in [item["path"] for item in items]:
+            wrong.append(f"{manifest}: the pod has no {path}, which agent.toml names")
+
+
 def pids(manifest, wanted):
     for document in yaml.safe_load_all(Path(manifest).read_text()):
         if document and document["kind"] == "DaemonSet":
@@ -182,7 +205,7 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
+    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
