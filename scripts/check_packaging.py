@@ -5,6 +5,7 @@
     check_packaging.py pods UNIT MANIFEST      a pod has the rights that the unit has, and no more
     check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
     check_packaging.py mounts MANIFEST         the files that a pod's agent.toml names are in it, and secrets are its user's only
+    check_packaging.py policy MANIFEST LABEL   the port of the pods, and no other, is reached by those with the label KEY=VALUE alone
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
 """
@@ -151,6 +152,25 @@ def mounts(manifest):
             wrong.append(f"{manifest}: the pod has no {path}, which agent.toml names")
 
 
+def policy(manifest, label):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    pods = next(one for one in documents if one["kind"] == "DaemonSet")["spec"]
+    policies = [one["spec"] for one in documents if one["kind"] == "NetworkPolicy"]
+    port = pods["template"]["spec"]["containers"][0]["ports"][0]["name"]
+    key, value = label.split("=")
+    # no more, no less: a peer or a port that is forgotten is all of them
+    wanted = {
+        "podSelector": pods["selector"],
+        "policyTypes": ["Ingress"],
+        "ingress": [{
+            "from": [{"namespaceSelector": {"matchLabels": {key: value}}}],
+            "ports": [{"protocol": "TCP", "port": port}],
+        }],
+    }
+    if policies != [wanted]:
+        wrong.append(f"{manifest}: the policy is {policies}, not {[wanted]}")
+
+
 def pids(manifest, wanted):
     for document in yaml.safe_load_all(Path(manifest).read_text()):
         if document and document["kind"] == "DaemonSet":
@@ -205,7 +225,7 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
+    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
