@@ -6,6 +6,7 @@
     check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
     check_packaging.py mounts MANIFEST         the files that a pod's agent.toml names are in it, and secrets are its user's only
     check_packaging.py policy MANIFEST LABEL   the port of the pods, and no other, is reached by those with the label KEY=VALUE alone
+    check_packaging.py job MANIFEST JOB        what the PodMonitor calls the agents, and what QuellAgentDown looks for
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
 """
@@ -171,6 +172,16 @@ def policy(manifest, label):
         wrong.append(f"{manifest}: the policy is {policies}, not {[wanted]}")
 
 
+def job(manifest, wanted):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    one = {document["kind"]: document["spec"] for document in documents if "spec" in document}
+    given = one["DaemonSet"]["template"]["metadata"]["labels"][one["PodMonitor"]["jobLabel"]]
+    alerts = {rule.get("alert"): rule["expr"] for group in one["PrometheusRule"]["groups"] for rule in group["rules"]}
+    looked = alerts["QuellAgentDown"]
+    if given != wanted or looked != f'up{{job="{wanted}"}} == 0':
+        wrong.append(f"{manifest}: the job is {given}, the alert's {looked}, and both should be {wanted}")
+
+
 def pids(manifest, wanted):
     for document in yaml.safe_load_all(Path(manifest).read_text()):
         if document and document["kind"] == "DaemonSet":
@@ -225,7 +236,7 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
+    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "job": job, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
