@@ -115,8 +115,11 @@ def pods(unit, manifest):
                 wrong.append("the pod may get more rights")
             if secure.get("readOnlyRootFilesystem") is not True:
                 wrong.append("the pod may write to its image")
-            if set(container["resources"]["limits"]) != {"cpu", "memory"}:
-                wrong.append("the pod has no limits")
+            # systemd's M is Kubernetes' Mi, and its 50% are 500m
+            said = {name: re.search(rf"^{name}=(\d+)[M%]$", Path(unit).read_text(), re.M)[1] for name in ("MemoryMax", "CPUQuota")}
+            bounds = {"memory": said["MemoryMax"] + "Mi", "cpu": f"{said['CPUQuota']}0m"}
+            if container["resources"]["limits"] != bounds:
+                wrong.append(f"the pod's limits are {container['resources']['limits']}, the unit's {bounds}")
             # another name of the host after each rollout would be another host
             hosts = [one.get("valueFrom") for one in container.get("env", []) if one["name"] == "QUELL_HOST"]
             if hosts != [{"fieldRef": {"fieldPath": "spec.nodeName"}}]:
