@@ -5,7 +5,7 @@
     check_packaging.py pods UNIT MANIFEST      a pod has the rights that the unit has, and no more
     check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
     check_packaging.py mounts MANIFEST         the files that a pod's agent.toml names are in it, and secrets are its user's only
-    check_packaging.py policy MANIFEST LABEL   the port of the pods, and no other, is reached by those with the label KEY=VALUE alone
+    check_packaging.py policy MANIFEST LABEL   namespaces with the label KEY=VALUE reach the pods' port, and nobody else anything
     check_packaging.py job MANIFEST JOB        what the PodMonitor calls the agents, and what QuellAgentDown looks for
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
@@ -116,7 +116,8 @@ def pods(unit, manifest):
             if secure.get("readOnlyRootFilesystem") is not True:
                 wrong.append("the pod may write to its image")
             # systemd's M is Kubernetes' Mi, and its 50% are 500m
-            said = {name: re.search(rf"^{name}=(\d+)[M%]$", Path(unit).read_text(), re.M)[1] for name in ("MemoryMax", "CPUQuota")}
+            text = Path(unit).read_text()
+            said = {name: re.search(rf"^{name}=(\d+)[M%]$", text, re.M)[1] for name in ("MemoryMax", "CPUQuota")}
             bounds = {"memory": said["MemoryMax"] + "Mi", "cpu": f"{said['CPUQuota']}0m"}
             if container["resources"]["limits"] != bounds:
                 wrong.append(f"the pod's limits are {container['resources']['limits']}, the unit's {bounds}")
@@ -239,7 +240,9 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "job": job, "pids": pids, "crds": crds, "groups": rule_groups}[what](*words)
+    checks = {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "job": job, "pids": pids,
+              "crds": crds, "groups": rule_groups}
+    checks[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
