@@ -3,6 +3,10 @@
     check_packaging.py rules                   names of metrics, commands and documents; what is tested
     check_packaging.py config > ALL            agent.toml has every key of the source; prints it with all of them on
     check_packaging.py pods UNIT MANIFEST      a pod has the rights that the unit has, and no more
+    check_packaging.py pids MANIFEST BOOL      whether a pod sees the node's processes
+    check_packaging.py mounts MANIFEST         the files that a pod's agent.toml names are in it, and secrets are its user's only
+    check_packaging.py policy MANIFEST LABEL   namespaces with the label KEY=VALUE reach the pods' port, and nobody else anything
+    check_packaging.py job MANIFEST JOB        what the PodMonitor calls the agents, and what QuellAgentDown looks for
     check_packaging.py crds DIR MANIFEST       manifests of the Prometheus operator against its CRDs in DIR
     check_packaging.py groups MANIFEST > FILE  the rules in a PrometheusRule, for promtool
 """
@@ -111,8 +115,16 @@ def pods(unit, manifest):
                 wrong.append("the pod may get more rights")
             if secure.get("readOnlyRootFilesystem") is not True:
                 wrong.append("the pod may write to its image")
-            if set(container["resources"]["limits"]) != {"cpu", "memory"}:
-                wrong.append("the pod has no limits")
+            # systemd's M is Kubernetes' Mi, and its 50% are 500m
+            text = Path(unit).read_text()
+            said = {name: re.search(rf"^{name}=(\d+)[M%]$", text, re.M)[1] for name in ("MemoryMax", "CPUQuota")}
+            bounds = {"memory": said["MemoryMax"] + "Mi", "cpu": f"{said['CPUQuota']}0m"}
+            if container["resources"]["limits"] != bounds:
+                wrong.append(f"the pod's limits are {container['resources']['limits']}, the unit's {bounds}")
+            # another name of the host after each rollout would be another host
+            hosts = [one.get("valueFrom") for one in container.get("env", []) if one["name"] == "QUELL_HOST"]
+            if hosts != [{"fieldRef": {"fieldPath": "spec.nodeName"}}]:
+                wrong.append(f"QUELL_HOST is not the node's name: {hosts}")
             probes = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
             if probes != ["/healthz"] * 2:
                 wrong.append(f"probes ask {probes}")
@@ -121,6 +133,67 @@ def pods(unit, manifest):
                 wrong.append(f"the pod may write to {sorted(writes)}")
     if not found:
         wrong.append(f"{manifest}: there is no DaemonSet")
+
+
+def mounts(manifest):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    toml = next(one["data"]["agent.toml"] for one in documents if one["kind"] == "ConfigMap")
+    pod = next(one for one in documents if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for name, volume in volumes.items():
+        if "secret" in volume and volume["secret"].get("defaultMode") != 0o400:
+            wrong.append(f"{manifest}: others can read the secret of {name}")
+    there = {}
+    for mount in pod["containers"][0]["volumeMounts"]:
+        there[mount["mountPath"]] = volumes.get(mount["name"], {})
+        if mount["name"] not in volumes:
+            wrong.append(f"{manifest}: there is no volume {mount['name']}")
+    paths = [Path(path) for path in re.findall(r'^\w+ = "(/(?:etc|var)/[^"]+)"$', toml, re.M)]
+    assert paths, "agent.toml names no file"
+    for path in paths:
+        volume = there.get(str(path)) or there.get(str(path.parent))
+        items = (volume or {}).get("secret", {}).get("items")
+        if not volume or items and path.name not in [item["path"] for item in items]:
+            wrong.append(f"{manifest}: the pod has no {path}, which agent.toml names")
+
+
+def policy(manifest, label):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    pods = next(one for one in documents if one["kind"] == "DaemonSet")["spec"]
+    policies = [one["spec"] for one in documents if one["kind"] == "NetworkPolicy"]
+    port = pods["template"]["spec"]["containers"][0]["ports"][0]["name"]
+    key, value = label.split("=")
+    # no more, no less: a peer or a port that is forgotten is all of them
+    wanted = {
+        "podSelector": pods["selector"],
+        "policyTypes": ["Ingress"],
+        "ingress": [{
+            "from": [{"namespaceSelector": {"matchLabels": {key: value}}}],
+            "ports": [{"protocol": "TCP", "port": port}],
+        }],
+    }
+    if policies != [wanted]:
+        wrong.append(f"{manifest}: the policy is {policies}, not {[wanted]}")
+
+
+def job(manifest, wanted):
+    documents = [document for document in yaml.safe_load_all(Path(manifest).read_text()) if document]
+    one = {document["kind"]: document["spec"] for document in documents if "spec" in document}
+    given = one["DaemonSet"]["template"]["metadata"]["labels"][one["PodMonitor"]["jobLabel"]]
+    alerts = {rule.get("alert"): rule["expr"] for group in one["PrometheusRule"]["groups"] for rule in group["rules"]}
+    looked = alerts["QuellAgentDown"]
+    if given != wanted or looked != f'up{{job="{wanted}"}} == 0':
+        wrong.append(f"{manifest}: the job is {given}, the alert's {looked}, and both should be {wanted}")
+
+
+def pids(manifest, wanted):
+    for document in yaml.safe_load_all(Path(manifest).read_text()):
+        if document and document["kind"] == "DaemonSet":
+            told = document["spec"]["template"]["spec"].get("hostPID")
+            if told is not {"true": True, "false": False}[wanted]:
+                wrong.append(f"{manifest}: hostPID is {told}, not {wanted}")
+            return
+    wrong.append(f"{manifest}: there is no DaemonSet")
 
 
 def strict(schema):
@@ -167,7 +240,9 @@ def rule_groups(manifest):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    {"rules": rules, "config": config, "pods": pods, "crds": crds, "groups": rule_groups}[what](*words)
+    checks = {"rules": rules, "config": config, "pods": pods, "mounts": mounts, "policy": policy, "job": job, "pids": pids,
+              "crds": crds, "groups": rule_groups}
+    checks[what](*words)
     for line in wrong:
         print(f"check_packaging: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)

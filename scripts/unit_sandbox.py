@@ -2,6 +2,7 @@
 address families, and what it may write to.
 
     unit_sandbox.py UNIT STATE-DIR -- COMMAND...     as root
+    unit_sandbox.py UNIT STATE-DIR -c PYTHON         runs that instead: an interpreter may be where the unit hides it
 
 Everything is read from the unit, so that a test and the unit can't differ. What has no counterpart here (IPAddressDeny=,
 MemoryMax=, ProtectProc= and the like) is left out. Mounts are made in a namespace of its own, and end with it.
@@ -86,6 +87,15 @@ def filters(settings):
         op(RET, 0, 0, ERRNO | error)
         op(LOAD, 0, 0, 0)
 
+    def only(call, argument, values, error):
+        """Refuses a call whose argument is none of these."""
+        op(JEQ, 0, len(values) + 3, known[call])
+        op(LOAD, 0, 0, 16 + 8 * argument)
+        for n, value in enumerate(values):
+            op(JEQ, len(values) - n, 0, value)
+        op(RET, 0, 0, ERRNO | error)
+        op(LOAD, 0, 0, 0)
+
     op(LOAD, 0, 0, 4)
     op(JEQ, 1, 0, X86_64)
     op(RET, 0, 0, KILL)
@@ -109,14 +119,13 @@ def filters(settings):
             refuse(call, 2, JSET, PROT_EXEC, EPERM)
     families = [FAMILIES[f] for f in settings.get("RestrictAddressFamilies", [])]
     if families:
-        op(JEQ, 0, len(families) + 3, known["socket"])
-        op(LOAD, 0, 0, 16)
-        for n, family in enumerate(families):
-            op(JEQ, len(families) - n, 0, family)
-        op(RET, 0, 0, ERRNO | EAFNOSUPPORT)
-        op(LOAD, 0, 0, 0)
-    words = settings["SystemCallFilter"]
-    allowed = expand(w for w in words if not w.startswith("~")) - expand(w[1:] for w in words if w.startswith("~"))
+        only("socket", 0, families, EAFNOSUPPORT)
+    if "yes" in settings.get("RestrictRealtime", []):
+        only("sched_setscheduler", 1, [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE], EPERM)
+    # the later word counts
+    allowed = set()
+    for word in settings["SystemCallFilter"]:
+        allowed = allowed - expand([word[1:]]) if word.startswith("~") else allowed | expand([word])
     for call in sorted(allowed):
         # a name of another architecture's, or newer than the headers
         if call in known:
@@ -183,13 +192,16 @@ def user(settings):
 
 def main():
     unit, state, dashes, *command = sys.argv[1:]
-    assert dashes == "--" and command, __doc__
+    assert dashes in ("--", "-c") and command, __doc__
     settings = read(unit)
     program = filters(settings)
     mounts(settings, os.path.abspath(state))
     user(settings)
     install(program)
-    os.execv(command[0], command)
+    if dashes == "-c":
+        exec(command[0], {})
+    else:
+        os.execv(command[0], command)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,19 @@ SHOTS = 300
 # those of which there is nothing on a machine without isolated CPUs
 NOT_HERE = {"instance:quell_isolated_cpu_victims:increase5m"}
 PATIENCE = 90
+# By these a recording steps back (crates/event/src/trace/background.rs). Of real time it is asked for what there is not, which
+# the kernel tells with EINVAL whoever asks, and the unit's filter, that comes before, with EPERM.
+STEPS_BACK = """
+import os
+os.setpriority(os.PRIO_PROCESS, 0, 19)
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(0))
+except PermissionError:
+    pass
+except OSError:
+    raise SystemExit("use_agent: the unit lets the agent ask for real time")
+"""
 
 
 class Sink(http.server.BaseHTTPRequestHandler):
@@ -88,6 +101,26 @@ def prometheus_yml(out, port):
         shutil.copy(Path("packaging/prometheus", name), out / name)
 
 
+def steps_back(sandbox):
+    if subprocess.run([*sandbox, "-c", STEPS_BACK]).returncode != 0:
+        sys.exit("use_agent: what the unit allows of priorities is not what a recording takes: see above")
+
+
+def sealers(agent, seen):
+    """Notes the policies of the threads that seal a recording's files, as long as the agent runs."""
+    fields = lambda path: path.read_text().rpartition(")")[2].split()
+    while agent.poll() is None:
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if fields(process / "stat")[4 - 3] == str(agent.pid):
+                    threads = [one for one in (process / "task").iterdir() if (one / "comm").read_text() == "quell-seal\n"]
+                    seen.update(fields(one / "stat")[41 - 3] for one in threads)
+            except OSError:
+                # it has ended
+                pass
+        time.sleep(0.1)
+
+
 def main():
     quell, culprit, toml, out = sys.argv[1:]
     # whoever ends this ends what it started
@@ -114,18 +147,24 @@ def main():
         os.chown(path, NOBODY, NOBODY)
         path.chmod(0o500 if path.name == "quell" else 0o700 if path == state else 0o400)
     subprocess.run(["promtool", "check", "config", out / "prometheus.yml"], check=True, stdout=sys.stderr)
-    sandbox = [sys.executable, "scripts/unit_sandbox.py", "packaging/quell-agent.service", state, "--"]
+    sandbox = [sys.executable, "scripts/unit_sandbox.py", "packaging/quell-agent.service", state]
+    steps_back(sandbox)
+    sandbox.append("--")
     words = [state / "quell", "agent", "-c", state / "agent.toml"]
     subprocess.run([*sandbox, *words, "--check"], check=True)
     started = []
     try:
         agent = subprocess.Popen([*sandbox, *words])
         started.append(agent)
+        policies = set()
+        threading.Thread(target=sealers, args=(agent, policies), daemon=True).start()
         with open(out / "prometheus.log", "w", encoding="utf-8") as log:
             started.append(subprocess.Popen(
                 ["prometheus", f"--config.file={out}/prometheus.yml", f"--storage.tsdb.path={out}/tsdb",
                  f"--web.listen-address=127.0.0.1:{at}", "--log.level=warn"], stdout=log, stderr=log))
         look(agent, culprit, at)
+        if str(os.SCHED_IDLE) not in policies:
+            sys.exit(f"use_agent: the recording did not step back: its policies were {policies or 'not seen'}")
         agent.send_signal(signal.SIGTERM)
         status = agent.wait(30)
         if status != 0:

@@ -37,6 +37,9 @@ tls_key = "/etc/quell/tls/tls.key"
 interval = {{ .Values.interval | int }}
 doctor_interval = {{ .Values.doctorInterval | int }}
 {{- with .Values.config }}
+{{- if and (contains "/etc/quell/push/" .) (not $.Values.push.secretName) }}
+{{- fail "config names a file in /etc/quell/push: push.secretName has to say which secret that is" }}
+{{- end }}
 {{ . | trim }}
 {{- end }}
 {{- with .Values.traces }}
