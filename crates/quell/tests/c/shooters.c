@@ -9,6 +9,7 @@
  * real-time, each for well under a millisecond, so that a machine that is busy still runs both: see examples/culprit.rs.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -172,7 +173,7 @@ static int cgroups(const char *dir, long count, int shots)
 		int status;
 
 		snprintf(path, sizeof(path), "%s/%ld", dir, i);
-		if (mkdir(path, 0755))
+		if (mkdir(path, 0755) && errno != EEXIST)
 			fail(path);
 		strcat(path, "/cgroup.procs");
 		if (!fork())
