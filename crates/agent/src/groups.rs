@@ -71,6 +71,13 @@ impl Groups {
         &self.other
     }
 
+    /// The clock was set: none has its name since later than this, ns since 1970.
+    pub fn begun_by(&mut self, ns: u64) {
+        for group in self.seats.values_mut() {
+            group.since_ns = group.since_ns.min(ns);
+        }
+    }
+
     /// Adds what came in an interval that began at this time, ns since 1970.
     pub fn add(&mut self, interval: &Tally, began_ns: u64) {
         let fade = 0.5_f64.powf(1.0 / HALF);
@@ -203,6 +210,17 @@ mod tests {
                 prop_assert_eq!(grown, by.iter().map(|(_, n)| n).sum::<u64>());
             }
         }
+    }
+
+    /// Check that after the clock was set back no name is from times to come, and an older one is as old as it was.
+    #[test]
+    fn a_clock_that_is_set_back() {
+        let mut groups = Groups::default();
+        groups.add(&interval(&[(1, 100)]), 5);
+        groups.add(&interval(&[(1, 100), (2, 100)]), 20);
+        groups.begun_by(10);
+        let since = |id| groups.seats[&id].since_ns;
+        assert_eq!((since(1), since(2)), (5, 10));
     }
 
     /// Check that ten thousand cgroups have twenty names and little memory, and that the names are of those that do most.

@@ -85,8 +85,7 @@ impl Host<'_> {
     /// The figures, the agent's own and the most asked for first.
     pub(crate) fn figures(&self, names: &HashMap<u64, Name>) -> Figures {
         let mut figures = Figures {
-            // also where the clock was set back
-            t_ns: wall_ns().max(self.own.started_ns),
+            t_ns: wall_ns(),
             started_ns: self.own.started_ns,
             families: Vec::new(),
             left_out: 0,

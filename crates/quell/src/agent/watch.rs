@@ -212,7 +212,8 @@ impl Agent {
     fn look_and(&mut self, source: &mut Source, begins: bool) -> anyhow::Result<bool> {
         let (now, wall) = (Instant::now(), wall_ns());
         let last = self.last.replace((now, wall));
-        let began = last.map_or(self.own.started_ns, |(_, wall)| wall);
+        self.begun_by(wall);
+        let began = last.map_or(wall, |(_, wall)| wall).min(wall);
         let hits_before = self.hits.sum().victims;
         if source.isolation_changed() {
             let isolated = source.isolated();
@@ -259,6 +260,14 @@ impl Agent {
         self.tell(&figures)?;
         self.own.look_ns += u64::try_from(now.elapsed().as_nanos()).unwrap_or(0);
         Ok(goes_on)
+    }
+
+    /// Where the clock was set back, what counts began now at the latest, and not in times to come.
+    fn begun_by(&mut self, wall: u64) {
+        let own = &mut self.own;
+        own.started_ns = own.started_ns.min(wall);
+        own.boot_ns = own.boot_ns.min(wall);
+        self.totals.groups.begun_by(wall);
     }
 
     fn seldom(&mut self) {

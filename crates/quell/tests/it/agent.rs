@@ -1,128 +1,12 @@
-//! The agent: what it tells of a known program, with how few rights, and what it does when a server is away.
+//! The agent: what it tells of a known program, and what it does when a server is away or a rule is broken.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use crate::common::{QUELL, alone, beside_others, example, root_only};
-
-/// Shootdowns of each kind that the program makes.
-const COUNT: u64 = 500;
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// An agent that ends with the test.
-struct Agent {
-    child: Child,
-    /// `ADDR:PORT`.
-    at: String,
-    said: mpsc::Receiver<String>,
-}
-
-impl Agent {
-    fn start(command: &mut Command) -> Self {
-        Self::start_with(command, &[])
-    }
-
-    fn start_with(command: &mut Command, more: &[&str]) -> Self {
-        let mut child = command
-            .args(["agent", "--listen", "127.0.0.1:0", "--interval", "1"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let stderr = child.stderr.take().expect("piped");
-        let (tell, said) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = tell.send(line);
-            }
-        });
-        let line = said.recv_timeout(PATIENCE).expect("it says what it does");
-        let at = line
-            .split("http://")
-            .nth(1)
-            .and_then(|rest| rest.split('/').next());
-        let at = at
-            .unwrap_or_else(|| panic!("no address in: {line}"))
-            .to_owned();
-        Self { child, at, said }
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.at).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("asked");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("an answer");
-        said
-    }
-
-    /// The figures, once they are as wanted.
-    fn metrics(&self, wanted: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let said = self.get("/metrics");
-            if said.starts_with("HTTP/1.1 200") && wanted(&said) {
-                return said;
-            }
-            assert!(Instant::now() < until, "not told in time: {said}");
-            thread::sleep(Duration::from_millis(200));
-        }
-    }
-
-    /// Asks it to stop; it has to say that all was well.
-    fn stop(mut self) -> String {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
-        let status = self.child.wait().expect("a status");
-        assert!(status.success(), "{status}");
-        let mut out = String::new();
-        let mut stdout = self.child.stdout.take().expect("piped");
-        stdout.read_to_string(&mut out).expect("text");
-        out
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The sum of all series of a family that have this in their labels.
-fn sum(metrics: &str, family: &str, label: &str) -> u64 {
-    let series = metrics.lines().filter_map(|line| line.strip_prefix(family));
-    let series = series.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
-    series
-        .filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<u64>().ok())
-        .sum()
-}
-
-fn known(metrics: &str) -> u64 {
-    let causes = ["munmap", "madvise.dontneed", "mprotect"];
-    let of = |cause| {
-        sum(
-            metrics,
-            "quell_shootdowns_total",
-            &format!("cause=\"{cause}\""),
-        )
-    };
-    causes.into_iter().map(of).sum()
-}
-
-fn run_culprit() {
-    let status = Command::new(example("culprit"))
-        .arg(COUNT.to_string())
-        .env("QUELL_TEST_DEADLINE", "300")
-        .stdout(Stdio::null())
-        .status();
-    assert!(status.expect("it starts").success());
-}
+use crate::agents::{Agent, COUNT, PATIENCE, known, run_culprit, sum};
+use crate::common::{QUELL, alone, beside_others, root_only};
 
 /// Check that a program with known shootdowns is told by cause, as many as it made, that cgroups add up to causes, that the
 /// documentation has every name, and that the end is orderly.
@@ -242,61 +126,6 @@ fn goes_on_without_a_server() {
     let said: Vec<String> = agent.said.try_iter().collect();
     assert!(said.len() == 1 && said[0].contains("500"), "{said:?}");
     agent.stop();
-}
-
-/// Check that whoever is not root needs the three capabilities of the probe and nothing else, and is told which is missing.
-#[test]
-fn capabilities_are_enough() {
-    if !root_only("capabilities_are_enough") {
-        return;
-    }
-    let _beside = beside_others();
-    let as_nobody = |caps: &str| {
-        let mut command = Command::new("setpriv");
-        command.args([
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-            "--no-new-privs",
-        ]);
-        command.args([
-            "--inh-caps",
-            caps,
-            "--ambient-caps",
-            caps,
-            "--bounding-set",
-            caps,
-        ]);
-        // where nobody may look for it
-        command.args(["--", "/proc/self/fd/0", "--color", "never"]);
-        command.stdin(std::fs::File::open(QUELL).expect("quell"));
-        command
-    };
-    let agent = Agent::start(&mut as_nobody("-all,+bpf,+perfmon,+syslog"));
-    let text = agent.metrics(|text| text.ends_with("# EOF\n"));
-    assert!(
-        text.contains("quell_lost_events") && text.contains("quell_hazard"),
-        "{text}"
-    );
-    agent.stop();
-    for (caps, missing) in [
-        ("-all,+bpf,+syslog", "CAP_PERFMON"),
-        ("-all,+perfmon,+syslog", "CAP_BPF"),
-        ("-all,+bpf,+perfmon", "CAP_SYSLOG"),
-        ("-all", "CAP_BPF"),
-    ] {
-        let out = as_nobody(caps)
-            .args(["agent", "--listen", "127.0.0.1:0"])
-            .output()
-            .expect("it starts");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(
-            !out.status.success() && said.contains(missing),
-            "{caps}: {said}"
-        );
-    }
 }
 
 /// Check that a rule begins a trace, that it is kept, listed with its reason and read by report, that a second one within

@@ -7,6 +7,11 @@
 )]
 
 mod agent;
+mod agent_clock;
+mod agent_disk;
+mod agent_rights;
+mod agent_stress;
+mod agents;
 mod causes;
 mod common;
 mod compare;

@@ -1,0 +1,278 @@
+//! The agent beside very many processes, and very many cgroups.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::agent_clock::Clocks;
+use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
+use crate::common::{QUELL, alone};
+
+/// What /metrics has at most: 2,000 series.
+const MOST_SERIES: usize = 2000;
+/// Pages of its heap come and go by some.
+const MORE_KB: u64 = 4 << 10;
+
+/// By how much the sum of a family grew.
+fn grown(before: &str, after: &str, family: &str, label: &str) -> u64 {
+    sum(after, family, label) - sum(before, family, label)
+}
+
+/// The shootdowns that a program of many munmaps has made, and those that found nobody to interrupt, of all programs.
+fn munmaps(before: &str, after: &str) -> (u64, u64) {
+    (
+        grown(before, after, "quell_shootdowns_total", "cause=\"munmap\""),
+        grown(before, after, "quell_empty_sends_total", ""),
+    )
+}
+
+/// What the kernel counted is told, or told to be lost. Its count and ours are read one after the other, and others shoot
+/// meanwhile.
+fn adds_up(before: &str, after: &str) {
+    let kernel = grown(before, after, "quell_tlb_interrupts_total", "");
+    let told = grown(before, after, "quell_victims_total", "");
+    let lost: u64 = ["unseen", "renewed"]
+        .iter()
+        .map(|kind| {
+            grown(
+                before,
+                after,
+                "quell_lost_events_total",
+                &format!("missing=\"{kind}\""),
+            )
+        })
+        .sum();
+    let slack = 50 + kernel / 50;
+    assert!(
+        told + lost + slack >= kernel,
+        "{told} victims told and {lost} lost, of {kernel}"
+    );
+    assert!(told <= kernel + slack, "{told} victims told, of {kernel}");
+    assert_eq!(shrunk(before, after), Vec::<String>::new());
+}
+
+/// Check that ten thousand processes a minute leave nothing behind: not in memory, in open files or in series; and that what
+/// they shot is told.
+#[test]
+fn ten_thousand_processes_a_minute() {
+    if !can_stress("ten_thousand_processes_a_minute") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let shooters = built("shooters", &[], dir.path());
+    let shoot = |count: u64| {
+        let out = Command::new(&shooters)
+            .args(["processes", &count.to_string(), "250"])
+            .output()
+            .expect("it starts");
+        assert!(out.status.success(), "{out:?}");
+        let ns = String::from_utf8_lossy(&out.stdout).trim().parse::<u64>();
+        Duration::from_nanos(ns.expect("how long"))
+    };
+    let agent = Agent::start(Command::new(QUELL).args(["--color", "never"]));
+    let looks = |text: &str| sum(text, "quell_agent_looks_total", "");
+    agent.metrics(|text| looks(text) > 0);
+    shoot(1000);
+    let now = looks(&agent.get("/metrics"));
+    let before = agent.metrics(|text| looks(text) >= now + 2);
+    let (memory, files, threads) = (agent.memory(), agent.files(), agent.status("Threads"));
+
+    let took = shoot(4000);
+    let rate = 4000.0 * 60.0 / took.as_secs_f64();
+    assert!(
+        rate >= 10_000.0,
+        "only {rate:.0} a minute: is the machine busy?"
+    );
+    let now = looks(&agent.get("/metrics"));
+    let after = agent.metrics(|text| looks(text) >= now + 2);
+    let (shot, empty) = munmaps(&before, &after);
+    println!(
+        "{rate:.0} processes a minute; {shot} munmaps told, {empty} empty; {memory} kB, then {}; {files} files, then {}; {} series",
+        agent.memory(),
+        agent.files(),
+        series(&after)
+    );
+    assert!(
+        shot + empty > 500,
+        "a thousand of them shoot twice: {shot}, {empty}"
+    );
+    adds_up(&before, &after);
+    for (causes, groups) in [
+        ("quell_shootdowns_total", "quell_cgroup_shootdowns_total"),
+        ("quell_victim_hits_total", "quell_cgroup_hits_total"),
+    ] {
+        assert_eq!(sum(&after, causes, ""), sum(&after, groups, ""), "{after}");
+    }
+    assert!(
+        agent.memory() <= memory + MORE_KB,
+        "{memory} kB, then {}",
+        agent.memory()
+    );
+    assert_eq!((agent.files(), agent.status("Threads")), (files, threads));
+    assert!(series(&after) <= MOST_SERIES);
+    assert_eq!(sum(&after, "quell_agent_series_left_out", ""), 0);
+    let said: Vec<String> = agent.said.try_iter().collect();
+    assert!(said.is_empty(), "{said:?}");
+    agent.stop();
+}
+
+/// A cgroup for the test that goes with it, and all below.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None` where there is no hierarchy of cgroup v2, or none that can be written to.
+    fn new() -> Option<Self> {
+        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let mount = mounts
+            .into_iter()
+            .find(|m| m.join("cgroup.controllers").exists())?;
+        let path = mount.join(format!("quell-test-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn name(&self, below: &str) -> String {
+        let folder = self
+            .0
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        format!("cgroup=\"/{folder}/{below}/")
+    }
+
+    /// Removes it; what runs there is over.
+    fn remove(folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                Self::remove(&entry.path());
+            }
+        }
+        // who has just ended may still be counted there
+        let until = Instant::now() + Duration::from_secs(5);
+        while fs::remove_dir(folder).is_err() && folder.exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        Self::remove(&self.0);
+    }
+}
+
+/// Check that ten thousand cgroups that shoot are told by cause, as many shootdowns as they made, in few series; that the
+/// tables that are full of them are renewed; and that then new cgroups are told by name again.
+#[test]
+fn ten_thousand_cgroups() {
+    const MANY: u64 = 10_000;
+    const SHOTS: u64 = 2;
+    if !can_stress("ten_thousand_cgroups") {
+        return;
+    }
+    let Some(cgroup) = Cgroup::new() else {
+        eprintln!("SKIPPED ten_thousand_cgroups: there is no cgroup v2 that can be written to");
+        return;
+    };
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let shooters = built("shooters", &[], dir.path());
+    let shoot = |below: &str, count: u64, shots: u64| {
+        let folder = cgroup.0.join(below);
+        fs::create_dir_all(&folder).expect("made");
+        let status = Command::new(&shooters)
+            .args(["cgroups"])
+            .arg(&folder)
+            .args([count.to_string(), shots.to_string()])
+            .stdout(std::process::Stdio::null())
+            .status();
+        assert!(status.expect("it starts").success());
+        folder
+    };
+    let clocks = Clocks::new(dir.path());
+    let agent = Agent::start(&mut clocks.quell());
+    let before = agent.metrics(|text| sum(text, "quell_agent_looks_total", "") > 1);
+    let memory = agent.memory();
+    let begun = Instant::now();
+    let many = shoot("many", MANY, SHOTS);
+    let took = begun.elapsed();
+    let told = |text: &str| {
+        let (shot, empty) = munmaps(&before, text);
+        shot + empty >= MANY * SHOTS
+    };
+    let full = agent.metrics(told);
+    let (shot, empty) = munmaps(&before, &full);
+    println!(
+        "{MANY} cgroups in {took:?}; {shot} munmaps told, {empty} empty; {} series; {memory} kB, then {}",
+        series(&full),
+        agent.memory()
+    );
+    assert!(
+        shot >= MANY * SHOTS / 2,
+        "most have somebody to hit: {shot}, {empty}"
+    );
+    assert!(
+        shot <= MANY * SHOTS + 1000,
+        "others don't make so many: {shot}"
+    );
+    adds_up(&before, &full);
+    assert!(series(&full) <= MOST_SERIES);
+    let lost = |text: &str, kind: &str| {
+        sum(
+            text,
+            "quell_lost_events_total",
+            &format!("missing=\"{kind}\""),
+        )
+    };
+    assert_eq!(lost(&full, "crowded"), 0, "each has its cause");
+    assert!(fs::read_dir(&many).expect("it is there").count() as u64 > MANY);
+
+    // a cgroup that is new now finds no room, and counts as one of the others
+    let late = shoot("late", 1, 3000);
+    let crowded = agent.metrics(|text| munmaps(&full, text).0 + munmaps(&full, text).1 >= 3000);
+    adds_up(&full, &crowded);
+    let id = fs::metadata(late.join("0")).expect("it is there").ino();
+    let is_late = |text: &str| {
+        text.contains(&cgroup.name("late")) || text.contains(&format!("cgroup=\"id {id}\""))
+    };
+    assert!(!is_late(&crowded), "the tables were to be full: {crowded}");
+    assert_eq!(sum(&crowded, "quell_agent_renewals_total", ""), 0);
+    Cgroup::remove(&many);
+    assert!(!many.exists());
+
+    // tables are renewed no more often than every five minutes, which pass at once here
+    clocks.set(0, 301_000_000_000);
+    let renewed = agent.metrics(|text| sum(text, "quell_agent_renewals_total", "") > 0);
+    assert_eq!(sum(&renewed, "quell_agent_renewals_total", ""), 1);
+    assert_eq!(sum(&renewed, "quell_agent_failed_renewals_total", ""), 0);
+    let files = agent.files();
+    // what it does before it has a name counts as the others'; names are looked for every half minute
+    shoot("new", 1, 500);
+    clocks.set(0, 400_000_000_000);
+    let until = Instant::now() + PATIENCE;
+    let named = |text: &str| sum(text, "quell_cgroup_shootdowns_total", &cgroup.name("new"));
+    while named(&agent.get("/metrics")) == 0 {
+        assert!(
+            Instant::now() < until,
+            "no new cgroup has a name: {}",
+            agent.get("/metrics")
+        );
+        shoot("new", 1, 500);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let after = agent.get("/metrics");
+    adds_up(&renewed, &after);
+    assert_eq!(agent.files(), files);
+    assert!(
+        agent.memory() <= memory + 2 * MORE_KB,
+        "{memory} kB, then {}",
+        agent.memory()
+    );
+    let said: Vec<String> = agent.said.try_iter().collect();
+    assert!(said.is_empty(), "{said:?}");
+    agent.stop();
+}
