@@ -1,5 +1,7 @@
-"""What bench/luf/run and bench/luf/check share: programs for the guest, disks, and the guest."""
+"""What the programs of bench/luf share: numbers on the command line, programs for the guest, disks, the guest, and how to end."""
 
+import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,44 @@ def fail(text):
     sys.exit(2)
 
 
+def end(main):
+    """Ends with what main() returns. 1 is for what was found, so whatever keeps it from looking is 2, in a line."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except subprocess.CalledProcessError as err:
+        fail(f"'{' '.join(map(str, err.cmd))[:200]}' ended with {err.returncode}")
+    except OSError as err:
+        fail(f"{err.filename or 'a file'}: {err.strerror}")
+
+
+def number(least):
+    """For argparse: a whole number, not smaller than this."""
+
+    def read(text):
+        if not text.lstrip("-").isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}': write a number from {least} on")
+        return int(text)
+
+    return read
+
+
+def chosen(text, known, what):
+    """The names in a list with commas, all of them known."""
+    names = [name for name in text.split(",") if name]
+    if unknown := set(names) - set(known):
+        fail(f"no such {what}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return names
+
+
 def build(name):
     """A static program for the guest: of NAME.c, or of all in the folder NAME."""
     sources = sorted((HERE / name).glob("*.c")) or [HERE / f"{name}.c"]
     out = WORK / "programs" / name
     out.parent.mkdir(parents=True, exist_ok=True)
+    if not shutil.which("cc"):
+        fail("there is no compiler: scripts/setup.sh build")
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-static", "-pthread", "-o", out, *sources], check=True)
     return out
 

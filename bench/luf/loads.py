@@ -97,6 +97,8 @@ SUMS = {
     "major faults": ["pgmajfault"],
     "seconds": ["seconds"],
 }
+# Of fewer pairs the least and the most are no 93 % interval, and nothing is a wider one.
+FEWEST = 5
 LUF = ["luf_deferred", "luf_held", "luf_flush", "luf_merged"]
 
 
@@ -127,6 +129,7 @@ def pairs_table(pairs, heads, beside=None):
         if all(one):
             changes = [b / a - 1 for a, b in zip(one, other)]
             low, high = interval(changes)
-            change = f"{100 * statistics.median(changes):+8.1f} %   {f'{100 * low:+.1f} to {100 * high:+.1f} %':22}"
+            between = f"{100 * low:+.1f} to {100 * high:+.1f} %" if len(changes) >= FEWEST else "too few pairs"
+            change = f"{100 * statistics.median(changes):+8.1f} %   {between:22}"
         out.append(f"{row}{change:35}{others.get(title, '')}".rstrip())
     return out
