@@ -13,6 +13,8 @@ use crate::totals::Hits;
 pub const SEATS: usize = 20;
 /// Who is among so many keeps its seat: two that take turns at the 20th place are not to change names each time.
 const KEEPS: usize = 30;
+/// Who does so many times what the last of those with a seat does takes it.
+const MORE: f64 = 2.0;
 /// What was done counts half as much after so many intervals.
 const HALF: f64 = 30.0;
 /// Whose score is below this has done nothing for long.
@@ -143,8 +145,21 @@ impl Groups {
         self.seats
             .retain(|id, _| keeps.iter().any(|(kept, _)| kept == id));
         self.names = (self.names + NEW).min(AT_ONCE);
-        for (id, _) in ranked.iter().take(SEATS) {
-            if self.seats.len() < SEATS && self.names >= 1.0 && !self.seats.contains_key(id) {
+        for (id, score) in ranked.iter().take(SEATS) {
+            if self.names < 1.0 || self.seats.contains_key(id) {
+                continue;
+            }
+            if self.seats.len() == SEATS {
+                // of those with a seat the last; it is beyond the first SEATS, as not all of these have one
+                let last = ranked
+                    .iter()
+                    .rev()
+                    .find(|(id, _)| self.seats.contains_key(id));
+                if let Some((last, _)) = last.filter(|(_, least)| least * MORE <= *score) {
+                    self.seats.remove(last);
+                }
+            }
+            if self.seats.len() < SEATS {
                 self.names -= 1.0;
                 let group = Group {
                     since_ns: began_ns,
@@ -283,6 +298,23 @@ mod tests {
         assert_eq!(groups.seats[&70].culprit.shootdowns, 110);
         assert_eq!(groups.seats[&70].victim.hits, 110);
         assert!(!groups.seats.contains_key(&7));
+    }
+
+    /// Check that the busiest has a name soon, also where all seats are taken by others that go on, and that these lose no more
+    /// than one.
+    #[test]
+    fn the_busiest_has_a_name() {
+        let mut groups = Groups::default();
+        let mut by: Vec<_> = (1..=SEATS as u64).map(|id| (id, 100 * id)).collect();
+        groups.add(&interval(&by), 1);
+        by.push((100, 10_000));
+        groups.add(&interval(&by), 1);
+        assert!(groups.seats.contains_key(&100) && !groups.seats.contains_key(&1));
+        assert_eq!(groups.seats().count(), SEATS);
+        // one that does little more than the last waits
+        by.push((101, 300));
+        groups.add(&interval(&by), 1);
+        assert!(!groups.seats.contains_key(&101) && groups.seats.contains_key(&2));
     }
 
     /// Check that cgroups that take turns, each busy for a minute and then gone, don't make more names than a server can bear.
