@@ -10,7 +10,7 @@ use crate::rule::{Check, Checked, Rule};
 
 const FILE: &str = "/proc/sys/vm/luf_max";
 const STALE: &str = "/proc/sys/vm/luf_stale_ms";
-/// Pages that a node may hold back, 4 MB: one flush for some thousand of them (kernel/luf, docs/luf.md).
+/// Pages that a node may hold back, 4 MB: one flush for some thousand of them (kernel/luf).
 const PAGES: &str = "1024";
 /// Flushes that were asked for by name: a change of mappings or of a file came before the batch was full.
 const FORCED: [&str; 5] = [
@@ -25,9 +25,9 @@ pub(super) const RULE: Rule = Rule {
     id: "SYS-LUF",
     title: "deferred flushes (LUF)",
     severity: Severity::Low,
-    why: "This kernel can hold back clean pages of mapped files that reclaim and demotion unmap, and flush once for \
+    why: "A kernel with LUF can hold back clean pages of mapped files that reclaim and demotion unmap, and flush once for \
           about a thousand of them; switched off it interrupts every CPU that maps them for some ten.",
-    risk: "4 MB a node are held back; until they are flushed, 100 ms at most, a CPU may read a file through an \
+    risk: "4 MB a node are held back; until they are flushed, vm.luf_stale_ms at most (100 ms unless it is set), a CPU may read a file through an \
            entry whose page is unmapped.",
     source: "quell's series for Linux 6.12, kernel/luf: Documentation/mm/luf.rst",
     causes: &[Cause::LufDeferred, Cause::LufForced],
