@@ -7,6 +7,8 @@ use quell_event::trace::{Error, Meta, Trace};
 
 /// A folder with this file is taken for a trace.
 const META: &str = "meta.json";
+/// What a trace has beside its events.
+const SIDES: [&str; 2] = ["processes.jsonl", "stacks.jsonl"];
 /// No tree of traces is deeper; one that is leads nowhere.
 const DEPTH: usize = 32;
 
@@ -115,6 +117,12 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
             return tree.pass(why, || format!("{err:#}"));
         }
     };
+    // made with each trace, also where they stay empty: a copy that was interrupted lacks them
+    if let Some(missing) = SIDES.into_iter().find(|name| !dir.join(name).exists()) {
+        return tree.pass("incomplete", || {
+            format!("{}: it has no {missing}", dir.display())
+        });
+    }
     let meta = trace.meta();
     let Some(ended) = meta.ended else {
         return tree.pass("cut short", || format!("{}: it has no end", dir.display()));

@@ -60,6 +60,14 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let choice = choose(traces, args.since, alone);
+    if choice.from_ns >= choice.to_ns {
+        return Err(usage(format!(
+            "no trace in {} began on {} or later: the newest did on {}",
+            dir.display(),
+            day(choice.from_ns),
+            day(choice.to_ns - 1)
+        )));
+    }
     if choice.traces.is_empty() {
         return Err(usage(format!(
             "no trace in {} began from {} to {}",
