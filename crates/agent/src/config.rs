@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+use crate::small;
 use crate::trigger::Rule;
 
 /// All of it.
@@ -76,6 +77,9 @@ impl Traces {
     fn check(&self) -> anyhow::Result<()> {
         if !(1..=600).contains(&self.seconds) {
             bail!("traces.seconds = {}: write 1 to 600 seconds", self.seconds);
+        }
+        if self.dir.as_os_str().is_empty() || (self.dir.exists() && !self.dir.is_dir()) {
+            bail!("traces.dir = \"{}\": write a folder", self.dir.display());
         }
         if self.limit_mb < 2 {
             bail!("traces.limit_mb = {}: a trace needs more", self.limit_mb);
@@ -146,6 +150,7 @@ impl Config {
     ///
     /// It can't be read, or is not as it should be: the line is told.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
+        small::check(path)?;
         let text =
             std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("in {}", path.display()))
@@ -185,6 +190,9 @@ impl Config {
                 "listen = \"{listen}\": anybody could read the figures there; write a token_file, or a loopback address"
             );
         }
+        if self.host.as_deref() == Some("") {
+            bail!("host = \"\": write a name, or leave it out");
+        }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             bail!("TLS takes both tls_cert and tls_key");
         }
@@ -200,9 +208,8 @@ impl Config {
         let influx = self.influx.as_ref().map(|i| (&i.to, "influx"));
         let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
         for (to, what) in influx.into_iter().chain(otlp) {
-            let is_url = to.starts_with("http://") || to.starts_with("https://");
             let is_stdout = what == "influx" && to == "-";
-            if !is_url && !is_stdout {
+            if !is_url(to) && !is_stdout {
                 bail!(
                     "{what}.to = \"{}\": write http://HOST:PORT/PATH or https://…",
                     shown(to)
@@ -217,6 +224,22 @@ impl Config {
     pub fn every(&self) -> Duration {
         Duration::from_secs(self.interval)
     }
+}
+
+/// Whether it is `http` or `https`, a host, and a port if one is written.
+fn is_url(text: &str) -> bool {
+    let Ok(uri) = text.parse::<ureq::http::Uri>() else {
+        return false;
+    };
+    let (Some(authority), Some(host)) = (uri.authority(), uri.host()) else {
+        return false;
+    };
+    let at = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let port = at.strip_prefix(host).unwrap_or_default();
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    matches!(uri.scheme_str(), Some("http" | "https"))
+        && !host.is_empty()
+        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
 /// An address, or `off`.
@@ -253,6 +276,32 @@ pub fn shown(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check what is taken for an address to push to.
+    #[test]
+    fn addresses() {
+        for right in [
+            "http://a",
+            "https://a.b:4318/v1/metrics",
+            "http://u:p@a:1/write?db=x",
+            "http://[::1]:8086/",
+        ] {
+            assert!(is_url(right), "{right}");
+        }
+        for wrong in [
+            "",
+            "-",
+            "a",
+            "a:1",
+            "ftp://a",
+            "http://",
+            "http://a b/",
+            "http://a:99999/",
+            "http://:80/",
+        ] {
+            assert!(!is_url(wrong), "{wrong}");
+        }
+    }
 
     /// Check that nothing is needed, that what is written counts, and that each mistake is told with its key.
     #[test]

@@ -16,6 +16,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use crate::config::shown;
 use crate::renewed::Renewed;
 use crate::secret::Secret;
+use crate::small;
 
 /// A server is to have answered by then.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -139,6 +140,7 @@ impl Ca {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         Ok(Self(Renewed::read(vec![path.to_owned()], |paths| {
             let path = &paths[0];
+            small::check(path)?;
             let pem = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
             certificates(&pem).map(Arc::new)
         })?))

@@ -1,11 +1,12 @@
 //! A directory of traces with a limit of size: a full disk costs old traces, never the host.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chrono::{DateTime, NaiveDateTime};
 
 /// What the names of traces end with; nothing else in the directory is ever touched.
@@ -42,6 +43,8 @@ pub struct Ring {
     limit: u64,
     /// So much of the file system stays free.
     reserve: u64,
+    /// While it is open no other agent keeps its traces there.
+    _lock: Arc<File>,
 }
 
 impl Ring {
@@ -51,19 +54,26 @@ impl Ring {
     ///
     /// It can't be made, or written to.
     pub fn open(dir: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
-        // of its owner alone, as traces have command lines; one that is there stays as it is
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir);
-        made.with_context(|| format!("make {} for traces", dir.display()))?;
+        make(dir)?;
         let probe = dir.join(".quell-can-write");
         fs::write(&probe, "").with_context(|| format!("write to {}", dir.display()))?;
         let _ = fs::remove_file(probe);
+        // flock(2) takes a folder too
+        let lock = File::open(dir).with_context(|| format!("open {}", dir.display()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                bail!("another agent keeps its traces in {}", dir.display())
+            }
+            Err(TryLockError::Error(err)) => {
+                return Err(err).with_context(|| format!("lock {}", dir.display()));
+            }
+        }
         Ok(Self {
             dir: dir.to_owned(),
             limit,
             reserve,
+            _lock: Arc::new(lock),
         })
     }
 
@@ -84,6 +94,8 @@ impl Ring {
     ///
     /// The directory can't be read, or a trace can't be removed.
     pub fn make_room(&self, more: u64) -> anyhow::Result<Room> {
+        // it may have been removed meanwhile
+        make(&self.dir)?;
         let mut kept = list(&self.dir)?;
         let mut sum: u64 = kept.iter().map(|k| k.bytes).sum();
         let mut removed = 0;
@@ -114,11 +126,32 @@ impl Ring {
         })
     }
 
+    /// Whether there could be room for so many bytes if nothing were kept.
+    #[must_use]
+    pub fn could_have(&self, more: u64) -> bool {
+        self.has_reserve(more.saturating_sub(self.bytes()))
+    }
+
+    /// What stays free of the file system, bytes.
+    #[must_use]
+    pub fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
     /// What is kept, in all, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         list(&self.dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
     }
+}
+
+/// Of its owner alone, as traces have command lines; one that is there stays as it is.
+fn make(dir: &Path) -> anyhow::Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.with_context(|| format!("make {} for traces", dir.display()))
 }
 
 /// All traces of a directory, the oldest first.
@@ -218,6 +251,22 @@ mod tests {
         names
     }
 
+    /// Check that one directory has one ring, that another may begin once it is gone, and that one that was removed is made
+    /// again.
+    #[test]
+    fn one_ring_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("a/b");
+        let ring = Ring::open(&dir, 1000, 0).unwrap();
+        let second = format!("{:#}", Ring::open(&dir, 1000, 0).unwrap_err());
+        assert!(second.contains("another agent"), "{second}");
+        fs::remove_dir(&dir).unwrap();
+        assert_eq!(room(&ring, 1), (0, true));
+        assert!(dir.is_dir());
+        drop(ring);
+        assert!(Ring::open(&dir, 1000, 0).is_ok());
+    }
+
     /// Check that the oldest traces go first, only as many as must, and that nothing that is not a trace of the ring is
     /// touched.
     #[test]
@@ -251,6 +300,7 @@ mod tests {
         assert_eq!(second.file_name().unwrap(), "2026-11-26T02-15-19Z-a.quell");
         fs::remove_dir(&first).unwrap();
         // a file system that is never free enough
+        drop(ring);
         let full = Ring::open(dir, u64::MAX, u64::MAX).unwrap();
         assert!(!full.has_reserve(0));
         assert_eq!(room(&full, 0), (0, false));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::renewed::Renewed;
+use crate::small;
 
 /// The token that the file has now.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl Secret {
 
 /// What stands in the file, without the line's end.
 fn token(path: &Path) -> anyhow::Result<String> {
+    small::check(path)?;
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("read the token in {}", path.display()))?;
     let token = text.trim();

@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::renewed::Renewed;
+use crate::small;
 
 /// What connections are begun with.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ impl Tls {
 }
 
 fn read(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
+    small::check(cert)?;
+    small::check(key)?;
     let in_cert = || format!("read the certificate in {}", cert.display());
     let chain = CertificateDer::pem_file_iter(cert).with_context(in_cert)?;
     let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(in_cert)?;

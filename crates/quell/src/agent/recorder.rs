@@ -114,8 +114,22 @@ impl Recorder {
             let none = RESULTS.map(|result| ((rule.name.clone(), result), 0));
             state.counts.results.extend(none);
         }
+        if !recorder.ring.could_have(recorder.most) {
+            state
+                .said
+                .push(format!("there is no room for a trace: {}", recorder.room()));
+        }
         drop(state);
         Ok(recorder)
+    }
+
+    /// What room a trace takes.
+    fn room(&self) -> String {
+        format!(
+            "the file system has to have {} MB free, which is half of limit_mb, and {} MB, reserve_mb",
+            self.most >> 20,
+            self.ring.reserve() >> 20
+        )
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -160,8 +174,10 @@ impl Recorder {
         state.made(room);
         if !room.fits {
             state.count(rule, "no_room");
-            let said = "no trace, as the file system has not enough room for one";
-            state.said.push(format!("{why}: {said}"));
+            state.said.push(format!(
+                "{why}: no trace, for want of room: {}",
+                self.room()
+            ));
             return true;
         }
         drop(state);
@@ -272,22 +288,33 @@ impl One {
                 .trim_start_matches("quell: ");
             anyhow::bail!("quell record: {last}");
         }
-        let why = Why {
-            rule: self.rule.clone(),
-            why: self.why.clone(),
-        };
-        let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
+        self.note();
         Ok(match note {
             "" if !success => ", which was cut short",
             note => note,
         })
     }
 
+    /// Why it was begun.
+    fn note(&self) {
+        let why = Why {
+            rule: self.rule.clone(),
+            why: self.why.clone(),
+        };
+        let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
+    }
+
     fn wait(&self, child: &mut Child) -> anyhow::Result<(bool, &'static str)> {
         let pid = Pid::from_child(child);
         let mut until = Instant::now() + self.duration + PATIENCE;
         let mut note = "";
+        let mut noted = false;
         loop {
+            if !noted && self.dir.join("meta.json").exists() {
+                // now, as the agent may be killed
+                self.note();
+                noted = true;
+            }
             if let Some(status) = child.try_wait().context("wait for quell record")? {
                 return Ok((status.success(), note));
             }

@@ -236,6 +236,9 @@ impl Agent {
             isolated_hits: self.hits.sum().victims - hits_before,
         };
         self.trigger(&seen, begins);
+        for wrong in quell_agent::renewed::wrong() {
+            say!("quell: {wrong}");
+        }
         self.seldom();
         self.own.looks += 1;
         self.own.renewals = source.renewals;

@@ -33,6 +33,12 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         say!("{watches}; would tell {}", wanted.told());
         return Ok(ExitCode::SUCCESS);
     }
+    let rules = config.traces.iter().flat_map(|traces| &traces.rules);
+    for rule in rules.filter(|rule| rule.isolated == Some(true)) {
+        if source.isolated().is_empty() {
+            say!("quell: rule \"{}\": no CPU is isolated now", rule.name);
+        }
+    }
     let mut agent = Agent::start(&config, wanted, source.backend())?;
     say!("{watches}; tells {}", agent.told());
     let mut due = Instant::now();

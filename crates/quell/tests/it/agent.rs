@@ -230,7 +230,13 @@ fn a_full_disk_is_counted() {
         assert!(Instant::now() < until, "{}", agent.get("/metrics"));
         run_culprit();
     }
-    let said = agent.said.recv_timeout(PATIENCE).expect("it is told");
-    assert!(said.contains("not enough room"), "{said}");
+    // at the start, and each time
+    for text in ["there is no room for a trace", "no trace, for want of room"] {
+        let said = agent.said.recv_timeout(PATIENCE).expect("it is told");
+        assert!(
+            said.contains(text) && said.contains("MB, reserve_mb"),
+            "{said}"
+        );
+    }
     agent.stop();
 }

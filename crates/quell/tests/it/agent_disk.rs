@@ -129,7 +129,7 @@ fn a_disk_fills_up() {
     // not begun, as the disk is full of what is not ours; whatever was there gave way
     disk.until("no_room");
     let said = disk.said();
-    assert!(said.contains("not enough room"), "{said}");
+    assert!(said.contains("for want of room"), "{said}");
     assert_eq!(disk.traces(), Vec::<PathBuf>::new());
     assert_eq!(sum(&disk.last, "quell_agent_traces_bytes", ""), 0);
     assert!(

@@ -99,8 +99,8 @@ fn ten_thousand_processes_a_minute() {
         series(&after)
     );
     assert!(
-        shot + empty > 500,
-        "a thousand of them shoot twice: {shot}, {empty}"
+        shot + empty > 100,
+        "a thousand of them shoot twice, where their other thread has a CPU: {shot}, {empty}"
     );
     adds_up(&before, &after);
     for (causes, groups) in [
