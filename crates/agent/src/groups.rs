@@ -95,9 +95,7 @@ impl Groups {
             self.of(c.cgroup).culprit.add(&c.counts);
         }
         for v in &interval.victims {
-            let victim = &mut self.of(v.cgroup).victim;
-            victim.hits += v.hits;
-            victim.stall_ns += v.stall_ns;
+            self.of(v.cgroup).victim.add(v.hits, v.stall_ns);
         }
     }
 
@@ -121,8 +119,7 @@ impl Groups {
             if let (Some(old), Some(group)) = (self.seats.remove(&before), self.seats.get_mut(&id))
             {
                 group.culprit.add(&old.culprit);
-                group.victim.hits += old.victim.hits;
-                group.victim.stall_ns += old.victim.stall_ns;
+                group.victim.add(old.victim.hits, old.victim.stall_ns);
                 group.since_ns = old.since_ns;
             }
         }

@@ -15,6 +15,14 @@ pub struct Hits {
     pub stall_ns: u64,
 }
 
+impl Hits {
+    /// So many more, for so long.
+    pub(crate) fn add(&mut self, hits: u64, stall_ns: u64) {
+        self.hits += hits;
+        self.stall_ns += stall_ns;
+    }
+}
+
 /// Sums that only grow.
 #[derive(Debug, Default)]
 pub struct Totals {
@@ -59,8 +67,7 @@ impl Totals {
             } else {
                 &mut self.involved
             };
-            hits.hits += victim.hits;
-            hits.stall_ns += victim.stall_ns;
+            hits.add(victim.hits, victim.stall_ns);
         }
         self.wait.merge(&interval.wait);
         self.delay.merge(&interval.delay);
