@@ -251,7 +251,7 @@ struct One {
 
 impl One {
     /// What is to be noted of it.
-    fn record(&self) -> anyhow::Result<&'static str> {
+    fn record(&self) -> anyhow::Result<String> {
         let mut command = Command::new(Path::new("/proc/self/exe"));
         command
             .arg0("quell")
@@ -280,18 +280,19 @@ impl One {
             let _ = stderr.take(4096).read_to_string(&mut said);
         }
         let (success, note) = waited?;
+        let last = said
+            .lines()
+            .last()
+            .unwrap_or("it says nothing")
+            .trim_start_matches("quell: ");
         if !self.dir.join("meta.json").exists() {
-            let last = said
-                .lines()
-                .last()
-                .unwrap_or("it says nothing")
-                .trim_start_matches("quell: ");
             anyhow::bail!("quell record: {last}");
         }
         self.note();
         Ok(match note {
-            "" if !success => ", which was cut short",
-            note => note,
+            // of itself: a disk may be full before it is looked at here
+            "" if !success => format!(", which was cut short: {last}"),
+            note => note.to_owned(),
         })
     }
 
