@@ -1,6 +1,8 @@
 //! Looks for traces in a tree, and passes over those that are not whole.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::{Error, Meta, Trace};
@@ -62,7 +64,7 @@ impl Tree {
 /// # Errors
 ///
 /// The folder itself can't be read.
-pub fn find(dir: &Path) -> std::io::Result<Tree> {
+pub fn find(dir: &Path) -> io::Result<Tree> {
     // said as it is, and not as one of many that can't be read
     std::fs::read_dir(dir)?;
     let mut tree = Tree::default();
@@ -117,11 +119,9 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
             return tree.pass(why, || format!("{err:#}"));
         }
     };
-    // made with each trace, also where they stay empty: a copy that was interrupted lacks them
-    if let Some(missing) = SIDES.into_iter().find(|name| !dir.join(name).exists()) {
-        return tree.pass("incomplete", || {
-            format!("{}: it has no {missing}", dir.display())
-        });
+    let lacks = |name| lacks(&dir.join(name)).map(|what| (name, what));
+    if let Some((name, what)) = SIDES.into_iter().find_map(lacks) {
+        return tree.pass("incomplete", || format!("{}: {name} {what}", dir.display()));
     }
     let meta = trace.meta();
     let Some(ended) = meta.ended else {
@@ -146,6 +146,27 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
         meta,
         files,
     });
+}
+
+/// What a file of lines lacks. They are made with each trace, also where they stay empty, and their last line is whole: a copy
+/// that was interrupted is not so.
+fn lacks(path: &Path) -> Option<&'static str> {
+    let last = || -> io::Result<Option<u8>> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        Ok(Some(last[0]))
+    };
+    match last() {
+        Ok(None | Some(b'\n')) => None,
+        Ok(Some(_)) => Some("ends within a line"),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Some("is missing"),
+        Err(_) => Some("can't be read"),
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +237,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for (n, name) in [
-            "ok", "cut", "foreign", "later", "garbled", "short", "missing",
+            "ok", "cut", "foreign", "later", "garbled", "short", "missing", "sideless", "half",
         ]
         .iter()
         .enumerate()
@@ -238,6 +259,8 @@ mod tests {
         let bytes = fs::read(&events).unwrap();
         fs::write(&events, &bytes[..bytes.len() / 2]).unwrap();
         fs::remove_file(at("missing/events-00001.parquet")).unwrap();
+        fs::remove_file(at("sideless/stacks.jsonl")).unwrap();
+        fs::write(at("half/processes.jsonl"), "{\"pid\": 1}\n{\"pid\"").unwrap();
         let tree = find(dir.path()).unwrap();
         assert_eq!(tree.traces.len(), 1);
         let passed: Vec<_> = tree.passed.iter().map(|(why, n)| (*why, *n)).collect();
@@ -247,11 +270,13 @@ mod tests {
                 ("cut short", 1),
                 ("damaged", 3),
                 ("foreign", 1),
+                ("incomplete", 2),
                 ("of another version", 1),
                 ("there twice", 1)
             ]
         );
         assert!(tree.examples["there twice"].contains("zcopy"));
-        assert_eq!(tree.passed_over(), 7);
+        assert!(tree.examples["incomplete"].contains("half: processes.jsonl ends within a line"));
+        assert_eq!(tree.passed_over(), 9);
     }
 }
