@@ -123,6 +123,26 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
     if let Some((name, what)) = SIDES.into_iter().find_map(lacks) {
         return tree.pass("incomplete", || format!("{}: {name} {what}", dir.display()));
     }
+    match sides(&trace) {
+        Ok(Sides { garbled: 0, stacks }) => {
+            // with all stacks each shootdown has one, if only the kernel's
+            if stacks == 0 && trace.meta().stacks == "all" && trace.rows() > 0 {
+                return tree.pass("incomplete", || {
+                    format!("{}: stacks.jsonl is empty", dir.display())
+                });
+            }
+        }
+        Ok(Sides { garbled, .. }) => {
+            return tree.pass("damaged", || {
+                let dir = dir.display();
+                format!(
+                    "{dir}: {garbled} lines of {} can't be read",
+                    SIDES.join(" and ")
+                )
+            });
+        }
+        Err(err) => return tree.pass("damaged", || format!("{err:#}")),
+    }
     let meta = trace.meta();
     let Some(ended) = meta.ended else {
         return tree.pass("cut short", || format!("{}: it has no end", dir.display()));
@@ -167,6 +187,22 @@ fn lacks(path: &Path) -> Option<&'static str> {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Some("is missing"),
         Err(_) => Some("can't be read"),
     }
+}
+
+/// What the tables beside the events hold.
+struct Sides {
+    /// Lines that can't be read.
+    garbled: u64,
+    stacks: usize,
+}
+
+fn sides(trace: &Trace) -> anyhow::Result<Sides> {
+    let processes = trace.each_process(drop)?;
+    let stacks = trace.stacks()?;
+    Ok(Sides {
+        garbled: processes + stacks.garbled,
+        stacks: stacks.rows.len(),
+    })
 }
 
 #[cfg(test)]
@@ -238,6 +274,7 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         for (n, name) in [
             "ok", "cut", "foreign", "later", "garbled", "short", "missing", "sideless", "half",
+            "bad line", "emptied",
         ]
         .iter()
         .enumerate()
@@ -261,6 +298,8 @@ mod tests {
         fs::remove_file(at("missing/events-00001.parquet")).unwrap();
         fs::remove_file(at("sideless/stacks.jsonl")).unwrap();
         fs::write(at("half/processes.jsonl"), "{\"pid\": 1}\n{\"pid\"").unwrap();
+        fs::write(at("bad line/stacks.jsonl"), "{\"id\"\n").unwrap();
+        edit(&at("emptied"), "\"stacks\": \"\"", "\"stacks\": \"all\"");
         let tree = find(dir.path()).unwrap();
         assert_eq!(tree.traces.len(), 1);
         let passed: Vec<_> = tree.passed.iter().map(|(why, n)| (*why, *n)).collect();
@@ -268,15 +307,16 @@ mod tests {
             passed,
             [
                 ("cut short", 1),
-                ("damaged", 3),
+                ("damaged", 4),
                 ("foreign", 1),
-                ("incomplete", 2),
+                ("incomplete", 3),
                 ("of another version", 1),
                 ("there twice", 1)
             ]
         );
         assert!(tree.examples["there twice"].contains("zcopy"));
-        assert!(tree.examples["incomplete"].contains("half: processes.jsonl ends within a line"));
-        assert_eq!(tree.passed_over(), 9);
+        assert!(tree.examples["damaged"].contains("bad line: 1 lines of"));
+        assert!(tree.examples["incomplete"].contains("emptied: stacks.jsonl is empty"));
+        assert_eq!(tree.passed_over(), 11);
     }
 }

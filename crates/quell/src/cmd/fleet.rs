@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use quell_fleet::{Job, Prepared, Question, SUMMARY, Tree, day, find};
+use quell_event::trace::Trace;
+use quell_fleet::{Job, Missing, Prepared, Question, SUMMARY, Tree, day, find};
 
 use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             _ => "no trace that is whole",
         };
         return Err(usage(format!(
-            "{what} in {}: 'quell record' and 'quell agent' write them",
+            "{what} in {}: 'quell record' and 'quell agent' write them; links to folders are not followed",
             dir.display()
         )));
     }
@@ -225,6 +226,24 @@ fn prepare(choice: &Choice, out: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// An engine that fails may say nothing of which trace it failed at: names it, where one can't be read here either.
+fn in_the_way(err: anyhow::Error, choice: &Choice) -> anyhow::Error {
+    if err.is::<Missing>() {
+        return err;
+    }
+    let _busy = Busy::new("looking for a trace that is damaged".to_owned());
+    let damage = |dir: &Path| {
+        Trace::open(dir)
+            .and_then(|trace| trace.for_each(|_| {}))
+            .err()
+    };
+    let mut all = choice.traces.iter().take_while(|_| !interrupted());
+    match all.find_map(|(found, _)| damage(&found.dir)) {
+        Some(damage) => anyhow::anyhow!("{damage:#}; take that trace away and ask again. {err:#}"),
+        None => err,
+    }
+}
+
 fn ask(
     args: &FleetArgs,
     questions: &[Question],
@@ -250,11 +269,12 @@ fn ask(
         stopped: &interrupted,
     };
     let mut answers = Vec::new();
-    job.run(|answer| {
+    let ran = job.run(|answer| {
         answers.push(answer);
         Ok(())
-    })?;
+    });
     drop(busy);
+    ran.map_err(|err| in_the_way(err, choice))?;
     let asked = Asked {
         engine: job.engine,
         choice,

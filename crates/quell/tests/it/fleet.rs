@@ -56,7 +56,7 @@ fn usage() {
     let dir = tempfile::tempdir().expect("a folder");
     let empty = dir.path().display().to_string();
     let said = |args: &[&str]| refused(args).replace(&empty, "DIR");
-    insta::assert_snapshot!(said(&[&empty]), @"quell: no trace in DIR: 'quell record' and 'quell agent' write them");
+    insta::assert_snapshot!(said(&[&empty]), @"quell: no trace in DIR: 'quell record' and 'quell agent' write them; links to folders are not followed");
     insta::assert_snapshot!(said(&["causes"]), @"quell: say where the traces are, after the questions: quell fleet [QUESTION...] DIR");
     insta::assert_snapshot!(said(&["weather", &empty]), @"quell: 'weather' is no question: ask causes, binaries, stacks, hosts, changes, remedies, victims");
     insta::assert_snapshot!(said(&["--sql", "weather"]), @"quell: 'weather' is no question: ask causes, binaries, stacks, hosts, changes, remedies, victims");
@@ -80,6 +80,48 @@ fn questions_are_named() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fleet/sql/{name}.sql"));
         assert_eq!(sql, fs::read_to_string(file).expect("the SQL"));
     }
+}
+
+/// Check that where an engine fails at a damaged page, which it need not name, the trace is named.
+#[test]
+fn a_damaged_page_is_named() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (tree, _) = tree(dir.path(), 2, 500);
+    // in place of an engine: what one says depends on where the damage is
+    let engine = dir.path().join("engine");
+    fs::write(&engine, "#!/bin/sh\necho 'Error: bad page' >&2\nexit 1\n").expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&engine, mode).expect("a mode");
+    let said = || {
+        let out = quell(&[
+            "fleet",
+            "causes",
+            &tree,
+            "--python",
+            &engine.display().to_string(),
+        ]);
+        assert_eq!(out.status.code(), Some(1), "{out:?}");
+        String::from_utf8(out.stderr).expect("text")
+    };
+    assert_eq!(said(), "quell: duckdb failed: Error: bad page\n");
+    let hosts = fs::read_dir(&tree).expect("hosts").flatten();
+    let host = hosts.filter(|host| host.path().is_dir()).last();
+    let trace = fs::read_dir(host.expect("a host").path())
+        .expect("traces")
+        .flatten()
+        .next();
+    let trace = trace.expect("a trace").path();
+    let events = trace.join("events-00001.parquet");
+    let mut bytes = fs::read(&events).expect("events");
+    // the first page's header
+    bytes[4..104].fill(0);
+    fs::write(&events, bytes).expect("written");
+    let said = said();
+    assert!(
+        said.contains(&trace.display().to_string()) && said.contains("take that trace away"),
+        "{said}"
+    );
 }
 
 /// Check that without the engine, and without Python, it is said what helps, by exit status 2.
