@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use chrono::{DateTime, NaiveDateTime};
+use rustix::fs::Access;
 
 /// What the names of traces end with; nothing else in the directory is ever touched.
 pub const SUFFIX: &str = ".quell";
@@ -77,6 +78,32 @@ impl Ring {
         })
     }
 
+    /// Whether it could be opened, without making anything: what is there of its path is a folder that can be written to.
+    ///
+    /// # Errors
+    ///
+    /// It could not.
+    pub fn check(dir: &Path) -> anyhow::Result<()> {
+        let is_there =
+            |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
+        let there = dir.ancestors().find(is_there).unwrap_or(dir);
+        let there = if there.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            there
+        };
+        let doing = || format!("{} for traces: write to {}", dir.display(), there.display());
+        let kind = fs::metadata(there).with_context(doing)?;
+        if !kind.is_dir() {
+            bail!(
+                "{} for traces: {} is no folder",
+                dir.display(),
+                there.display()
+            );
+        }
+        rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).with_context(doing)
+    }
+
     /// Where a trace that begins now goes. Its name is later than those of all before, also where the clock was set back: who
     /// gives way is told by names.
     #[must_use]
@@ -143,6 +170,20 @@ impl Ring {
     pub fn bytes(&self) -> u64 {
         list(&self.dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
     }
+}
+
+/// While it lives the trace of this folder is under way: flock(2), which goes with who holds it, however that ends.
+#[must_use]
+pub fn hold(trace: &Path) -> Option<File> {
+    let dir = File::open(trace).ok()?;
+    dir.try_lock().is_ok().then_some(dir)
+}
+
+/// Whether somebody [holds](hold) it.
+#[must_use]
+pub fn is_held(trace: &Path) -> bool {
+    let lock = File::open(trace).map(|dir| dir.try_lock_shared());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// Of its owner alone, as traces have command lines; one that is there stays as it is.

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -126,7 +126,8 @@ impl Recorder {
     /// What room a trace takes.
     fn room(&self) -> String {
         format!(
-            "the file system has to have {} MB free, which is half of limit_mb, and {} MB, reserve_mb",
+            "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB that stay free, reserve_mb",
+            self.most.saturating_add(self.ring.reserve()) >> 20,
             self.most >> 20,
             self.ring.reserve() >> 20
         )
@@ -197,8 +198,8 @@ impl Recorder {
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
             state.counts.bytes = one.ring.bytes();
             match done {
-                Ok(note) => {
-                    state.count(&one.rule, "kept");
+                Ok(Done { result, note }) => {
+                    state.count(&one.rule, result);
                     state
                         .said
                         .push(format!("{}: recorded {}{note}", one.why, one.dir.display()));
@@ -237,6 +238,12 @@ impl Drop for Recorder {
     }
 }
 
+/// A trace that is there: how it counts, and what is to be noted of it.
+struct Done {
+    result: &'static str,
+    note: String,
+}
+
 /// One recording.
 struct One {
     rule: String,
@@ -250,8 +257,7 @@ struct One {
 }
 
 impl One {
-    /// What is to be noted of it.
-    fn record(&self) -> anyhow::Result<String> {
+    fn record(&self) -> anyhow::Result<Done> {
         let mut command = Command::new(Path::new("/proc/self/exe"));
         command
             .arg0("quell")
@@ -279,20 +285,31 @@ impl One {
             // it is over, so nothing more comes
             let _ = stderr.take(4096).read_to_string(&mut said);
         }
-        let (success, note) = waited?;
-        let last = said
-            .lines()
-            .last()
-            .unwrap_or("it says nothing")
-            .trim_start_matches("quell: ");
+        let (status, note) = waited?;
+        let last = match (said.lines().last(), status.signal()) {
+            (_, Some(signal)) => format!("killed by signal {signal}"),
+            (Some(line), None) => line.trim_start_matches("quell: ").to_owned(),
+            (None, None) => format!("it says nothing, and ended with {status}"),
+        };
         if !self.dir.join("meta.json").exists() {
             anyhow::bail!("quell record: {last}");
         }
         self.note();
         Ok(match note {
             // of itself: a disk may be full before it is looked at here
-            "" if !success => format!(", which was cut short: {last}"),
-            note => note.to_owned(),
+            "" if !status.success() => Done {
+                // not by its own doing, nor by the agent's: for want of memory, most likely
+                result: if status.signal().is_some() {
+                    "failed"
+                } else {
+                    "kept"
+                },
+                note: format!(", which was cut short: quell record: {last}"),
+            },
+            note => Done {
+                result: "kept",
+                note: note.to_owned(),
+            },
         })
     }
 
@@ -305,19 +322,19 @@ impl One {
         let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
     }
 
-    fn wait(&self, child: &mut Child) -> anyhow::Result<(bool, &'static str)> {
+    fn wait(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, &'static str)> {
         let pid = Pid::from_child(child);
         let mut until = Instant::now() + self.duration + PATIENCE;
         let mut note = "";
-        let mut noted = false;
+        let mut held = None;
         loop {
-            if !noted && self.dir.join("meta.json").exists() {
+            if held.is_none() && self.dir.join("meta.json").exists() {
                 // now, as the agent may be killed
                 self.note();
-                noted = true;
+                held = Some(ring::hold(&self.dir));
             }
             if let Some(status) = child.try_wait().context("wait for quell record")? {
-                return Ok((status.success(), note));
+                return Ok((status, note));
             }
             let stop = self.stop.load(Ordering::Relaxed);
             let reason = if stop {
@@ -336,8 +353,8 @@ impl One {
             }
             if Instant::now() > until {
                 let _ = child.kill();
-                child.wait().context("wait for quell record")?;
-                return Ok((false, note));
+                let status = child.wait().context("wait for quell record")?;
+                return Ok((status, note));
             }
             thread::sleep(STEP);
         }

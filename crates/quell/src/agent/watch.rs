@@ -1,6 +1,7 @@
 //! The agent at work: counts, judges, and tells whom it was told to.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,6 +88,22 @@ impl Wanted {
             )?);
         }
         Ok(Self { listen, push })
+    }
+
+    /// Whether it could be listened at. Some: it is taken, as it is while an agent is at work.
+    ///
+    /// # Errors
+    ///
+    /// It could not, whoever is at work.
+    pub(crate) fn check(&self) -> anyhow::Result<Option<SocketAddr>> {
+        let Some((at, ..)) = self.listen else {
+            return Ok(None);
+        };
+        match TcpListener::bind(at) {
+            Ok(_) => Ok(None),
+            Err(err) if err.kind() == io::ErrorKind::AddrInUse => Ok(Some(at)),
+            Err(err) => Err(err).with_context(|| format!("listen at {at}")),
+        }
     }
 
     /// Whom it would tell.

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use quell_agent::config::{Config, Influx, Otlp, listen};
+use quell_agent::ring::Ring;
 
 use crate::agent::source::Source;
 use crate::agent::watch::{Agent, Wanted};
 use crate::cli::{AgentArgs, AgentVerb};
 use crate::cmd::{agent_traces, usage};
 use crate::launch::signals;
+use crate::show::units::plural;
 
 const USUAL: &str = "/etc/quell/agent.toml";
 
@@ -29,9 +31,7 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         config.interval
     );
     if args.check {
-        // nothing is listened at or written: another may be at work
-        say!("{watches}; would tell {}", wanted.told());
-        return Ok(ExitCode::SUCCESS);
+        return check(&config, &wanted, &watches);
     }
     let rules = config.traces.iter().flat_map(|traces| &traces.rules);
     for rule in rules.filter(|rule| rule.isolated == Some(true)) {
@@ -56,6 +56,22 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
+}
+
+/// Whether it would start. Nothing is written, and no agent that is at work disturbed.
+fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<ExitCode> {
+    let taken = wanted.check()?;
+    let mut traces = String::new();
+    if let Some(wanted) = &config.traces {
+        Ring::check(&wanted.dir)?;
+        let rules = plural(wanted.rules.len() as u64, "rule");
+        traces = format!("; would record by {rules} to {}", wanted.dir.display());
+    }
+    say!("{watches}; would tell {}{traces}", wanted.told());
+    if let Some(at) = taken {
+        say!("quell: {at} is taken now: by an agent that is at work, or by somebody else");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn of(isolated: &str) -> String {

@@ -17,7 +17,8 @@ use crate::show::units::{bytes, count, plural};
 
 pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
     let dir = directory(args).map_err(|err| usage(format!("{err:#}")))?;
-    let kept = if dir.exists() {
+    // one that was named is there; the agent's own may not be yet
+    let kept = if args.dir.is_some() || dir.exists() {
         ring::list(&dir)?
     } else {
         Vec::new()
@@ -56,6 +57,8 @@ struct Found {
     /// Shootdowns and seconds; or what is wrong with it.
     has: Result<(u64, f64), String>,
     cut_short: bool,
+    /// It has no end, as it is being recorded.
+    under_way: bool,
 }
 
 impl Found {
@@ -64,8 +67,10 @@ impl Found {
         let why = serde_json::from_str(&text)
             .map(|why: Why| why.why)
             .unwrap_or_default();
+        // before it is opened: one that ends between the two has its end then
+        let is_held = ring::is_held(&kept.path);
         let trace = Trace::open(&kept.path);
-        let cut_short = trace.as_ref().is_ok_and(Trace::cut_short);
+        let no_end = trace.as_ref().is_ok_and(Trace::cut_short);
         let has = trace.and_then(|trace| {
             let tally = trace.tally()?.unwrap_or_default();
             Ok((tally.totals().shootdowns, tally.duration_ns as f64 / 1e9))
@@ -74,7 +79,8 @@ impl Found {
             kept,
             why,
             has: has.map_err(|err| format!("{err:#}")),
-            cut_short,
+            cut_short: no_end && !is_held,
+            under_way: no_end && is_held,
         }
     }
 
@@ -89,6 +95,7 @@ impl Found {
             "shootdowns": has.map(|h| h.0),
             "seconds": has.map(|h| h.1),
             "cut_short": self.cut_short,
+            "under_way": self.under_way,
             "error": self.has.as_ref().err(),
         })
     }
@@ -127,6 +134,7 @@ fn text(dir: &Path, found: &[Found]) -> String {
         let why = match &one.has {
             Err(err) => format!("can't be read: {err}"),
             Ok(_) if one.cut_short => format!("{} (cut short)", one.why),
+            Ok(_) if one.under_way => format!("{} (under way)", one.why),
             Ok(_) => one.why.clone(),
         };
         let time = time.replace('-', ":");

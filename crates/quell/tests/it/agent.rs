@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -196,6 +197,102 @@ fn rules_record_traces() {
         "{text}"
     );
     agent.stop();
+}
+
+/// The traces in a folder, as a script gets them.
+fn listed(dir: &Path) -> Vec<serde_json::Value> {
+    let out = Command::new(QUELL)
+        .args(["agent", "traces", "--json", "--dir"])
+        .arg(dir)
+        .output()
+        .expect("it starts");
+    assert!(out.status.success(), "{out:?}");
+    let listed: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    listed["traces"].as_array().expect("a list").clone()
+}
+
+/// Check that a trace is listed as under way while it is recorded, that a recording which somebody kills is told and counted
+/// as failed, and that its trace is then listed as cut short.
+#[test]
+fn a_killed_recording_is_told() {
+    if !root_only("a_killed_recording_is_told") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("traces");
+    let config = dir.path().join("agent.toml");
+    let text = format!(
+        "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 60\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+        traces.display()
+    );
+    std::fs::write(&config, text).expect("written");
+    let mut command = Command::new(QUELL);
+    command.args(["--color", "never"]);
+    let agent = Agent::start_with(&mut command, &["--config", config.to_str().expect("text")]);
+    let until = Instant::now() + PATIENCE;
+    let is = |field: &str| listed(&traces).iter().any(|trace| trace[field] == true);
+    while !is("under_way") {
+        assert!(Instant::now() < until, "{}", agent.get("/metrics"));
+        run_culprit();
+    }
+    assert!(!is("cut_short"));
+    let recorder = agent.child();
+    rustix::process::kill_process(recorder, rustix::process::Signal::KILL).expect("it is there");
+    let after =
+        agent.metrics(|text| sum(text, "quell_agent_traces_total", "result=\"failed\"") > 0);
+    assert_eq!(
+        sum(&after, "quell_agent_traces_total", "result=\"kept\""),
+        0
+    );
+    let said = agent.said.recv_timeout(PATIENCE).expect("it is told");
+    assert!(
+        said.contains("which was cut short: quell record: killed by signal 9"),
+        "{said}"
+    );
+    assert!(is("cut_short") && !is("under_way"));
+    agent.stop();
+}
+
+/// Check that --check says what would keep the agent from starting, and only that: an agent that is at work does not.
+#[test]
+fn a_check_is_what_the_start_is() {
+    if !root_only("a_check_is_what_the_start_is") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let checked = |traces: &Path, listen: &str| {
+        let config = dir.path().join("agent.toml");
+        let text = format!(
+            "listen = '{listen}'\n[traces]\ndir = '{}'\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+            traces.display()
+        );
+        std::fs::write(&config, text).expect("written");
+        let mut command = Command::new(QUELL);
+        let out = command.args(["agent", "--check", "--config"]).arg(&config);
+        let out = out.output().expect("it starts");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.status.code(), said)
+    };
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = free.local_addr().expect("an address").to_string();
+
+    let (code, said) = checked(&dir.path().join("not/yet"), "127.0.0.1:0");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("would record by 1 rule to ") && !said.contains("taken"),
+        "{said}"
+    );
+    assert!(!dir.path().join("not").exists(), "nothing is made");
+    let (code, said) = checked(&dir.path().join("not/yet"), &taken);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("{taken} is taken now")), "{said}");
+    let (code, said) = checked(&file.join("below"), "127.0.0.1:0");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("file is no folder"), "{said}");
 }
 
 /// Check that a file system without room costs no trace and no agent: it is told and counted.

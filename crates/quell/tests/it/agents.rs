@@ -88,6 +88,25 @@ impl Agent {
         self.status("RssAnon")
     }
 
+    /// The one process that it has started.
+    pub(crate) fn child(&self) -> rustix::process::Pid {
+        let parent = self.child.id().to_string();
+        let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let is_child = |pid: &String| {
+            let text = stat(pid).unwrap_or_default();
+            // the name may have anything in it
+            let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+            after.split_whitespace().nth(1) == Some(&*parent)
+        };
+        let all = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let numbers = names.filter(|name| name.parse::<u32>().is_ok());
+        let found: Vec<String> = numbers.filter(is_child).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        let pid = found[0].parse().expect("a number");
+        rustix::process::Pid::from_raw(pid).expect("not zero")
+    }
+
     /// A file of its process.
     pub(crate) fn proc(&self, name: &str) -> PathBuf {
         Path::new("/proc")
