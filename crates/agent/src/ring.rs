@@ -79,11 +79,12 @@ impl Ring {
     }
 
     /// Whether it could be opened, without making anything: what is there of its path is a folder that can be written to.
+    /// True where another agent has it.
     ///
     /// # Errors
     ///
-    /// It could not.
-    pub fn check(dir: &Path) -> anyhow::Result<()> {
+    /// It could not, whoever is at work.
+    pub fn check(dir: &Path) -> anyhow::Result<bool> {
         let is_there =
             |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
         let there = dir.ancestors().find(is_there).unwrap_or(dir);
@@ -101,7 +102,12 @@ impl Ring {
                 there.display()
             );
         }
-        rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).with_context(doing)
+        let mut rights = Access::WRITE_OK | Access::EXEC_OK;
+        if there == dir {
+            rights |= Access::READ_OK;
+        }
+        rustix::fs::access(there, rights).with_context(doing)?;
+        Ok(there == dir && is_locked(dir))
     }
 
     /// Where a trace that begins now goes. Its name is later than those of all before, also where the clock was set back: who
@@ -172,17 +178,17 @@ impl Ring {
     }
 }
 
-/// While it lives the trace of this folder is under way: flock(2), which goes with who holds it, however that ends.
+/// Whether a recording writes there now: it locks its folder, and the lock goes with it, however it ends. Some network file
+/// systems have no locks: none is seen there.
 #[must_use]
-pub fn hold(trace: &Path) -> Option<File> {
-    let dir = File::open(trace).ok()?;
-    dir.try_lock().is_ok().then_some(dir)
+pub fn is_under_way(trace: &Path) -> bool {
+    // it locks first and writes this then; before, a look would keep it from its lock
+    trace.join("meta.json").exists() && is_locked(trace)
 }
 
-/// Whether somebody [holds](hold) it.
-#[must_use]
-pub fn is_held(trace: &Path) -> bool {
-    let lock = File::open(trace).map(|dir| dir.try_lock_shared());
+/// By flock(2): that another has it alone.
+fn is_locked(dir: &Path) -> bool {
+    let lock = File::open(dir).map(|dir| dir.try_lock_shared());
     matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 

@@ -60,6 +60,18 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
+/// The engine was there, and failed.
+#[derive(Debug)]
+pub struct Failed(String);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
 #[derive(Serialize)]
 struct Told<'a> {
     engine: &'static str,
@@ -100,7 +112,7 @@ impl Job<'_> {
     ///
     /// # Errors
     ///
-    /// [`Missing`] where there is no Python or no engine; else what the engine says.
+    /// [`Missing`] where there is no Python or no engine; [`Failed`], with what the engine says.
     pub fn run(&self, mut each: impl FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let python = self.python.display();
         let started = Command::new(self.python)
@@ -168,10 +180,12 @@ impl Job<'_> {
         let said = said.join().unwrap_or_default();
         if !status.success() || answers != self.questions.len() {
             let engine = self.engine.name();
-            if said.trim().is_empty() {
-                anyhow::bail!("{engine} failed: it says nothing, and ended with {status}");
-            }
-            anyhow::bail!("{engine} failed: {}", gist(&said));
+            let what = if said.trim().is_empty() {
+                format!("it says nothing, and ended with {status}")
+            } else {
+                gist(&said)
+            };
+            return Err(Failed(format!("{engine} failed: {what}")).into());
         }
         Ok(())
     }

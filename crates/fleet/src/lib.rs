@@ -13,7 +13,7 @@ mod schema;
 
 pub use dates::{Since, day};
 pub use find::{Found, Tree, find};
-pub use job::{Answer, Job, Missing};
+pub use job::{Answer, Failed, Job, Missing};
 pub use prepared::Prepared;
 pub use question::{Question, SUMMARY};
 pub use schema::{Process, Remedy, Stack, TABLES, Trace, views};

@@ -62,12 +62,12 @@ impl Prepared {
             .with_context(|| format!("can't write to {}", self.dir.display()))
     }
 
-    /// Adds a trace, and returns its number.
+    /// Adds a trace. The first one's number is 0, and so on.
     ///
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn trace(&mut self, found: &Found, period: u64) -> anyhow::Result<u64> {
+    pub fn trace(&mut self, found: &Found, period: u64) -> anyhow::Result<()> {
         let number = self.traces;
         self.traces += 1;
         for (n, file) in found.files.iter().enumerate() {
@@ -87,8 +87,7 @@ impl Prepared {
             kernel: found.meta.kernel.clone(),
             dir: found.dir.to_string_lossy().into_owned(),
         };
-        self.row(0, &row)?;
-        Ok(number)
+        self.row(0, &row)
     }
 
     /// Adds a process.
@@ -168,7 +167,7 @@ mod tests {
         let out = dir.path().join("out");
         fs::create_dir(&out).unwrap();
         let mut prepared = Prepared::begin(&out).unwrap();
-        assert_eq!(prepared.trace(&found[0], 3).unwrap(), 0);
+        prepared.trace(&found[0], 3).unwrap();
         prepared
             .stack(&Stack {
                 frames: "a\nb".to_owned(),

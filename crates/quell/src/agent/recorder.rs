@@ -126,7 +126,7 @@ impl Recorder {
     /// What room a trace takes.
     fn room(&self) -> String {
         format!(
-            "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB that stay free, reserve_mb",
+            "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB, reserve_mb, that stay free",
             self.most.saturating_add(self.ring.reserve()) >> 20,
             self.most >> 20,
             self.ring.reserve() >> 20
@@ -292,24 +292,22 @@ impl One {
             (None, None) => format!("it says nothing, and ended with {status}"),
         };
         if !self.dir.join("meta.json").exists() {
-            anyhow::bail!("quell record: {last}");
+            anyhow::bail!("quell record: {last}{note}");
         }
         self.note();
-        Ok(match note {
-            // of itself: a disk may be full before it is looked at here
-            "" if !status.success() => Done {
-                // not by its own doing, nor by the agent's: for want of memory, most likely
-                result: if status.signal().is_some() {
-                    "failed"
-                } else {
-                    "kept"
-                },
-                note: format!(", which was cut short: quell record: {last}"),
-            },
-            note => Done {
-                result: "kept",
-                note: note.to_owned(),
-            },
+        if status.success() || !note.is_empty() {
+            let result = "kept";
+            return Ok(Done { result, note });
+        }
+        // of itself it ends so where the disk is full, before that is seen here; else it broke, or was killed by somebody
+        let result = if status.code() == Some(1) {
+            "kept"
+        } else {
+            "failed"
+        };
+        Ok(Done {
+            result,
+            note: format!(", which was cut short: quell record: {last}"),
         })
     }
 
@@ -322,16 +320,17 @@ impl One {
         let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
     }
 
-    fn wait(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, &'static str)> {
+    /// How it ended, and what the agent did to that.
+    fn wait(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, String)> {
         let pid = Pid::from_child(child);
         let mut until = Instant::now() + self.duration + PATIENCE;
-        let mut note = "";
-        let mut held = None;
+        let mut note = String::new();
+        let mut noted = false;
         loop {
-            if held.is_none() && self.dir.join("meta.json").exists() {
+            if !noted && self.dir.join("meta.json").exists() {
                 // now, as the agent may be killed
                 self.note();
-                held = Some(ring::hold(&self.dir));
+                noted = true;
             }
             if let Some(status) = child.try_wait().context("wait for quell record")? {
                 return Ok((status, note));
@@ -347,14 +346,14 @@ impl One {
                 ""
             };
             if note.is_empty() && !reason.is_empty() {
-                note = reason;
+                note = reason.to_owned();
                 let _ = kill_process(pid, Signal::INT);
                 until = until.min(Instant::now() + if stop { HASTE } else { PATIENCE });
             }
             if Instant::now() > until {
                 let _ = child.kill();
                 let status = child.wait().context("wait for quell record")?;
-                return Ok((status, note));
+                return Ok((status, note + ", which was cut short, as it did not end"));
             }
             thread::sleep(STEP);
         }

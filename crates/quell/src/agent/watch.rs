@@ -1,7 +1,6 @@
 //! The agent at work: counts, judges, and tells whom it was told to.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +16,9 @@ use quell_agent::tls::Tls;
 use quell_agent::totals::Totals;
 use quell_agent::trigger::{Seen, Triggers};
 use quell_agent::{influx, openmetrics, otlp};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::agent::figures::{Hazard, Host, hazards};
 use crate::agent::own::{Own, boot_ns, probe_bytes};
@@ -99,9 +101,9 @@ impl Wanted {
         let Some((at, ..)) = self.listen else {
             return Ok(None);
         };
-        match TcpListener::bind(at) {
-            Ok(_) => Ok(None),
-            Err(err) if err.kind() == io::ErrorKind::AddrInUse => Ok(Some(at)),
+        match bound(at) {
+            Ok(()) => Ok(None),
+            Err(Errno::ADDRINUSE) => Ok(Some(at)),
             Err(err) => Err(err).with_context(|| format!("listen at {at}")),
         }
     }
@@ -114,6 +116,19 @@ impl Wanted {
             .map(|(at, _, tls)| (*at, tls.is_some()));
         told(listen, self.push.iter())
     }
+}
+
+/// Binds a socket and lets go of it. It does not listen, so that nobody is answered by it; and as the listener's it may
+/// reuse the address, so that it keeps no agent from starting (of such sockets only one that
+/// listens is in the way: inet_csk_bind_conflict in net/ipv4/inet_connection_sock.c, Linux 6.12).
+fn bound(at: SocketAddr) -> rustix::io::Result<()> {
+    let family = match at {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &at)
 }
 
 /// Whom is told: at that address, by TLS or not, and by pushes.

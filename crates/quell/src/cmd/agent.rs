@@ -60,16 +60,18 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
 
 /// Whether it would start. Nothing is written, and no agent that is at work disturbed.
 fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<ExitCode> {
-    let taken = wanted.check()?;
+    let mut taken: Vec<String> = wanted.check()?.iter().map(ToString::to_string).collect();
     let mut traces = String::new();
     if let Some(wanted) = &config.traces {
-        Ring::check(&wanted.dir)?;
+        if Ring::check(&wanted.dir)? {
+            taken.push(wanted.dir.display().to_string());
+        }
         let rules = plural(wanted.rules.len() as u64, "rule");
         traces = format!("; would record by {rules} to {}", wanted.dir.display());
     }
     say!("{watches}; would tell {}{traces}", wanted.told());
-    if let Some(at) = taken {
-        say!("quell: {at} is taken now: by an agent that is at work, or by somebody else");
+    for what in taken {
+        say!("quell: {what} is taken now: by an agent that is at work, or by somebody else");
     }
     Ok(ExitCode::SUCCESS)
 }

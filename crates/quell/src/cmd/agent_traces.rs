@@ -1,5 +1,6 @@
 //! `quell agent traces`: what rules have recorded.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,11 +18,10 @@ use crate::show::units::{bytes, count, plural};
 
 pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
     let dir = directory(args).map_err(|err| usage(format!("{err:#}")))?;
-    // one that was named is there; the agent's own may not be yet
-    let kept = if args.dir.is_some() || dir.exists() {
-        ring::list(&dir)?
-    } else {
-        Vec::new()
+    let kept = match ring::list(&dir) {
+        // one that was named is there; the agent's own may not be yet
+        Err(err) if args.dir.is_none() && is_missing(&err) => Vec::new(),
+        kept => kept?,
     };
     let found: Vec<Found> = kept.into_iter().map(Found::of).collect();
     let mut out = show::output(None)?;
@@ -50,6 +50,11 @@ fn directory(args: &AgentTracesArgs) -> anyhow::Result<PathBuf> {
         .map_or_else(|| PathBuf::from(TRACES), |traces| traces.dir))
 }
 
+fn is_missing(err: &anyhow::Error) -> bool {
+    let kind = err.downcast_ref().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotFound)
+}
+
 /// A trace, as far as it can be read.
 struct Found {
     kept: Kept,
@@ -68,7 +73,7 @@ impl Found {
             .map(|why: Why| why.why)
             .unwrap_or_default();
         // before it is opened: one that ends between the two has its end then
-        let is_held = ring::is_held(&kept.path);
+        let under_way = ring::is_under_way(&kept.path);
         let trace = Trace::open(&kept.path);
         let no_end = trace.as_ref().is_ok_and(Trace::cut_short);
         let has = trace.and_then(|trace| {
@@ -79,8 +84,8 @@ impl Found {
             kept,
             why,
             has: has.map_err(|err| format!("{err:#}")),
-            cut_short: no_end && !is_held,
-            under_way: no_end && is_held,
+            cut_short: no_end && !under_way,
+            under_way: no_end && under_way,
         }
     }
 

@@ -1,5 +1,6 @@
 //! `quell fleet`: questions over the traces of many hosts.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use quell_event::trace::Trace;
-use quell_fleet::{Job, Missing, Prepared, Question, SUMMARY, Tree, day, find};
+use quell_event::trace::{Error, Trace};
+use quell_fleet::{Failed, Job, Prepared, Question, SUMMARY, Tree, day, find};
 
 use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
     let (questions, dir) = words(args)?;
     let tree = find(&dir)
         .map_err(|err| usage(format!("can't look for traces in {}: {err}", dir.display())))?;
-    passed_over(&tree);
+    passed_over(&tree, tree.traces.len());
     if tree.traces.is_empty() {
         let what = match tree.passed_over() {
             0 => "no trace",
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             day(one.meta.start_wall_ns)
         );
     }
-    let choice = choose(traces, args.since, alone);
+    let mut choice = choose(traces, args.since, alone);
     if choice.from_ns >= choice.to_ns {
         return Err(usage(format!(
             "no trace in {} began on {} or later: the newest did on {}",
@@ -79,12 +80,12 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
     }
     signals::install()?;
     if let Some(out) = &args.prepare {
-        return prepare(&choice, out);
+        return prepare(&mut choice, out);
     }
     if questions.iter().any(|q| q.name == COMPARE) {
         comparable(&choice);
     }
-    ask(args, &questions, &choice, &passed)
+    ask(args, &questions, &mut choice, passed)
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {
@@ -151,7 +152,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     Ok((questions, dir.into()))
 }
 
-fn passed_over(tree: &Tree) {
+fn passed_over(tree: &Tree, whole: usize) {
     if tree.passed_over() == 0 {
         return;
     }
@@ -163,7 +164,7 @@ fn passed_over(tree: &Tree) {
     say!(
         "quell: passed over {} of {}: {}",
         tree.passed_over(),
-        plural(tree.passed_over() + tree.traces.len() as u64, "trace"),
+        plural(tree.passed_over() + whole as u64, "trace"),
         whys.join(", ")
     );
     for text in tree.examples.values() {
@@ -207,54 +208,71 @@ fn interrupted() -> bool {
     signals::interrupted().is_some()
 }
 
-fn fill(choice: &Choice, dir: &Path) -> anyhow::Result<String> {
+/// Fills the folder, and counts traces that turn out to say too little.
+fn fill(
+    choice: &mut Choice,
+    dir: &Path,
+    counts: &mut BTreeMap<&'static str, u64>,
+) -> anyhow::Result<String> {
     let busy = Busy::new(format!(
         "reading {}",
         plural(choice.traces.len() as u64, "trace")
     ));
     let prepared = Prepared::begin(dir)?;
-    let filled = fleet::prepare(choice, prepared, || busy.0.tick(), &interrupted);
+    let mut late = Tree::default();
+    let pass = |why, line: String| late.pass(why, || line);
+    let filled = fleet::prepare(choice, prepared, || busy.0.tick(), &interrupted, pass);
     drop(busy);
-    filled
+    passed_over(&late, choice.traces.len());
+    for (why, n) in late.passed {
+        *counts.entry(why).or_default() += n;
+    }
+    let filled = filled?;
+    if choice.traces.is_empty() {
+        return Err(usage("no trace is whole"));
+    }
+    Ok(filled)
 }
 
-fn prepare(choice: &Choice, out: &Path) -> anyhow::Result<ExitCode> {
+fn prepare(choice: &mut Choice, out: &Path) -> anyhow::Result<ExitCode> {
     std::fs::create_dir(out)
         .map_err(|err| usage(format!("can't make the folder {}: {err}", out.display())))?;
-    let dir = fill(choice, out)?;
+    let dir = fill(choice, out, &mut BTreeMap::new())?;
     say!("quell: {dir} has the tables, views-duckdb.sql and views-spark.sql, and the questions");
     Ok(ExitCode::SUCCESS)
 }
 
-/// An engine that fails may say nothing of which trace it failed at: names it, where one can't be read here either.
+/// An engine that fails may say nothing of which trace it failed at: names one that can't be read here either.
 fn in_the_way(err: anyhow::Error, choice: &Choice) -> anyhow::Error {
-    if err.is::<Missing>() {
+    if !err.is::<Failed>() {
         return err;
     }
-    let _busy = Busy::new("looking for a trace that is damaged".to_owned());
+    say!("quell: {err:#}; looking for a trace that is damaged");
+    let _busy = Busy::new("reading all events".to_owned());
     let damage = |dir: &Path| {
-        Trace::open(dir)
-            .and_then(|trace| trace.for_each(|_| {}))
-            .err()
+        let read = Trace::open(dir).and_then(|trace| trace.for_each(|_| {}));
+        // gone meanwhile, as where an agent keeps its traces within their limit
+        read.err()
+            .filter(|err| !matches!(err.downcast_ref(), Some(Error::Missing(_))))
     };
     let mut all = choice.traces.iter().take_while(|_| !interrupted());
     match all.find_map(|(found, _)| damage(&found.dir)) {
-        Some(damage) => anyhow::anyhow!("{damage:#}; take that trace away and ask again. {err:#}"),
-        None => err,
+        Some(damage) => anyhow::anyhow!("{damage:#}: take that trace away and ask again"),
+        None => anyhow::anyhow!("none is damaged, as far as quell can tell"),
     }
 }
 
 fn ask(
     args: &FleetArgs,
     questions: &[Question],
-    choice: &Choice,
-    passed: &std::collections::BTreeMap<&'static str, u64>,
+    choice: &mut Choice,
+    mut passed: BTreeMap<&'static str, u64>,
 ) -> anyhow::Result<ExitCode> {
     let is_text = !args.json && !args.csv;
     let said = args.top.map(|n| n as usize);
     let top = said.unwrap_or(if args.words.len() == 1 { FEW } else { ROWS });
     let temp = TempDir::new()?;
-    let dir = fill(choice, temp.path())?;
+    let dir = fill(choice, temp.path(), &mut passed)?;
     let busy = Busy::new(format!(
         "asking {}",
         quell_fleet::Engine::from(args.engine).name()
@@ -278,7 +296,7 @@ fn ask(
     let asked = Asked {
         engine: job.engine,
         choice,
-        passed,
+        passed: &passed,
         answers: &answers,
     };
     let text = if args.json {

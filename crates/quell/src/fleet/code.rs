@@ -9,10 +9,13 @@ use quell_fleet::{Process as ProcessRow, Stack as StackRow};
 use quell_remedy::{Found, Source, by_name, table};
 
 use crate::report::code::{Code, base};
+use crate::show::units::plural;
 
 /// The rows of a trace.
 #[derive(Default)]
 pub(super) struct Flat {
+    /// Why they say too little: by a word, and in a line.
+    pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) stacks: Vec<StackRow>,
 }
@@ -24,8 +27,31 @@ pub(super) struct Flat {
 /// It can't be read.
 pub(super) fn read(trace: &Trace, number: u64) -> anyhow::Result<Flat> {
     let mut seen = Vec::new();
-    trace.each_process(|process| seen.push(process))?;
-    Ok(flat(seen, trace.stacks()?.rows.into_values(), number))
+    let garbled = trace.each_process(|process| seen.push(process))?;
+    let stacks = trace.stacks()?;
+    let wrong = wrong(trace, garbled + stacks.garbled, stacks.rows.is_empty());
+    Ok(Flat {
+        wrong,
+        ..flat(seen, stacks.rows.into_values(), number)
+    })
+}
+
+fn wrong(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, String)> {
+    if garbled > 0 {
+        let lines = plural(garbled, "line");
+        let what = format!("{lines} of processes.jsonl or stacks.jsonl can't be read");
+        return Some(("damaged", what));
+    }
+    // with all stacks each shootdown has one, if only the kernel's, but for those that were lost
+    let lost = || {
+        trace
+            .tally()
+            .ok()
+            .flatten()
+            .is_some_and(|t| t.lost.stacks > 0)
+    };
+    let is_emptied = no_stacks && trace.meta().stacks == "all" && trace.rows() > 0 && !lost();
+    is_emptied.then(|| ("incomplete", "stacks.jsonl is empty".to_owned()))
 }
 
 fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> Flat {

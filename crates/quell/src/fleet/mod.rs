@@ -5,7 +5,6 @@ mod code;
 pub(crate) mod json;
 pub(crate) mod text;
 
-use anyhow::Context as _;
 use quell_event::trace::Trace;
 use quell_fleet::{Answer, Engine, Prepared, Remedy};
 use quell_remedy::table;
@@ -22,15 +21,17 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Fills a folder with what the views are of. `told` is called before each trace, and it ends early where it is `stopped`.
+/// Traces whose tables say too little are taken out of the choice and told to `passed`: why by a word, and in a line.
 ///
 /// # Errors
 ///
-/// A trace can't be read, or the folder not written to.
+/// The folder can't be written to.
 pub(crate) fn prepare(
-    choice: &Choice,
+    choice: &mut Choice,
     mut prepared: Prepared,
     mut told: impl FnMut(),
     stopped: &dyn Fn() -> bool,
+    mut passed: impl FnMut(&'static str, String),
 ) -> anyhow::Result<String> {
     for row in table::table() {
         prepared.remedy(&Remedy {
@@ -40,13 +41,24 @@ pub(crate) fn prepare(
             permille: row.permille,
         })?;
     }
-    for (found, period) in &choice.traces {
+    for (found, period) in std::mem::take(&mut choice.traces) {
         told();
         anyhow::ensure!(!stopped(), "interrupted");
-        let number = prepared.trace(found, *period)?;
-        let read =
-            || -> anyhow::Result<code::Flat> { code::read(&Trace::open(&found.dir)?, number) };
-        let flat = read().with_context(|| format!("can't read {}", found.dir.display()))?;
+        let number = choice.traces.len() as u64;
+        let flat = match Trace::open(&found.dir).and_then(|trace| code::read(&trace, number)) {
+            Ok(flat) => flat,
+            // it was read before: it has gone or changed meanwhile
+            Err(err) => {
+                passed("unreadable", format!("{err:#}"));
+                continue;
+            }
+        };
+        if let Some((why, line)) = flat.wrong {
+            passed(why, format!("{}: {line}", found.dir.display()));
+            continue;
+        }
+        prepared.trace(&found, period)?;
+        choice.traces.push((found, period));
         for process in &flat.processes {
             prepared.process(process)?;
         }

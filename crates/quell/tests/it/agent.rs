@@ -223,7 +223,7 @@ fn a_killed_recording_is_told() {
     let traces = dir.path().join("traces");
     let config = dir.path().join("agent.toml");
     let text = format!(
-        "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 60\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+        "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 600\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
         traces.display()
     );
     std::fs::write(&config, text).expect("written");
@@ -245,11 +245,13 @@ fn a_killed_recording_is_told() {
         sum(&after, "quell_agent_traces_total", "result=\"kept\""),
         0
     );
-    let said = agent.said.recv_timeout(PATIENCE).expect("it is told");
-    assert!(
-        said.contains("which was cut short: quell record: killed by signal 9"),
-        "{said}"
-    );
+    let told = "which was cut short: quell record: killed by signal 9";
+    while !agent
+        .said
+        .recv_timeout(PATIENCE)
+        .expect("it is told")
+        .contains(told)
+    {}
     assert!(is("cut_short") && !is("under_way"));
     agent.stop();
 }

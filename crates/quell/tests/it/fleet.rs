@@ -82,6 +82,35 @@ fn questions_are_named() {
     }
 }
 
+/// Check that a trace whose tables are emptied or garbled is passed over, as what it says would be wrong.
+#[test]
+fn tables_that_say_too_little() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (tree, _) = tree(dir.path(), 1, 50);
+    let host = fs::read_dir(&tree).expect("hosts").flatten();
+    let host = host.map(|host| host.path()).find(|path| path.is_dir());
+    let traces = fs::read_dir(host.expect("a host")).expect("traces");
+    let traces: Vec<_> = traces.flatten().map(|trace| trace.path()).collect();
+    fs::write(traces[0].join("stacks.jsonl"), "").expect("written");
+    let processes = traces[1].join("processes.jsonl");
+    let text = fs::read_to_string(&processes).expect("there");
+    fs::write(&processes, text.replacen('{', "[", 1)).expect("written");
+    let prepared = dir.path().join("prepared");
+    let out = quell(&["fleet", "--prepare", &prepared.display().to_string(), &tree]);
+    assert!(out.status.success(), "{out:?}");
+    let said = String::from_utf8(out.stderr).expect("text");
+    for text in [
+        "passed over 2 of 5 traces: 1 damaged, 1 incomplete",
+        "1 line of processes.jsonl or stacks.jsonl can't be read",
+        "stacks.jsonl is empty",
+    ] {
+        assert!(said.contains(text), "{said}");
+    }
+    let rows = fs::read_to_string(prepared.join("traces.jsonl")).expect("rows");
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+}
+
 /// Check that where an engine fails at a damaged page, which it need not name, the trace is named.
 #[test]
 fn a_damaged_page_is_named() {
@@ -104,7 +133,10 @@ fn a_damaged_page_is_named() {
         assert_eq!(out.status.code(), Some(1), "{out:?}");
         String::from_utf8(out.stderr).expect("text")
     };
-    assert_eq!(said(), "quell: duckdb failed: Error: bad page\n");
+    insta::assert_snapshot!(said(), @"
+    quell: duckdb failed: Error: bad page; looking for a trace that is damaged
+    quell: none is damaged, as far as quell can tell
+    ");
     let hosts = fs::read_dir(&tree).expect("hosts").flatten();
     let host = hosts.filter(|host| host.path().is_dir()).last();
     let trace = fs::read_dir(host.expect("a host").path())
