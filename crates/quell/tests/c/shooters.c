@@ -2,11 +2,13 @@
  * Many who shoot: short processes one after the other, or each in a cgroup of its own.
  *
  *   shooters processes COUNT RATE     so many short processes, of which every fourth shoots before it ends
+ *   shooters copies                   a process forks and writes: the kernel's own code shoots, as it copies pages
  *   shooters cgroups DIR COUNT SHOTS  makes DIR/0, DIR/1 and so on, and has a process shoot in each
  *
- * RATE is a second. Each prints how many ns it took.
- * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups do it as
- * real-time, each for well under a millisecond, so that a machine that is busy still runs both: see examples/culprit.rs.
+ * RATE is a second. processes and cgroups print how many ns it took.
+ * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups and of copies
+ * do it as real-time, each for well under a millisecond, so that a machine that is busy still runs both: see
+ * examples/culprit.rs.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -150,6 +152,34 @@ static int processes(char *self, long count, long rate)
 	return 0;
 }
 
+static int copies(void)
+{
+	size_t page = getpagesize(), size = 64 * page;
+	pthread_t thread;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t child;
+
+	if (p == MAP_FAILED)
+		fail("mmap");
+	memset(p, 1, size);
+	hurry();
+	start_peer(&thread);
+	wait_for_peer(10);
+	child = fork();
+	if (child < 0)
+		fail("fork");
+	if (!child) {
+		/* until its parent has written, or has gone */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		_exit(0);
+	}
+	for (size_t at = 0; at < size; at += page)
+		p[at] = 2;
+	__atomic_store_n(&done, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	return waitpid(child, NULL, 0) != child;
+}
+
 static void in_cgroup(const char *path, int shots)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -194,6 +224,8 @@ int main(int argc, char **argv)
 		return 0;
 	if (argc == 2 && !strcmp(argv[1], "shoot"))
 		return one();
+	if (argc == 2 && !strcmp(argv[1], "copies"))
+		return copies();
 	if (argc == 4 && !strcmp(argv[1], "processes"))
 		return processes(argv[0], atol(argv[2]), atol(argv[3]));
 	if (argc == 5 && !strcmp(argv[1], "cgroups"))
