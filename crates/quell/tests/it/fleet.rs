@@ -32,6 +32,15 @@ fn python(test: &str) -> Option<String> {
     has.then_some(python)
 }
 
+/// A program in place of Python.
+fn script(dir: &Path, text: &str) -> String {
+    let path = dir.join("python");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&path, mode).expect("a mode");
+    path.display().to_string()
+}
+
 fn refused(args: &[&str]) -> String {
     let out = quell(&[&["fleet"], args].concat());
     assert_eq!(out.status.code(), Some(2), "{args:?}: {out:?}");
@@ -118,18 +127,9 @@ fn a_damaged_page_is_named() {
     let dir = tempfile::tempdir().expect("a folder");
     let (tree, _) = tree(dir.path(), 2, 500);
     // in place of an engine: what one says depends on where the damage is
-    let engine = dir.path().join("engine");
-    fs::write(&engine, "#!/bin/sh\necho 'Error: bad page' >&2\nexit 1\n").expect("a script");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&engine, mode).expect("a mode");
+    let engine = script(dir.path(), "echo 'Error: bad page' >&2; exit 1");
     let said = || {
-        let out = quell(&[
-            "fleet",
-            "causes",
-            &tree,
-            "--python",
-            &engine.display().to_string(),
-        ]);
+        let out = quell(&["fleet", "causes", &tree, "--python", &engine]);
         assert_eq!(out.status.code(), Some(1), "{out:?}");
         String::from_utf8(out.stderr).expect("text")
     };
@@ -163,19 +163,9 @@ fn what_is_missing_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     let (tree, _) = tree(dir.path(), 1, 50);
     // without the system's and the user's packages
-    let bare = dir.path().join("python");
-    fs::write(&bare, "#!/bin/sh\nexec python3 -S \"$@\"\n").expect("a script");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&bare, mode).expect("a mode");
+    let bare = script(dir.path(), "exec python3 -S \"$@\"");
     for (engine, module) in [("duckdb", "duckdb"), ("spark", "pyspark")] {
-        let said = refused(&[
-            "causes",
-            &tree,
-            "--engine",
-            engine,
-            "--python",
-            &bare.display().to_string(),
-        ]);
+        let said = refused(&["causes", &tree, "--engine", engine, "--python", &bare]);
         assert!(said.contains(&format!("has no module {module}")), "{said}");
         assert!(said.contains(&format!("-m pip install {module}")), "{said}");
     }
