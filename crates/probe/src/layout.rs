@@ -64,7 +64,7 @@ pod! {
         timed_apart_ns: u32,
         by_cgroup: u32,
         keys: u32,
-        zero: u32,
+        slow_ticks: u32,
     }
     struct State {
         next_culprit: u32,

@@ -36,7 +36,6 @@ pub(crate) struct Maps {
     /// Only the processes in that are watched.
     tree: bool,
     state: MapHandle,
-    counting: MapHandle,
     /// The [`Backend::RawTp`] has one.
     shifts: Option<MapHandle>,
     sample_every: MapHandle,
@@ -54,6 +53,8 @@ pub struct Probe {
     backend: Backend,
     turns: matrix::Turns,
     recording: bool,
+    /// All programs are attached: a flush that finds no target is one.
+    counting: bool,
     by_cgroup: bool,
     /// How many culprits and victims can be told apart.
     keys: u32,
@@ -64,7 +65,7 @@ pub struct Probe {
     interrupts_ended: Option<u64>,
 }
 
-/// Attached to nothing: the loader runs it before it reads the counts.
+/// Attached to nothing: the loader runs it to tell the others what they are to know, and before it reads the counts.
 const SETTLE: &str = "settle_rest";
 
 /// How long a CPU must not have shot before the loader counts its last rounds, so that the two don't
@@ -101,6 +102,14 @@ fn timed_apart_ns(options: &Options, backend: Backend) -> u32 {
     }
 }
 
+/// A CPU that leaves some untimed times one in `timed_apart_ns`, or three times that. One that has timed none for so many
+/// ticks of the kernel has become slow, and times all: 125 of the former are more than 40 of the latter, and chance alone
+/// leaves such a gap once in e^40. A tick is 1 ms at least.
+fn slow_ticks(timed_apart_ns: u32) -> u32 {
+    const TICK_NS: u32 = 1_000_000;
+    timed_apart_ns / (TICK_NS / 125)
+}
+
 /// So many culprits, by process, call and kernel stack, can be told apart, and so many victims. Each takes 96 bytes for
 /// every CPU. Of cgroups there are fewer than of processes, and whoever counts by them is there for days.
 fn keys(options: &Options) -> u32 {
@@ -122,6 +131,7 @@ fn configure(
 ) -> Result<()> {
     let pairs = cpus.saturating_mul(cpus);
     let recording = options.keep == Keep::Records;
+    let timed_apart_ns = timed_apart_ns(options, backend);
     let config = Config {
         fn_flush_tlb_func: flushes.flush_tlb_func,
         fn_flush_all: flushes.flush_all,
@@ -137,10 +147,10 @@ fn configure(
         depth: depth(pairs, backend, recording),
         row: row(cpus),
         sampling: (options.keep == Keep::Samples).into(),
-        timed_apart_ns: timed_apart_ns(options, backend),
+        timed_apart_ns,
         by_cgroup: options.by_cgroup.into(),
         keys: keys(options),
-        zero: 0,
+        slow_ticks: slow_ticks(timed_apart_ns),
     };
     let hits = pairs.saturating_mul(config.depth);
     for mut map in open.maps_mut() {
@@ -241,7 +251,6 @@ impl Probe {
             scope_tgids: handle("scope_tgids")?,
             tree: options.scope == Scope::Tree,
             state: handle(".data.state")?,
-            counting: handle(".data.counting")?,
             shifts: handle("shifts").ok(),
             sample_every: handle(".data.sample_every")?,
         });
@@ -255,6 +264,7 @@ impl Probe {
             backend,
             turns,
             recording: options.keep == Keep::Records,
+            counting: false,
             by_cgroup: options.by_cgroup,
             keys: keys(options),
             started: Instant::now(),
@@ -270,7 +280,7 @@ impl Probe {
                 .borrow()
                 .kernel_names(&[flushes.flush_tlb_func])?;
         }
-        // lets the programs know the loader's memory
+        // lets the programs know the loader's memory, and where a thread's registers lie
         probe.settle(Duration::ZERO)?;
         probe.attach_programs(&programs)?;
         if options.ipi {
@@ -294,11 +304,6 @@ impl Probe {
             self.links.push(link);
         }
         self.set_counting(true)
-    }
-
-    fn set_counting(&self, on: bool) -> Result<()> {
-        set(&self.maps.counting, on.into())
-            .map_err(Error::load("tell the eBPF programs that they count"))
     }
 
     /// From now on one in so many shootdowns of each CPU, up to 2^30, is a sample, where the probe

@@ -30,7 +30,7 @@ static __always_inline struct round *last_round(struct own *o)
  */
 static __always_inline void end_last(struct own *o)
 {
-	if (!o->due)
+	if (likely(!o->due))
 		return;
 	unnamed(o, last_round(o));
 	if (o->skipped)
@@ -56,7 +56,7 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 	r->targets = 0;
 	r->unsettled = 0;
 	r->flags = 0;
-	if (r->mm == (u64)t->mm) {
+	if (likely(r->mm == (u64)t->mm)) {
 		o->due = 1;
 		return;
 	}
@@ -162,28 +162,69 @@ static __always_inline bool is_settled(struct own *o, struct round *r)
 	return !o->skipped && !o->due && !r->unsettled && r->mode != MODE_OUT;
 }
 
+/*
+ * What name_culprit() would answer, where that is what it answered last. bpf_task_pt_regs() is a call, which takes longer
+ * than all that is done with the registers; they lie as far from where the stack begins for every thread (task_pt_regs()
+ * in arch/x86/include/asm/processor.h, 6.5 to 6.18).
+ */
+static __always_inline bool is_named_again(struct own *o, struct round *r, struct task_struct *t)
+{
+	u64 stack;
+
+	/* in another it is for the scope to say each time */
+	if (config.scope != SCOPE_ALL)
+		return false;
+	stack = number_of(&o->number, (u64)t->stack);
+	if (!is_same_call(o, t, bpf_core_cast((void *)(stack + o->regs_at), struct pt_regs)))
+		return false;
+	r->mode = MODE_IN;
+	r->unsettled = 1;
+	r->flags |= SEND_OWN;
+	r->culprit = o->culprit;
+	return true;
+}
+
+/* The own part of a round that is not timed. It is due where the memory is current's. */
+static __always_inline void end_untimed(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct task_struct *t)
+{
+	struct round *r = &o->untimed;
+
+	if (unlikely(!o->due))
+		return;
+	o->due = 0;
+	if (unlikely(!is_named_again(o, r, t)))
+		name_culprit(ctx, o, r);
+	count_untimed(r, r->targets);
+	if (has_sample(o, r))
+		write_sample(ctx, r);
+}
+
 /* This CPU's own part of a round: its targets are all queued and the IPI is sent. */
 static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
 				      u32 cpu)
 {
-	struct round *r = last_round(o);
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct round *r;
 
 	/* an open round of another thread was one without such a part, and is over */
-	if (!o->open || o->thread != (u64)bpf_get_current_task_btf()) {
+	if (unlikely(!o->open || o->thread != (u64)t)) {
 		o->open = 0;
-		if (is_flush(func))
+		/* while csd_queue_cpu is not attached, every flush looks empty */
+		if (is_flush(func) && *(volatile u32 *)&o->counting)
 			empty_send(o);
 		return;
 	}
 	o->open = 0;
-	if (!o->skipped)
-		settle_some(o, cpu, r);
+	if (likely(o->skipped)) {
+		end_untimed(ctx, o, t);
+		return;
+	}
+	r = round_of(o, o->current);
+	settle_some(o, cpu, r);
 	if (!o->due)
 		return;
 	o->due = 0;
 	name_culprit(ctx, o, r);
-	if (o->skipped)
-		count_untimed(r, r->targets);
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
 	if (has_sample(o, r))

@@ -70,14 +70,19 @@ struct thread_info {
 	u32 status;
 };
 
+/* include/linux/cgroup-defs.h: a thread's groups in all hierarchies. Only its address is looked at. */
+struct css_set;
+
 struct task_struct {
 	struct thread_info thread_info;
+	void *stack;
 	unsigned int flags;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
 	char comm[16];
+	struct css_set *cgroups;
 };
 
 struct pt_regs {

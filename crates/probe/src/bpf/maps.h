@@ -30,9 +30,6 @@ struct {
 	__type(value, struct own);
 } owns SEC(".maps");
 
-/* Set by the loader while csd_queue_cpu is attached. */
-u32 counting SEC(".data.counting") = 0;
-
 /* [culprit's CPU * row + victim's CPU], of the culprit's CPU */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -161,7 +158,7 @@ static __always_inline bool is_kernel_flush(u64 func)
 
 static __always_inline bool is_any_flush(u64 func)
 {
-	return is_flush(func) || is_kernel_flush(func);
+	return likely(is_flush(func)) || is_kernel_flush(func);
 }
 
 /*

@@ -42,10 +42,11 @@ static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
  * Is it the call that this CPU named last, as all shootdowns of a loop are? Asked of a thread that
  * flushes its own address space.
  */
-static __always_inline bool is_same_call(struct own *o, struct task_struct *t)
+static __always_inline bool is_same_call(struct own *o, struct task_struct *t, struct pt_regs *regs)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-
+	/* who is moved to a container may go on with the call that it made before */
+	if (config.by_cgroup && o->call_groups != (u64)t->cgroups)
+		return false;
 	return o->same && o->call_tgid == (u32)t->tgid && o->call == regs->orig_ax &&
 	       o->advice == advice_of(regs) && is_of_a_program(t) &&
 	       !(t->thread_info.status & TS_COMPAT);
@@ -64,7 +65,7 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 	r->unsettled = 1;
 	if (r->mode == MODE_SELF)
 		return;
-	if (r->mm && r->mm == (u64)t->mm && is_same_call(o, t)) {
+	if (r->mm && r->mm == (u64)t->mm && is_same_call(o, t, (struct pt_regs *)bpf_task_pt_regs(t))) {
 		r->flags |= SEND_OWN;
 		r->culprit = o->culprit;
 		return;
@@ -89,9 +90,13 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 	}
 	if (need_stack)
 		key.kstack = kernel_stack(ctx, ((u64 *)&key)[1]);
-	/* a process that comes to another one during a loop of calls is counted where it was until the loop ends */
 	if (config.by_cgroup) {
-		u64 cgroup = cgroup_here();
+		u64 cgroup;
+
+		/* first its address: a move in between is seen the next time */
+		o->call_groups = (u64)t->cgroups;
+		barrier();
+		cgroup = cgroup_here();
 
 		key.tgid = cgroup;
 		key.high = cgroup >> 32;
@@ -134,9 +139,6 @@ static __always_inline void empty_send(struct own *o)
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct health *h;
 
-	/* while csd_queue_cpu is not attached, every flush looks empty */
-	if (!*(volatile u32 *)&counting)
-		return;
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
 		return;

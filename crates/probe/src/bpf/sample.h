@@ -16,10 +16,11 @@ u32 sample_every SEC(".data.sample_every") = 1;
  */
 static __always_inline bool has_sample(struct own *o, struct round *r)
 {
-	u32 every = *(volatile u32 *)&sample_every;
+	u32 every;
 
 	if (!config.sampling || r->mode != MODE_IN)
 		return false;
+	every = *(volatile u32 *)&sample_every;
 	/* a gap of a time when it was longer is over */
 	if (o->sampled && o->sampled < 2 * every) {
 		o->sampled--;

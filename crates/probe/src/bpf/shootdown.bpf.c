@@ -46,10 +46,19 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* Once, when nothing is attached yet. */
+static __always_inline void know_loader(struct own *o)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+
+	o->self_mm = (u64)t->mm;
+	o->regs_at = number_of(&o->number, (u64)bpf_task_pt_regs(t)) - number_of(&o->number, (u64)t->stack);
+}
+
 /*
- * For the loader to run, which the kernel does with preemption off (bpf_prog_test_run_raw_tp() in
- * net/bpf/test_run.c): settles what a CPU left that has been quiet for so many ns. With 0 nothing is
- * attached any more, and all is settled.
+ * For the loader to run: tells a CPU what it is to know of the loader, and whether it counts. The kernel runs it
+ * with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). Settles what a CPU left that has been quiet
+ * for so many ns. With 0 nothing is attached, and all is settled.
  *
  * A CPU that wakes meanwhile finds the round settled, or settles it itself: that is decided by one
  * exchange. It writes there again config.depth rounds later. Should it be still queueing targets, after
@@ -62,10 +71,13 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 	u64 quiet = ctx->args[1];
 	struct own *o = own_of(cpu);
 
-	if (!self_mm)
-		self_mm = (u64)bpf_get_current_task_btf()->mm;
 	if (!o)
 		return 0;
+	if (!o->self_mm)
+		know_loader(o);
+	/* nobody's line is taken away for nothing */
+	if (o->counting != (u32)ctx->args[2])
+		*(volatile u32 *)&o->counting = ctx->args[2];
 	if (quiet && round_of(o, o->current)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
 	which = o->current - (MAX_DEPTH - 1);
@@ -91,21 +103,21 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	struct own *o;
 	u32 cpu;
 
-	if (!is_any_flush(func))
+	if (unlikely(!is_any_flush(func)))
 		return 0;
 	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
 	cpu = bpf_get_smp_processor_id();
 	o = own_of(cpu);
-	if (!o || target >= config.ncpu)
+	if (unlikely(!o || target >= config.ncpu))
 		return 0;
 	r = last_round(o);
-	if (!o->open || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
+	if (likely(!o->open) || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		bool skippable = is_flush(func) && may_skip((u64)info->mm);
+		bool skippable = is_flush(func) && may_skip(o, (u64)info->mm);
 		u32 shift = skippable ? shift_of_round(o, cpu) : 0;
 
 		o->begun += skippable;
-		if (is_untimed(number_of(&o->memory, (u64)info->mm), info->new_tlb_gen, shift)) {
+		if (likely(is_untimed(number_of(&o->number, (u64)info->mm), info->new_tlb_gen, shift))) {
 			begin_untimed(ctx, o, func, info);
 		} else {
 			u64 now = bpf_ktime_get_ns();
@@ -126,9 +138,9 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	}
 	o->last = target;
 	r->targets++;
-	if (o->skipped && !o->due)
+	if (unlikely(o->skipped && !o->due))
 		count_one_more(o, r);
-	if (!is_flush(func)) {
+	if (unlikely(!is_flush(func))) {
 		u64 key = (u64)csd;
 		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
 
@@ -147,17 +159,17 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 	struct own *o;
 	u32 cpu, from;
 
-	if (!is_any_flush(func))
+	if (unlikely(!is_any_flush(func)))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
 	o = own_of(cpu);
-	if (!o)
+	if (unlikely(!o))
 		return 0;
 	if (!key) {
 		end_round(ctx, o, func, cpu);
 		return 0;
 	}
-	if (is_flush(func)) {
+	if (likely(is_flush(func))) {
 		struct __call_single_data *csd =
 			bpf_core_cast((void *)key, struct __call_single_data);
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
@@ -166,7 +178,7 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		from = info->initiating_cpu;
 		/* keep the two loads apart: the verifier treats kernel and map memory differently */
 		barrier_var(from);
-		if (may_skip(o->mm) && untimed_victim(o, cpu, from, info->new_tlb_gen))
+		if (may_skip(o, o->mm) && untimed_victim(o, cpu, from, info->new_tlb_gen))
 			return 0;
 	} else {
 		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);

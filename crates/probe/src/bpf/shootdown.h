@@ -37,7 +37,7 @@ struct config {
 	u32 timed_apart_ns; /* of a CPU that shoots more often some are only counted (untimed.h); 0: none */
 	u32 by_cgroup; /* culprits and victims are told apart by cgroup, not by process */
 	u32 keys; /* so many culprits, and victims, can be told apart; more go under index 0 */
-	u32 zero;
+	u32 slow_ticks; /* a CPU that has timed none for so long has become slow (untimed.h) */
 };
 
 /* What the probe tells the loader. */
@@ -269,51 +269,67 @@ struct hit_thread {
 	char comm[COMM_LEN];
 };
 
-/* What a CPU keeps for itself. */
+/*
+ * What a CPU keeps for itself. Rounds that are not timed, which are most of a CPU that shoots often, touch four lines
+ * of it; what they are to know of the loader is there too, so that it takes no page of its own.
+ */
 struct own {
-	/* as culprit */
-	struct round rounds[MAX_DEPTH]; /* by number */
+	struct round rounds[MAX_DEPTH]; /* as culprit, by number */
 	struct round untimed; /* the last that is not timed */
-	u64 func;      /* of the round that is open */
-	u64 thread;    /* its culprit, as the kernel's task_struct */
+	/* as culprit, in all rounds */
+	u64 thread;    /* the culprit of the round that is open, as the kernel's task_struct */
+	u64 func;
 	u64 generation; /* of the flush that is open; 0 for a batch */
-	u64 memory;    /* that is to be flushed, as a number */
-	struct culprit_key key;
-	u32 culprit;
-	u32 scope_tgid; /* the last answer about scope */
-	u32 scope_gen;
-	u8 scope_in;
-	u8 open;       /* targets may still be queued to the round */
-	u8 due;	       /* the culprit is still to be named */
-	u8 skipped;    /* the last round is `untimed` */
-	u32 last;      /* target */
-	u32 sampled;
-	u32 current;   /* number of the last round; counts on */
-	u32 oldest;    /* of the first that is not settled */
-	u8 many;       /* the last round has more than one target */
-	u8 many_before; /* so had one before it that is not settled */
-	u8 same;       /* the call named last tells its cause: */
-	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
-	u64 call;      /* its registers */
-	u64 advice;
-	u32 call_tgid; /* who made it */
-	u64 paced_ns;  /* when the rate was looked at */
+	u64 number;    /* where number_of() makes one of a pointer */
 	u64 timed_tick; /* when a round was timed, in jiffies */
-	u32 paced_at;  /* which round it was when the rate was looked at */
+	u32 last;      /* target */
 	u32 begun;     /* rounds that may be left untimed */
 	u32 shift;     /* as in `shifts` */
 	u32 next_shift; /* from the next round on */
+	u8 open;       /* targets may still be queued to the round */
+	u8 due;	       /* the culprit is still to be named */
+	u8 skipped;    /* the last round is `untimed` */
+	u8 same;       /* the call named last tells its cause, and is the one below */
+	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
+	u8 scope_in;
+	u8 many;       /* the last round has more than one target */
+	u8 many_before; /* so had one before it that is not settled */
+	/* the call that was named last */
+	u64 call;      /* its registers */
+	u64 advice;
+	u64 call_groups; /* with by_cgroup: of who made it, as the kernel's css_set */
+	u32 call_tgid; /* who made it */
+	u32 culprit;
+	struct culprit_key key;
+	/* as culprit, in rounds that are timed */
+	u32 current;   /* number of the last round; counts on */
+	u32 oldest;    /* of the first that is not settled */
+	u32 paced_at;  /* which round it was when the rate was looked at */
+	u32 sampled;
+	/* what the loader has set */
+	u64 self_mm;   /* its memory, whose rounds are counted apart */
+	u32 regs_at;   /* where in a thread's stack its registers lie */
+	u32 counting;  /* csd_queue_cpu is attached */
 	/* as victim */
 	u64 t1;
 	u64 mm;
 	u32 from;
 	u32 turn;   /* of the hits from there */
-	u32 victim;
 	struct victim_key vkey;
-	u32 hit_tgid; /* the last that was in scope */
+	u64 cgroups;   /* with by_cgroup: of the process that was named last, as the kernel's css_set */
+	u32 named_tgid;
+	u32 victim;
+	u64 paced_ns;  /* when the rate was looked at */
+	/* in the scope of a process */
+	u32 hit_tgid; /* the victim that was in scope last */
 	u32 hit_gen;
+	u32 scope_tgid; /* the last answer about a culprit */
+	u32 scope_gen;
 } __attribute__((aligned(128)));
 
+_Static_assert(__builtin_offsetof(struct own, call) % 64 == 0, "a line");
+_Static_assert(__builtin_offsetof(struct own, self_mm) % 64 == 0, "a line");
+_Static_assert(__builtin_offsetof(struct own, paced_ns) % 64 == 0, "a line");
 _Static_assert(sizeof(struct config) == 72, "layout.rs: Config");
 _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");

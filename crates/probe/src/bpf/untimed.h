@@ -8,6 +8,10 @@
  * that two CPUs write in each round. Both know the generation of the flush (flush_tlb_info.new_tlb_gen, one
  * more with each flush of an address space), and how many of the culprit's CPU are timed: that changes
  * seldom, and only between two rounds of that CPU, of which one is in flight at a time.
+ *
+ * What comes of most rounds is written to come straight, without jumps and calls (hence likely()): behind an interrupt,
+ * and still more behind a hypervisor, the CPU foresees few of them, and a return can cost 10 ns where the kernel guards
+ * itself against Spectre's kin. In all that took a fifth of the probe's time away (docs/agent.md).
  */
 #ifndef QUELL_UNTIMED_H
 #define QUELL_UNTIMED_H
@@ -16,12 +20,8 @@
 /* A rate is looked at after so many rounds, or after so long. */
 #define PACE_ROUNDS 256
 #define PACE_NS 20000000
-/*
- * A CPU that leaves some untimed times one in timed_apart_ns, or three times that. One that has timed none for so many
- * ticks has become slow: chance alone would leave so long a gap once in e^40 (a tick is 1 ms at least).
- */
-#define SLOW_TICKS (config.timed_apart_ns / 8000)
-
+/* But of so many that are timed, where they are far apart: of fewer a rate would go to and fro. */
+#define PACE_TIMED 16
 /* [CPU]: one in 1 << shift of its rounds is timed. Read at each round by its victims. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -30,20 +30,17 @@ struct {
 	__type(value, u32);
 } shifts SEC(".maps");
 
-/* The memory of the loader, whose rounds are counted apart. Set before anything is attached. */
-u64 self_mm SEC(".data.self_mm") = 0;
-
 /*
  * Is it a round of which the count is enough? A batch has no memory, and what the loader does is counted
  * apart. In the scope of a process the victim must know whose the memory is.
  */
-static __always_inline bool may_skip(u64 mm)
+static __always_inline bool may_skip(struct own *o, u64 mm)
 {
 	struct mm_struct *m = (struct mm_struct *)mm;
 
 	if (!config.timed_apart_ns || (config.scope == SCOPE_TREE && !bpf_core_field_exists(m->owner)))
 		return false;
-	return mm && mm != self_mm;
+	return mm && mm != o->self_mm;
 }
 
 /* The verifier lets nobody calculate with a pointer, but what was in a map is a number. */
@@ -62,7 +59,7 @@ static __always_inline bool is_untimed(u64 mm, u64 generation, u32 shift)
 {
 	u64 x = (generation + (mm >> 6)) * 0x9e3779b97f4a7c15ULL;
 
-	if (!shift)
+	if (unlikely(!shift))
 		return false;
 	x = (x ^ (x >> 32)) * 0xff51afd7ed558ccdULL;
 	return x >> (64 - (shift & 7));
@@ -78,9 +75,9 @@ static __always_inline u32 shift_of_round(struct own *o, u32 cpu)
 {
 	u32 *shared;
 
-	if (o->next_shift && (!*(volatile u32 *)&counting || bpf_jiffies64() - o->timed_tick > SLOW_TICKS))
+	if (unlikely(o->next_shift && (!*(volatile u32 *)&o->counting || bpf_jiffies64() - o->timed_tick > config.slow_ticks)))
 		o->next_shift = 0;
-	if (o->next_shift != o->shift) {
+	if (unlikely(o->next_shift != o->shift)) {
 		shared = bpf_map_lookup_elem(&shifts, &cpu);
 		if (shared)
 			*(volatile u32 *)shared = o->next_shift;
@@ -93,10 +90,12 @@ static __always_inline u32 shift_of_round(struct own *o, u32 cpu)
 static __always_inline void keep_pace(struct own *o, u64 now)
 {
 	u32 rounds = o->begun - o->paced_at, shift = 0;
-	u64 each;
+	u64 each, window = (u64)config.timed_apart_ns * PACE_TIMED;
 
 	o->timed_tick = bpf_jiffies64();
-	if (rounds < PACE_ROUNDS && now - o->paced_ns < PACE_NS)
+	if (window < PACE_NS)
+		window = PACE_NS;
+	if (rounds < PACE_ROUNDS && now - o->paced_ns < window)
 		return;
 	each = (now - o->paced_ns) / rounds;
 	o->paced_at = o->begun;
@@ -115,11 +114,11 @@ static __always_inline void count_untimed(struct round *r, u32 victims)
 	struct culprit_tally *tally;
 	struct health *h;
 
-	if (!r->unsettled)
+	if (unlikely(!r->unsettled))
 		return;
-	if (r->mode == MODE_IN) {
+	if (likely(r->mode == MODE_IN)) {
 		tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
-		if (!tally)
+		if (unlikely(!tally))
 			return;
 		count_flush(tally, r, victims);
 		tally->untimed++;
@@ -182,18 +181,18 @@ static __always_inline bool untimed_victim(struct own *me, u32 cpu, u32 from, u6
 	struct turn *turn;
 
 	shift = bpf_map_lookup_elem(&shifts, &from);
-	if (!shift || !is_untimed(mm, generation, *(volatile u32 *)shift))
+	if (unlikely(!shift || !is_untimed(mm, generation, *(volatile u32 *)shift)))
 		return false;
 	/* should the end of one that was timed not have been seen, this one's is not it */
 	me->t1 = 0;
 	turn = bpf_map_lookup_elem(&turns, &cell);
-	if (turn)
+	if (likely(turn))
 		turn->untimed++;
 	if (!memory_in_scope(me, t, mm))
 		return true;
 	name_victim(me, t, mm);
 	vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);
-	if (vt)
+	if (likely(vt))
 		vt->untimed++;
 	return true;
 }

@@ -6,6 +6,17 @@
 #ifndef QUELL_VICTIM_H
 #define QUELL_VICTIM_H
 
+/*
+ * With by_cgroup: does the process run here that was named last, in the same groups? To ask for their id is a call and
+ * four loads, one after the other. An address may be given to other groups, but not while a process is in these; one
+ * that went to others and from there to such is counted where it was, until another one runs here.
+ */
+static __always_inline bool is_named_still(struct own *me, struct task_struct *t, u64 groups, u32 bystander)
+{
+	return me->victim && me->named_tgid == (u32)t->tgid && me->cgroups == groups &&
+	       (me->vkey.bystander & 1) == bystander;
+}
+
 /* Who runs on this CPU, interrupted for that memory: 0, as of a batch, is not known. */
 static __always_inline struct victim_key name_victim(struct own *me, struct task_struct *t, u64 mm)
 {
@@ -13,8 +24,15 @@ static __always_inline struct victim_key name_victim(struct own *me, struct task
 	struct victim_key key = process;
 
 	if (config.by_cgroup) {
-		u64 cgroup = cgroup_here();
+		u64 groups = (u64)t->cgroups, cgroup;
 
+		if (likely(is_named_still(me, t, groups, process.bystander)))
+			return process;
+		/* a move comes after the address was read, and so is seen the next time */
+		barrier();
+		cgroup = cgroup_here();
+		me->cgroups = groups;
+		me->named_tgid = t->tgid;
 		key.tgid = cgroup;
 		key.bystander |= (u32)(cgroup >> 32) << 1;
 		if (!has_room(&victim_index, &key, &state.next_victim)) {

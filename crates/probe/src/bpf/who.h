@@ -141,7 +141,7 @@ static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
 /* The advice, if it is a call that has one. */
 static __always_inline u64 advice_of(struct pt_regs *regs)
 {
-	return regs->orig_ax == 440 ? regs->r10 : regs->dx;
+	return unlikely(regs->orig_ax == 440) ? regs->r10 : regs->dx;
 }
 
 /* Fills the key but for the kernel stack; true if that is needed to tell the cause. */

@@ -20,9 +20,9 @@ impl Probe {
         if self.ended.is_some() {
             return Ok(());
         }
-        self.interrupts_ended = interrupts();
         self.set_counting(false)?;
         self.time_all()?;
+        self.interrupts_ended = interrupts();
         // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
         if let Some(ipi) = &mut self.ipi {
@@ -52,6 +52,14 @@ impl Probe {
         Ok(())
     }
 
+    /// Tells the programs of every CPU whether all of them are attached.
+    pub(super) fn set_counting(&mut self, on: bool) -> Result<()> {
+        /// No CPU has been quiet for so long: none is settled.
+        const YEARS: Duration = Duration::from_secs(100 * 366 * 86_400);
+        self.counting = on;
+        self.settle(YEARS)
+    }
+
     /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have
     /// been quiet for so long, or, when nothing is attached any more, of all.
     pub(super) fn settle(&mut self, quiet: Duration) -> Result<()> {
@@ -60,16 +68,17 @@ impl Probe {
         let Some(settle) = settle else { return Ok(()) };
         let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         for cpu in 0..self.cpus {
-            let mut arguments = [0; 16];
+            let mut arguments = [0; 24];
             arguments[..8].copy_from_slice(&u64::from(cpu).to_ne_bytes());
-            arguments[8..].copy_from_slice(&quiet.to_ne_bytes());
+            arguments[8..16].copy_from_slice(&quiet.to_ne_bytes());
+            arguments[16..].copy_from_slice(&u64::from(self.counting).to_ne_bytes());
             let input = ProgramInput {
                 context_in: Some(&mut arguments),
                 ..ProgramInput::default()
             };
             settle
                 .test_run(input)
-                .map_err(Error::load("settle the last shootdowns"))?;
+                .map_err(Error::load("run the eBPF program that settles shootdowns"))?;
         }
         Ok(())
     }

@@ -55,8 +55,9 @@ pub enum Timed {
 impl Timed {
     /// For somebody who looks now, every second perhaps.
     pub const USUAL: Self = Self::AtMost(NonZeroU32::new(15_625).unwrap());
-    /// For somebody who watches for days: in ten seconds that is still enough for a 99.9th percentile.
-    pub const SPARING: Self = Self::AtMost(NonZeroU32::new(1_000).unwrap());
+    /// For somebody who watches for days: in ten seconds that is still enough for a 99th percentile, and in a minute for a
+    /// 99.9th.
+    pub const SPARING: Self = Self::AtMost(NonZeroU32::new(250).unwrap());
 }
 
 /// What is kept of single shootdowns, besides the counts.

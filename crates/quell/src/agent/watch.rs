@@ -260,10 +260,12 @@ impl Agent {
         }
         let interval = source.look(&mut self.totals, &mut self.hits, began);
         let interval = interval.context("read the counts")?;
+        let shootdowns = interval.totals().shootdowns;
+        let timed = shootdowns.saturating_sub(interval.untimed);
         let seen = Seen {
             over: last.map_or(Duration::ZERO, |(last, _)| now - last),
-            shootdowns: interval.totals().shootdowns,
-            waits: interval.wait.count(),
+            shootdowns,
+            waits: interval.wait.count().min(timed),
             wait_p99_ns: interval.wait.quantile(0.99),
             isolated_hits: self.hits.sum().victims - hits_before,
         };

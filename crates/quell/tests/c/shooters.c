@@ -3,6 +3,7 @@
  *
  *   shooters processes COUNT RATE     so many short processes, of which every fourth shoots before it ends
  *   shooters copies                   a process forks and writes: the kernel's own code shoots, as it copies pages
+ *   shooters moved A B SHOTS          shoots in the cgroup A, and then, as the same process, in B
  *   shooters cgroups DIR COUNT SHOTS  makes DIR/0, DIR/1 and so on, and has a process shoot in each
  *
  * RATE is a second. processes and cgroups print how many ns it took.
@@ -180,13 +181,38 @@ static int copies(void)
 	return waitpid(child, NULL, 0) != child;
 }
 
-static void in_cgroup(const char *path, int shots)
+/* This process, with all its threads. */
+static void enter(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	pthread_t thread;
 
 	if (fd < 0 || write(fd, "0", 1) != 1)
 		fail(path);
+	close(fd);
+}
+
+static int moved(char *const dirs[2], int shots)
+{
+	pthread_t thread;
+	char path[4096];
+
+	hurry();
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", dirs[i]);
+		enter(path);
+		if (!i)
+			start_peer(&thread);
+		for (int shot = 0; shot < shots; shot++)
+			shoot(3);
+	}
+	return 0;
+}
+
+static void in_cgroup(const char *path, int shots)
+{
+	pthread_t thread;
+
+	enter(path);
 	start_peer(&thread);
 	for (int i = 0; i < shots; i++)
 		shoot(3);
@@ -228,6 +254,8 @@ int main(int argc, char **argv)
 		return copies();
 	if (argc == 4 && !strcmp(argv[1], "processes"))
 		return processes(argv[0], atol(argv[2]), atol(argv[3]));
+	if (argc == 5 && !strcmp(argv[1], "moved"))
+		return moved(argv + 2, atoi(argv[4]));
 	if (argc == 5 && !strcmp(argv[1], "cgroups"))
 		return cgroups(argv[2], atol(argv[3]), atoi(argv[4]));
 	fprintf(stderr, "shooters: see its source\n");

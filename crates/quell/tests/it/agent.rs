@@ -37,7 +37,7 @@ fn tells_a_known_program() {
     let victims = sum(&after, "quell_victim_hits_total", "");
     assert_eq!(victims, sum(&after, "quell_cgroup_hits_total", ""));
     let count = sum(&after, "quell_wait_distribution_seconds_count", "");
-    // at such a rate one in 16 or so is timed, drawn by chance, and stands for as many: an estimate of so few may be far off
+    // at such a rate one in 64 or so is timed, drawn by chance, and stands for as many: an estimate of so few may be far off
     assert!(count > 0 && count <= 3 * causes, "{count} of {causes}");
     assert!(!after.contains("pid="), "{after}");
     let docs = include_str!("../../../../docs/agent.md");

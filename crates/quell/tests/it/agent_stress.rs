@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use quell_event::Cause;
+use quell_probe::{Backend, Options, Probe, Timed};
+
 use crate::agent_clock::Clocks;
 use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
 use crate::common::{QUELL, alone};
@@ -172,6 +175,81 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         Self::remove(&self.0);
     }
+}
+
+/// Check that a process which moves to another cgroup while it is shot at counts there from then on, as culprit and as
+/// victim, also where it is not timed: who a CPU ran last is remembered.
+#[test]
+fn a_victim_that_moves() {
+    const SHOTS: u64 = 4000;
+    if !can_stress("a_victim_that_moves") {
+        return;
+    }
+    let Some(cgroup) = Cgroup::new() else {
+        eprintln!("SKIPPED a_victim_that_moves: there is no cgroup v2 that can be written to");
+        return;
+    };
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let shooters = built("shooters", &[], dir.path());
+    let folders = ["from", "to"].map(|name| {
+        let folder = cgroup.0.join(name);
+        fs::create_dir(&folder).expect("made");
+        folder
+    });
+    let options = Options {
+        by_cgroup: true,
+        timed: Timed::SPARING,
+        backend: Some(Backend::RawTp),
+        ..Options::default()
+    };
+    let mut probe = match Probe::attach(&options) {
+        Ok(probe) => probe,
+        Err(err) => {
+            eprintln!("SKIPPED a_victim_that_moves: {err}");
+            return;
+        }
+    };
+    let moved = Command::new(&shooters)
+        .arg("moved")
+        .args(&folders)
+        .arg(SHOTS.to_string())
+        .status();
+    assert!(moved.expect("it starts").success());
+    probe.detach().expect("detached");
+    let tally = probe.tally().expect("read");
+    for folder in folders {
+        let id = fs::metadata(&folder).expect("it is there").ino();
+        let hits: u64 = (tally.victims.iter().filter(|v| v.cgroup == id))
+            .map(|v| v.hits)
+            .sum();
+        let shot = tally
+            .culprits
+            .iter()
+            .filter(|c| c.cgroup == id && c.cause == Cause::Munmap);
+        let shot: u64 = shot.map(|c| c.counts.shootdowns).sum();
+        println!(
+            "{}: {shot} shot, {hits} hits, of all {} not timed",
+            folder.display(),
+            tally.untimed
+        );
+        // on a busy machine some find that nobody runs
+        assert!(
+            shot > SHOTS / 2 && shot <= SHOTS,
+            "{}: {shot}",
+            folder.display()
+        );
+        assert!(
+            hits >= shot && hits < shot + SHOTS / 10,
+            "{}: {hits} of {shot}",
+            folder.display()
+        );
+    }
+    assert!(
+        tally.untimed > SHOTS,
+        "most are not timed: {}",
+        tally.untimed
+    );
 }
 
 /// Check that ten thousand cgroups that shoot are told by cause, as many shootdowns as they made, in few series; that the
