@@ -262,7 +262,7 @@ def main() -> None:
         types(setup)
         shown(setup, since)
         lab(setup)
-        for line in faults.away(FOLDER, QUELL, ports(5)):
+        for line in faults.away(FOLDER, QUELL, os.path.join(os.path.dirname(CULPRIT), "causes"), ports(5)):
             told(line)
         told(f"each check fails when it should: {prove.rest()} wrong series were found")
         prom, influx, otlp = setup.servers["agent-a"][0], setup.influx, setup.servers["agent-a"][3]

@@ -84,7 +84,11 @@ static void *peer(void *unused)
 	return unused;
 }
 
-/* Waits until the peer runs, for so many ms at most: one that doesn't is not interrupted. */
+/*
+ * Waits until the peer runs, for so many ms at most: one that doesn't is not interrupted, and a flush without one is no
+ * shootdown, nor an empty send. Where all are counted the time is long: real-time threads too give way to others, 50 ms
+ * in a second (the kernel's fair server), and a hypervisor has other guests.
+ */
 static void wait_for_peer(int ms)
 {
 	unsigned long before = __atomic_load_n(&beats, __ATOMIC_RELAXED);
@@ -203,7 +207,7 @@ static int moved(char *const dirs[2], int shots)
 		if (!i)
 			start_peer(&thread);
 		for (int shot = 0; shot < shots; shot++)
-			shoot(3);
+			shoot(200);
 	}
 	return 0;
 }
@@ -215,7 +219,7 @@ static void in_cgroup(const char *path, int shots)
 	enter(path);
 	start_peer(&thread);
 	for (int i = 0; i < shots; i++)
-		shoot(3);
+		shoot(200);
 	_exit(0);
 }
 
