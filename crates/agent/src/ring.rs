@@ -85,14 +85,7 @@ impl Ring {
     ///
     /// It could not, whoever is at work.
     pub fn check(dir: &Path) -> anyhow::Result<bool> {
-        let is_there =
-            |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
-        let there = dir.ancestors().find(is_there).unwrap_or(dir);
-        let there = if there.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            there
-        };
+        let there = there_of(dir);
         let doing = || format!("{} for traces: write to {}", dir.display(), there.display());
         let kind = fs::metadata(there).with_context(doing)?;
         if !kind.is_dir() {
@@ -150,19 +143,19 @@ impl Ring {
         }
     }
 
-    /// Whether the file system would have its reserve after so many bytes more. One that can't be asked has it: the limit
-    /// holds all the same.
+    /// Whether the file system would have its reserve after so many bytes more. One that can't be asked has not.
     #[must_use]
     pub fn has_reserve(&self, more: u64) -> bool {
-        rustix::fs::statvfs(&self.dir).is_ok_and(|fs| {
-            fs.f_bavail.saturating_mul(fs.f_frsize) >= self.reserve.saturating_add(more)
-        })
+        has_free(&self.dir, self.reserve.saturating_add(more))
     }
 
-    /// Whether there could be room for so many bytes if nothing were kept.
+    /// Whether there could be room for so many bytes if nothing were kept, in a folder that may not be there yet.
     #[must_use]
-    pub fn could_have(&self, more: u64) -> bool {
-        self.has_reserve(more.saturating_sub(self.bytes()))
+    pub fn could(dir: &Path, reserve: u64, more: u64) -> bool {
+        has_free(
+            there_of(dir),
+            reserve.saturating_add(more.saturating_sub(bytes(dir))),
+        )
     }
 
     /// What stays free of the file system, bytes.
@@ -174,8 +167,27 @@ impl Ring {
     /// What is kept, in all, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        list(&self.dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
+        bytes(&self.dir)
     }
+}
+
+fn bytes(dir: &Path) -> u64 {
+    list(dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
+}
+
+/// So many bytes of its file system are free.
+fn has_free(dir: &Path, bytes: u64) -> bool {
+    rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= bytes)
+}
+
+/// What is there of a path.
+fn there_of(dir: &Path) -> &Path {
+    let is_there = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
+    let there = dir.ancestors().find(is_there).unwrap_or(dir);
+    if there.as_os_str().is_empty() {
+        return Path::new(".");
+    }
+    there
 }
 
 /// Whether a recording writes there now: it locks its folder, and the lock goes with it, however it ends. Some network file

@@ -164,8 +164,12 @@ fn broken(rule: &Rule, seen: &Seen, slot: Option<(f64, f64)>) -> Option<String> 
     }
     if let Some(most) = rule.wait_p99_us {
         let p99 = seen.wait_p99_ns as f64 / 1e3;
-        return (seen.waits >= WAITS && p99 >= most)
-            .then(|| format!("99 % of {} waits took up to {p99:.0} us", seen.waits));
+        return (seen.waits >= WAITS && p99 >= most).then(|| {
+            format!(
+                "99 % of the {} waits that were timed took up to {p99:.0} µs",
+                seen.waits
+            )
+        });
     }
     if rule.isolated == Some(true) {
         return (seen.isolated_hits > 0)

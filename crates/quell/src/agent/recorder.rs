@@ -86,6 +86,34 @@ pub(crate) struct Recorder {
     running: Option<thread::JoinHandle<()>>,
 }
 
+/// What one trace may take, bytes.
+fn most(traces: &Traces) -> u64 {
+    traces.limit_mb.saturating_mul(1 << 20) / 2
+}
+
+fn room(most: u64, reserve: u64) -> String {
+    format!(
+        "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB, reserve_mb, that stay free",
+        most.saturating_add(reserve) >> 20,
+        most >> 20,
+        reserve >> 20
+    )
+}
+
+fn no_room(traces: &Traces) -> String {
+    let reserve = traces.reserve_mb.saturating_mul(1 << 20);
+    format!(
+        "there is no room for a trace: {}",
+        room(most(traces), reserve)
+    )
+}
+
+/// What is wrong with the file system where traces are to go, which may come right: the agent starts all the same.
+pub(crate) fn lacks_room(traces: &Traces) -> Option<String> {
+    let reserve = traces.reserve_mb.saturating_mul(1 << 20);
+    (!Ring::could(&traces.dir, reserve, most(traces))).then(|| no_room(traces))
+}
+
 impl Recorder {
     /// Makes the directory.
     ///
@@ -102,7 +130,7 @@ impl Recorder {
             )?,
             host: host.to_owned(),
             duration: Duration::from_secs(traces.seconds),
-            most: limit / 2,
+            most: most(traces),
             state: Arc::default(),
             stop: Arc::default(),
             running: None,
@@ -114,23 +142,14 @@ impl Recorder {
             let none = RESULTS.map(|result| ((rule.name.clone(), result), 0));
             state.counts.results.extend(none);
         }
-        if !recorder.ring.could_have(recorder.most) {
-            state
-                .said
-                .push(format!("there is no room for a trace: {}", recorder.room()));
-        }
+        state.said.extend(lacks_room(traces));
         drop(state);
         Ok(recorder)
     }
 
     /// What room a trace takes.
     fn room(&self) -> String {
-        format!(
-            "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB, reserve_mb, that stay free",
-            self.most.saturating_add(self.ring.reserve()) >> 20,
-            self.most >> 20,
-            self.ring.reserve() >> 20
-        )
+        room(self.most, self.ring.reserve())
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

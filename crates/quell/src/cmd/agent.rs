@@ -7,6 +7,7 @@ use std::time::Instant;
 use quell_agent::config::{Config, Influx, Otlp, listen};
 use quell_agent::ring::Ring;
 
+use crate::agent::recorder::lacks_room;
 use crate::agent::source::Source;
 use crate::agent::watch::{Agent, Wanted};
 use crate::cli::{AgentArgs, AgentVerb};
@@ -61,17 +62,21 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
 /// Whether it would start. Nothing is written, and no agent that is at work disturbed.
 fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<ExitCode> {
     let mut taken: Vec<String> = wanted.check()?.iter().map(ToString::to_string).collect();
-    let mut traces = String::new();
+    let (mut traces, mut lacks) = (String::new(), None);
     if let Some(wanted) = &config.traces {
         if Ring::check(&wanted.dir)? {
             taken.push(wanted.dir.display().to_string());
         }
+        lacks = lacks_room(wanted);
         let rules = plural(wanted.rules.len() as u64, "rule");
         traces = format!("; would record by {rules} to {}", wanted.dir.display());
     }
     say!("{watches}; would tell {}{traces}", wanted.told());
     for what in taken {
         say!("quell: {what} is taken now: by an agent that is at work, or by somebody else");
+    }
+    if let Some(lacks) = lacks {
+        say!("quell: {lacks}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -266,10 +266,10 @@ fn a_check_is_what_the_start_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("written");
-    let checked = |traces: &Path, listen: &str| {
+    let with_reserve = |traces: &Path, listen: &str, reserve: u64| {
         let config = dir.path().join("agent.toml");
         let text = format!(
-            "listen = '{listen}'\n[traces]\ndir = '{}'\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+            "listen = '{listen}'\n[traces]\ndir = '{}'\nreserve_mb = {reserve}\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
             traces.display()
         );
         std::fs::write(&config, text).expect("written");
@@ -279,6 +279,7 @@ fn a_check_is_what_the_start_is() {
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         (out.status.code(), said)
     };
+    let checked = |traces: &Path, listen: &str| with_reserve(traces, listen, 0);
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = free.local_addr().expect("an address").to_string();
 
@@ -288,6 +289,15 @@ fn a_check_is_what_the_start_is() {
         said.contains("would record by 1 rule to ") && !said.contains("taken"),
         "{said}"
     );
+    assert!(!said.contains("no room"), "{said}");
+    // no file system has so much; it may yet, so that this is said and no more
+    let (code, said) = with_reserve(
+        &dir.path().join("not/yet"),
+        "127.0.0.1:0",
+        1_000_000_000_000,
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("there is no room for a trace"), "{said}");
     assert!(!dir.path().join("not").exists(), "nothing is made");
     let (code, said) = checked(&dir.path().join("not/yet"), &taken);
     assert_eq!(code, Some(0), "{said}");
