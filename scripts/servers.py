@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what real servers make of the agent's figures: Prometheus, InfluxDB, VictoriaMetrics, and a receiver of OTLP.
 
-    servers.py QUELL CULPRIT FOLDER
+    servers.py QUELL CULPRIT FOLDER     the example causes is beside CULPRIT
 
 A program makes a known number of shootdowns; each server is asked how many there were, by its own query, and has to have the
 same figures as all others. Then every query of the dashboards is run, and what can go wrong does.

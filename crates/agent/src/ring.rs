@@ -151,7 +151,7 @@ impl Ring {
 
     /// Whether there could be room for so many bytes if nothing were kept, in a folder that may not be there yet.
     #[must_use]
-    pub fn could(dir: &Path, reserve: u64, more: u64) -> bool {
+    pub fn could_have(dir: &Path, reserve: u64, more: u64) -> bool {
         has_free(
             there_of(dir),
             reserve.saturating_add(more.saturating_sub(bytes(dir))),

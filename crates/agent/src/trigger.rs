@@ -68,7 +68,7 @@ pub struct Seen {
     pub over: Duration,
     /// Shootdowns.
     pub shootdowns: u64,
-    /// How many waits were timed, not for how many they stand, and what 99 % of them didn't exceed, ns.
+    /// How many waits were timed at most, not for how many they stand, and what 99 % of them didn't exceed, ns.
     pub waits: u64,
     /// See `waits`.
     pub wait_p99_ns: u64,

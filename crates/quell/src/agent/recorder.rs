@@ -111,7 +111,7 @@ fn no_room(traces: &Traces) -> String {
 /// What is wrong with the file system where traces are to go, which may come right: the agent starts all the same.
 pub(crate) fn lacks_room(traces: &Traces) -> Option<String> {
     let reserve = traces.reserve_mb.saturating_mul(1 << 20);
-    (!Ring::could(&traces.dir, reserve, most(traces))).then(|| no_room(traces))
+    (!Ring::could_have(&traces.dir, reserve, most(traces))).then(|| no_room(traces))
 }
 
 impl Recorder {

@@ -7,8 +7,8 @@
  *   shooters cgroups DIR COUNT SHOTS  makes DIR/0, DIR/1 and so on, and has a process shoot in each
  *
  * RATE is a second. processes and cgroups print how many ns it took.
- * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups and of copies
- * do it as real-time, each for well under a millisecond, so that a machine that is busy still runs both: see
+ * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups, of copies and
+ * of moved do it as real-time, all but the last for well under a millisecond each, so that a machine that is busy still runs both: see
  * examples/culprit.rs.
  */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@
 
 static unsigned long beats;
 static int done;
-/* Where the peers of cgroups run. */
+/* Where the peers of those who hurry run. */
 static int pinned;
 static cpu_set_t peers;
 
@@ -52,10 +52,10 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* From now on this runs on one CPU, its peers on another, and both before whatever else does. */
-static void hurry(void)
+/* From now on this runs on one CPU, its peers on another, and both before whatever else does; for so long without a pause. */
+static void hurry(long us)
 {
-	struct rlimit most = { 900000, 900000 };
+	struct rlimit most = { us, us };
 	struct sched_param first = { .sched_priority = 1 };
 	cpu_set_t may, mine;
 	int n = 0;
@@ -86,7 +86,7 @@ static void *peer(void *unused)
 
 /*
  * Waits until the peer runs, for so many ms at most: one that doesn't is not interrupted, and a flush without one is no
- * shootdown, nor an empty send. Where all are counted the time is long: real-time threads too give way to others, 50 ms
+ * shootdown, and mostly not even an empty send. Where all are counted the time is long: real-time threads too give way to others, 50 ms
  * in a second (the kernel's fair server), and a hypervisor has other guests.
  */
 static void wait_for_peer(int ms)
@@ -167,7 +167,7 @@ static int copies(void)
 	if (p == MAP_FAILED)
 		fail("mmap");
 	memset(p, 1, size);
-	hurry();
+	hurry(900000);
 	start_peer(&thread);
 	wait_for_peer(10);
 	child = fork();
@@ -200,7 +200,7 @@ static int moved(char *const dirs[2], int shots)
 	pthread_t thread;
 	char path[4096];
 
-	hurry();
+	hurry(3000000);
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), "%s/cgroup.procs", dirs[i]);
 		enter(path);
@@ -228,7 +228,7 @@ static int cgroups(const char *dir, long count, int shots)
 	long begun = now();
 	char path[4096];
 
-	hurry();
+	hurry(900000);
 	for (long i = 0; i < count; i++) {
 		int status;
 

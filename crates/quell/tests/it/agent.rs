@@ -269,7 +269,7 @@ fn a_check_is_what_the_start_is() {
     let with_reserve = |traces: &Path, listen: &str, reserve: u64| {
         let config = dir.path().join("agent.toml");
         let text = format!(
-            "listen = '{listen}'\n[traces]\ndir = '{}'\nreserve_mb = {reserve}\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
+            "listen = '{listen}'\n[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = {reserve}\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
             traces.display()
         );
         std::fs::write(&config, text).expect("written");

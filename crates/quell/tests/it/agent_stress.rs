@@ -177,16 +177,16 @@ impl Drop for Cgroup {
     }
 }
 
-/// Check that a process which moves to another cgroup while it is shot at counts there from then on, as culprit and as
+/// Check that a process which moves to another cgroup and shoots on counts there from then on, as culprit and as
 /// victim, also where it is not timed: who a CPU ran last is remembered.
 #[test]
-fn a_victim_that_moves() {
+fn a_process_that_moves() {
     const SHOTS: u64 = 4000;
-    if !can_stress("a_victim_that_moves") {
+    if !can_stress("a_process_that_moves") {
         return;
     }
     let Some(cgroup) = Cgroup::new() else {
-        eprintln!("SKIPPED a_victim_that_moves: there is no cgroup v2 that can be written to");
+        eprintln!("SKIPPED a_process_that_moves: there is no cgroup v2 that can be written to");
         return;
     };
     let _alone = alone();
@@ -203,13 +203,12 @@ fn a_victim_that_moves() {
         backend: Some(Backend::RawTp),
         ..Options::default()
     };
-    let mut probe = match Probe::attach(&options) {
-        Ok(probe) => probe,
-        Err(err) => {
-            eprintln!("SKIPPED a_victim_that_moves: {err}");
-            return;
-        }
-    };
+    let symbols = fs::read_to_string("/proc/kallsyms").expect("it is there");
+    if !symbols.contains("__traceiter_csd_queue_cpu") {
+        eprintln!("SKIPPED a_process_that_moves: this kernel has no tracepoint csd_queue_cpu");
+        return;
+    }
+    let mut probe = Probe::attach(&options).expect("attached");
     let moved = Command::new(&shooters)
         .arg("moved")
         .args(&folders)
@@ -240,7 +239,7 @@ fn a_victim_that_moves() {
             folder.display()
         );
         assert!(
-            hits >= shot && hits < shot + SHOTS / 10,
+            hits + SHOTS / 100 >= shot && hits < shot + SHOTS / 10,
             "{}: {hits} of {shot}",
             folder.display()
         );
