@@ -86,32 +86,33 @@ pub(crate) struct Recorder {
     running: Option<thread::JoinHandle<()>>,
 }
 
+const MB: u64 = 1 << 20;
+
 /// What one trace may take, bytes.
 fn most(traces: &Traces) -> u64 {
-    traces.limit_mb.saturating_mul(1 << 20) / 2
+    traces.limit_mb.saturating_mul(MB) / 2
 }
 
-fn room(most: u64, reserve: u64) -> String {
+/// What stays free, bytes.
+fn reserve(traces: &Traces) -> u64 {
+    traces.reserve_mb.saturating_mul(MB)
+}
+
+/// What room a trace takes.
+fn needs(most: u64, reserve: u64) -> String {
     format!(
         "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB, reserve_mb, that stay free",
-        most.saturating_add(reserve) >> 20,
-        most >> 20,
-        reserve >> 20
-    )
-}
-
-fn no_room(traces: &Traces) -> String {
-    let reserve = traces.reserve_mb.saturating_mul(1 << 20);
-    format!(
-        "there is no room for a trace: {}",
-        room(most(traces), reserve)
+        most.saturating_add(reserve) / MB,
+        most / MB,
+        reserve / MB
     )
 }
 
 /// What is wrong with the file system where traces are to go, which may come right: the agent starts all the same.
 pub(crate) fn lacks_room(traces: &Traces) -> Option<String> {
-    let reserve = traces.reserve_mb.saturating_mul(1 << 20);
-    (!Ring::could_have(&traces.dir, reserve, most(traces))).then(|| no_room(traces))
+    let (most, reserve) = (most(traces), reserve(traces));
+    (!Ring::could_have(&traces.dir, reserve, most))
+        .then(|| format!("there is no room for a trace: {}", needs(most, reserve)))
 }
 
 impl Recorder {
@@ -121,13 +122,9 @@ impl Recorder {
     ///
     /// It can't be written to.
     pub(crate) fn new(traces: &Traces, host: &str) -> anyhow::Result<Self> {
-        let limit = traces.limit_mb.saturating_mul(1 << 20);
+        let limit = traces.limit_mb.saturating_mul(MB);
         let recorder = Self {
-            ring: Ring::open(
-                &traces.dir,
-                limit,
-                traces.reserve_mb.saturating_mul(1 << 20),
-            )?,
+            ring: Ring::open(&traces.dir, limit, reserve(traces))?,
             host: host.to_owned(),
             duration: Duration::from_secs(traces.seconds),
             most: most(traces),
@@ -145,11 +142,6 @@ impl Recorder {
         state.said.extend(lacks_room(traces));
         drop(state);
         Ok(recorder)
-    }
-
-    /// What room a trace takes.
-    fn room(&self) -> String {
-        room(self.most, self.ring.reserve())
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -196,7 +188,7 @@ impl Recorder {
             state.count(rule, "no_room");
             state.said.push(format!(
                 "{why}: no trace, for want of room: {}",
-                self.room()
+                needs(self.most, self.ring.reserve())
             ));
             return true;
         }

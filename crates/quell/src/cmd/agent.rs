@@ -62,12 +62,11 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
 /// Whether it would start. Nothing is written, and no agent that is at work disturbed.
 fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<ExitCode> {
     let mut taken: Vec<String> = wanted.check()?.iter().map(ToString::to_string).collect();
-    let (mut traces, mut lacks) = (String::new(), None);
+    let mut traces = String::new();
     if let Some(wanted) = &config.traces {
         if Ring::check(&wanted.dir)? {
             taken.push(wanted.dir.display().to_string());
         }
-        lacks = lacks_room(wanted);
         let rules = plural(wanted.rules.len() as u64, "rule");
         traces = format!("; would record by {rules} to {}", wanted.dir.display());
     }
@@ -75,7 +74,7 @@ fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<Exit
     for what in taken {
         say!("quell: {what} is taken now: by an agent that is at work, or by somebody else");
     }
-    if let Some(lacks) = lacks {
+    if let Some(lacks) = config.traces.as_ref().and_then(lacks_room) {
         say!("quell: {lacks}");
     }
     Ok(ExitCode::SUCCESS)

@@ -2,13 +2,12 @@
  * Many who shoot: short processes one after the other, or each in a cgroup of its own.
  *
  *   shooters processes COUNT RATE     so many short processes, of which every fourth shoots before it ends
- *   shooters copies                   a process forks and writes: the kernel's own code shoots, as it copies pages
  *   shooters moved A B SHOTS          shoots in the cgroup A, and then, as the same process, in B
  *   shooters cgroups DIR COUNT SHOTS  makes DIR/0, DIR/1 and so on, and has a process shoot in each
  *
  * RATE is a second. processes and cgroups print how many ns it took.
- * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups, of copies and
- * of moved do it as real-time, all but the last for well under a millisecond each, so that a machine that is busy still runs both: see
+ * A shootdown is a munmap() of pages that were written to, while a second thread is running. Those of cgroups, each for well
+ * under a millisecond, and of moved do it as real-time, so that a machine that is busy still runs both: see
  * examples/culprit.rs.
  */
 #define _GNU_SOURCE
@@ -52,7 +51,10 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* From now on this runs on one CPU, its peers on another, and both before whatever else does; for so long without a pause. */
+/*
+ * From now on this runs on one CPU, its peers on another, and both before whatever else does, for so many us without a
+ * pause at most.
+ */
 static void hurry(long us)
 {
 	struct rlimit most = { us, us };
@@ -86,8 +88,8 @@ static void *peer(void *unused)
 
 /*
  * Waits until the peer runs, for so many ms at most: one that doesn't is not interrupted, and a flush without one is no
- * shootdown, and mostly not even an empty send. Where all are counted the time is long: real-time threads too give way to others, 50 ms
- * in a second (the kernel's fair server), and a hypervisor has other guests.
+ * shootdown, and mostly not even an empty send. Where all are counted the time is long: real-time threads too give way to
+ * others, 50 ms in a second (the kernel's fair server), and a hypervisor has other guests.
  */
 static void wait_for_peer(int ms)
 {
@@ -155,34 +157,6 @@ static int processes(char *self, long count, long rate)
 		;
 	printf("%ld\n", now() - begun);
 	return 0;
-}
-
-static int copies(void)
-{
-	size_t page = getpagesize(), size = 64 * page;
-	pthread_t thread;
-	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pid_t child;
-
-	if (p == MAP_FAILED)
-		fail("mmap");
-	memset(p, 1, size);
-	hurry(900000);
-	start_peer(&thread);
-	wait_for_peer(10);
-	child = fork();
-	if (child < 0)
-		fail("fork");
-	if (!child) {
-		/* until its parent has written, or has gone */
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-		_exit(0);
-	}
-	for (size_t at = 0; at < size; at += page)
-		p[at] = 2;
-	__atomic_store_n(&done, 1, __ATOMIC_RELAXED);
-	pthread_join(thread, NULL);
-	return waitpid(child, NULL, 0) != child;
 }
 
 /* This process, with all its threads. */
@@ -254,8 +228,6 @@ int main(int argc, char **argv)
 		return 0;
 	if (argc == 2 && !strcmp(argv[1], "shoot"))
 		return one();
-	if (argc == 2 && !strcmp(argv[1], "copies"))
-		return copies();
 	if (argc == 4 && !strcmp(argv[1], "processes"))
 		return processes(argv[0], atol(argv[2]), atol(argv[3]));
 	if (argc == 5 && !strcmp(argv[1], "moved"))

@@ -11,7 +11,7 @@ use quell_probe::{Backend, Options, Probe, Timed};
 
 use crate::agent_clock::Clocks;
 use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
-use crate::common::{QUELL, alone};
+use crate::common::{QUELL, alone, example};
 
 /// What /metrics has at most: 2,000 series.
 const MOST_SERIES: usize = 2000;
@@ -82,8 +82,8 @@ fn ten_thousand_processes_a_minute() {
     agent.metrics(|text| looks(text) > 0);
     // the first shootdown that no system call explains takes the names of the kernel's functions, some 8 MB, once
     agent.metrics(|text| {
-        let status = Command::new(&shooters).arg("copies").status();
-        assert!(status.expect("it starts").success());
+        let made = Command::new(example("causes")).args(["cow", "40"]).status();
+        assert!(made.expect("it starts").success());
         sum(text, "quell_shootdowns_total", "cause=\"cow\"") > 0
     });
     shoot(1000);
@@ -177,16 +177,24 @@ impl Drop for Cgroup {
     }
 }
 
+/// A cgroup to stress the agent in; `None` is said to skip the test.
+fn cgroup_for(test: &str) -> Option<Cgroup> {
+    if !can_stress(test) {
+        return None;
+    }
+    let cgroup = Cgroup::new();
+    if cgroup.is_none() {
+        eprintln!("SKIPPED {test}: there is no cgroup v2 that can be written to");
+    }
+    cgroup
+}
+
 /// Check that a process which moves to another cgroup and shoots on counts there from then on, as culprit and as
 /// victim, also where it is not timed: who a CPU ran last is remembered.
 #[test]
 fn a_process_that_moves() {
     const SHOTS: u64 = 4000;
-    if !can_stress("a_process_that_moves") {
-        return;
-    }
-    let Some(cgroup) = Cgroup::new() else {
-        eprintln!("SKIPPED a_process_that_moves: there is no cgroup v2 that can be written to");
+    let Some(cgroup) = cgroup_for("a_process_that_moves") else {
         return;
     };
     let _alone = alone();
@@ -257,11 +265,7 @@ fn a_process_that_moves() {
 fn ten_thousand_cgroups() {
     const MANY: u64 = 10_000;
     const SHOTS: u64 = 2;
-    if !can_stress("ten_thousand_cgroups") {
-        return;
-    }
-    let Some(cgroup) = Cgroup::new() else {
-        eprintln!("SKIPPED ten_thousand_cgroups: there is no cgroup v2 that can be written to");
+    let Some(cgroup) = cgroup_for("ten_thousand_cgroups") else {
         return;
     };
     let _alone = alone();
