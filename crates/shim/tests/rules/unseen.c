@@ -31,6 +31,10 @@ enum { OLD = 7, LAID = 9, FILED = 0x46, FILLED = 5, FOREIGN = 0x55 };
 // Seconds for a mode: rounds stand still only where a fault waits for somebody. Under emulation they take long.
 enum { DEADLINE = 900 };
 
+// By which a mode that is run with others tells that it can't be: with a library as many must say so as without.
+enum { NOT_HERE = 77 };
+#define ONE_OF_MANY "UNSEEN_ONE_OF_MANY"
+
 static const char *mode, *step = "beginning";
 static int number;
 static size_t size;
@@ -86,7 +90,7 @@ static void __attribute__((noreturn, format(printf, 1, 2))) wrong(const char *fo
 static void __attribute__((noreturn)) not_here(const char *what, int why) {
 	printf("%s: not here: %s: %s\n", mode, what, strerror(why));
 	fflush(stdout);
-	_exit(0);
+	_exit(getenv(ONE_OF_MANY) ? NOT_HERE : 0);
 }
 
 static void struck(int sig, siginfo_t *info, void *context) {
@@ -96,9 +100,14 @@ static void struck(int sig, siginfo_t *info, void *context) {
 	wrong("%s at %p", sig == SIGBUS ? "SIGBUS" : "SIGSEGV", info->si_addr);
 }
 
-// Whether all of it is this byte.
+// Whether all of it is this byte. By words: an emulator takes long for what a CPU has special instructions for.
 static int all_is(const char *p, size_t len, int byte) {
-	return p[0] == (char)byte && memcmp(p, p + 1, len - 1) == 0;
+	uint64_t wanted = 0x0101010101010101UL * (unsigned char)byte, differs = 0;
+	const uint64_t *words = (const uint64_t *)p;
+	for (size_t i = 0; i < len / sizeof *words && !differs; i += 8)
+		for (size_t j = 0; j < 8; j++)
+			differs |= words[i + j] ^ wanted;
+	return !differs;
 }
 
 // What a byte is, -1 if it can't be read, and this without a fault.
@@ -144,7 +153,7 @@ static void look(const char *p, size_t len, char *flags, char *amiss) {
 			line[strcspn(line, "\n")] = 0;
 			snprintf(now, sizeof now, "%s", line + 9);
 			if (*flags && strcmp(flags, now) && !*amiss)
-				snprintf(amiss, FLAGS, "it is partly%.100s", now);
+				snprintf(amiss, FLAGS, "some of it has the flags %.100s", now);
 			strcpy(flags, now);
 		}
 	}
@@ -179,7 +188,7 @@ static void must_be_new(char *q, size_t len) {
 	if (answer == 0 && policy)
 		wrong("new memory has the NUMA policy %d", policy);
 	step = "reading new memory";
-	for (size_t i = 0; i < len; i++)
+	for (size_t i = 0; !all_is(q, len, 0) && i < len; i++)
 		if (q[i])
 			wrong("new memory is not zero: byte %zu is %#x", i, (unsigned char)q[i]);
 }
@@ -438,8 +447,6 @@ static int seal(struct turn *t, int arg) {
 
 static int write_from_outside(struct turn *t, int arg) {
 	(void)arg;
-	if (writer_in < 0)
-		make_writer();
 	struct ask ask = {t->at, t->n};
 	int why;
 	MUST(write(writer_in, &ask, sizeof ask) == sizeof ask && read(writer_out, &why, sizeof why) == sizeof why);
@@ -471,7 +478,7 @@ static int lend(struct turn *t, int flags) {
 
 static void finish_pipe(struct turn *t, char **q, int count) {
 	(void)t, (void)q, (void)count;
-	char page[PAGE];
+	static _Alignas(8) char page[PAGE];
 	step = "reading the pipe";
 	MUST(read(pipes[0], page, PAGE) == (long)PAGE);
 	if (!all_is(page, PAGE, OLD))
@@ -571,7 +578,8 @@ static const struct way ways[] = {
 // ---- A round.
 
 static void begin(struct turn *t, int after) {
-	static const size_t sizes[] = {64 << 10, 4 << 20, 256 << 10, 1 << 20, 128 << 10, 2 << 20, 512 << 10};
+	// In an order in which a few rounds are of all kinds, and short.
+	static const size_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 128 << 10, 4 << 20, 512 << 10, 2 << 20};
 	size = sizes[(size_t)number % COUNT(sizes)];
 	*t = (struct turn){.len = size, .after = after};
 }
@@ -598,7 +606,7 @@ static void begin_keeping(size_t len) {
 static void check_rest(struct turn *t) {
 	if (t->owner && !all_is(t->owner, t->owned, t->mark))
 		wrong("the program's own mapping is not as it was");
-	static char content[BIGGEST];
+	static _Alignas(8) char content[BIGGEST];
 	if (file < 0 || !t->written)
 		return;
 	MUST(pread(file, content, t->written, 0) == (long)t->written);
@@ -756,7 +764,7 @@ static void one_call(const struct told *told, int advice) {
 	for (char *p = t.at; told->holds != ANY && p < t.at + t.n; p += PAGE) {
 		int holds = peek(p);
 		if (holds != told->holds)
-			wrong("byte %zd of what was changed is %#x, and not %#x (-1: it can't be read)", p - t.at, holds, told->holds);
+			wrong("byte %zd of what was changed is %d, and not %d (-1: it can't be read)", p - t.at, holds, told->holds);
 	}
 	// Rights are what they were made last.
 	if (told->change == protect) {
@@ -809,7 +817,7 @@ static void one_call(const struct told *told, int advice) {
 
 static int rounds = 200;
 
-static void start(const char *name) {
+static void start(const char *name, int (*change)(struct turn *, int)) {
 	mode = name;
 	setvbuf(stdout, 0, _IOLBF, 0);
 	struct sigaction action = {.sa_sigaction = struck, .sa_flags = SA_SIGINFO};
@@ -822,8 +830,10 @@ static void start(const char *name) {
 	if (*amiss)
 		wrong("what the kernel maps: %s", amiss);
 	spare = map_by_number(0, BIGGEST, PROT_NONE, ANON, -1);
-	make_file();
-	make_writer();
+	if (change == lay || change == register_buffer)
+		make_file();
+	if (change == write_from_outside)
+		make_writer();
 }
 
 static int well(void) {
@@ -838,7 +848,7 @@ static int told_of(const char *name, const char *kind, const struct told *list, 
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(name + len + 1, list[i].name))
 			continue;
-		start(name);
+		start(name, list[i].change);
 		for (number = 0; number < rounds; number++)
 			one_call(&list[i], advice);
 		return well();
@@ -856,7 +866,7 @@ static int run(const char *name) {
 			continue;
 		if (!(ways[i].when & (after ? AFTER : BEFORE)))
 			continue;
-		start(name);
+		start(name, ways[i].change);
 		for (number = 0; number < rounds; number++)
 			one_round(&ways[i], after);
 		return well();
@@ -891,8 +901,9 @@ static size_t list(char (*names)[64]) {
 
 // Each in a process of its own, started anew: with what it has kept so far a library would know better.
 static int each(char **names, int count) {
-	int bad = 0;
+	int bad = 0, lacking = 0;
 	char turns[16];
+	setenv(ONE_OF_MANY, "1", 1);
 	snprintf(turns, sizeof turns, "%d", rounds);
 	for (int i = 0; i < count; i++) {
 		pid_t one = fork();
@@ -905,9 +916,12 @@ static int each(char **names, int count) {
 		MUST(waitpid(one, &status, 0) == one);
 		if (WIFSIGNALED(status))
 			printf("%s: killed by signal %d\n", names[i], WTERMSIG(status));
-		bad += status != 0;
+		if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_HERE)
+			lacking++;
+		else
+			bad += status != 0;
 	}
-	printf("%d of %d modes are not as Linux promises\n", bad, count);
+	printf("of %d modes %d are not here, and %d are not as Linux promises\n", count, lacking, bad);
 	return bad > 0;
 }
 
