@@ -2,8 +2,7 @@
 
 use crate::PAGE;
 
-/// Above the budget, what is kept is brought down to this part of it, so that the next trim is some way
-/// off. With three quarters there were 1.4 times as many trims (docs/shim.md), with none of it as many.
+/// What is too much is brought down to this part, so that the next trim is some way off.
 const DOWN_TO: usize = 2;
 /// What is given back with one shootdown: the kernel flushes when it has gathered about so many pages
 /// (MAX_GATHER_BATCH_COUNT batches of 510, include/asm-generic/tlb.h, Linux 6.18: 9,690).
@@ -24,15 +23,32 @@ pub(crate) enum Room {
 pub(crate) struct Allowance {
     /// What may be kept, with what is to be.
     pub(crate) most: usize,
-    /// What is kept is brought down to this before, where that would be too much.
+    /// What is kept is brought down to this before, where that would be too much; MAX is nothing done.
     pub(crate) trim_to: usize,
     /// What may be kept, with what is to be, while another thread is giving back.
     pub(crate) meanwhile: usize,
 }
 
 impl Allowance {
-    /// Where `more` are to be kept within a budget.
-    pub(crate) fn of(budget: usize, more: usize) -> Allowance {
+    /// Nothing is kept.
+    pub(crate) const NOTHING: Allowance = Allowance {
+        most: 0,
+        trim_to: 0,
+        meanwhile: 0,
+    };
+
+    /// Where there is no more to it than a budget. What does not fit is unmapped, at a shootdown: to make room for it takes
+    /// one too, and holes in the address space, so that large mappings find no room in what is kept.
+    pub(crate) fn of(budget: usize) -> Allowance {
+        Allowance {
+            most: budget,
+            trim_to: usize::MAX,
+            meanwhile: budget,
+        }
+    }
+
+    /// Where little may be kept: it is brought down to a part of that, so that the next trim is some way off.
+    fn little(budget: usize, more: usize) -> Allowance {
         Allowance {
             most: budget,
             trim_to: (budget / DOWN_TO).saturating_sub(more),
@@ -49,7 +65,7 @@ impl Allowance {
         let give = over.max(ONE_FLUSH.min(kept / 4 * 3));
         if give > kept {
             // All of it would not do. The next trim is some way off here, too.
-            return Allowance::of(always, more);
+            return Allowance::little(always, more);
         }
         let trim_to = (kept - give).max((always / DOWN_TO).saturating_sub(more));
         let most = trim_to.saturating_add(more).max(always);
@@ -72,16 +88,10 @@ impl Allowance {
     /// While another thread is giving back, what is unmapped is kept and not waited for: it is in memory as it is, so the
     /// process has no more by that, and to unmap it would be a shootdown each. The next call after gives back what is too
     /// much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above the budget, as what
-    /// leaves is in it until it has left; and where `clean` addresses are kept, four times, as much of these bytes may have
-    /// no memory.
-    pub(crate) fn and_meanwhile(self, budget: usize, clean: bool) -> Allowance {
-        let above = if clean {
-            budget.saturating_mul(3)
-        } else {
-            budget / 4
-        };
+    /// leaves is in it until it has left.
+    pub(crate) fn and_meanwhile(self, budget: usize) -> Allowance {
         Allowance {
-            meanwhile: self.most.max(budget.saturating_add(above)),
+            meanwhile: self.most.max(budget.saturating_add(budget / 4)),
             ..self
         }
     }
@@ -105,12 +115,13 @@ mod tests {
         assert_eq!(Allowance::over(0, 40 * MB, 0, 100 * MB).trim_to, 10 * MB);
     }
 
-    /// Check that a budget without a bound is trimmed to half of it, with room for what comes.
+    /// Check that a little budget is trimmed to half of it, with room for what comes, and that one without a bound is not.
     #[test]
     fn half() {
-        let may = Allowance::of(64 * MB, 10 * MB);
+        let may = Allowance::little(64 * MB, 10 * MB);
         assert_eq!((may.most, may.trim_to), (64 * MB, 22 * MB));
-        assert_eq!(Allowance::of(0, MB).trim_to, 0);
+        assert_eq!(Allowance::little(0, MB).trim_to, 0);
+        assert_eq!(Allowance::of(64 * MB).trim_to, usize::MAX);
     }
 
     /// Check that a program which needs more than the bound by itself does not trim at each call: 4,000 blocks of
@@ -144,7 +155,7 @@ mod tests {
             let may = Allowance::over(over, kept, more, bound);
             prop_assert!(may.most <= kept.saturating_add(more).max(always));
             prop_assert!(may.trim_to <= kept.saturating_sub(over).max(always));
-            for may in [may, may.within(budget, more), Allowance::of(budget, more)] {
+            for may in [may, may.within(budget, more), Allowance::little(budget, more)] {
                 prop_assert!(may.trim_to.saturating_add(more) <= may.most || more > may.most);
             }
             prop_assert!(may.within(budget, more).most <= budget);

@@ -6,5 +6,3 @@ mod pieces;
 mod protect;
 mod remap;
 mod unmap;
-
-pub(crate) use unmap::ROOM;

@@ -17,10 +17,13 @@ pub enum Held {
     Clean,
     /// Being given back at this moment.
     Leaving,
+    /// A page of the library's own.
+    Anchor,
 }
 
 fn check(table: &Table) -> Result<(), &'static str> {
-    let (mut end, mut dirty, mut clean, mut leaving) = (0, (0, 0), (0, 0), (0, 0));
+    let (mut end, mut dirty, mut fresh) = (0, (0, 0), (0, 0));
+    let (mut clean, mut leaving, mut anchors) = ((0, 0), (0, 0), (0, 0));
     let mut at = table.nodes.from(0);
     while let Some(id) = at {
         let region = table.nodes.get(id);
@@ -33,8 +36,10 @@ fn check(table: &Table) -> Result<(), &'static str> {
         }
         let sum = match region.state {
             State::Dirty => &mut dirty,
+            State::Fresh => &mut fresh,
             State::Clean => &mut clean,
             State::Leaving | State::Lost => &mut leaving,
+            State::Anchor => &mut anchors,
             State::Live => &mut (0, 0),
         };
         *sum = (sum.0 + region.range.len(), sum.1 + 1);
@@ -46,6 +51,12 @@ fn check(table: &Table) -> Result<(), &'static str> {
     }
     if (table.clean.bytes, table.clean.count) != clean {
         return Err("the shelf of what has no memory is not what the regions say");
+    }
+    if (table.fresh.bytes, table.fresh.count) != fresh {
+        return Err("the shelf of what nobody has looked at yet is not what the regions say");
+    }
+    if table.anchors.count() != anchors.1 {
+        return Err("there are not as many anchors as the table says");
     }
     if table.leaving != leaving.0 {
         return Err("the sum of what leaves is not what the regions say");
@@ -74,9 +85,10 @@ impl<K: Kernel> Shim<K> {
                 let region = table.nodes.get(id);
                 let held = match region.state {
                     State::Live => Held::Live(i32::from(region.kind.prot), !region.kind.advised),
-                    State::Dirty => Held::Dirty,
+                    State::Dirty | State::Fresh => Held::Dirty,
                     State::Clean => Held::Clean,
                     State::Leaving | State::Lost => Held::Leaving,
+                    State::Anchor => Held::Anchor,
                 };
                 show(region.range, held);
                 at = table.nodes.from(region.range.end);

@@ -76,8 +76,6 @@ counters! {
     free,
     /// Of these, dropped.
     free_dropped,
-    /// Changes of protection that change nothing, and were not done.
-    mprotect_folded,
     /// Times that memory was given back, with one shootdown each at best.
     trims,
     /// Regions that were given back in them.
@@ -100,4 +98,12 @@ counters! {
     pressure,
     /// 1 where the library has turned itself off.
     off,
+    /// Calls that went to the kernel because memory of that size is not expected to be used again.
+    passed_unused,
+    /// Times that memory was made ready for its next owner, who did not use it.
+    mistaken,
+    /// Times that kept memory was found to be somebody else's, and left alone.
+    foreign,
+    /// 1 where a page was pinned, or might have been, and nothing is kept any more.
+    pinned,
 }

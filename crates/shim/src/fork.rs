@@ -64,7 +64,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn give_up_others(&self, table: &mut Table) {
         self.orphaned.store(false, Ordering::Relaxed);
         let me = self.kernel.thread();
-        let others = self.leavers.abandon(me);
+        self.leavers.abandon(me);
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {
@@ -75,7 +75,7 @@ impl<K: Kernel> Shim<K> {
         self.busy.give_up(Range::ALL, me, |gone| {
             table.forget(gone, false);
         });
-        if others {
+        if table.leaving > 0 {
             table.stay();
         }
     }

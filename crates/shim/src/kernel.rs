@@ -37,14 +37,33 @@ pub struct Map {
     pub offset: i64,
 }
 
-/// How full the machine's memory is.
+/// How full memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
-    /// Nobody waits for memory.
-    None,
-    /// Tasks wait for memory, or the control group is close to its limit, or the process to one of what it
-    /// may map.
+    /// Nobody waits for memory, and so many bytes are left of the machine, or of the control group that has the least.
+    None(usize),
+    /// Tasks wait for memory, or the control group is close to its limit; or that can't be told.
     Some,
+}
+
+/// Whether pages of the process are pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pins {
+    /// None is.
+    None,
+    /// Some may be, for a while.
+    PerhapsNow,
+    /// Some may be, for as long as the program lives; or that can't be told.
+    Perhaps,
+}
+
+/// What the kernel says of one mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// All of it.
+    pub range: Range,
+    /// It is private, of no file, and can be read and written, and not executed.
+    pub is_plain: bool,
 }
 
 /// What there is to know of threads, and to wait for them.
@@ -94,11 +113,34 @@ pub unsafe trait Kernel: Threads {
     unsafe fn mincore(&self, range: Range, pages: &mut [u8]) -> Result<(), Errno>;
     /// Writes zeros.
     unsafe fn zero(&self, range: Range);
+    /// The one mapping that has all of a range. None where there are several or none, and where that can't be told.
+    fn mapping_at(&self, range: Range) -> Option<Mapping>;
+    /// Whether each page of a range has memory, or is swapped out; false where that can't be told. So none of it was
+    /// unmapped since it was written, and none is a guard page.
+    fn all_there(&self, range: Range) -> bool;
+    /// Writes a word into each page by which it can be told later, see [`Kernel::clear_marked`].
+    unsafe fn mark(&self, range: Range, mark: u64);
+    /// Whether each page of a range still has the word that [`Kernel::mark`] wrote. Never faults.
+    fn is_marked(&self, range: Range, mark: u64) -> bool;
+    /// Whether each page has that word, and makes each zeros that has. Stops at the first that has not.
+    unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool;
+    /// A number made of words of each page; never 0.
+    unsafe fn fingerprint(&self, range: Range) -> u64;
+    /// Whether a range still has this fingerprint. Never faults.
+    fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool;
+    /// Whether the kernel or a device has hold of pages of this process, so that it reads or writes them also when they
+    /// are unmapped. Takes some tens of microseconds.
+    fn pins(&self) -> Pins;
+    /// Whether this process is the copy of one that it was started in, by a fork(2) that [`Kernel::fork_is_over`] was not
+    /// told of.
+    fn is_unseen_copy(&self) -> bool {
+        false
+    }
     /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
     unsafe fn clear(&self, range: Range) -> usize;
-    /// Whether any of these pages begins with something else than zeros; false where that can't be
+    /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be
     /// told. Never faults: pages may be gone.
-    fn in_use(&self, pages: &[usize]) -> bool;
+    fn count_used(&self, pages: &[usize]) -> Option<usize>;
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
     /// A fork(2) begins, and is over, in the parent or the child.

@@ -20,12 +20,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod allowance;
+mod anchors;
 mod busy;
 mod call;
 mod check;
 mod counters;
 mod fork;
 mod going;
+mod habit;
 mod keep;
 mod kernel;
 mod late;
@@ -40,6 +42,7 @@ mod once;
 pub mod os;
 #[cfg(quell_preload)]
 mod preload;
+mod proof;
 mod range;
 mod region;
 mod scratch;
@@ -54,7 +57,7 @@ mod wipe;
 
 pub use check::Held;
 pub use counters::{Count, Counters};
-pub use kernel::{Errno, Kernel, Map, Pressure, Threads};
+pub use kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 pub use nodes::Node;
 pub use range::{PAGE, Part, Range};
 pub use scratch::Scratch;

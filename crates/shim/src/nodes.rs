@@ -3,8 +3,8 @@
 //! A treap: ordered by address, and a heap by a hash of the address, so that its expected depth is
 //! logarithmic without any balancing. Nothing recurses, so a small signal stack is enough.
 
-use crate::region::{Kind, Region, State};
-use crate::{Range, linux};
+use crate::Range;
+use crate::region::Region;
 
 /// A place in the array; 0 is none.
 pub(crate) type Id = u32;
@@ -31,17 +31,7 @@ pub(crate) struct Link {
 impl Node {
     /// An empty place, whose memory is all zeros but for the enumeration, which is zero too.
     pub const EMPTY: Node = Node {
-        region: Region {
-            range: Range { start: 0, end: 0 },
-            kind: Kind {
-                prot: linux::PROT_NONE as u8,
-                noreserve: false,
-                huge: false,
-                advised: false,
-                named: false,
-            },
-            state: State::Live,
-        },
+        region: Region::NEW,
         left: NONE,
         right: NONE,
         links: [Link {

@@ -3,21 +3,23 @@
 use core::arch::asm;
 use core::sync::atomic::AtomicU32;
 
-use self::file::{File, Path, number};
+use self::file::{File, Path, field, number};
 use self::filter::Filter;
 use self::group::Group;
 use self::opened::OPENED;
-use crate::kernel::{Errno, Kernel, Map, Pressure, Threads};
-use crate::linux::MADV_WILLNEED;
+use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 use crate::once::Once;
 use crate::{PAGE, Part, Range};
 
 mod bound;
+mod copied;
 mod file;
 mod filter;
 mod group;
+mod maps;
 mod opened;
 mod pagemap;
+mod pins;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
 mod nr {
@@ -27,13 +29,18 @@ mod nr {
     pub(super) const MPROTECT: usize = 10;
     pub(super) const MUNMAP: usize = 11;
     pub(super) const PREAD64: usize = 17;
+    pub(super) const IOCTL: usize = 16;
     pub(super) const MREMAP: usize = 25;
     pub(super) const MINCORE: usize = 27;
     pub(super) const MADVISE: usize = 28;
+    pub(super) const GETSOCKOPT: usize = 55;
+    pub(super) const FCNTL: usize = 72;
     pub(super) const PRCTL: usize = 157;
     pub(super) const FUTEX: usize = 202;
+    pub(super) const GETDENTS64: usize = 217;
     pub(super) const CLOCK_GETTIME: usize = 228;
     pub(super) const OPENAT: usize = 257;
+    pub(super) const READLINKAT: usize = 267;
     pub(super) const PRLIMIT64: usize = 302;
     pub(super) const PROCESS_VM_READV: usize = 310;
     pub(super) const GETPID: usize = 39;
@@ -46,8 +53,6 @@ const FUTEX_WAKE_PRIVATE: usize = 129;
 const CLOCK_MONOTONIC: usize = 1;
 const PR_SET_VMA: usize = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: usize = 0;
-/// Where the kernel has no room for an answer.
-const EAGAIN: i32 = 11;
 const AT_FDCWD: isize = -100;
 const O_CLOEXEC: usize = 0o2_000_000;
 
@@ -126,6 +131,12 @@ impl Linux {
         }
     }
 
+    /// Prepares to notice that this process is a copy that nobody has told it of. Once, at the start.
+    #[cfg(quell_preload)]
+    pub(crate) fn notice_copies(&self) {
+        copied::notice();
+    }
+
     /// The program sets up a filter of system calls.
     #[cfg(quell_preload)]
     pub(crate) fn filter_comes(&self) {
@@ -170,6 +181,40 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
         })
     };
     got.unwrap_or(0).min(local[1])
+}
+
+/// Where the words of a page are that it is known by: what is there when it is used, mostly.
+const SPOTS: [usize; 2] = [0, PAGE / 2];
+const EMPTY_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn hashed(hash: u64, words: [u64; 2]) -> u64 {
+    // A step of SplitMix64 for each word.
+    words.into_iter().fold(hash, |hash, word| {
+        let x = (hash ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x ^ (x >> 31)
+    })
+}
+
+/// Shows the words of each page until `go_on` says no. Whether it never did, and all could be read.
+fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
+    const PAGES: usize = 32;
+    let mut start = range.start;
+    while start < range.end {
+        let end = range.end.min(start + PAGES * PAGE);
+        let count = (end - start) / PAGE;
+        let mut words = [[0_u64; 2]; PAGES];
+        let mut vector = [[0_usize; 2]; 2 * PAGES];
+        for (n, io) in vector[..2 * count].iter_mut().enumerate() {
+            *io = [start + n / 2 * PAGE + SPOTS[n % 2], size_of::<u64>()];
+        }
+        let words = &mut words[..count];
+        let len = size_of_val(words);
+        if copy(words, &vector[..2 * count]) != len || !words.iter().all(|both| go_on(*both)) {
+            return false;
+        }
+        start = end;
+    }
+    true
 }
 
 /// See [`Kernel::thread`].
@@ -339,18 +384,8 @@ unsafe impl Kernel for Linux {
         if pages.len() < range.len() / PAGE {
             return Err(Errno::EINVAL);
         }
-        if self.filter.is_own() {
-            return Err(Errno(EAGAIN));
-        }
         if self.filter.is_there() {
-            // Of anonymous memory this at most reads what is swapped out.
-            // SAFETY: it changes no content.
-            unsafe { self.madvise(range.start, range.len(), MADV_WILLNEED) }?;
-            return if pagemap::are_there(range, pages) {
-                Ok(())
-            } else {
-                Err(Errno(EAGAIN))
-            };
+            return Err(Errno::EPERM);
         }
         let args = [
             range.start,
@@ -393,19 +428,116 @@ unsafe impl Kernel for Linux {
         }
     }
 
-    fn in_use(&self, pages: &[usize]) -> bool {
+    fn count_used(&self, pages: &[usize]) -> Option<usize> {
+        /// Looked at where a page begins and in its middle.
         const WORD: usize = 32;
+        const SPOTS: usize = 2;
+        const MOST: usize = 16;
         if self.filter.is_there() {
-            return false;
+            return None;
         }
-        let mut words = [0_u8; 16 * WORD];
-        let mut vector = [[0_usize; 2]; 16];
-        let count = pages.len().min(vector.len());
-        for (io, page) in vector.iter_mut().zip(pages) {
-            *io = [*page, WORD];
+        let mut words = [0_u8; MOST * SPOTS * WORD];
+        let mut vector = [[0_usize; 2]; MOST * SPOTS];
+        let count = pages.len().min(MOST);
+        for (spots, page) in vector.chunks_exact_mut(SPOTS).zip(pages) {
+            for (n, spot) in spots.iter_mut().enumerate() {
+                *spot = [page + n * (PAGE / SPOTS), WORD];
+            }
         }
-        let got = copy(&mut words, &vector[..count]);
-        words[..got].iter().any(|b| *b != 0)
+        let wanted = count * SPOTS;
+        if copy(&mut words, &vector[..wanted]) != wanted * WORD {
+            return None;
+        }
+        let pages = words[..wanted * WORD].chunks_exact(SPOTS * WORD);
+        Some(pages.filter(|page| page.iter().any(|b| *b != 0)).count())
+    }
+
+    fn mapping_at(&self, range: Range) -> Option<Mapping> {
+        if self.filter.is_there() {
+            return None;
+        }
+        maps::mapping_at(range)
+    }
+
+    fn all_there(&self, range: Range) -> bool {
+        const AT_ONCE: usize = 1024;
+        let mut vector = [0_u8; AT_ONCE];
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + AT_ONCE * PAGE);
+            let part = Range { start, end };
+            let pages = &mut vector[..part.len() / PAGE];
+            // SAFETY: it only looks.
+            let looked = unsafe { self.mincore(part, pages) };
+            if looked.is_err() {
+                return false;
+            }
+            // A page that mincore(2) does not name may be swapped out.
+            if pages.iter().any(|page| page & 1 == 0) && !pagemap::all_there(part) {
+                return false;
+            }
+            start = end;
+        }
+        true
+    }
+
+    unsafe fn mark(&self, range: Range, mark: u64) {
+        for page in (range.start..range.end).step_by(PAGE) {
+            // SAFETY: the caller's page.
+            unsafe { (page as *mut u64).write_volatile(mark) };
+        }
+    }
+
+    fn is_marked(&self, range: Range, mark: u64) -> bool {
+        !self.filter.is_there() && each_word(range, |[first, _]| first == mark)
+    }
+
+    unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool {
+        for start in (range.start..range.end).step_by(PAGE) {
+            let page = Range {
+                start,
+                end: start + PAGE,
+            };
+            // SAFETY: the caller's page.
+            unsafe {
+                if (start as *const u64).read_volatile() != mark {
+                    return false;
+                }
+                self.zero(page);
+            }
+        }
+        true
+    }
+
+    unsafe fn fingerprint(&self, range: Range) -> u64 {
+        let mut hash = EMPTY_HASH;
+        for page in (range.start..range.end).step_by(PAGE) {
+            // SAFETY: words of the caller's page.
+            let words = SPOTS.map(|at| unsafe { ((page + at) as *const u64).read_volatile() });
+            hash = hashed(hash, words);
+        }
+        hash | 1
+    }
+
+    fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool {
+        let mut hash = EMPTY_HASH;
+        let all = !self.filter.is_there()
+            && each_word(range, |words| {
+                hash = hashed(hash, words);
+                true
+            });
+        all && hash | 1 == fingerprint
+    }
+
+    fn pins(&self) -> Pins {
+        if self.filter.is_there() {
+            return Pins::Perhaps;
+        }
+        pins::find()
+    }
+
+    fn is_unseen_copy(&self) -> bool {
+        copied::is_unseen()
     }
 
     fn is_own(&self, range: Range) -> bool {
@@ -419,6 +551,7 @@ unsafe impl Kernel for Linux {
     fn fork_is_over(&self, child: bool) {
         if child {
             self.pressed.abandon();
+            copied::is_seen();
         }
         OPENED.fork_is_over(child);
     }
@@ -438,15 +571,19 @@ unsafe impl Kernel for Linux {
 
     fn pressure(&self) -> Pressure {
         let pressed = self.pressed.get(Pressed::fill);
-        let short = pressed.is_some_and(|found| {
+        let free = pressed.and_then(|found| {
             let mut buffer = [0; 256];
             let stalls = found.stalls.file().read(&mut buffer).and_then(some_avg10);
-            stalls.is_some_and(|s| s > SHORT) || found.group.is_full()
+            if stalls.is_some_and(|s| s > SHORT) {
+                return None;
+            }
+            let machine =
+                File::named(b"/proc/meminfo\0").find(|line| field(line, b"MemAvailable"))?;
+            found.group.least_free((machine * 1024) as usize)
         });
-        if short || bound::is_close() {
-            Pressure::Some
-        } else {
-            Pressure::None
+        match free {
+            Some(free) if !bound::is_close() => Pressure::None(free),
+            _ => Pressure::Some,
         }
     }
 }
@@ -501,18 +638,19 @@ mod tests {
             let at = linux.mmap(&map).unwrap();
             *((at + PAGE) as *mut u8) = 1;
             let pages = [at + PAGE];
-            assert!(linux.in_use(&pages));
+            assert_eq!(linux.count_used(&pages), Some(1));
             let range = Range::of(at, 4 * PAGE).unwrap();
             assert!(linux.is_own(range));
             let mut resident = [0; 4];
             linux.mincore(range, &mut resident).unwrap();
             assert_eq!(resident.map(|r| r & 1), [0, 1, 0, 0]);
             *((at + PAGE) as *mut u8) = 0;
-            assert!(!linux.in_use(&pages));
+            assert_eq!(linux.count_used(&pages), Some(0));
             // The page of zeros that all share, mapped by reading.
-            assert!(!linux.in_use(&[at]) && !linux.is_own(range));
+            assert_eq!(linux.count_used(&[at]), Some(0));
+            assert!(!linux.is_own(range));
             linux.munmap(at, 4 * PAGE).unwrap();
-            assert!(!linux.in_use(&pages));
+            assert_eq!(linux.count_used(&pages), None);
         }
     }
 }

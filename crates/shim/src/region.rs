@@ -1,7 +1,7 @@
 //! What is known of one range of addresses.
 
 use crate::Range;
-use crate::linux::{PROT_READ, PROT_WRITE};
+use crate::linux::{PROT_NONE, PROT_READ, PROT_WRITE};
 
 /// Where a region is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +9,20 @@ use crate::linux::{PROT_READ, PROT_WRITE};
 pub(crate) enum State {
     /// The program has it: private, anonymous, with no attribute but those in [`Kind`].
     Live,
-    /// The program has unmapped it. It is still mapped, with what was in it.
+    /// The program has unmapped it. It is still mapped, with what was in it, and may serve another mapping.
     Dirty,
-    /// The same, and its memory was given back: it reads as zeros.
+    /// The same, but nobody has looked yet whether its pages are pinned, so nothing is written there, and it serves
+    /// nobody.
+    Fresh,
+    /// The same, and its memory was given back: it is unmapped next, and serves nobody.
     Clean,
     /// The same, and its memory is being given back at this moment, without the lock.
     Leaving,
     /// The same, and it was unmapped meanwhile: nothing is known of it once it has left.
     Lost,
+    /// A page of the library's own beside memory of the program's, which shows what kind of mapping that is in
+    /// (see `proof`).
+    Anchor,
 }
 
 /// What must be alike for a later mapping to be served from this one.
@@ -51,12 +57,36 @@ pub(crate) struct Region {
     pub(crate) range: Range,
     pub(crate) kind: Kind,
     pub(crate) state: State,
+    /// It was served from what is kept, so that its pages were in memory before the program touched them.
+    pub(crate) served: bool,
+    /// What was in it when it was unmapped, by which it is known until it is marked; 0 is marked, or not kept.
+    pub(crate) fingerprint: u64,
+    /// Which look for pinned pages was the next one when it was kept (see `Table::pin_looks`).
+    pub(crate) kept_before_look: u32,
 }
 
 impl Region {
+    /// Memory of the program's that nothing is known of yet.
+    pub(crate) const NEW: Region = Region {
+        range: Range { start: 0, end: 0 },
+        kind: Kind {
+            prot: PROT_NONE as u8,
+            noreserve: false,
+            huge: false,
+            advised: false,
+            named: false,
+        },
+        state: State::Live,
+        served: false,
+        fingerprint: 0,
+        kept_before_look: 0,
+    };
+
     /// Whether `next`, behind it, is more of the same. To the kernel it may be another mapping: most are one
     /// where they touch, and where mremap(2) finds two, they are moved one by one.
     pub(crate) fn goes_on_in(&self, next: &Region) -> bool {
-        self.range.end == next.range.start && self.kind == next.kind && self.state == next.state
+        let marked = self.fingerprint == 0 && next.fingerprint == 0;
+        let touches = self.range.end == next.range.start;
+        touches && marked && self.kind == next.kind && self.state == next.state
     }
 }

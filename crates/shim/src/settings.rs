@@ -13,6 +13,13 @@ pub struct Settings {
     pub cache: usize,
     /// Up to which size, in bytes, MADV_DONTNEED is answered by zeroing.
     pub zero: Zero,
+    /// Mappings smaller than this are not kept: to find out what they are takes longer than to map them anew. In bytes.
+    pub least: usize,
+    /// The same of what MADV_DONTNEED gives back.
+    pub least_zeroed: usize,
+    /// Memory is kept of a size, or zeroed, after so many lifetimes in a row that used nearly all of it. 0 is at once, and
+    /// whatever it costs to find out what memory is.
+    pub lifetimes: usize,
     /// Bytes that may stay with the program although it asked for them to be given back.
     pub keep: usize,
     /// Resident memory of the process, in bytes, above which nothing stays that was given back, and what is
@@ -45,6 +52,8 @@ pub enum Zero {
 }
 
 const MB: usize = 1024 * 1024;
+/// More says never.
+const MOST_LIFETIMES: usize = 64;
 /// More than any allocator aligns to.
 const MOST_HINT: usize = 1024 * MB;
 
@@ -55,6 +64,9 @@ impl Default for Settings {
             strict: false,
             cache: 64 * MB,
             zero: Zero::Auto,
+            least: 64 * 1024,
+            least_zeroed: 16 * 1024,
+            lifetimes: 1,
             keep: 64 * MB,
             resident: 0,
             hint: 0,
@@ -74,6 +86,9 @@ impl Settings {
         strict: false,
         cache: 0,
         zero: Zero::Off,
+        least: 64 * 1024,
+        least_zeroed: 16 * 1024,
+        lifetimes: 1,
         keep: 0,
         resident: 0,
         hint: 0,
@@ -145,6 +160,13 @@ impl Settings {
             (b"strict", None) => self.strict = true,
             (b"lock", None) => self.lock = true,
             (b"cache", Some(value)) => self.cache = size(value)?,
+            (b"least", Some(value)) => {
+                self.least = size(value)?;
+                self.least_zeroed = self.least;
+            }
+            (b"lifetimes", Some(value)) => {
+                self.lifetimes = size(value).filter(|n| *n <= MOST_LIFETIMES)?;
+            }
             (b"keep", Some(value)) => self.keep = size(value)?,
             (b"rss", Some(value)) => self.resident = size(value)?,
             (b"hint", Some(value)) => {
@@ -179,7 +201,7 @@ mod tests {
     /// Check that every key is read, and that what is left out stays.
     #[test]
     fn keys() {
-        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,least=4K,lifetimes=3,free=pass,trim=each,prefault=1M,huge=2M,lock";
         let (settings, done) = read(all);
         assert_eq!(done, Ok(()));
         let expected = Settings {
@@ -187,6 +209,9 @@ mod tests {
             strict: true,
             cache: 1024 * MB,
             zero: Zero::UpTo(16 * 1024),
+            least: 4096,
+            least_zeroed: 4096,
+            lifetimes: 3,
             keep: 5,
             resident: 2 * MB,
             hint: 32 * MB,
@@ -218,6 +243,7 @@ mod tests {
             "zero=never",
             "hint=5000",
             "hint=2G",
+            "lifetimes=65",
             "cache=99999999999999999999G",
         ] {
             assert!(read(bad).1.is_err(), "{bad}");

@@ -1,29 +1,14 @@
 //! Regions that wait for a later mapping: by size, to find one, and by age, to let the oldest go.
 
-use crate::PAGE;
+use crate::habit::{CLASSES, class};
 use crate::nodes::{Id, Link, NONE, Nodes};
-use crate::region::Kind;
+use crate::region::Region;
 
 /// The lists in a node.
 const BY_SIZE: usize = 0;
 const BY_AGE: usize = 1;
-/// Four classes for each power of two, from one page up to 2^47 bytes.
-const CLASSES: usize = 4 * 36;
 /// How many of one class are looked at: enough in practice, and a bound to how long the lock is held.
 const LOOK: usize = 16;
-
-/// The class of the largest size that is not above `len` (in bytes, one page at least).
-fn class(len: usize) -> usize {
-    let pages = (len / PAGE).max(1);
-    let log = pages.ilog2() as usize;
-    let quarter = if log >= 2 {
-        (pages >> (log - 2)) & 3
-    } else {
-        // 1; 2 and 3: exact.
-        (pages << (2 - log)) & 3
-    };
-    (log * 4 + quarter).min(CLASSES - 1)
-}
 
 /// Regions in one state.
 pub(crate) struct Shelf {
@@ -129,7 +114,14 @@ impl Shelf {
     }
 
     /// One of this kind that is long enough from a multiple of `align` on, and hardly longer if there is such a one.
-    pub(crate) fn find(&self, nodes: &Nodes, len: usize, kind: Kind, align: usize) -> Option<Id> {
+    /// Only of those that `may` be taken.
+    pub(crate) fn find(
+        &self,
+        nodes: &Nodes,
+        len: usize,
+        align: usize,
+        may: impl Fn(&Region) -> bool,
+    ) -> Option<Id> {
         let mut class = class(len);
         while let Some(here) = self.filled_from(class) {
             let (mut id, mut best) = (self.by_size[here], NONE);
@@ -138,7 +130,7 @@ impl Shelf {
                     break;
                 }
                 let region = nodes.get(id);
-                let fits = region.kind == kind && region.range.aligned(len, align).is_some();
+                let fits = may(region) && region.range.aligned(len, align).is_some();
                 if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
                     best = id;
                     if region.range.len() == len {
@@ -172,24 +164,9 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Range;
     use crate::nodes::Node;
-    use crate::region::Region;
+    use crate::{PAGE, Range};
     use proptest::prelude::*;
-
-    /// Check that classes grow with sizes, and that each has no more than a quarter between its ends.
-    #[test]
-    fn classes() {
-        let mut last = 0;
-        for pages in 1..100_000 {
-            let class = class(pages * PAGE);
-            assert!(class >= last, "{pages}");
-            last = class;
-        }
-        assert_eq!(class(PAGE), 0);
-        assert_eq!(class(1), 0);
-        assert!(class(usize::MAX) < CLASSES);
-    }
 
     proptest! {
         /// Check for any additions, removals and changes of length that the oldest is the oldest, that sums are kept, and
@@ -222,13 +199,13 @@ mod tests {
                 prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.1).sum::<usize>());
                 prop_assert_eq!(shelf.count, model.len());
                 let wanted = n * PAGE;
-                let found = shelf.find(&nodes, wanted, Node::EMPTY.region.kind, PAGE);
+                let found = shelf.find(&nodes, wanted, PAGE, |_| true);
                 if let Some(id) = found {
                     prop_assert!(nodes.get(id).range.len() >= wanted);
                 }
                 // Each begins at a page of its own: not all at a multiple of more.
                 let align = 8 * PAGE;
-                if let Some(id) = shelf.find(&nodes, wanted, Node::EMPTY.region.kind, align) {
+                if let Some(id) = shelf.find(&nodes, wanted, align, |_| true) {
                     let range = nodes.get(id).range;
                     prop_assert!(range.start.next_multiple_of(align) + wanted <= range.end);
                 }

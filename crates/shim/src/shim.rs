@@ -25,9 +25,16 @@ use crate::trim::Leavers;
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
-/// Of what may be mapped, this part may be kept: little enough that a program finds its room, and of 1 GB already as much
-/// as the default.
-const OF_BOUND: usize = 16;
+/// No more is ever kept than this, and than a sixteenth of what is left of the machine's memory, or of a control group's:
+/// it stays with a program that makes no call any more, and nobody can take it then.
+const MOST_KEPT: usize = 128 << 20;
+const OF_FREE_MEMORY: usize = 16;
+/// What was not needed for so long is given back.
+const SPARE_EVERY_NS: u64 = 1_000_000_000;
+/// What a look for pinned pages takes, as long as none was made.
+const PIN_LOOK_NS: usize = 50_000;
+/// As if so much had been zeroed since the last look.
+const NEVER_LOOKED: usize = 1 << 40;
 
 /// The library, over a kernel.
 pub struct Shim<K> {
@@ -50,6 +57,8 @@ pub struct Shim<K> {
     pub(crate) unmapping: [AtomicUsize; PLACES],
     /// What the kernel has mapped anew where the table could not be told.
     new: Late,
+    /// What was marked where the table could not be told.
+    pub(crate) marked: Late,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
     pub(crate) busy: Busy,
@@ -63,8 +72,18 @@ pub struct Shim<K> {
     short: AtomicBool,
     /// See [`Kernel::bound`]; MAX is none, 0 not looked at.
     bound: AtomicUsize,
-    calls: AtomicU32,
+    pub(crate) calls: AtomicU32,
     looked: AtomicU64,
+    /// When what was not needed was given back.
+    spare_looked: AtomicU64,
+    /// Bytes that are left of the machine's memory or of a control group's, as last seen.
+    free_memory: AtomicUsize,
+    /// What is written into kept pages; 0 is not known yet.
+    pub(crate) mark: AtomicUsize,
+    /// How long the last look for pinned pages took.
+    pub(crate) pin_look_ns: AtomicUsize,
+    /// Bytes zeroed in place since the last one.
+    pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
     slack: AtomicUsize,
 }
@@ -116,6 +135,7 @@ impl<K: Kernel> Shim<K> {
             over: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
             new: Late::default(),
+            marked: Late::default(),
             orphaned: AtomicBool::new(false),
             busy: Busy::default(),
             off: AtomicBool::new(false),
@@ -125,6 +145,11 @@ impl<K: Kernel> Shim<K> {
             bound: AtomicUsize::new(0),
             calls: AtomicU32::new(0),
             looked: AtomicU64::new(0),
+            spare_looked: AtomicU64::new(0),
+            free_memory: AtomicUsize::new(0),
+            mark: AtomicUsize::new(0),
+            pin_look_ns: AtomicUsize::new(PIN_LOOK_NS),
+            zeroed_since_look: AtomicUsize::new(NEVER_LOOKED),
             slack: AtomicUsize::new(0),
         }
     }
@@ -168,7 +193,15 @@ impl<K: Kernel> Shim<K> {
     /// Looked at by each call, and once more before anything is done to what the table has told: whoever turned it off
     /// may map there without looking, and has found the lock taken after that, so that its holder sees it here.
     pub(crate) fn is_off(&self) -> bool {
-        self.off.load(Ordering::SeqCst)
+        if self.off.load(Ordering::SeqCst) {
+            return true;
+        }
+        // Other threads may have changed the tables while they were copied, or have had the lock.
+        let copy = self.kernel.is_unseen_copy();
+        if copy {
+            self.turn_off();
+        }
+        copy
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -191,7 +224,8 @@ impl<K: Kernel> Shim<K> {
                     let late = self.late.each(|range| {
                         table.forget(range, true);
                     });
-                    if !(new && late) {
+                    let marked = self.marked.each(|range| table.is_marked(range));
+                    if !(new && late && marked) {
                         self.turn_off();
                     }
                     self.tell_over(table);
@@ -201,7 +235,7 @@ impl<K: Kernel> Shim<K> {
                 told(table);
                 self.counters
                     .dirty_bytes
-                    .set(table.dirty.bytes + table.leaving);
+                    .set(table.kept_bytes() + table.leaving);
                 self.counters.clean_bytes.set(table.clean.bytes);
                 self.counters.keep_bytes.set(table.keep.bytes());
                 done
@@ -273,17 +307,30 @@ impl<K: Kernel> Shim<K> {
     /// How many bytes may be kept now.
     pub(crate) fn budget(&self) -> usize {
         let short = self.short.load(Ordering::Relaxed);
-        if self.settings().strict || short || self.is_retired() {
+        // Where what is mapped is counted, it is missing for what does not come through here: the C library's own mappings.
+        let counted = || self.bound() != usize::MAX;
+        if self.settings().strict || short || self.is_retired() || counted() {
             0
         } else {
-            self.settings().cache.min(self.bound() / OF_BOUND)
+            self.settings().cache.min(MOST_KEPT).min(self.free_share())
         }
     }
 
-    /// Whether addresses without memory are to be kept, too. Where what is mapped is counted, they are missing
-    /// for what does not come through here: the C library's own mappings.
-    pub(crate) fn keeps_clean(&self) -> bool {
-        self.bound() == usize::MAX
+    fn free_share(&self) -> usize {
+        self.free_memory.load(Ordering::Relaxed) / OF_FREE_MEMORY
+    }
+
+    /// The program sets a limit to what it may map: what is kept must not count.
+    pub fn limit_comes<T>(&self, call: impl FnOnce() -> T) -> T {
+        if !self.is_off() {
+            self.drain();
+        }
+        let done = call();
+        self.look_at_bound();
+        if !self.is_off() && self.bound() != usize::MAX {
+            self.drain();
+        }
+        done
     }
 
     /// Looked at when it is first asked for: most programs keep nothing.
@@ -304,7 +351,7 @@ impl<K: Kernel> Shim<K> {
         if self.short.load(Ordering::Relaxed) {
             0
         } else {
-            self.settings().keep
+            self.settings().keep.min(self.free_share())
         }
     }
 
@@ -340,7 +387,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn allowance(&self, more: usize) -> Allowance {
         let budget = self.budget();
         if budget == 0 {
-            return Allowance::of(0, more);
+            return Allowance::NOTHING;
         }
         let may = match self.take_room(more) {
             // What another thread gives back is not gone from memory yet, and would be given back twice.
@@ -348,9 +395,9 @@ impl<K: Kernel> Shim<K> {
                 let kept = self.counters.dirty_bytes.get() as usize;
                 Allowance::over(over, kept, more, self.settings().resident).within(budget, more)
             }
-            _ => Allowance::of(budget, more),
+            _ => Allowance::of(budget),
         };
-        may.and_meanwhile(budget, self.keeps_clean())
+        may.and_meanwhile(budget)
     }
 
     /// Looks at memory pressure now and then, from calls that would keep something.
@@ -375,13 +422,39 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.look_at_bound();
-        self.trim_clean();
-        let short = self.kernel.pressure() == Pressure::Some;
+        let short = match self.kernel.pressure() {
+            Pressure::Some => true,
+            Pressure::None(free) => {
+                self.free_memory.store(free, Ordering::Relaxed);
+                false
+            }
+        };
         let was = self.short.swap(short, Ordering::Relaxed);
         if short && !was {
             self.counters.pressure.one();
             self.trim_to(0);
         }
+        let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.budget());
+        if kept > budget {
+            self.trim_to(budget);
+        }
+        let last = self.spare_looked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= SPARE_EVERY_NS {
+            self.spare_looked.store(now, Ordering::Relaxed);
+            self.give_back_spare();
+        }
+    }
+
+    /// Gives back what nobody needed since the last time.
+    fn give_back_spare(&self) {
+        let asked = self.try_locked(|table| (table.take_spare(), table.kept_bytes()));
+        let Locked::Done((spare, kept)) = asked else {
+            return;
+        };
+        if spare > 0 {
+            self.trim_to(kept - spare);
+        }
+        self.unmap_lone_anchors();
     }
 
     /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is

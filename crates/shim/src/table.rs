@@ -2,7 +2,9 @@
 //!
 //! Under the lock; no system call is made here.
 
+use crate::anchors::Anchors;
 use crate::going::{Going, Place};
+use crate::habit::{self, CLASSES, Habit, class};
 use crate::keep::{BLOCKS, Keep};
 use crate::nodes::{Id, Node, Nodes};
 use crate::region::{Kind, Region, State};
@@ -15,11 +17,39 @@ const HUGE: usize = 2 << 20;
 pub(crate) struct Table {
     pub(crate) nodes: Nodes,
     pub(crate) dirty: Shelf,
+    pub(crate) fresh: Shelf,
     pub(crate) clean: Shelf,
     pub(crate) keep: Keep,
     pub(crate) going: Going,
     /// Bytes that leave: in memory still, as far as anybody knows.
     pub(crate) leaving: usize,
+    /// How mappings of each size were used, and ranges that were given back by MADV_DONTNEED.
+    mapped: [Habit; CLASSES],
+    given_back: [Habit; CLASSES],
+    /// Looks for pinned pages that have begun. What is kept takes the number of the next one.
+    pin_looks: u32,
+    /// The fewest bytes that were kept since [`Table::take_spare`].
+    fewest_kept: usize,
+    pub(crate) anchors: Anchors,
+}
+
+/// What is found for a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is the program's from now on.
+    Served(Range),
+    /// There is something, but nobody has looked yet whether its pages are pinned.
+    NotLookedAt,
+    Nothing,
+}
+
+/// Of whose lifetimes a habit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A mapping, from mmap(2) to munmap(2).
+    Mappings,
+    /// A range, from one MADV_DONTNEED to the next.
+    GivenBack,
 }
 
 impl Table {
@@ -27,19 +57,60 @@ impl Table {
         Table {
             nodes: Nodes::new(places),
             dirty: Shelf::EMPTY,
+            fresh: Shelf::EMPTY,
             clean: Shelf::EMPTY,
             keep: Keep::new(blocks),
             going: Going::NONE,
             leaving: 0,
+            mapped: [Habit::NEW; CLASSES],
+            given_back: [Habit::NEW; CLASSES],
+            pin_looks: 0,
+            fewest_kept: 0,
+            anchors: Anchors::NONE,
         }
+    }
+
+    /// Whether memory of this length is expected to be used by its next owner.
+    pub(crate) fn is_trusted(&self, of: Of, len: usize, lifetimes: usize) -> bool {
+        let habits = match of {
+            Of::Mappings => &self.mapped,
+            Of::GivenBack => &self.given_back,
+        };
+        habit::is_trusted(habits, class(len), lifetimes)
+    }
+
+    pub(crate) fn habit(&mut self, of: Of, len: usize) -> &mut Habit {
+        let habits = match of {
+            Of::Mappings => &mut self.mapped,
+            Of::GivenBack => &mut self.given_back,
+        };
+        &mut habits[class(len)]
+    }
+
+    /// Bytes kept, whether they may serve yet or not.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.dirty.bytes + self.fresh.bytes
+    }
+
+    /// A look for pinned pages begins. Its number.
+    pub(crate) fn begin_pin_look(&mut self) -> u32 {
+        self.pin_looks += 1;
+        self.pin_looks
+    }
+
+    /// What was not needed since this was asked the last time: so much less would have served as well.
+    pub(crate) fn take_spare(&mut self) -> usize {
+        let now = self.kept_bytes();
+        core::mem::replace(&mut self.fewest_kept, now).min(now)
     }
 
     /// Takes a region from its shelf, if it is on one.
     fn lift(&mut self, id: Id) {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.remove(&mut self.nodes, id),
+            State::Fresh => self.fresh.remove(&mut self.nodes, id),
             State::Clean => self.clean.remove(&mut self.nodes, id),
-            State::Live | State::Leaving | State::Lost => {}
+            State::Live | State::Leaving | State::Lost | State::Anchor => {}
         }
     }
 
@@ -47,8 +118,9 @@ impl Table {
     fn lay(&mut self, id: Id) {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.add(&mut self.nodes, id),
+            State::Fresh => self.fresh.add(&mut self.nodes, id),
             State::Clean => self.clean.add(&mut self.nodes, id),
-            State::Live | State::Leaving | State::Lost => {}
+            State::Live | State::Leaving | State::Lost | State::Anchor => {}
         }
     }
 
@@ -158,10 +230,10 @@ impl Table {
                         self.nodes.get_mut(id).state = State::Lost;
                     }
                 }
-                State::Dirty | State::Clean if !kept => {}
-                State::Live | State::Dirty | State::Clean => {
+                State::Dirty | State::Fresh | State::Clean | State::Anchor if !kept => {}
+                State::Live | State::Dirty | State::Fresh | State::Clean | State::Anchor => {
                     let (part, _) = self.carve(id, range);
-                    self.nodes.remove(part);
+                    self.remove(part);
                 }
             }
             from = region.range.end;
@@ -170,6 +242,15 @@ impl Table {
             }
         }
         leaving
+    }
+
+    /// Takes one from the table that is on no shelf.
+    fn remove(&mut self, id: Id) {
+        let region = self.nodes.get(id);
+        if region.state == State::Anchor {
+            self.anchors.remove(region.range.start);
+        }
+        self.nodes.remove(id);
     }
 
     /// The kernel has just mapped it anew: whatever was known of it is not so any more. True if something there is
@@ -187,8 +268,69 @@ impl Table {
         let _ = self.nodes.insert(Region {
             range,
             kind,
-            state: State::Live,
+            ..Region::NEW
         });
+    }
+
+    /// Notes a page of the library's own, which the kernel has just mapped. False where there is no room.
+    pub(crate) fn note_anchor(&mut self, page: Range, kind: Kind) -> bool {
+        let anchor = Region {
+            range: page,
+            kind,
+            state: State::Anchor,
+            ..Region::NEW
+        };
+        let there =
+            !self.is_new(page) && !self.anchors.are_full() && self.nodes.insert(anchor).is_some();
+        if there {
+            self.anchors.add(page.start);
+        }
+        there
+    }
+
+    /// Whether the page that begins there is an anchor.
+    pub(crate) fn has_anchor_at(&self, start: usize) -> bool {
+        self.anchors.any_in(Range {
+            start,
+            end: start.saturating_add(1),
+        }) == Some(start)
+    }
+
+    /// Whether an anchor has nothing beside it that is known.
+    pub(crate) fn is_lone(&self, start: usize) -> bool {
+        let beside = [start.wrapping_sub(1)..start, start + PAGE..start + PAGE + 1];
+        let is_known = |bytes: core::ops::Range<usize>| {
+            let (start, end) = (bytes.start, bytes.end);
+            self.nodes.first_in(Range { start, end }).is_some()
+        };
+        !beside.into_iter().any(is_known)
+    }
+
+    pub(crate) fn anchor_at(&self, start: usize) -> Option<Id> {
+        let id = self.nodes.first_in(Range {
+            start,
+            end: start.checked_add(PAGE)?,
+        })?;
+        (self.nodes.get(id).state == State::Anchor).then_some(id)
+    }
+
+    /// What is known of the whole of a range, where that is one region or several of the program's: whether any part
+    /// was served.
+    pub(crate) fn was_served(&self, range: Range) -> bool {
+        let mut from = range.start;
+        while from < range.end
+            && let Some(id) = self.nodes.first_in(Range {
+                start: from,
+                end: range.end,
+            })
+        {
+            let region = self.nodes.get(id);
+            if region.served {
+                return true;
+            }
+            from = region.range.end;
+        }
+        false
     }
 
     /// The program's mappings in `range` are of another kind now. Without room they are forgotten, which is safe.
@@ -217,20 +359,50 @@ impl Table {
         }
     }
 
-    /// Keeps all of `range`, which [`Table::all_live`] was true of and for which there is room.
-    pub(crate) fn keep_all(&mut self, range: Range) {
-        let mut from = range.start;
-        while from < range.end
-            && let Some(id) = self.nodes.first_in(Range {
-                start: from,
-                end: range.end,
-            })
-        {
-            from = self.nodes.get(id).range.end;
-            let (part, _) = self.carve(id, range);
-            self.nodes.get_mut(part).state = State::Dirty;
-            self.shelve(part);
+    /// Keeps all of `range`, which is the program's, of one kind, and for which there is room. It is known by its
+    /// fingerprint as a whole, until it is marked.
+    pub(crate) fn keep_all(&mut self, range: Range, kind: Kind, fingerprint: u64) {
+        self.forget(range, false);
+        let kept = Region {
+            range,
+            kind,
+            state: State::Fresh,
+            fingerprint,
+            kept_before_look: self.pin_looks + 1,
+            ..Region::NEW
+        };
+        if let Some(id) = self.nodes.insert(kept) {
+            self.lay(id);
         }
+    }
+
+    /// One that was kept before the look of this number, which has found no pinned pages: it leaves, to be marked.
+    pub(crate) fn next_to_mark(&mut self, look: u32) -> Option<(Id, Region)> {
+        let id = self.fresh.oldest()?;
+        if self.nodes.get(id).kept_before_look > look {
+            return None;
+        }
+        self.leave(id);
+        Some((id, *self.nodes.get(id)))
+    }
+
+    /// What left to be marked is marked, and may serve from now on.
+    pub(crate) fn is_marked(&mut self, range: Range) {
+        let id = self.nodes.first_in(range);
+        if let Some(id) = id.filter(|id| self.nodes.get(*id).range == range) {
+            self.nodes.get_mut(id).fingerprint = 0;
+            self.has_left(id, State::Dirty);
+        }
+    }
+
+    /// What was served, and nobody was told of, is kept as before.
+    pub(crate) fn keep_again(&mut self, range: Range) -> Option<Id> {
+        let id = self.nodes.first_in(range)?;
+        let region = self.nodes.get_mut(id);
+        region.state = State::Dirty;
+        region.served = false;
+        self.lay(id);
+        Some(id)
     }
 
     /// Puts one that is on no shelf on that of its state, together with its neighbours of the same
@@ -243,7 +415,9 @@ impl Table {
         {
             self.lift(before);
             self.nodes.remove(id);
-            self.nodes.get_mut(before).range.end = region.range.end;
+            let both = self.nodes.get_mut(before);
+            both.range.end = region.range.end;
+            both.kept_before_look = both.kept_before_look.max(region.kept_before_look);
             id = before;
         }
         let region = *self.nodes.get(id);
@@ -251,64 +425,80 @@ impl Table {
             && region.goes_on_in(self.nodes.get(after))
         {
             self.lift(after);
-            let end = self.nodes.get(after).range.end;
+            let next = *self.nodes.get(after);
             self.nodes.remove(after);
-            self.nodes.get_mut(id).range.end = end;
+            let both = self.nodes.get_mut(id);
+            both.range.end = next.range.end;
+            both.kept_before_look = both.kept_before_look.max(next.kept_before_look);
         }
         self.lay(id);
     }
 
-    /// Something kept that can be `len` bytes of this kind, as the program's own from now on: where it is, and what
-    /// state it was in. With what is in memory first. Where `at` is not 0, only what is kept just there, or else
-    /// anything at a multiple of `hint`, if that is not 0.
-    pub(crate) fn serve(
-        &mut self,
-        len: usize,
-        kind: Kind,
-        at: usize,
-        hint: usize,
-    ) -> Option<(Range, State)> {
+    /// Something kept that can be `len` bytes of this kind, as the program's own from now on. Where `at` is not 0, only
+    /// what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
+    pub(crate) fn serve(&mut self, len: usize, kind: Kind, at: usize, hint: usize) -> Found {
         if !self.nodes.has_room(2) {
-            return None;
+            return Found::Nothing;
         }
-        let (id, range) = match (at, hint) {
-            (0, _) => self.aligned(len, kind, PAGE),
-            (_, 0) => self.just_at(len, kind, at),
+        let fits = |region: &Region| region.kind == kind;
+        let (dirty, fresh) = (&self.dirty, &self.fresh);
+        let found = match (at, hint) {
+            (0, _) => self.aligned(dirty, len, PAGE, fits),
+            (_, 0) => self.just_at(len, at, fits),
             _ => self
-                .just_at(len, kind, at)
-                .or_else(|| self.aligned(len, kind, hint)),
-        }?;
-        let state = self.nodes.get(id).state;
+                .just_at(len, at, fits)
+                .or_else(|| self.aligned(dirty, len, hint, fits)),
+        };
+        let Some((id, range)) = found else {
+            return match self.aligned(fresh, len, hint.max(PAGE), fits) {
+                Some(_) => Found::NotLookedAt,
+                None => Found::Nothing,
+            };
+        };
         let (part, _) = self.carve(id, range);
-        self.nodes.get_mut(part).state = State::Live;
-        Some((range, state))
+        let region = self.nodes.get_mut(part);
+        region.state = State::Live;
+        region.served = true;
+        self.fewest_kept = self.fewest_kept.min(self.kept_bytes());
+        Found::Served(range)
     }
 
-    fn aligned(&self, len: usize, kind: Kind, align: usize) -> Option<(Id, Range)> {
-        let dirty = self.dirty.find(&self.nodes, len, kind, align);
-        let id = dirty.or_else(|| self.clean.find(&self.nodes, len, kind, align))?;
+    fn aligned(
+        &self,
+        shelf: &Shelf,
+        len: usize,
+        align: usize,
+        may: impl Fn(&Region) -> bool,
+    ) -> Option<(Id, Range)> {
+        let id = shelf.find(&self.nodes, len, align, may)?;
         Some((id, self.nodes.get(id).range.aligned(len, align)?))
     }
 
-    fn just_at(&self, len: usize, kind: Kind, start: usize) -> Option<(Id, Range)> {
-        let end = start + len;
-        let id = self.nodes.first_in(Range { start, end })?;
+    fn just_at(
+        &self,
+        len: usize,
+        start: usize,
+        may: impl Fn(&Region) -> bool,
+    ) -> Option<(Id, Range)> {
+        let range = Range {
+            start,
+            end: start + len,
+        };
+        let id = self.nodes.first_in(range)?;
         let region = self.nodes.get(id);
-        let range = Range { start, end };
-        let fits = region.kind == kind
-            && matches!(region.state, State::Dirty | State::Clean)
-            && region.range.and(range) == Some(range);
+        let fits =
+            region.state == State::Dirty && region.range.and(range) == Some(range) && may(region);
         fits.then_some((id, range))
     }
 
-    /// The region that has been in this state for longest, if there are more than so many bytes of those;
-    /// of those without memory, also if there are more than so many.
-    pub(crate) fn oldest(&self, state: State, bytes: usize, count: usize) -> Option<Id> {
-        let (shelf, crowded) = match state {
-            State::Dirty => (&self.dirty, false),
-            _ => (&self.clean, self.clean.count > count),
+    /// The region that has been in this state for longest, if there are more bytes of those than so many.
+    pub(crate) fn oldest(&self, state: State, bytes: usize) -> Option<Id> {
+        let shelf = match state {
+            State::Dirty => &self.dirty,
+            State::Fresh => &self.fresh,
+            _ => &self.clean,
         };
-        shelf.oldest().filter(|_| crowded || shelf.bytes > bytes)
+        shelf.oldest().filter(|_| shelf.bytes > bytes)
     }
 
     /// Of a region in memory that is larger than what is wanted of it, its end, as the newest; the rest stays as
@@ -318,7 +508,7 @@ impl Table {
     pub(crate) fn cut_to(&mut self, id: Id, wanted: usize) -> Id {
         let whole = *self.nodes.get(id);
         let range = whole.range;
-        if wanted > range.len() / 4 * 3 || !self.nodes.has_room(1) {
+        if wanted > range.len() / 4 * 3 || !self.nodes.has_room(1) || whole.fingerprint != 0 {
             return id;
         }
         let size = if range.len() >= 4 * HUGE { HUGE } else { PAGE };
@@ -358,13 +548,26 @@ impl Table {
     pub(crate) fn has_left(&mut self, id: Id, state: State) {
         let region = self.nodes.get_mut(id);
         let was = region.state;
-        region.state = state;
+        region.state = match state {
+            State::Dirty if region.fingerprint != 0 => State::Fresh,
+            State::Clean => {
+                region.fingerprint = 0;
+                state
+            }
+            _ => state,
+        };
         self.leaving -= region.range.len();
         if was == State::Lost {
-            self.nodes.remove(id);
+            self.remove(id);
         } else {
             self.shelve(id);
         }
+    }
+
+    /// One that leaves is somebody else's: nothing is known of it.
+    pub(crate) fn is_lost(&mut self, id: Id) {
+        self.nodes.get_mut(id).state = State::Lost;
+        self.has_left(id, State::Dirty);
     }
 
     /// Whoever let regions leave is gone (fork(2)): they are kept.
@@ -383,15 +586,16 @@ impl Table {
     /// None if too many threads are at that.
     pub(crate) fn go(&mut self, id: Id, range: Range, thread: usize) -> Option<(Place, Range)> {
         let place = self.going.free()?;
-        // Without room for the rests they would be lost: all of it goes then.
-        let part = if self.nodes.has_room(2) {
+        // Without room for the rests they would be lost: all of it goes then. And of what is not marked yet the rests could
+        // not be told from what is somebody else's.
+        let part = if self.nodes.has_room(2) && self.nodes.get(id).fingerprint == 0 {
             range
         } else {
             self.nodes.get(id).range
         };
         let (part, _) = self.carve(id, part);
         let region = *self.nodes.get(part);
-        self.nodes.remove(part);
+        self.remove(part);
         self.going.put(place, region, thread);
         Some((place, region.range))
     }
@@ -403,7 +607,11 @@ impl Table {
             && !unmapped
             && let Some(id) = self.nodes.insert(region)
         {
-            self.shelve(id);
+            if region.state == State::Anchor {
+                self.anchors.add(region.range.start);
+            } else {
+                self.shelve(id);
+            }
         }
     }
 }

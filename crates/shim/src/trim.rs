@@ -1,30 +1,23 @@
 //! Giving back what is kept: many regions by one system call and one shootdown.
 //!
-//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and put
-//! on the shelf of the clean ones, or forgotten, with it again. Whoever wants to map something there
-//! meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
+//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and put on the shelf of
+//! the clean ones with it again, from which they are unmapped: without memory that takes no shootdown. Whoever wants to
+//! map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
 
-use crate::call::ROOM;
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
-use crate::linux::MADV_DONTNEED;
 use crate::nodes::{Id, NONE};
 use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::waits::{Patience, WAIT_MS};
-use crate::{PAGE, Part, Range};
+use crate::{Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
 const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
 const BATCHES: usize = 16;
-/// So many regions without memory are kept, and so much address space for each byte of the budget.
-const CLEAN: usize = 4096;
-const CLEAN_TIMES: usize = 16;
-/// What is unmapped from this size on takes a shootdown even if nothing is in it: page tables go with it.
-const TABLE: usize = 512 * PAGE;
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
@@ -81,16 +74,14 @@ impl Leavers {
         Some(done)
     }
 
-    /// In the child of fork(2): the thread that was at it is gone, unless it is this one. True if it was
-    /// another.
-    pub(crate) fn abandon(&self, me: usize) -> bool {
+    /// In the child of fork(2): the thread that was at it is gone, unless it is this one.
+    pub(crate) fn abandon(&self, me: usize) {
         let other = self.are_there() && !self.are_of(me);
         if other {
             // SAFETY: the thread that had it is not in this process.
             unsafe { self.batch.with(|batch| batch.given = None) };
             self.taken.store(0, Ordering::Relaxed);
         }
-        other
     }
 }
 
@@ -102,70 +93,76 @@ enum InTheWay {
     /// Another thread zeroes something there, or changes its protection.
     Busy,
     /// It is ours to unmap now.
-    Kept(Place, Range),
+    Kept(Gone),
+}
+
+/// What a thread has taken from the table to unmap it.
+struct Gone {
+    place: Place,
+    range: Range,
+    /// How it is known: 0 is by the library's marks. None where it has no memory any more.
+    fingerprint: Option<u64>,
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Unmaps regions without memory where there are too many; all where they are counted.
-    pub(crate) fn trim_clean(&self) {
-        let most = if self.keeps_clean() {
-            self.settings().cache.saturating_mul(CLEAN_TIMES)
-        } else {
-            0
-        };
-        if self.counters.clean_bytes.get() as usize > most {
-            self.unmap_oldest(State::Clean, most, CLEAN, 0);
-        }
-    }
-
     /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
-            if !self.keeps_clean() {
-                // It is unmapped after all: of what is large, one shootdown is enough.
-                self.unmap_oldest(State::Dirty, bytes, 0, TABLE);
+            if self.settings().batch {
+                self.trim_by(batch, bytes);
             }
-            let all_done = self.trim_by(batch, bytes);
-            let crowded = self.try_locked(|table| {
-                let full = table.clean.count > CLEAN || !table.nodes.has_room(ROOM);
-                full.then_some(table.clean.count.min(CLEAN) / 2)
-            });
-            (all_done, crowded)
         });
-        let Some((all_done, crowded)) = trimmed else {
-            return;
-        };
-        if !all_done {
-            // Memory that can't be given back, as it is locked, can be unmapped.
-            self.unmap_oldest(State::Dirty, bytes, 0, 0);
+        if trimmed.is_some() {
+            // What could not be given back can be unmapped, at a shootdown each.
+            self.unmap_oldest_kept(bytes);
+            self.unmap_oldest(State::Clean, 0);
+            self.unmap_lone_anchors();
         }
-        if let Locked::Done(Some(few)) = crowded {
-            self.unmap_oldest(State::Clean, usize::MAX, few, 0);
-        }
-        self.trim_clean();
     }
 
-    /// False where the kernel refused some of it.
-    fn trim_by(&self, batch: &mut Batch, bytes: usize) -> bool {
+    /// Ends where the kernel refuses some of it.
+    fn trim_by(&self, batch: &mut Batch, bytes: usize) {
         if !self.have_left(batch) {
-            return true;
+            return;
         }
         for _ in 0..BATCHES {
             if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off() {
                 break;
             }
+            self.leave_out_foreign(batch);
             let done = self.give_back(&batch.ranges[..batch.count]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
+            let refused = done < batch.count;
             batch.given = Some(done);
-            if !self.have_left(batch) {
+            if !self.have_left(batch) || refused {
                 break;
             }
-            if done < batch.count {
-                return false;
-            }
         }
-        true
+    }
+
+    /// Takes out of the batch, and out of the table, what is not what was kept any more: it is somebody else's.
+    fn leave_out_foreign(&self, batch: &mut Batch) {
+        let mut ours = 0;
+        for n in 0..batch.count {
+            let (id, part) = (batch.ids[n], batch.ranges[n]);
+            let known = self.locked(|table| table.nodes.get(id).fingerprint);
+            let Locked::Done(fingerprint) = known else {
+                // It would be leaving for ever, and nobody at it.
+                return self.turn_off();
+            };
+            let range = Range {
+                start: part.start,
+                end: part.start + part.len,
+            };
+            if self.is_still_kept(range, fingerprint) {
+                (batch.ids[ours], batch.ranges[ours]) = (id, part);
+                ours += 1;
+                continue;
+            }
+            self.leave_alone(id);
+        }
+        batch.count = ours;
     }
 
     /// Tells the table what was given back. False where a fork(2) that takes long has the lock: then it is told the
@@ -199,11 +196,12 @@ impl<K: Kernel> Shim<K> {
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
         batch.count = 0;
         let done = self.try_locked(|table| {
-            while batch.count < BATCH && table.dirty.bytes > bytes {
-                let Some(id) = table.dirty.oldest() else {
+            while batch.count < BATCH && table.kept_bytes() > bytes {
+                // What may serve was kept before what may not yet.
+                let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
                     break;
                 };
-                let id = table.cut_to(id, table.dirty.bytes - bytes);
+                let id = table.cut_to(id, table.kept_bytes() - bytes);
                 batch.ids[batch.count] = id;
                 batch.ranges[batch.count] = table.leave(id).into();
                 batch.count += 1;
@@ -212,62 +210,124 @@ impl<K: Kernel> Shim<K> {
         matches!(done, Locked::Done(()))
     }
 
+    /// Something that leaves is not what was kept any more: it is somebody else's.
+    pub(crate) fn leave_alone(&self, id: Id) {
+        self.counters.foreign.one();
+        if !matches!(self.locked(|table| table.is_lost(id)), Locked::Done(())) {
+            // It would be leaving for ever, and nobody at it.
+            self.turn_off();
+        }
+    }
+
     /// How many of the ranges were given back, from the first on.
     fn give_back(&self, ranges: &[Part]) -> usize {
-        let mut done = 0;
-        if self.settings().batch {
-            // SAFETY: they are kept: the program has unmapped them.
-            let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
-            // A short return ends at the range that could not be done, or in it.
-            while done < ranges.len() && bytes >= ranges[done].len {
-                bytes -= ranges[done].len;
-                done += 1;
-            }
+        if ranges.is_empty() {
+            return 0;
         }
-        while done < ranges.len() {
-            let range = ranges[done];
-            // SAFETY: as above.
-            let each = unsafe { self.kernel.madvise(range.start, range.len, MADV_DONTNEED) };
-            if each.is_err() {
-                break;
-            }
+        // SAFETY: they are kept: the program has unmapped them.
+        let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
+        let mut done = 0;
+        // A short return ends at the range that could not be done, or in it.
+        while done < ranges.len() && bytes >= ranges[done].len {
+            bytes -= ranges[done].len;
             done += 1;
         }
         done
     }
 
-    /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left, and of
-    /// those without memory no more than so many regions, or until the oldest is smaller than `least`.
-    fn unmap_oldest(&self, state: State, bytes: usize, count: usize, least: usize) {
+    /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left.
+    fn unmap_oldest(&self, state: State, bytes: usize) {
+        let find = |table: &mut Table| table.oldest(state, bytes);
+        while self.unmap_one(find).is_some() {}
+    }
+
+    /// The same of what is kept, whatever state it is in.
+    fn unmap_oldest_kept(&self, bytes: usize) {
+        let find = |table: &mut Table| {
+            let most = table.kept_bytes() > bytes;
+            let oldest = table.dirty.oldest().or(table.fresh.oldest());
+            oldest.filter(|_| most)
+        };
+        while self.unmap_one(find).is_some() {}
+    }
+
+    /// Unmaps what was kept, and can't be shown to be plain any more.
+    pub(crate) fn hand_over(&self, range: Range) {
         let me = self.kernel.thread();
-        loop {
-            let taken = self.try_locked(|table| {
-                let oldest = table.oldest(state, bytes, count)?;
-                let range = table.nodes.get(oldest).range;
-                if range.len() < least {
-                    return None;
-                }
-                self.go(table, oldest, range, me)
-            });
-            let Locked::Done(Some((place, range))) = taken else {
-                return;
-            };
-            if self.unmap_going(place, range).is_err() || self.is_off() {
-                return;
-            }
+        let taken = self.locked(|table| {
+            let id = table.keep_again(range)?;
+            self.go(table, id, range, me)
+        });
+        match taken {
+            // If it is somebody else's, as something was mapped over it past the library, it is left alone.
+            Locked::Done(Some(gone)) => drop(self.unmap_going(gone)),
+            // Too many threads unmap: it is kept, and goes later.
+            Locked::Done(None) => {}
+            Locked::Mine | Locked::Busy => self.forget(range),
         }
     }
 
-    /// Takes it from the table, for this thread to unmap. See [`Table::go`].
-    fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<(Place, Range)> {
-        let (place, part) = table.go(id, range, me)?;
-        self.unmapping[place.index()].store(me, Ordering::SeqCst);
-        Some((place, part))
+    /// Unmaps what leaves and is not to be kept after all. None where that can't be.
+    pub(crate) fn unmap_leaving(&self, id: Id) -> Option<()> {
+        self.unmap_one(|table| {
+            table.has_left(id, State::Dirty);
+            Some(id)
+        })
     }
 
-    /// Unmaps what is ours to unmap.
-    fn unmap_going(&self, place: Place, range: Range) -> Result<(), Errno> {
-        let done = if self.is_off() {
+    /// Unmaps an anchor that is like this, if there is one.
+    pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
+        self.unmap_one(|table| {
+            let mut all = table.anchors.all().iter().copied();
+            let start = all.find(|start| is(table, *start))?;
+            table.anchor_at(start)
+        })
+    }
+
+    /// Unmaps the anchor that begins there, if it is one.
+    pub(crate) fn unmap_anchor_at(&self, start: usize) {
+        self.unmap_one(|table| table.anchor_at(start));
+    }
+
+    /// Unmaps what is found. None where nothing is, or it can't be unmapped.
+    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<()> {
+        let me = self.kernel.thread();
+        let taken = self.try_locked(|table| {
+            let id = find(table)?;
+            let range = table.nodes.get(id).range;
+            self.go(table, id, range, me)
+        });
+        let Locked::Done(Some(going)) = taken else {
+            return None;
+        };
+        self.unmap_going(going).ok()?;
+        (!self.is_off()).then_some(())
+    }
+
+    /// Takes it from the table, for this thread to unmap. See [`Table::go`].
+    fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<Gone> {
+        // What was given back can't be told from other memory. It was looked at just before.
+        let region = table.nodes.get(id);
+        let has_memory = region.state != State::Clean;
+        let fingerprint = has_memory.then_some(region.fingerprint);
+        let (place, range) = table.go(id, range, me)?;
+        self.unmapping[place.index()].store(me, Ordering::SeqCst);
+        Some(Gone {
+            place,
+            range,
+            fingerprint,
+        })
+    }
+
+    /// Unmaps what is ours to unmap, unless it is somebody else's meanwhile.
+    fn unmap_going(&self, gone: Gone) -> Result<(), Errno> {
+        let Gone { place, range, .. } = gone;
+        let is_ours = |fingerprint| self.is_still_kept(range, fingerprint);
+        let is_foreign = !gone.fingerprint.is_none_or(is_ours);
+        if is_foreign {
+            self.counters.foreign.one();
+        }
+        let done = if is_foreign || self.is_off() {
             Ok(())
         } else {
             // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
@@ -313,7 +373,7 @@ impl<K: Kernel> Shim<K> {
             return InTheWay::Leaving(self.leavers.are_of(me));
         }
         match self.go(table, id, range, me) {
-            Some((place, part)) => InTheWay::Kept(place, part),
+            Some(gone) => InTheWay::Kept(gone),
             None => InTheWay::Leaving(false),
         }
     }
@@ -349,9 +409,9 @@ impl<K: Kernel> Shim<K> {
                     self.settle();
                     self.kernel.sleep(&self.left, seen, WAIT_MS);
                 }
-                Locked::Done(InTheWay::Kept(place, part)) => {
+                Locked::Done(InTheWay::Kept(gone)) => {
                     self.counters.evicted.one();
-                    self.unmap_going(place, part)?;
+                    self.unmap_going(gone)?;
                 }
             }
         }
@@ -375,9 +435,12 @@ impl<K: Kernel> Shim<K> {
         if self.is_off() {
             return false;
         }
-        let before = self.counters.dirty_bytes.get() + self.counters.clean_bytes.get();
+        let before = self.try_locked(|table| {
+            table.kept_bytes() + table.leaving + table.clean.bytes + table.anchors.count()
+        });
         self.trim_to(0);
-        self.unmap_oldest(State::Clean, 0, 0, 0);
-        before > 0
+        self.unmap_oldest(State::Clean, 0);
+        self.unmap_anchors();
+        !matches!(before, Locked::Done(0))
     }
 }

@@ -1,6 +1,6 @@
-//! Making memory read as zeros again.
+//! Making memory read as zeros again, and finding out how much of it is used.
 
-use crate::kernel::{Errno, Kernel};
+use crate::kernel::Kernel;
 use crate::linux::MADV_DONTNEED;
 use crate::shim::Shim;
 use crate::sync::Ordering;
@@ -9,10 +9,10 @@ use crate::{PAGE, Range};
 /// In one mincore(2).
 const PAGES: usize = if cfg!(loom) { 8 } else { 1024 };
 /// A hole takes a call that finds nothing, some 0.4 us; to give back all takes a shootdown, and each page that was in
-/// memory a fault of as much when it is used again. So many holes are never too many, nor is one to `PAGES_A_HOLE`
-/// pages that are in memory.
+/// memory a fault of as much when it is used again. With more holes than these in one part all of it is given back.
 const HOLES: usize = 4;
-const PAGES_A_HOLE: usize = 2;
+/// Dense is a range of which so many eighths are in memory.
+const DENSE_EIGHTHS: usize = 7;
 
 impl<K: Kernel> Shim<K> {
     /// Whether to write these pages would copy them, as a child of fork(2) has them too.
@@ -20,26 +20,48 @@ impl<K: Kernel> Shim<K> {
         self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range)
     }
 
-    /// As [`Shim::wipe`]; pages that are shared with a child are given back and not copied.
-    ///
-    /// # Safety
-    ///
-    /// As for `wipe`.
-    pub(crate) unsafe fn wipe_unshared(&self, range: Range) -> bool {
-        // SAFETY: the caller's range; either leaves it zero.
-        unsafe {
-            (self.is_shared(range)
-                && self
-                    .kernel
-                    .madvise(range.start, range.len(), MADV_DONTNEED)
-                    .is_ok())
-                || self.wipe(range)
+    /// Whether most of a range is in memory and has something in it, by some of its pages. What was only read has the
+    /// page of zeros, which is everybody's: to write it would be a shootdown for each page.
+    pub(crate) fn is_densely_used(&self, range: Range) -> bool {
+        /// Of a large range so many windows are looked at, of so many pages.
+        const WINDOWS: usize = 8;
+        const WINDOW: usize = PAGES / WINDOWS;
+        const SAMPLES: usize = 8;
+        let pages = range.len() / PAGE;
+        let (windows, window) = if pages <= PAGES {
+            (1, pages)
+        } else {
+            (WINDOWS, WINDOW)
+        };
+        let mut there = 0;
+        let mut vector = [0_u8; PAGES];
+        for n in 0..windows {
+            let start = range.start + n * (pages / windows) * PAGE;
+            let end = start + window * PAGE;
+            let vector = &mut vector[..window];
+            // SAFETY: it only looks.
+            if unsafe { self.kernel.mincore(Range { start, end }, vector) }.is_err() {
+                return false;
+            }
+            there += vector.iter().filter(|page| **page & 1 != 0).count();
         }
+        if there * 8 < windows * window * DENSE_EIGHTHS {
+            return false;
+        }
+        // Elsewhere each time: a program may write every so manieth page.
+        let count = pages.min(SAMPLES);
+        let turn = self.calls.load(Ordering::Relaxed) as usize;
+        let offset = turn.wrapping_mul(0x9e37_79b9) % (pages / count);
+        let mut samples = [0; SAMPLES];
+        for (n, sample) in samples[..count].iter_mut().enumerate() {
+            *sample = range.start + (n * pages / count + offset) % pages * PAGE;
+        }
+        let used = self.kernel.count_used(&samples[..count]);
+        used.is_some_and(|used| used == count || used * 2 >= count && self.kernel.is_own(range))
     }
 
     /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
-    /// filling those that are not. False if it is not mapped, which is the doing of a system call that
-    /// did not come through here; some of it may be done then.
+    /// filling those that are not. False if that is not to be had, or not worth it: some of it may be done then.
     ///
     /// # Safety
     ///
@@ -61,61 +83,40 @@ impl<K: Kernel> Shim<K> {
         let mut vector = [0_u8; PAGES];
         let pages = &mut vector[..part.len() / PAGE];
         // SAFETY: it only looks.
-        match unsafe { self.kernel.mincore(part, pages) } {
-            Ok(()) => {}
-            // It is not mapped.
-            Err(Errno::ENOMEM) => return false,
-            // Which pages are in memory is not to be had: then all will be.
-            Err(_) => pages.fill(1),
+        if unsafe { self.kernel.mincore(part, pages) }.is_err() {
+            return false;
         }
-        let holes = pages
-            .chunk_by(|a, b| a & 1 == b & 1)
-            .filter(|run| run[0] & 1 == 0)
-            .count();
-        let resident = pages.iter().filter(|page| **page & 1 != 0).count();
-        // Not while another thread gives back: the kernel then flushes after each call, even one that finds nothing
+        let runs = || pages.chunk_by(|a, b| a & 1 == b & 1);
+        let holes = runs().filter(|run| run[0] & 1 == 0).count();
+        // None while another thread gives back: the kernel then flushes after each call, even one that finds nothing
         // (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
-        let more = if self.leavers.are_there() {
-            0
-        } else {
-            resident / PAGES_A_HOLE
-        };
-        let each = holes <= HOLES + more;
-        let mut at = 0;
-        while at < pages.len() {
-            let here = pages[at] & 1 != 0;
-            let len = pages[at..]
-                .iter()
-                .take_while(|p| (**p & 1 != 0) == here)
-                .count();
-            let len = if each { len } else { pages.len() };
-            let run = Range {
-                start: part.start + at * PAGE,
-                end: part.start + (at + len) * PAGE,
-            };
-            // A page that is not in memory is a hole, which is zero, or swapped out, which is not, and
-            // mincore(2) does not say which. To give either back takes no shootdown: nothing is mapped.
+        let most = if self.leavers.are_there() { 0 } else { HOLES };
+        if holes > most {
+            return false;
+        }
+        let mut start = part.start;
+        for run in runs() {
+            let end = start + run.len() * PAGE;
+            let range = Range { start, end };
+            start = end;
+            // A page that is not in memory is a hole, which is zero, a guard, which stays, or swapped out, which is not
+            // zero; and mincore(2) does not say which. To give it back takes no shootdown: nothing is mapped.
             // SAFETY: the caller's range; either call leaves it zero.
-            unsafe {
-                let give_back_to = |end| {
-                    let len = end - run.start;
-                    self.kernel.madvise(run.start, len, MADV_DONTNEED)
-                };
-                let fill = here && each;
-                if fill || give_back_to(run.end).is_err() {
-                    let zeros = self.kernel.clear(run);
-                    // What was only read has the page of zeros, which is everybody's: to write there later would copy
-                    // it, and that is a shootdown for each page. There may be more of that, so the rest goes too: one
-                    // shootdown for all.
-                    if zeros > run.len() / PAGE / 2
-                        && !self.kernel.is_own(run)
-                        && give_back_to(part.end).is_ok()
-                    {
-                        return true;
-                    }
+            let done = unsafe {
+                if run[0] & 1 == 0 {
+                    let advice = MADV_DONTNEED;
+                    self.kernel
+                        .madvise(range.start, range.len(), advice)
+                        .is_ok()
+                } else {
+                    // Many that are zero already may have the page of zeros, see above.
+                    let zeros = self.kernel.clear(range);
+                    zeros <= run.len() / 2 || self.kernel.is_own(range)
                 }
+            };
+            if !done {
+                return false;
             }
-            at += len;
         }
         true
     }

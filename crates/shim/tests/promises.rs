@@ -59,7 +59,16 @@ proptest! {
         World::new(Setup { places, cache: 60, resident, threads, ..Setup::default() }, &bytes.0).run();
     }
 
-    /// Check the same where what is mapped is counted, and that nothing without memory is kept then.
+    /// Check the same where the program also does what the library does not see: by system calls of its own, by devices
+    /// and by other processes.
+    #[test]
+    fn unseen(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 0..90u8, refuse in 0..40u8, batch: bool) {
+        let threads = threads.saturating_sub(45);
+        let refuse = refuse.saturating_sub(20);
+        World::new(Setup { places, cache, threads, refuse, batch, unseen: true, ..Setup::default() }, &bytes.0).run();
+    }
+
+    /// Check the same where what is mapped is counted, and that nothing is kept then.
     #[test]
     fn counted(bytes in bytes(), places in 3..80usize, bound in 1..600usize, threads in 0..90u8) {
         // Half of them with one thread: what another leaves is not looked at.

@@ -14,7 +14,7 @@ mod preload;
 use std::process::Command;
 use std::time::Duration;
 
-use model::fake::Fake;
+use model::fake::{BASE, Fake};
 use preload::{must, program, run};
 use quell_shim::linux::*;
 use quell_shim::{Counters, Kernel, Map, Node, PAGE, Pressure, Scratch, Settings, Shim, Zero};
@@ -49,6 +49,9 @@ fn pages(cache: usize) -> Settings {
         cache: cache * PAGE,
         keep: 1024 * 1024,
         zero: Zero::UpTo(16 * PAGE),
+        least: PAGE,
+        least_zeroed: PAGE,
+        lifetimes: 0,
         ..Settings::default()
     }
 }
@@ -85,6 +88,33 @@ fn at_calls(shim: &Shim<Fake>, work: impl Fn() + 'static) {
 /// Whether the kernel has something mapped there.
 fn is_there(shim: &Shim<Fake>, at: usize) -> bool {
     shim.kernel().pages.borrow().contains_key(&(at / PAGE))
+}
+
+/// So many blocks of the program's, each of so many pages, with room between them for pages of the library's.
+fn apart(shim: &Shim<Fake>, blocks: usize, count: usize) -> Vec<usize> {
+    let map = |n: usize| {
+        let hint = Map {
+            addr: BASE + (1 + n * (count + 2)) * PAGE,
+            ..of_pages(count)
+        };
+        // SAFETY: the model's memory.
+        let at = unsafe { shim.mmap(&hint) }.unwrap();
+        assert_eq!(at, hint.addr);
+        (0..count).for_each(|page| shim.kernel().write(at + page * PAGE, 7));
+        at
+    };
+    (0..blocks).map(map).collect()
+}
+
+/// Writes so many pages and unmaps them, and sees that they are kept.
+fn keep(shim: &Shim<Fake>, at: usize, count: usize) {
+    (0..count).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+    // SAFETY: the model's memory.
+    unsafe { shim.munmap(at, count * PAGE) }.unwrap();
+    assert!(
+        (0..count).all(|n| is_there(shim, at + n * PAGE)),
+        "it is kept"
+    );
 }
 
 /// Maps so many pages, writes them, and unmaps them, each as the program does.
@@ -124,6 +154,11 @@ fn rule_01_never_more() {
 #[test]
 fn rule_02_what_is_not_seen() {
     must(&build!("unknown"), "");
+    let over = build!("over");
+    for settings in ["cache=1M", "cache=1M,trim=each"] {
+        must(&over, settings);
+    }
+    must(&build!("written"), "");
     let fixed = program("static", "int main(void) { return 0; }", &["-static"]);
     must(&fixed, "");
 }
@@ -149,26 +184,17 @@ fn rule_04_free_is_never_late() {
 /// Check rule 5: what is unmapped goes by one shootdown for many, and short returns lose nothing.
 #[test]
 fn rule_05_munmap_in_batches() {
-    let shim = over_the_model(pages(40));
-    let map = Map {
-        len: 2 * PAGE,
-        ..ANON
-    };
-    // SAFETY: the model's memory.
-    unsafe {
-        // Apart, so that each is a region of its own.
-        let all: Vec<usize> = (0..20).map(|_| shim.mmap(&map).unwrap()).collect();
-        for at in all {
-            shim.kernel().write(at, 1);
-            shim.munmap(at, 2 * PAGE).unwrap();
-        }
-        assert_eq!(shim.kernel().shootdowns.get(), 0);
-        churn(&shim, 30);
-        assert!(
-            shim.kernel().shootdowns.get() <= 1,
-            "one for all that had to go"
-        );
+    let shim = over_the_model(pages(32));
+    // Apart, so that each is a region of its own.
+    for at in apart(&shim, 16, 2) {
+        keep(&shim, at, 2);
     }
+    assert_eq!(shim.kernel().shootdowns.get(), 0);
+    churn(&shim, 30);
+    assert!(
+        shim.kernel().shootdowns.get() <= 1,
+        "one for all that had to go"
+    );
     shim.check().unwrap();
 }
 
@@ -212,6 +238,24 @@ fn rule_08_use_after_unmap() {
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
+/// Check rule 7: a stack grows over what was unmapped below it.
+#[test]
+fn rule_07_growing_stacks() {
+    must(&build!("grows"), "");
+}
+
+/// Check rule 9: guard pages stay what they are, and nobody is given one.
+#[test]
+fn rule_09_guard_pages() {
+    must(&build!("guarded"), "");
+}
+
+/// Check rule 9: what the kernel writes to by a ring that nobody has seen is served to nobody.
+#[test]
+fn rule_09_unseen_rings() {
+    must(&build!("rings"), "");
+}
+
 /// Check rule 9: nothing special is kept, and nothing special is passed on.
 #[test]
 fn rule_09_leaves_alone() {
@@ -232,15 +276,10 @@ fn rule_10_long_fork() {
     for unmapped in [false, true] {
         let shim = leaked(pages(8));
         let block = of_pages(4);
+        let all = apart(shim, 4, 4);
+        all[..2].iter().for_each(|at| keep(shim, *at, 4));
         // SAFETY: the model's memory.
         unsafe {
-            let all: Vec<usize> = (0..4).map(|_| shim.mmap(&block).unwrap()).collect();
-            for at in &all {
-                (0..4).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
-            }
-            all[..2]
-                .iter()
-                .for_each(|at| shim.munmap(*at, BLOCK).unwrap());
             let forks = std::cell::Cell::new(0);
             at_calls(shim, move || {
                 if forks.replace(1) == 0 {
@@ -292,13 +331,13 @@ fn rule_10_two_forks() {
             // Two mappings to the kernel, and one to the program; and one that is kept.
             let halves = [shim.mmap(&half).unwrap(), shim.mmap(&half).unwrap()];
             for at in halves {
-                shim.munmap(at, half.len).unwrap();
+                keep(&shim, at, 4);
             }
             let at = shim.mmap(&block).unwrap();
             assert_eq!(at, halves[1]);
             (0..8).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
             let kept = shim.mmap(&half).unwrap();
-            shim.munmap(kept, half.len).unwrap();
+            keep(&shim, kept, 4);
             before(1);
             before(2);
             if matches!(place, Where::Parent) {
@@ -350,8 +389,7 @@ fn rule_10_maps_while_forking() {
         // SAFETY: the model's memory.
         unsafe {
             let at = shim.mmap(&ANON).unwrap();
-            shim.kernel().write(at, 7);
-            shim.munmap(at, PAGE).unwrap();
+            keep(shim, at, 1);
             let fixed = move || {
                 as_thread(shim, 1, || shim.before_fork());
                 // The first call finds out that the fork takes long.
@@ -394,7 +432,7 @@ fn rule_07_unmapped_twice() {
     // SAFETY: the model's memory.
     unsafe {
         let at = shim.mmap(&three).unwrap();
-        shim.munmap(at + PAGE, PAGE).unwrap();
+        keep(shim, at + PAGE, 1);
         let done = std::cell::Cell::new(false);
         at_calls(shim, move || {
             if done.replace(true) {
@@ -447,6 +485,12 @@ fn rule_10_fork() {
     }
 }
 
+/// Check rule 10: in a copy of the process that the library is not told of it is off, and nobody waits.
+#[test]
+fn rule_10_unseen_copies() {
+    must(&build!("copies"), "cache=2M");
+}
+
 /// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, and the
 /// one to register for fork.
 #[test]
@@ -495,8 +539,7 @@ fn rule_12_given_out_again() {
     // SAFETY: the model's memory.
     unsafe {
         let at = shim.mmap(&block).unwrap();
-        shim.kernel().write(at, 7);
-        shim.munmap(at, block.len).unwrap();
+        keep(shim, at, 4);
         let calls: &'static std::cell::Cell<u32> = Box::leak(Box::default());
         at_calls(shim, move || {
             // Before munmap(2) it is there still, and after it no more.
@@ -551,6 +594,26 @@ fn rule_13_budget() {
         churn(&shim, 2);
     }
     assert_eq!(kept(&shim), 2);
+}
+
+/// Check rule 13: what a size was used for before is no reason to zero memory for long that is not used any more.
+#[test]
+fn rule_13_thin_use() {
+    must(&build!("thin"), "least=64K,lifetimes=2");
+}
+
+/// Check rule 13: a limit that the program sets is no limit for the library to fill.
+#[test]
+fn rule_13_limits_that_come() {
+    must(&build!("drains"), "");
+}
+
+/// Check rule 13: what is not needed does not stay.
+#[test]
+fn rule_13_spare() {
+    for settings in ["", "rss=1G"] {
+        must(&build!("spare"), settings);
+    }
 }
 
 /// Check rule 14: mmap64 is mmap, and errno is as the kernel leaves it.

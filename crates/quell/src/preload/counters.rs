@@ -46,7 +46,7 @@ impl Seen {
 
     /// How often the program called it.
     pub(crate) fn calls(&self) -> u64 {
-        let names = ["mmap", "munmap", "dontneed", "free", "mprotect_folded"];
+        let names = ["mmap", "munmap", "dontneed", "free"];
         names.iter().map(|name| self.get(name)).sum()
     }
 }

@@ -30,6 +30,12 @@ pub(crate) fn text(library: &Library) -> String {
         let n = |name| count(seen.get(name));
         let size = |name| bytes(seen.get(name));
         // Writing to a String does not fail.
+        if seen.get("pinned") > 0 {
+            let _ = writeln!(
+                out,
+                "  it keeps nothing: the kernel or a device may have hold of pages of this process"
+            );
+        }
         if seen.get("off") > 0 {
             let _ = writeln!(out, "  it is off: all calls go to the kernel");
         }
@@ -43,18 +49,16 @@ pub(crate) fn text(library: &Library) -> String {
         );
         let _ = writeln!(
             out,
-            "  {} of {} MADV_DONTNEED zeroed, {} of {} MADV_FREE dropped, {} changes of protection folded",
+            "  {} of {} MADV_DONTNEED zeroed, {} of {} MADV_FREE dropped",
             n("dontneed_zeroed"),
             n("dontneed"),
             n("free_dropped"),
             n("free"),
-            n("mprotect_folded"),
         );
         let _ = writeln!(
             out,
-            "  kept now: {} in memory, {} of addresses without; {} may be unused beside that",
+            "  kept now: {}; {} may be unused beside that",
             size("dirty_bytes"),
-            size("clean_bytes"),
             size("keep_bytes"),
         );
         let _ = writeln!(
@@ -66,8 +70,10 @@ pub(crate) fn text(library: &Library) -> String {
         );
         let _ = writeln!(
             out,
-            "  left to the kernel: {} not known, {} over the budget, {} because it was busy",
+            "  left to the kernel: {} not known to be plain, {} not expected to be used again, {} over the budget, {} because \
+             it was busy",
             n("passed_unknown"),
+            n("passed_unused"),
             n("passed_budget"),
             n("passed_busy"),
         );

@@ -6,6 +6,7 @@ use crate::linux::*;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
+use crate::table::Of;
 use crate::{PAGE, Range, keep};
 
 impl<K: Kernel> Shim<K> {
@@ -37,7 +38,7 @@ impl<K: Kernel> Shim<K> {
             }
             MADV_FREE => {
                 self.counters.free.one();
-                if self.settings().drop_free && self.may_stay(range) {
+                if self.settings().drop_free && self.may_stay(range) && self.is_known_plain(range) {
                     self.counters.free_dropped.one();
                     return Ok(());
                 }
@@ -69,6 +70,15 @@ impl<K: Kernel> Shim<K> {
         if !matches!(told, Locked::Done(())) {
             self.forget(range);
         }
+    }
+
+    /// Whether a range is all of one kind, and plain: then to drop MADV_FREE is as good as to do it.
+    fn is_known_plain(&self, range: Range) -> bool {
+        let kind = match self.try_locked(|table| table.kind_of(range)) {
+            Locked::Done(kind) => kind.filter(|kind| kind.may_be_kept() && !kind.named),
+            Locked::Mine | Locked::Busy => None,
+        };
+        kind.is_some_and(|kind| self.is_plain(range, kind))
     }
 
     /// Whether the range is the program's and known, and the budget allows it to stay in memory.
@@ -145,7 +155,8 @@ impl<K: Kernel> Shim<K> {
                 pages[count] = block.start + n * PAGE;
                 count += 1;
             }
-            if count == 0 || self.kernel.in_use(&pages[..count]) {
+            let used = self.kernel.count_used(&pages[..count]);
+            if count == 0 || used.is_some_and(|used| used > 0) {
                 let _ = self.try_locked(|table| table.keep.drop(block));
                 found += keep::BLOCK;
                 if found >= wanted + keep::BLOCK {
@@ -166,14 +177,35 @@ impl<K: Kernel> Shim<K> {
         found
     }
 
-    /// Zeroes a range of the program's, if it is known and may stay.
+    /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
     unsafe fn zero_in_place(&self, range: Range) -> bool {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
         let here = (&raw const range).addr();
         // A thread may give back what is below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
-        if is_own_stack || self.settings().strict || !self.may_stay(range) {
+        let settings = self.settings();
+        if is_own_stack || settings.strict || range.len() < settings.least_zeroed {
+            return false;
+        }
+        let asked = self.try_locked(|table| {
+            let kind = table
+                .kind_of(range)
+                .filter(|kind| kind.may_be_kept() && !kind.named)?;
+            let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
+            let habit = table.habit(Of::GivenBack, range.len());
+            // It is used again if it is dense now.
+            habit.begins();
+            habit.looks().then_some((kind, trusted))
+        });
+        let Locked::Done(Some((kind, zeroed_before))) = asked else {
+            return false;
+        };
+        let dense = self.is_densely_used(range);
+        if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
+            return false;
+        }
+        if !self.has_no_pins_for(range.len()) || !self.may_stay(range) {
             return false;
         }
         // Of what is shared each page would be copied for it.
@@ -188,8 +220,28 @@ impl<K: Kernel> Shim<K> {
         };
         // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
         // that nobody needs what is in it.
-        let done = unsafe { self.wipe(range) };
+        let done = self.is_plain(range, kind) && unsafe { self.wipe(range) };
         self.end(begun);
+        if !done {
+            let _ = self.try_locked(|table| {
+                table.keep.drop(range);
+                table.habit(Of::GivenBack, range.len()).was_mistaken();
+            });
+        }
         done
+    }
+
+    /// Whether it was looked for pinned pages lately, that is, within some megabytes that were zeroed since.
+    fn has_no_pins_for(&self, len: usize) -> bool {
+        const BYTES_A_LOOK: usize = 1 << 20;
+        let zeroed = self.zeroed_since_look.fetch_add(len, Ordering::Relaxed) + len;
+        if zeroed < BYTES_A_LOOK && self.settings().lifetimes > 0 {
+            return true;
+        }
+        let looked = self.look_for_pins();
+        if looked {
+            self.zeroed_since_look.store(len, Ordering::Relaxed);
+        }
+        looked
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
-use crate::region::{Kind, State};
+use crate::region::Kind;
 use crate::shim::{Locked, Shim};
+use crate::table::{Found, Of};
 use crate::{PAGE, Range};
 
 impl<K: Kernel> Shim<K> {
@@ -25,8 +26,8 @@ impl<K: Kernel> Shim<K> {
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let Some(kind) = self.kind(map) else {
             if map.flags & MAP_GROWSDOWN != 0 {
-                // What is kept below it would be in its way.
-                self.drain();
+                // What is kept below it would be in its way, now or later.
+                self.retire();
             }
             if fixed && let Some(range) = Range::of(map.addr, map.len) {
                 self.evict(range)?;
@@ -61,23 +62,63 @@ impl<K: Kernel> Shim<K> {
         if fill {
             map.flags |= MAP_POPULATE;
         }
-        // SAFETY: the caller's own call, but for MAP_POPULATE, which only fills pages.
-        let at = unsafe { self.map_anew(&map) }?;
+        let mut with_anchor = !fixed && map.addr == 0 && self.brings_anchor(range.len(), kind);
+        if with_anchor {
+            map.len = range.len() + PAGE;
+        }
+        // SAFETY: the caller's own call, but for MAP_POPULATE, which only fills pages, and a page more at its end.
+        let mut done = unsafe { self.map_anew(&map) };
+        if with_anchor && done.is_err() {
+            // There is room for what the program wants, perhaps, and not for more.
+            with_anchor = false;
+            map.len = range.len();
+            // SAFETY: as above.
+            done = unsafe { self.map_anew(&map) };
+        }
+        let at = done?;
         let new = Range {
             start: at,
             end: at + range.len(),
         };
         // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
-        let huge =
-            kind.huge && unsafe { self.kernel.madvise(at, new.len(), MADV_HUGEPAGE) }.is_ok();
+        let huge = kind.huge && unsafe { self.kernel.madvise(at, map.len, MADV_HUGEPAGE) }.is_ok();
         self.mapped(new, |table| {
             if self.is_retired() {
                 table.is_new(new);
             } else {
                 table.note(new, Kind { huge, ..kind });
+                table.habit(Of::Mappings, new.len()).begins();
             }
         });
+        if with_anchor {
+            let page = Range {
+                start: new.end,
+                end: new.end + PAGE,
+            };
+            self.bring_anchor(page, Kind { huge, ..kind });
+        }
         Ok(at)
+    }
+
+    /// Whether a new mapping of this length gets a page more for an anchor. Not where its length is of whole huge pages:
+    /// the kernel puts such mappings where they can have some, and one of another length elsewhere.
+    fn brings_anchor(&self, len: usize, kind: Kind) -> bool {
+        const HUGE: usize = 2 << 20;
+        let settings = self.settings();
+        if !kind.is_read_write()
+            || settings.cache < len
+            || len < settings.least
+            || len.is_multiple_of(HUGE)
+        {
+            return false;
+        }
+        let brings = self.try_locked(|table| {
+            // One is enough where others lie beside it.
+            let habit = table.habit(Of::Mappings, len);
+            let brings = core::mem::take(&mut habit.brings_anchor);
+            brings && !table.anchors.are_full()
+        });
+        matches!(brings, Locked::Done(true))
     }
 
     /// Whatever is known of addresses that the kernel has just given out is out of date: they were
@@ -126,25 +167,48 @@ impl<K: Kernel> Shim<K> {
 
     /// Something kept, zeroed. A hint of an address is taken if just that is kept, or as the settings say.
     fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
+        let settings = self.settings();
+        let len = range.len();
+        if len < settings.least || self.counters.dirty_bytes.get() == 0 {
+            return None;
+        }
+        self.look();
         // Another address than a multiple of what is wanted is meant as it is, and so is one of 32 bits: LuaJIT asks
         // for what is near its code, or low.
-        let hint = self.settings().hint;
+        let hint = settings.hint;
         let low = range.start <= u32::MAX as usize;
         let meant = hint > 0 && (low || !range.start.is_multiple_of(hint));
         let hint = if meant { 0 } else { hint };
-        let Locked::Done(found) =
-            self.try_locked(|table| table.serve(range.len(), kind, range.start, hint))
-        else {
+        let find = |looked: bool| {
+            self.try_locked(|table| {
+                if !table.is_trusted(Of::Mappings, len, settings.lifetimes) {
+                    return Found::Nothing;
+                }
+                // Before a large region is cut for what a fresh one would fit, and mappings of its size find none.
+                if !looked && self.pays_to_look(len, table.fresh.bytes) {
+                    return Found::NotLookedAt;
+                }
+                let found = table.serve(len, kind, range.start, hint);
+                if matches!(found, Found::Served(_)) {
+                    table.habit(Of::Mappings, len).begins();
+                }
+                found
+            })
+        };
+        let mut found = find(false);
+        if matches!(found, Locked::Done(Found::NotLookedAt)) {
+            self.look_for_pins();
+            found = find(true);
+        }
+        let Locked::Done(Found::Served(at)) = found else {
             return None;
         };
-        let (at, state) = found?;
         if self.is_off() {
             return None;
         }
         // SAFETY: it was taken from what is kept, so it is nobody's until we return.
-        if state == State::Dirty && !unsafe { self.wipe_unshared(at) } {
-            // It is not there: a system call past us has unmapped it.
-            let _ = self.locked(|table| table.forget(at, true));
+        if !unsafe { self.clear_kept(at, kind) } {
+            self.hand_over(at);
             return None;
         }
         self.counters.mmap_served.one();

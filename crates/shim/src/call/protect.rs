@@ -1,4 +1,4 @@
-//! mprotect(2), folded where nothing changes, and other calls that change what a range is.
+//! mprotect(2), and other calls that change what a range is.
 
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
@@ -27,15 +27,6 @@ impl<K: Kernel> Shim<K> {
             self.forget(range);
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mprotect(addr, len, prot) };
-        }
-        let folded = self.locked(|table| {
-            // What another thread is at is noted already, and not done yet.
-            !self.busy.is_at(range)
-                && table.all_live(range, |region| i32::from(region.kind.prot) == prot)
-        });
-        if matches!(folded, Locked::Done(true)) {
-            self.counters.mprotect_folded.one();
-            return Ok(());
         }
         self.evict(range)?;
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.

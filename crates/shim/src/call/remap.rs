@@ -61,11 +61,9 @@ impl<K: Kernel> Shim<K> {
             Locked::Mine | Locked::Busy => None,
         };
         let kind = known.filter(|_| plain);
-        if kind.is_some() && !to_fixed && to.end <= from.end {
-            if to.end < from.end {
-                // SAFETY: to shrink is to unmap the end.
-                unsafe { self.munmap(to.end, from.end - to.end) }?;
-            }
+        if kind.is_some() && !to_fixed && to.end < from.end {
+            // SAFETY: to shrink is to unmap the end.
+            unsafe { self.munmap(to.end, from.end - to.end) }?;
             return Ok(old);
         }
         self.evict(from)?;

@@ -1,14 +1,23 @@
-//! munmap(2): memory that is known is kept.
+//! munmap(2): memory that is known, and that its next owner is likely to use, is kept.
 
 use crate::Range;
 use crate::allowance::Allowance;
 use crate::busy::TURNS;
 use crate::kernel::{Errno, Kernel};
+use crate::proof::Plain;
+use crate::region::Kind;
 use crate::shim::{Locked, Shim};
-use crate::table::Table;
+use crate::table::{Of, Table};
 
 /// What is kept may cut others, and needs as many places at most.
 pub(crate) const ROOM: usize = 4;
+
+/// Memory that may be kept.
+#[derive(Clone, Copy)]
+struct Ready {
+    kind: Kind,
+    fingerprint: u64,
+}
 
 enum Then {
     Kept,
@@ -16,9 +25,9 @@ enum Then {
     Full,
     /// Another thread is at it.
     Busy,
-    /// It has a name, which whoever gets it next would have not given it.
-    Named,
     Pass,
+    /// The same, and the anchor that it brought with it has nothing to show any more.
+    PassBesideAnchor,
     /// Some of it is kept already, or being unmapped: the rest, piece by piece.
     Pieces,
 }
@@ -40,31 +49,36 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             _ => return unsafe { self.kernel.munmap(addr, len) },
         };
-        self.look();
-        let may = self.allowance(range.len());
-        let mut done = self.locked(|table| self.keep_or_not(table, range, may));
+        if self.counters.dirty_bytes.get() > 0 {
+            self.look();
+        }
+        let ready = self.ready_to_keep(range);
+        let may = match ready {
+            Some(_) => self.allowance(range.len()),
+            None => Allowance::NOTHING,
+        };
+        let keep_or_not = |table: &mut Table| self.keep_or_not(table, range, may, ready);
+        let mut done = self.locked(keep_or_not);
         for _ in 0..TURNS {
             match done {
                 Locked::Done(Then::Busy) => self.wait_until_idle(range),
-                Locked::Done(Then::Named) => self.unname(range),
                 _ => break,
             }
-            done = self.locked(|table| self.keep_or_not(table, range, may));
+            done = self.locked(keep_or_not);
         }
         if let Locked::Done(Then::Full) = done {
             // With some way to go to the next time. What others give back meanwhile is not waited for.
             self.trim_to(may.trim_to);
-            done = self.locked(|table| self.keep_or_not(table, range, may));
+            done = self.locked(keep_or_not);
         }
         match done {
             Locked::Done(Then::Kept) => {
                 self.counters.munmap_kept.one();
-                self.trim_clean();
                 Ok(())
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
             Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
-            Locked::Done(Then::Busy | Then::Named) => {
+            Locked::Done(Then::Busy) => {
                 self.forget(range);
                 // SAFETY: as above.
                 unsafe { self.unmap_the_rest(range) }
@@ -78,15 +92,104 @@ impl<K: Kernel> Shim<K> {
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
             }
-            Locked::Done(Then::Pass) | Locked::Busy => {
+            Locked::Done(Then::Pass | Then::PassBesideAnchor) | Locked::Busy => {
                 // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
-                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
+                let unmapped = self.with_room(|| unsafe { self.kernel.munmap(addr, len) });
+                if matches!(done, Locked::Done(Then::PassBesideAnchor)) {
+                    self.unmap_anchor_at(range.end);
+                }
+                unmapped
             }
         }
     }
 
-    fn keep_or_not(&self, table: &mut Table, range: Range, may: Allowance) -> Then {
+    /// A range that the program unmaps and that may be kept for another mapping: it is worth that, and is plain memory, all
+    /// of it there. Its content is as it was: the program's call may fail yet.
+    fn ready_to_keep(&self, range: Range) -> Option<Ready> {
+        let settings = self.settings();
+        let len = range.len();
+        if settings.cache < len || len < settings.least || settings.strict || self.is_retired() {
+            return None;
+        }
+        let asked = self.locked(|table| {
+            let kind = table.kind_of(range).filter(|kind| kind.may_be_kept())?;
+            let habit = table.habit(Of::Mappings, len);
+            habit.looks().then(|| (kind, table.was_served(range)))
+        });
+        let Locked::Done(Some((mut kind, served))) = asked else {
+            return None;
+        };
+        let dense = self.is_densely_used(range);
+        let trusted = self.learn(Of::Mappings, len, dense, served);
+        if !dense || !trusted {
+            return None;
+        }
+        self.look();
+        if self.budget() < len || self.is_shared(range) {
+            return None;
+        }
+        if kind.named {
+            // Whoever gets it next would not have given it that.
+            self.unname(range);
+            kind.named = false;
+        }
+        let plain = self.prove_plain(range, kind);
+        // SAFETY: it is plain memory that the program has done with.
+        let ready = plain == Plain::Yes && unsafe { self.fill(range) };
+        if !ready {
+            self.counters.passed_unknown.one();
+            let _ = self.try_locked(|table| {
+                let habit = table.habit(Of::Mappings, len);
+                if plain == Plain::NoRoom {
+                    habit.brings_anchor = true;
+                } else {
+                    habit.was_mistaken();
+                }
+            });
+        }
+        // SAFETY: it is plain memory, and none of its pages is a guard.
+        ready.then(|| Ready {
+            kind,
+            fingerprint: unsafe { self.kernel.fingerprint(range) },
+        })
+    }
+
+    /// Notes how a lifetime was, and says whether the next is expected to be dense. What was `served` and not used was
+    /// zeroed for nothing.
+    pub(super) fn learn(&self, of: Of, len: usize, dense: bool, served: bool) -> bool {
+        let lifetimes = self.settings().lifetimes;
+        let trusted = self.locked(|table| {
+            let habit = table.habit(of, len);
+            match (dense, served) {
+                (true, _) => habit.was_dense(),
+                (false, false) => habit.was_thin(),
+                (false, true) => {
+                    self.counters.mistaken.one();
+                    habit.was_mistaken();
+                }
+            }
+            table.is_trusted(of, len, lifetimes)
+        });
+        matches!(trusted, Locked::Done(true))
+    }
+
+    /// Fills the pages of a range that have no memory; false where one is a guard page, which has none, or that fails.
+    unsafe fn fill(&self, range: Range) -> bool {
+        let populate = crate::linux::MADV_POPULATE_WRITE;
+        // SAFETY: the caller's range, whose content nobody needs.
+        self.kernel.all_there(range)
+            || unsafe { self.kernel.madvise(range.start, range.len(), populate) }.is_ok()
+                && self.kernel.all_there(range)
+    }
+
+    fn keep_or_not(
+        &self,
+        table: &mut Table,
+        range: Range,
+        may: Allowance,
+        ready: Option<Ready>,
+    ) -> Then {
         if self.busy.is_other_at(range, self.kernel.thread()) {
             return Then::Busy;
         }
@@ -94,25 +197,24 @@ impl<K: Kernel> Shim<K> {
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
         // whoever is served would not have.
         let fits = known && range.len() <= may.most && range.end <= 1 << 47;
-        if fits && !table.nodes.has_room(ROOM) && table.clean.count > 0 {
-            return Then::Full;
-        }
-        if fits && table.nodes.has_room(ROOM) {
-            if !table.all_live(range, |region| !region.kind.named) {
-                return Then::Named;
-            }
+        if fits
+            && table.nodes.has_room(ROOM)
+            && let Some(Ready { kind, fingerprint }) = ready
+        {
             let most = if self.leavers.are_there() {
                 may.meanwhile
             } else {
                 may.most
             };
-            if table.dirty.bytes + table.leaving + range.len() > most {
+            if table.kept_bytes() + table.leaving + range.len() > most {
                 return Then::Full;
             }
-            table.keep_all(range);
+            table.keep_all(range, kind, fingerprint);
             return Then::Kept;
         }
-        if known {
+        if known && may == Allowance::NOTHING {
+            self.counters.passed_unused.one();
+        } else if known {
             self.counters.passed_budget.one();
         } else {
             self.counters.passed_unknown.one();
@@ -120,6 +222,7 @@ impl<K: Kernel> Shim<K> {
         table.forget(range, false);
         match table.last_not_own(range) {
             Some(_) => Then::Pieces,
+            None if table.has_anchor_at(range.end) => Then::PassBesideAnchor,
             None => Then::Pass,
         }
     }

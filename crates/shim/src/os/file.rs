@@ -45,6 +45,12 @@ impl<'a> File<'a> {
         self.with(|fd| find(|buffer| read(fd, buffer), wanted))
     }
 
+    /// The same of a file that may be long: /proc/PID/maps has a line for each mapping.
+    pub(super) fn look_far<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<Option<T>> {
+        const FAR: usize = 1 << 16;
+        self.with(|fd| find_within(FAR, |buffer| read(fd, buffer), wanted))
+    }
+
     /// The same, whether it can be read or not.
     pub(super) fn find<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
         self.look(wanted)?
@@ -125,12 +131,21 @@ const READS: usize = 64;
 
 /// The first line that `wanted` makes something of. `more` reads what comes next, and nothing at the end.
 fn find<T>(
+    more: impl FnMut(&mut [u8]) -> Option<usize>,
+    wanted: impl FnMut(&[u8]) -> Option<T>,
+) -> Option<T> {
+    find_within(READS, more, wanted)
+}
+
+/// The same, with so many reads at most.
+fn find_within<T>(
+    reads: usize,
     mut more: impl FnMut(&mut [u8]) -> Option<usize>,
     mut wanted: impl FnMut(&[u8]) -> Option<T>,
 ) -> Option<T> {
     let mut buffer = [0; LINE];
     let (mut len, mut too_long) = (0, false);
-    for _ in 0..READS {
+    for _ in 0..reads {
         let got = more(&mut buffer[len..])?.min(LINE - len);
         if got == 0 {
             // What has no end of line.

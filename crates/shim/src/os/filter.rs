@@ -11,7 +11,6 @@ pub(super) struct Filter(AtomicU8);
 const NOT_ASKED: u8 = 0;
 const THERE: u8 = 1;
 const NONE: u8 = 2;
-const OWN: u8 = 3;
 
 impl Filter {
     pub(super) const fn new() -> Filter {
@@ -27,15 +26,10 @@ impl Filter {
         }
     }
 
-    /// Whether the program has set it up itself: what it forbids nobody knows, and /proc may be among it.
-    pub(super) fn is_own(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == OWN
-    }
-
     /// The program sets one up.
     #[cfg(quell_preload)]
     pub(super) fn comes(&self) {
-        self.0.store(OWN, Ordering::Relaxed);
+        self.0.store(THERE, Ordering::Relaxed);
     }
 
     /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.

@@ -74,32 +74,32 @@ impl Group {
         self.folder.text()
     }
 
-    /// Whether the group, or one above it, is within a sixteenth of what it may have. A container sees itself
-    /// where the hierarchy is mounted, and a group of no such name below; what is not there is left out.
-    pub(super) fn is_full(&self) -> bool {
+    /// How many bytes the group, or one above it, may still have, whichever is least, and no more than `machine`. None
+    /// where one is within a sixteenth of what it may have. A container sees itself where the hierarchy is mounted, and a
+    /// group of no such name below; what is not there is left out.
+    pub(super) fn least_free(&self, machine: usize) -> Option<usize> {
         let mut folder = self.folder.text();
+        let mut least = machine;
         for _ in 0..LEVELS {
             if folder.len() < self.mount || folder.is_empty() {
-                return false;
+                break;
             }
-            if self.is_full_at(folder) {
-                return true;
-            }
+            least = least.min(self.free_at(folder)?);
             let above = folder.iter().rposition(|b| *b == b'/').unwrap_or(0);
             folder = &folder[..above];
         }
-        false
+        Some(least)
     }
 
-    fn is_full_at(&self, folder: &[u8]) -> bool {
+    fn free_at(&self, folder: &[u8]) -> Option<usize> {
         let number = |name| look(folder, name, |file: File<'_>| file.number());
         // `max`, where there is none, is no number.
         let limits = self.names.limits.iter();
         let Some(limit) = limits.filter_map(|name| number(name)).min() else {
-            return false;
+            return Some(usize::MAX);
         };
         let Some(current) = number(self.names.current) else {
-            return false;
+            return Some(usize::MAX);
         };
         let most = limit - limit / 16;
         // Files fill whatever memory there is, and the kernel takes it from them first. That is looked up only
@@ -108,7 +108,12 @@ impl Group {
             let line = |file: File<'_>| file.find(|line| field(line, self.names.idle));
             look(folder, b"/memory.stat", line).unwrap_or(0)
         };
-        current > most && current.saturating_sub(idle()) > most
+        let used = if current > limit / 2 {
+            current.saturating_sub(idle())
+        } else {
+            current
+        };
+        (used <= most).then(|| usize::try_from(limit - used).unwrap_or(usize::MAX))
     }
 }
 
@@ -216,7 +221,7 @@ mod tests {
                 mb * MB
             )
         };
-        let full = || tree.own().is_full();
+        let full = || tree.own().least_free(usize::MAX).is_none();
         assert!(!full());
         tree.write(&format!("{b}/memory.max"), "max\n");
         tree.group(b, &[], current(2000), &idle(0));
@@ -258,18 +263,18 @@ mod tests {
             )
         };
         tree.group(root, &limit(1600), current(1590), &idle(0));
-        assert!(tree.own().is_full());
+        assert!(tree.own().least_free(usize::MAX).is_none());
         tree.group(root, &limit(1600), current(1590), &idle(200));
-        assert!(!tree.own().is_full());
+        assert!(!tree.own().least_free(usize::MAX).is_none());
         // No limit, as the kernel writes it.
         tree.write(
             &format!("{root}/memory.limit_in_bytes"),
             "9223372036854771712\n",
         );
-        assert!(!tree.own().is_full());
+        assert!(!tree.own().least_free(usize::MAX).is_none());
         let own = format!("{root}/docker/1");
         tree.group(&own, &limit(100), current(99), &idle(1));
-        assert!(tree.own().is_full());
+        assert!(tree.own().least_free(usize::MAX).is_none());
     }
 
     /// Check that a name that is too long, or has too many parts, is looked at as far as it goes.
@@ -280,11 +285,11 @@ mod tests {
         let full = |levels: usize| {
             let folder = format!("sys/fs/cgroup{}", &deep[..2 * levels]);
             tree.group(&folder, &[("memory.max", 16)], ("memory.current", 16), "");
-            tree.own().is_full()
+            tree.own().least_free(usize::MAX).is_none()
         };
         assert!(!full(40 - LEVELS));
         assert!(full(41 - LEVELS));
         let long = Tree::new("long", &format!("0::/{}\n", "x".repeat(700)));
-        assert!(!long.own().is_full());
+        assert!(long.own().least_free(usize::MAX).is_some());
     }
 }

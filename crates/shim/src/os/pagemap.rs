@@ -8,6 +8,12 @@ use crate::{PAGE, Range};
 const PAGES: usize = 256;
 /// It is in memory.
 const PRESENT: u64 = 1 << 63;
+/// It is swapped out, or there is a mark in its place; the low bits say which.
+const SWAPPED: u64 = 1 << 62;
+const SWAP_TYPE: u64 = 0x1f;
+/// Types from this one on are for migration, damaged pages, devices and marks (include/linux/swap.h: there are 32, and no
+/// more than ten of those are special).
+const MOST_SWAP_FILES: u64 = 22;
 /// And nobody else maps it. When the other process has exited, run another program or written the page, the bit
 /// is back.
 const EXCLUSIVE: u64 = 1 << 56;
@@ -40,13 +46,11 @@ pub(super) fn are_exclusive(range: Range) -> bool {
     each(range, |entries| !entries.iter().any(shared))
 }
 
-/// Which pages are in memory, as mincore(2) says it; false if that can't be told.
-pub(super) fn are_there(range: Range, pages: &mut [u8]) -> bool {
-    let mut pages = pages.iter_mut();
-    each(range, |entries| {
-        for (entry, page) in entries.iter().zip(&mut pages) {
-            *page = u8::from(entry & PRESENT != 0);
-        }
-        true
-    })
+/// Whether each page is in memory or swapped out. A page that was never touched since it was mapped is neither, nor is a
+/// guard page; before Linux 6.15 a guard page looks as if it was swapped out, but for its type.
+pub(super) fn all_there(range: Range) -> bool {
+    let there = |entry: &u64| {
+        entry & PRESENT != 0 || entry & SWAPPED != 0 && entry & SWAP_TYPE < MOST_SWAP_FILES
+    };
+    each(range, |entries| entries.iter().all(there))
 }

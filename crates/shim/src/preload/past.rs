@@ -23,6 +23,12 @@ mod nr {
     pub(super) const SHMAT: usize = 30;
     pub(super) const SHMCTL: usize = 31;
     pub(super) const SETSOCKOPT: usize = 54;
+    pub(super) const SETRLIMIT: usize = 160;
+    pub(super) const IO_SETUP: usize = 206;
+    pub(super) const PRLIMIT64: usize = 302;
+    pub(super) const IO_URING_SETUP: usize = 425;
+    pub(super) const IO_URING_REGISTER: usize = 427;
+    pub(super) const PROCESS_MADVISE: usize = 440;
     pub(super) const MLOCK: usize = 149;
     pub(super) const MLOCKALL: usize = 151;
     pub(super) const PRCTL: usize = 157;
@@ -49,6 +55,12 @@ static LOOKED_AT: [u64; 8] = {
         MADVISE,
         SHMAT,
         SETSOCKOPT,
+        SETRLIMIT,
+        IO_SETUP,
+        PRLIMIT64,
+        IO_URING_SETUP,
+        IO_URING_REGISTER,
+        PROCESS_MADVISE,
         MLOCK,
         MLOCKALL,
         PRCTL,
@@ -153,6 +165,18 @@ unsafe extern "C" fn ours(
                 }
                 number_or_error(raw(number, args))
             }
+            nr::SETRLIMIT => c_long::from(setrlimit(int(a), b)),
+            nr::PRLIMIT64 => c_long::from(prlimit(int(a), int(b), c, d)),
+            nr::PROCESS_MADVISE => {
+                process_madvise(int(a), b as *const Part, c, int(d), e as u32) as c_long
+            }
+            nr::IO_SETUP | nr::IO_URING_SETUP | nr::IO_URING_REGISTER => {
+                // What it reads and writes then are pages, also such as are unmapped meanwhile.
+                if let Some(shim) = shim() {
+                    shim.retire();
+                }
+                number_or_error(raw(number, args))
+            }
             nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
                 step_back();
                 number_or_error(raw(number, args))
@@ -170,7 +194,72 @@ unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
     }
 }
 
+/// A call that sets a limit of the process, if it does.
+unsafe fn limiting(number: usize, args: [usize; 6], sets: bool) -> c_int {
+    // SAFETY: the program's own call.
+    let call = || unsafe { raw(number, args) };
+    let done = match shim() {
+        Some(shim) if sets => shim.limit_comes(call),
+        _ => call(),
+    };
+    // SAFETY: this thread's errno.
+    unsafe { result(done.map(drop)) }
+}
+
+/// Limits of what is mapped, of getrlimit(2).
+fn is_of_mappings(resource: c_int) -> bool {
+    const RLIMIT_DATA: c_int = 2;
+    const RLIMIT_AS: c_int = 9;
+    matches!(resource, RLIMIT_DATA | RLIMIT_AS)
+}
+
+/// Forgets what is known of the ranges of an array of the program's, as they are about to be changed or lent. False if
+/// one can't be.
+unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
+    /// No more are taken (UIO_MAXIOV).
+    const MOST: usize = 1024;
+    let Some(shim) = shim().filter(|_| count <= MOST) else {
+        return true;
+    };
+    for n in 0..count {
+        // Where there is nothing to read the kernel says so.
+        let Some(part) = shim
+            .kernel()
+            .part_at(parts as usize + n * size_of::<Part>())
+        else {
+            break;
+        };
+        if shim.other(part.start, part.len, || Ok(())).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
 exported! {
+    // glibc has these names twice, for programs of different ages.
+    fn setrlimit(resource: c_int, limit: usize) -> c_int {
+        limiting(nr::SETRLIMIT, [resource as usize, limit, 0, 0, 0, 0], is_of_mappings(resource))
+    }
+    fn setrlimit64(resource: c_int, limit: usize) -> c_int {
+        setrlimit(resource, limit)
+    }
+    fn prlimit(pid: c_int, resource: c_int, new: usize, old: usize) -> c_int {
+        // Of another process, too: it may be this one by its number, and is rare.
+        let sets = new != 0 && is_of_mappings(resource);
+        limiting(nr::PRLIMIT64, [pid as usize, resource as usize, new, old, 0, 0], sets)
+    }
+    fn prlimit64(pid: c_int, resource: c_int, new: usize, old: usize) -> c_int {
+        prlimit(pid, resource, new, old)
+    }
+    // Of this process or another: its ranges are forgotten here, which is safe.
+    fn process_madvise(process: c_int, parts: *const Part, count: usize, advice: c_int, flags: u32) -> isize {
+        if !forget_parts(parts, count) {
+            return number_or_error(Err(Errno::ENOMEM)) as isize;
+        }
+        let args = [process as usize, parts as usize, count, advice as usize, flags as usize, 0];
+        number_or_error(raw(nr::PROCESS_MADVISE, args)) as isize
+    }
     fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
         const SET_SECCOMP: c_int = 22;
         const SET_VMA: c_int = 0x5356_4d41;
@@ -206,19 +295,9 @@ exported! {
     // The pipe has the pages then, and not what was in them: they must be the program's alone until it is read, so
     // they are unmapped and given back as they are.
     fn vmsplice(fd: c_int, parts: *const Part, count: usize, flags: u32) -> isize {
-        /// No more are taken (UIO_MAXIOV).
-        const MOST: usize = 1024;
         let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
-        if let Some(shim) = shim() && count <= MOST {
-            for n in 0..count {
-                // Where there is nothing to read the kernel says so.
-                let Some(part) = shim.kernel().part_at(parts as usize + n * size_of::<Part>()) else {
-                    break;
-                };
-                if shim.other(part.start, part.len, || Ok(())).is_err() {
-                    return number_or_error(Err(Errno::ENOMEM)) as isize;
-                }
-            }
+        if !forget_parts(parts, count) {
+            return number_or_error(Err(Errno::ENOMEM)) as isize;
         }
         number_or_error(raw(nr::VMSPLICE, args)) as isize
     }

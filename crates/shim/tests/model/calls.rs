@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicU32;
 
 use quell_shim::linux::*;
-use quell_shim::{Errno, Kernel, Map, PAGE, Part, Pressure, Range, Threads};
+use quell_shim::{Errno, Kernel, Map, Mapping, PAGE, Part, Pins, Pressure, Range, Threads};
 
-use super::fake::{Fake, checked, numbers};
+use super::fake::{Fake, MARK, checked, numbers};
 
 /// mincore(2), where the kernel has no room for its answer.
 const EAGAIN: i32 = 11;
@@ -142,11 +142,64 @@ unsafe impl Kernel for Fake {
         self.meddle();
         zeros
     }
-    fn in_use(&self, pages: &[usize]) -> bool {
+    fn count_used(&self, pages: &[usize]) -> Option<usize> {
         let all = self.pages.borrow();
-        pages
-            .iter()
-            .any(|at| all.get(&(at / PAGE)).is_some_and(|p| p.value != 0))
+        let mut count = 0;
+        for at in pages {
+            let page = all.get(&(at / PAGE))?;
+            if page.guard || page.attr.prot & PROT_READ == 0 {
+                return None;
+            }
+            count += usize::from(page.value != 0);
+        }
+        Some(count)
+    }
+    fn mapping_at(&self, range: Range) -> Option<Mapping> {
+        self.meddle();
+        let (whole, attr) = self.whole_mapping(range.start / PAGE)?;
+        let plain = attr.flags & (MAP_PRIVATE | MAP_SHARED | MAP_ANONYMOUS);
+        (whole.and(range) == Some(range)).then_some(Mapping {
+            range: whole,
+            is_plain: attr.prot == 3 && plain == MAP_PRIVATE | MAP_ANONYMOUS,
+        })
+    }
+    fn all_there(&self, range: Range) -> bool {
+        self.meddle();
+        // With a value and not in memory it is swapped out.
+        self.all(range, |p| !p.guard && (p.present || p.value != 0))
+    }
+    unsafe fn mark(&self, range: Range, _: u64) {
+        numbers(range).for_each(|n| self.write(n * PAGE, MARK));
+        self.meddle();
+    }
+    fn is_marked(&self, range: Range, _: u64) -> bool {
+        self.all(range, |p| p.value == MARK && !p.guard)
+    }
+    unsafe fn fingerprint(&self, range: Range) -> u64 {
+        let word = |hash: u64, n| hash.wrapping_mul(31) + u64::from(self.read(n * PAGE)) + 1;
+        numbers(range).fold(1, word) | 1 << 63
+    }
+    fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool {
+        let readable = self.all(range, |p| p.attr.prot & PROT_READ != 0 && !p.guard);
+        // SAFETY: it can be read.
+        readable && unsafe { self.fingerprint(range) } == fingerprint
+    }
+    unsafe fn clear_marked(&self, range: Range, _: u64) -> bool {
+        for at in (range.start..range.end).step_by(PAGE) {
+            if self.read(at) != MARK {
+                return false;
+            }
+            self.write(at, 0);
+        }
+        self.meddle();
+        true
+    }
+    fn pins(&self) -> Pins {
+        if self.pinned.borrow().is_empty() {
+            Pins::None
+        } else {
+            Pins::Perhaps
+        }
     }
     fn is_own(&self, range: Range) -> bool {
         self.all(range, |p| !p.shared)
@@ -162,7 +215,7 @@ unsafe impl Kernel for Fake {
         if self.short.get() {
             Pressure::Some
         } else {
-            Pressure::None
+            Pressure::None(usize::MAX)
         }
     }
 }

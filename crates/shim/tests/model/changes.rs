@@ -77,6 +77,21 @@ impl World {
                 _ => promise.pages[n] = None,
             }
         }
+        drop((real, promise));
+        self.sync_frames(range);
+    }
+
+    /// Where a page may have other memory by now, or not, it is as it really is.
+    fn sync_frames(&self, range: Range) {
+        let real = self.shim.kernel().pages.borrow();
+        let mut promise = self.promise.borrow_mut();
+        for n in numbers(range) {
+            if let (Some(own), Some(real)) = (&mut promise.pages[n], real.get(&(BASE / PAGE + n)))
+                && own.frame != real.frame
+            {
+                own.frame = 0;
+            }
+        }
     }
 
     pub(super) fn advise(&self, advice: i32) {
@@ -102,15 +117,20 @@ impl World {
             self.shim.madvise(range.start, range.len(), advice)
         });
         self.note(format!("= {done:?}"));
-        if done != expected && !(self.loose.get() && done == Err(Errno::ENOMEM)) {
+        // What was locked unseen may be dropped all the same: the program may read its old bytes or zeros.
+        let dropped = self.ever_unseen.get() && advice == MADV_FREE && done.is_ok();
+        if done != expected && !dropped && !(self.loose.get() && done == Err(Errno::ENOMEM)) {
             self.fail(&format!("madvise: {done:?} instead of {expected:?}"));
         }
         let mut promise = self.promise.borrow_mut();
         match advice {
-            MADV_DONTNEED if done.is_ok() => {
-                promise.change(range, |p| (p.value, p.or_zero) = (0, false));
+            MADV_DONTNEED if done.is_ok() => promise.give_back(range),
+            MADV_DONTNEED | MADV_FREE => {
+                promise.change(range, |p| p.or_zero |= !p.attr.locked);
+                drop(promise);
+                self.sync_frames(range);
+                promise = self.promise.borrow_mut();
             }
-            MADV_DONTNEED | MADV_FREE => promise.change(range, |p| p.or_zero |= !p.attr.locked),
             _ if done.is_ok() || expected == Err(Errno::ENOMEM) => {
                 let bits = lasting_advice(advice).unwrap_or(0);
                 promise.change(range, |p| p.attr.advice |= bits);
@@ -118,7 +138,7 @@ impl World {
             _ => {}
         }
         drop(promise);
-        if done.is_err() && self.loose.get() {
+        if done.is_err() && self.is_unforetold() {
             self.resync(range);
         }
     }
@@ -136,14 +156,17 @@ impl World {
             self.shim.mprotect(range.start, range.len(), prot)
         });
         self.note(format!("= {done:?}"));
-        if done.is_ok() != whole && !self.loose.get() {
+        if done.is_ok() != whole && !self.is_unforetold() {
             self.fail(&format!("mprotect: {done:?}"));
         }
-        if done.is_err() && self.loose.get() {
+        if done.is_err() && self.is_unforetold() {
             return self.resync(range);
         }
-        self.promise
-            .borrow_mut()
-            .change_first(range, |p| p.attr.prot = prot);
+        let mut promise = self.promise.borrow_mut();
+        if done.is_ok() {
+            promise.change(range, |p| p.attr.prot = prot);
+        } else {
+            promise.change_first(range, |p| p.attr.prot = prot);
+        }
     }
 }

@@ -37,7 +37,16 @@ pub struct Page {
     pub present: bool,
     /// Since fork(2) nobody has written it.
     pub shared: bool,
+    /// A guard page: who touches it dies.
+    pub guard: bool,
+    /// Which mapping of the kernel's it is in, together with its attributes.
+    pub mapping: u32,
+    /// Which memory it has: whoever pinned that has it also when it is unmapped.
+    pub frame: u32,
 }
+
+/// What the library writes into a page, to the model. The program writes other values.
+pub const MARK: u8 = 255;
 
 /// The flags that make a mapping what it is.
 pub fn lasting(flags: i32) -> i32 {
@@ -56,6 +65,9 @@ pub struct Fake {
     /// Runs another thread, now and then; true makes the call fail.
     pub hook: RefCell<Option<Hook>>,
     pub short: Cell<bool>,
+    last_frame: Cell<u32>,
+    /// Pinned memory.
+    pub pinned: RefCell<Vec<u32>>,
     /// What may be mapped, in bytes, if that is counted.
     pub bound: Cell<Option<usize>>,
     pub thread: Cell<usize>,
@@ -124,6 +136,7 @@ impl Fake {
                 Some(page) => {
                     flush |= page.present;
                     (page.value, page.present, page.shared) = (0, false, false);
+                    page.frame = self.new_frame();
                 }
             }
         }
@@ -160,6 +173,61 @@ impl Fake {
         Ok(())
     }
 
+    /// MADV_GUARD_INSTALL: what was there is gone.
+    pub fn guard(&self, range: Range) {
+        self.change(range, |p| {
+            (p.guard, p.value, p.present) = (true, 0, false);
+            p.frame = self.new_frame();
+        });
+    }
+
+    fn new_frame(&self) -> u32 {
+        self.last_frame.set(self.last_frame.get() + 1);
+        self.last_frame.get()
+    }
+
+    /// The mapping that a new one of these attributes becomes part of: that of a neighbour, or one of its own, since the
+    /// kernel does not always make one of two.
+    fn mapping_for(&self, range: Range, attr: Attr) -> u32 {
+        let id = self.last_id.get();
+        let pages = self.pages.borrow();
+        let beside = [range.start / PAGE - 1, range.end / PAGE];
+        let alike = |n: &usize| pages.get(n).filter(|page| page.attr == attr);
+        match beside.iter().find_map(alike) {
+            Some(page) if id % 4 != 0 => page.mapping,
+            _ => id,
+        }
+    }
+
+    /// All of the mapping that has this page.
+    pub fn whole_mapping(&self, n: usize) -> Option<(Range, Attr)> {
+        let pages = self.pages.borrow();
+        let here = pages.get(&n)?;
+        let same = |n: &usize| {
+            pages
+                .get(n)
+                .is_some_and(|page| page.mapping == here.mapping && page.attr == here.attr)
+        };
+        let start = (0..=n).rev().take_while(same).last()?;
+        let end = (n..).take_while(same).last()? + 1;
+        let range = Range {
+            start: start * PAGE,
+            end: end * PAGE,
+        };
+        Some((range, here.attr))
+    }
+
+    /// A device writes to memory that was pinned, wherever that is by now. Which memory.
+    pub fn device_writes(&self, value: u8) -> Option<u32> {
+        let frame = self.pinned.borrow().last().copied()?;
+        for page in self.pages.borrow_mut().values_mut() {
+            if page.frame == frame {
+                (page.value, page.present) = (value, true);
+            }
+        }
+        Some(frame)
+    }
+
     /// mlock(2).
     pub fn mlock(&self, addr: usize, len: usize) -> Result<(), Errno> {
         let low = addr & !(PAGE - 1);
@@ -179,10 +247,21 @@ impl Fake {
             .get_mut(&(at / PAGE))
             .expect("the program's page is mapped");
         assert!(
-            page.attr.prot & PROT_WRITE != 0,
+            page.attr.prot & PROT_WRITE != 0 && !page.guard,
             "the program's page at {at:#x} can be written"
         );
         (page.value, page.present, page.shared) = (value, true, false);
+    }
+
+    /// The library reads where a page begins.
+    pub fn read(&self, at: usize) -> u8 {
+        let pages = self.pages.borrow();
+        let page = pages.get(&(at / PAGE)).expect("what is read is mapped");
+        assert!(
+            page.attr.prot & PROT_READ != 0 && !page.guard,
+            "the page at {at:#x} can be read"
+        );
+        page.value
     }
 
     pub(super) fn do_mmap(&self, map: &Map) -> Result<usize, Errno> {
@@ -229,6 +308,7 @@ impl Fake {
             locked: false,
             name: 0,
         };
+        let mapping = self.mapping_for(range, attr);
         for n in numbers(range) {
             let page = Page {
                 attr,
@@ -236,6 +316,9 @@ impl Fake {
                 value: 0,
                 present: map.flags & MAP_POPULATE != 0,
                 shared: false,
+                guard: false,
+                mapping,
+                frame: self.new_frame(),
             };
             self.pages.borrow_mut().insert(n, page);
         }
@@ -295,6 +378,7 @@ impl Fake {
             value: 0,
             present: false,
             shared: false,
+            guard: false,
             ..first
         };
         let behind = Range {
@@ -303,7 +387,8 @@ impl Fake {
         };
         if !fixed && !stays && self.is_free(behind) {
             for n in numbers(behind) {
-                self.pages.borrow_mut().insert(n, fresh);
+                let frame = self.new_frame();
+                self.pages.borrow_mut().insert(n, Page { frame, ..fresh });
             }
             return Ok(old);
         }
@@ -317,14 +402,20 @@ impl Fake {
         self.take_away(to);
         let moved: Vec<Page> = numbers(from).map(|n| self.pages.borrow()[&n]).collect();
         if stays {
-            self.change(from, |p| (p.value, p.present) = (0, false));
+            self.change(from, |p| {
+                (p.value, p.present, p.frame) = (0, false, self.new_frame());
+            });
         } else {
             self.take_away(from);
         }
         for (i, n) in numbers(to).enumerate() {
-            self.pages
-                .borrow_mut()
-                .insert(n, *moved.get(i).unwrap_or(&fresh));
+            let page = moved.get(i).copied().unwrap_or(Page {
+                frame: self.new_frame(),
+                ..fresh
+            });
+            self.last_id.set(self.last_id.get() + u32::from(i == 0));
+            let mapping = self.last_id.get();
+            self.pages.borrow_mut().insert(n, Page { mapping, ..page });
         }
         Ok(to.start)
     }
@@ -341,8 +432,13 @@ impl Fake {
             MADV_DONTNEED => return self.drop_pages(range),
             // Done at once, as it may be.
             MADV_FREE => return self.drop_pages(range),
-            MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_POPULATE_READ | MADV_POPULATE_WRITE
-            | MADV_COLLAPSE => {}
+            MADV_POPULATE_WRITE => {
+                if !self.all(range, |p| p.attr.prot & PROT_WRITE != 0 && !p.guard) {
+                    return Err(Errno::EFAULT);
+                }
+                self.change(range, |p| p.present = true);
+            }
+            MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_POPULATE_READ | MADV_COLLAPSE => {}
             MADV_PAGEOUT => self.change(range, |p| p.present = false),
             // Of private memory.
             MADV_REMOVE => return Err(Errno::EINVAL),

@@ -41,7 +41,8 @@ impl World {
                 self.promise.borrow_mut().map(range, attr);
             }
             (Err(found), Err(wanted)) if found == wanted => {}
-            (Err(Errno::ENOMEM), Ok(())) if self.loose.get() => {}
+            // What is left alone, as it is somebody else's perhaps, takes room.
+            (Err(Errno::ENOMEM), Ok(())) if self.loose.get() || self.ever_unseen.get() => {}
             // Another thread has taken the last room, or made some.
             (Err(Errno::EEXIST), Ok(()))
                 if self.loose.get() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}

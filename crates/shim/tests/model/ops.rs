@@ -13,7 +13,7 @@ const MAP_STACK: i32 = 0x2_0000;
 
 impl World {
     pub(super) fn step(&self) {
-        match self.byte() % 32 {
+        match self.byte() % 36 {
             0..=6 => self.map_anywhere(),
             7 => self.map_hint(),
             8..=9 => self.map_at(MAP_FIXED),
@@ -43,6 +43,7 @@ impl World {
             27 => self.fork(),
             28 => self.disturb(),
             29 => self.name(),
+            32..=33 if self.setup.unseen => self.do_unseen(),
             _ => self.write(),
         }
     }
@@ -75,7 +76,7 @@ impl World {
     pub(super) fn keeps_off(&self, range: Range) -> bool {
         self.is_busy(range)
             || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
-            || (self.ever_loose.get() && self.has_leftover(range))
+            || ((self.ever_loose.get() || self.ever_unseen.get()) && self.has_leftover(range))
     }
 
     fn has_leftover(&self, range: Range) -> bool {

@@ -14,11 +14,15 @@ pub struct Owned {
     pub value: u8,
     /// After MADV_FREE, or a call that failed on the way: it is as it was, or zero.
     pub or_zero: bool,
+    pub guard: bool,
+    /// Which memory it has, as the kernel would count it without the library.
+    pub frame: u32,
 }
 
 pub struct Promise {
     pub pages: [Option<Owned>; PAGES],
     last_id: u32,
+    last_frame: u32,
 }
 
 pub fn number(at: usize) -> usize {
@@ -36,6 +40,7 @@ impl Promise {
         Promise {
             pages: [None; PAGES],
             last_id: 0,
+            last_frame: 0,
         }
     }
 
@@ -68,13 +73,32 @@ impl Promise {
 
     pub fn map(&mut self, range: Range, attr: Attr) {
         let id = self.new_id();
-        let page = Owned {
-            attr,
-            id,
-            value: 0,
-            or_zero: false,
-        };
-        self.pages[numbers(range)].fill(Some(page));
+        for n in numbers(range) {
+            self.pages[n] = Some(Owned {
+                attr,
+                id,
+                value: 0,
+                or_zero: false,
+                guard: false,
+                frame: self.new_frame(),
+            });
+        }
+    }
+
+    /// A number that the kernel's model has for no memory.
+    fn new_frame(&mut self) -> u32 {
+        self.last_frame += 1;
+        1 << 31 | self.last_frame
+    }
+
+    /// MADV_DONTNEED: it is zero, and other memory than before.
+    pub fn give_back(&mut self, range: Range) {
+        for n in numbers(range) {
+            let frame = self.new_frame();
+            if let Some(own) = &mut self.pages[n] {
+                (own.value, own.or_zero, own.frame) = (0, false, frame);
+            }
+        }
     }
 
     pub fn change(&mut self, range: Range, mut how: impl FnMut(&mut Owned)) {
@@ -120,13 +144,18 @@ impl Promise {
             ..first
         };
         if dont_unmap {
-            self.change(from, |p| (p.value, p.or_zero) = (0, false));
+            self.give_back(from);
         } else {
             self.unmap_old(from, old);
         }
         let id = self.new_id();
         for (i, n) in numbers(to).enumerate() {
-            let page = old.get(i).copied().flatten().unwrap_or(fresh);
+            let moved = old.get(i).copied().flatten();
+            let page = moved.unwrap_or(Owned {
+                frame: self.new_frame(),
+                guard: false,
+                ..fresh
+            });
             self.pages[n] = Some(Owned { id, ..page });
         }
     }

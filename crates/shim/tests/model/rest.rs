@@ -147,10 +147,10 @@ impl World {
         let done = self.call(Some(range), !whole, || {
             self.shim.other(addr, len, || kernel.mlock(addr, len))
         });
-        if done.is_ok() != whole && !self.loose.get() {
+        if done.is_ok() != whole && !self.is_unforetold() {
             self.fail(&format!("mlock: {done:?}"));
         }
-        if done.is_err() && self.loose.get() {
+        if done.is_err() && self.is_unforetold() {
             return self.resync(range);
         }
         self.promise
@@ -170,10 +170,10 @@ impl World {
             let call = || kernel.name(range, name);
             self.shim.name(range.start, range.len(), call)
         });
-        if done.is_ok() != whole && !self.loose.get() {
+        if done.is_ok() != whole && !self.is_unforetold() {
             self.fail(&format!("name: {done:?}"));
         }
-        if done.is_err() && self.loose.get() {
+        if done.is_err() && self.is_unforetold() {
             return self.resync(range);
         }
         self.promise
@@ -209,12 +209,13 @@ impl World {
         let Some(range) = self.own_range() else {
             return;
         };
-        let value = self.byte() as u8;
+        let value = self.value();
         for at in (range.start..range.end).step_by(PAGE) {
             let n = number(at);
             let mut promise = self.promise.borrow_mut();
             if let Some(page) = &mut promise.pages[n]
                 && page.attr.prot & PROT_WRITE != 0
+                && !page.guard
                 && !self.is_busy(Range {
                     start: at,
                     end: at + PAGE,

@@ -61,8 +61,12 @@ pub fn program(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     exe
 }
 
+/// So that the library does at once what it otherwise does after it has seen how the program uses its memory.
+const AT_ONCE: &str = "least=4K,lifetimes=0";
+
 /// Runs it under the library, with these settings, to its end or to the deadline.
 pub fn run(command: &mut Command, settings: &str, deadline: Duration) -> Output {
+    let settings = format!("{AT_ONCE},{settings}");
     let mut child = command
         .env("LD_PRELOAD", library())
         .env("QUELL_SHIM", settings)

@@ -1,4 +1,5 @@
 // What the programs share.
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,6 +29,47 @@
 		}                                                                        \
 	} while (0)
 
+// Past the library, as gperftools does it: nothing can see this.
+static inline long raw(long n, long a, long b, long c, long d, long e, long f) {
+	long out;
+	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+	__asm__ volatile("syscall" : "=a"(out) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return out;
+}
+
+// Fills the gaps between the libraries, so that what a program maps lies in the large free area: beside it there is room
+// then for a page of the library's, without which it keeps nothing. Which gaps there are differs from run to run.
+__attribute__((constructor(101), unused)) static void fill_gaps(void) {
+	static int done;
+	if (done++)
+		return; // what a program has mapped before its constructors keeps its room
+	const size_t sizes[] = {16 * PAGE, 4 * PAGE, PAGE}, large = 16 << 20;
+	uintptr_t area = (uintptr_t)raw(SYS_mmap, 0, (long)large, PROT_NONE, ANON | MAP_NORESERVE, -1, 0);
+	if (area > -PAGE)
+		return;
+	raw(SYS_munmap, (long)area, (long)large, 0, 0, 0, 0);
+	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (int n = 0; n < 4096; n++) {
+			uintptr_t at = (uintptr_t)raw(SYS_mmap, 0, (long)sizes[i], PROT_NONE, ANON | MAP_NORESERVE, -1, 0);
+			if (at > -PAGE)
+				break;
+			if (area <= at && at < area + large) {
+				raw(SYS_munmap, (long)at, (long)sizes[i], 0, 0, 0, 0);
+				break;
+			}
+		}
+}
+
+// What the library has counted, by the order in its counters.rs.
+enum { SERVED = 1, KEPT = 3, DIRTY = 11, OFF = 18, PINNED = 22 };
+static inline long counter(int which) {
+	static uint64_t *all;
+	if (!all)
+		MUST((all = dlsym(RTLD_DEFAULT, "quell_shim_counters")));
+	return (long)((volatile uint64_t *)all)[2 + which];
+}
+
 static inline char *map(size_t len) {
 	char *p = mmap(0, len, RW, ANON, -1, 0);
 	MUST(p != MAP_FAILED);
@@ -51,7 +93,7 @@ static inline int zero(const char *p, size_t len) {
 
 // How many pages are in memory; -1 if not all of it is mapped.
 static inline long resident(void *p, size_t len) {
-	unsigned char v[4096];
+	unsigned char v[16384];
 	long count = 0;
 	if (mincore(p, len, v))
 		return -1;
@@ -60,19 +102,39 @@ static inline long resident(void *p, size_t len) {
 	return count;
 }
 
-// One mapping to the program, 3 * len of eights, and two to the kernel, which does not make three one: each has its
-// own reverse map (struct anon_vma) by the time that the third comes between them, and they are served as one.
+// Memory that was unmapped and is kept, or the program shows nothing. Where there was no room for a page beside it, the
+// next mapping of that size brings one with it.
+static inline char *kept(size_t len) {
+	for (int n = 0; n < 4; n++) {
+		char *p = filled(len);
+		MUST(munmap(p, len) == 0);
+		if (resident(p, len) == (long)(len / PAGE))
+			return p;
+	}
+	fprintf(stderr, "nothing is kept\n");
+	exit(1);
+}
+
+// A new mapping, that what is kept serves.
+static inline char *served(size_t len) {
+	char *p;
+	long before = counter(SERVED);
+	kept(len);
+	p = map(len);
+	MUST(counter(SERVED) > before && zero(p, len));
+	return p;
+}
+
+// 3 * len of eights, side by side and all alike, but two mappings to the kernel, which does not make three one: each has
+// its own reverse map (struct anon_vma) by the time that the third comes between them.
 static inline char *in_pieces(size_t len) {
 	char *p = map(8 * len);
-	MUST(madvise(p, 8 * len, MADV_NOHUGEPAGE) == 0 && munmap(p, 8 * len) == 0 && resident(p, len) == -1);
+	MUST(munmap(p, 8 * len) == 0 && resident(p, len) == -1);
 	for (int i = 0; i < 3; i++) {
 		char *part = p + (size_t)(i == 0 ? 0 : 3 - i) * len;
 		MUST(mmap(part, len, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == part);
 		memset(part, 7, len);
 	}
-	for (int i = 0; i < 3; i++)
-		MUST(munmap(p + (size_t)i * len, len) == 0);
-	MUST(map(3 * len) == p && zero(p, 3 * len));
 	memset(p, 8, 3 * len);
 	return p;
 }

@@ -44,17 +44,15 @@ static void bound(void) {
 }
 
 // Strictly: a new mapping has no pages of another node.
-static void served(void) {
+static void moved(void) {
 	unsigned long node = 1;
-	char *p = filled(len);
-	MUST(munmap(p, len) == 0);
-	p = map(len);
+	char *p = served(len);
 	MUST(syscall(SYS_mbind, p, len, 2L, &node, 64L, 1L) == 0 || errno == ENOSYS || errno == EPERM);
 	MUST(zero(p, len));
 }
 
 int main(void) {
-	void (*const each[])(void) = {by_the_device, given, bound, served};
+	void (*const each[])(void) = {by_the_device, given, bound, moved};
 	for (int i = 0; i < 4; i++) {
 		int status;
 		pid_t child = fork();

@@ -1,15 +1,6 @@
 // Memory that the library has not seen being mapped is the kernel's business alone.
 #include "check.h"
 
-// As gperftools does it: nothing can see this.
-static long raw(long n, long a, long b, long c, long d, long e, long f) {
-	long out;
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	__asm__ volatile("syscall" : "=a"(out) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return out;
-}
-
 int main(void) {
 	// Mapped past the library: unmapped at once, and DONTNEED is the kernel's.
 	char *p = (char *)raw(SYS_mmap, 0, 8 * PAGE, RW, ANON, -1, 0);

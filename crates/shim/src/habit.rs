@@ -1,0 +1,187 @@
+//! What the program did with memory of each size, and what that says of the next.
+//!
+//! To keep memory for later pays where the next owner touches most of it, and costs where not: it is zeroed for nothing.
+//! Nobody can ask the next owner, so the last ones are asked: memory is kept only of sizes whose last lifetimes were all
+//! *dense*, that is, nearly every page was used. Each guess that was wrong takes twice the lifetimes to be trusted again,
+//! and sizes that are used thinly are looked at ever more rarely, so that a program which is thin pays next to nothing
+//! for being asked.
+
+use crate::PAGE;
+
+/// Four classes for each power of two, from one page up to 2^47 bytes.
+pub(crate) const CLASSES: usize = 4 * 36;
+/// A thin size is looked at once in 2^8 lifetimes at least.
+const MOST_DOUBT: u8 = 8;
+/// So many good guesses in a row take one doubt away.
+const GOOD_GUESSES: u8 = 32;
+
+/// The class of the largest size that is not above `len` (in bytes, one page at least).
+pub(crate) fn class(len: usize) -> usize {
+    let pages = (len / PAGE).max(1);
+    let log = pages.ilog2() as usize;
+    let quarter = if log >= 2 {
+        (pages >> (log - 2)) & 3
+    } else {
+        // 1; 2 and 3: exact.
+        (pages << (2 - log)) & 3
+    };
+    (log * 4 + quarter).min(CLASSES - 1)
+}
+
+/// Whether memory of a class is expected to be used: by its own lifetimes, or where nothing speaks against it by those of
+/// classes of up to twice and half the size. A program that uses memory of many sizes is known by a few of them.
+pub(crate) fn is_trusted(all: &[Habit; CLASSES], class: usize, lifetimes: usize) -> bool {
+    const TWICE: usize = 4;
+    let own = all[class];
+    if own.is_trusted(lifetimes) {
+        return true;
+    }
+    let alike = class.saturating_sub(TWICE)..(class + TWICE + 1).min(CLASSES);
+    let (mut dense, mut returned) = (0, 0);
+    for habit in all[alike].iter().filter(|habit| habit.doubt == 0) {
+        dense += usize::from(habit.dense);
+        returned += usize::from(habit.returned);
+    }
+    own.doubt == 0 && dense >= lifetimes && returned >= lifetimes
+}
+
+/// Of one class. All zeros at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habit {
+    /// Lifetimes in a row that were dense.
+    dense: u8,
+    /// Grows with each lifetime that was thin, and with each guess that was wrong.
+    doubt: u8,
+    /// Lifetimes that pass before one is looked at again.
+    skip: u16,
+    /// Lifetimes that ended and that no later one has begun for yet.
+    ended: u8,
+    /// Lifetimes that began after another had ended.
+    returned: u8,
+    /// There was no room for an anchor beside memory of this size, so new mappings bring one with them.
+    pub(crate) brings_anchor: bool,
+}
+
+impl Habit {
+    pub(crate) const NEW: Habit = Habit {
+        dense: 0,
+        doubt: 0,
+        skip: 0,
+        ended: 0,
+        returned: 0,
+        brings_anchor: false,
+    };
+
+    /// A lifetime begins. Only memory that is asked for again is worth keeping.
+    pub(crate) fn begins(&mut self) {
+        if self.ended > 0 {
+            self.ended -= 1;
+            self.returned = self.returned.saturating_add(1);
+        }
+    }
+
+    /// A lifetime ends: whether to look at how it was. Never for long where that was thin.
+    pub(crate) fn looks(&mut self) -> bool {
+        self.ended = self.ended.saturating_add(1);
+        let looks = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        looks
+    }
+
+    /// Whether the next owner is expected to use what is kept, after so many dense lifetimes where nothing is in doubt.
+    pub(crate) fn is_trusted(self, lifetimes: usize) -> bool {
+        let enough = lifetimes << (self.doubt / 2).min(4);
+        usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes
+    }
+
+    /// Most of it was used.
+    pub(crate) fn was_dense(&mut self) {
+        self.dense = self.dense.saturating_add(1);
+        if self.dense.is_multiple_of(GOOD_GUESSES) {
+            self.doubt = self.doubt.saturating_sub(1);
+        }
+    }
+
+    /// Little of it was used.
+    pub(crate) fn was_thin(&mut self) {
+        self.dense = 0;
+        self.doubt = (self.doubt + 1).min(MOST_DOUBT);
+        self.skip = (1 << self.doubt) - 1;
+    }
+
+    /// It was zeroed, or looked at, for nothing.
+    pub(crate) fn was_mistaken(&mut self) {
+        self.was_thin();
+        self.was_thin();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Check that classes grow with sizes, and that each has no more than a quarter between its ends.
+    #[test]
+    fn classes() {
+        let mut last = 0;
+        for pages in 1..100_000 {
+            let class = class(pages * PAGE);
+            assert!(class >= last, "{pages}");
+            last = class;
+        }
+        assert_eq!(class(PAGE), 0);
+        assert_eq!(class(1), 0);
+        assert!(class(usize::MAX) < CLASSES);
+    }
+
+    /// Lives through lifetimes, each dense or thin, and counts how often memory is looked at, and how often it is served
+    /// and used, or not.
+    fn live(all: impl Iterator<Item = bool>) -> (usize, usize, usize) {
+        let mut habit = Habit::NEW;
+        let (mut looks, mut good, mut bad) = (0, 0, 0);
+        let mut served = false;
+        for dense in all {
+            habit.begins();
+            if habit.looks() {
+                looks += 1;
+                match (dense, served) {
+                    (true, _) => habit.was_dense(),
+                    (false, true) => habit.was_mistaken(),
+                    (false, false) => habit.was_thin(),
+                }
+            }
+            good += usize::from(served && dense);
+            bad += usize::from(served && !dense);
+            served = habit.is_trusted(2);
+        }
+        (looks, good, bad)
+    }
+
+    /// Check that dense sizes are served from the fourth lifetime on, and thin ones hardly looked at.
+    #[test]
+    fn steady() {
+        assert_eq!(live([true; 1000].into_iter()), (1000, 997, 0));
+        let (looks, good, bad) = live([false; 3000].into_iter());
+        assert!(looks < 30 && good == 0 && bad == 0, "{looks}");
+    }
+
+    /// Check that one dense lifetime before thin ones is no reason to serve, and that many are reason for one mistake.
+    #[test]
+    fn dense_then_thin() {
+        let phases = |dense: usize| (0..dense + 500).map(move |n| n < dense);
+        assert_eq!(live(phases(1)).2, 0);
+        assert_eq!(live(phases(500)).2, 1);
+    }
+
+    proptest! {
+        /// Check that whatever a program does, what is zeroed for nothing stays a small part of what it lived through.
+        #[test]
+        fn mistakes_are_few(all in proptest::collection::vec((any::<bool>(), 1..9usize), 1..300)) {
+            let all: Vec<bool> = all.into_iter().flat_map(|(dense, times)| vec![dense; times]).collect();
+            let (_, good, bad) = live(all.iter().copied());
+            let dense = all.iter().filter(|dense| **dense).count();
+            prop_assert!(bad <= 2 + dense / 4, "{bad} mistakes, {good} good guesses of {dense} dense lifetimes");
+        }
+    }
+}

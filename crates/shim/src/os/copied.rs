@@ -1,0 +1,55 @@
+//! Whether this process is a copy of the one in which the library was started, by a fork(2) that it did not see: `_Fork`,
+//! or a system call by number.
+//!
+//! A page of the library's own is wiped by the kernel in the copy (MADV_WIPEONFORK, Linux 4.14). A child of vfork(2), and
+//! of clone(2) with CLONE_VM, has the memory itself and not a copy of it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{nr, syscall};
+use crate::PAGE;
+use crate::linux::{MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+
+/// Where the page is; null where there is none.
+static PAGE_AT: core::sync::atomic::AtomicPtr<AtomicU32> =
+    core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+/// What it begins with in the process that it was made in.
+const ORIGINAL: u32 = 1;
+
+/// Makes the page.
+#[cfg_attr(
+    not(quell_preload),
+    allow(dead_code, reason = "for the library itself")
+)]
+pub(super) fn notice() {
+    let (prot, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let args = [0, PAGE, prot as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: a new mapping of our own.
+    let Ok(at) = (unsafe { syscall(nr::MMAP, args) }) else {
+        return;
+    };
+    let args = [at, PAGE, MADV_WIPEONFORK as usize, 0, 0, 0];
+    // SAFETY: our own page; the kernel refuses it or not.
+    if unsafe { syscall(nr::MADVISE, args) }.is_ok() {
+        // SAFETY: it is mapped, aligned and zero.
+        unsafe { &*(at as *const AtomicU32) }.store(ORIGINAL, Ordering::Relaxed);
+        PAGE_AT.store(at as *mut AtomicU32, Ordering::Release);
+    }
+}
+
+fn word() -> Option<&'static AtomicU32> {
+    // SAFETY: null, or the page, which is never unmapped.
+    unsafe { PAGE_AT.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether this is such a copy.
+pub(super) fn is_unseen() -> bool {
+    word().is_some_and(|word| word.load(Ordering::Relaxed) != ORIGINAL)
+}
+
+/// It is a copy, and the library was told.
+pub(super) fn is_seen() {
+    if let Some(word) = word() {
+        word.store(ORIGINAL, Ordering::Relaxed);
+    }
+}

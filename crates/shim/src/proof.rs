@@ -1,0 +1,262 @@
+//! What memory really is, whatever the program has done to it by calls that the library does not see.
+//!
+//! A program may change its memory past the library: by a function from a library's handle, by a system call of its own,
+//! by another library's. So nothing that the table says is believed where it matters: before memory is kept, before it
+//! is zeroed in place, before it is handed out, and before what is kept is given back.
+//!
+//! **Attributes.** The kernel tells of a mapping which rights it has, and whether it is of a file, and not whether a
+//! child of fork(2) will have it, whether it is locked, under a protection key, registered with userfaultfd(2), bound to
+//! a node, or has a name. But it makes one mapping of two that touch only where all of that is alike
+//! (`is_mergeable_vma`, mm/vma.c). So the library maps a page of its own beside the program's memory, an *anchor*, as
+//! plain as a page can be. Memory in one mapping with it is as plain as it is; and whoever changes the program's memory
+//! without the anchor, which is none of his, makes two mappings of the one, which is seen.
+//!
+//! **Whose it is.** What is kept is mapped still, and free to the program, which may map something over it past the
+//! library. So each kept page has a word at its begin by which it is known. Whoever maps over it takes the word away.
+
+use crate::kernel::{Kernel, Map, Mapping, Pins};
+use crate::linux::{
+    MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
+    PROT_WRITE,
+};
+use crate::region::Kind;
+use crate::shim::{Locked, Shim};
+use crate::sync::Ordering;
+use crate::table::Table;
+use crate::{PAGE, Range};
+
+/// What is found out of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Yes,
+    No,
+    /// It may be, but there is no room for an anchor beside the mapping that it is in.
+    NoRoom,
+}
+
+impl<K: Kernel> Shim<K> {
+    /// Whether a range is private memory of no file, all in one mapping, which can be read and written and has no other
+    /// attribute but those of `kind`. Puts an anchor beside it where there is none.
+    pub(crate) fn is_plain(&self, range: Range, kind: Kind) -> bool {
+        self.prove_plain(range, kind) == Plain::Yes
+    }
+
+    /// The same, and says where there was no room for an anchor.
+    pub(crate) fn prove_plain(&self, range: Range, kind: Kind) -> Plain {
+        let mapping = self.kernel.mapping_at(range);
+        let Some(mapping) = mapping.filter(|mapping| mapping.is_plain) else {
+            return Plain::No;
+        };
+        let found = self.try_locked(|table| {
+            let anchor = table.anchors.page_in(mapping.range);
+            (anchor, table.anchors.are_full())
+        });
+        let known = match found {
+            Locked::Done((Some(anchor), _)) => anchor,
+            Locked::Done((None, false)) => return self.put_anchor(mapping.range, range, kind),
+            Locked::Done((None, true)) => {
+                self.unmap_lone_anchors();
+                return Plain::NoRoom;
+            }
+            Locked::Mine | Locked::Busy => return Plain::No,
+        };
+        // The anchor may have been mapped over, together with what is beside it.
+        if self.kernel.is_marked(known, self.mark()) {
+            Plain::Yes
+        } else {
+            Plain::No
+        }
+    }
+
+    /// Maps a page beside a mapping, and looks whether the kernel takes the two for one.
+    #[cold]
+    fn put_anchor(&self, mapping: Range, range: Range, kind: Kind) -> Plain {
+        let below = mapping.start.checked_sub(PAGE);
+        let mut places = [below, Some(mapping.end)].into_iter().flatten();
+        if places.any(|start| self.put_anchor_at(start, range, kind)) {
+            Plain::Yes
+        } else {
+            Plain::NoRoom
+        }
+    }
+
+    /// Makes an anchor of a page that was mapped together with what lies below it.
+    pub(crate) fn bring_anchor(&self, page: Range, kind: Kind) {
+        // SAFETY: the page is ours.
+        unsafe { self.kernel.mark(page, self.mark()) };
+        let noted = self.locked(|table| table.note_anchor(page, kind));
+        if !matches!(noted, Locked::Done(true)) {
+            // Nobody knows of it, so nobody else unmaps it.
+            // SAFETY: as above.
+            let _ = unsafe { self.kernel.munmap(page.start, PAGE) };
+        }
+    }
+
+    fn put_anchor_at(&self, start: usize, range: Range, kind: Kind) -> bool {
+        let reserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
+        let page = Range {
+            start,
+            end: start + PAGE,
+        };
+        let map = Map {
+            addr: start,
+            len: PAGE,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | reserve,
+            fd: -1,
+            offset: 0,
+        };
+        // SAFETY: nothing is there, or the kernel refuses it.
+        if unsafe { self.kernel.mmap(&map) } != Ok(start) {
+            return false;
+        }
+        // SAFETY: the page is ours. The advice changes no content.
+        let advised =
+            !kind.huge || unsafe { self.kernel.madvise(start, PAGE, MADV_HUGEPAGE) }.is_ok();
+        let one = |mapping: Mapping| mapping.is_plain && mapping.range.and(page) == Some(page);
+        let merged = advised && self.kernel.mapping_at(range).is_some_and(one);
+        if merged {
+            // SAFETY: the page is ours.
+            unsafe { self.kernel.mark(page, self.mark()) };
+            if let Locked::Done(true) = self.locked(|table| table.note_anchor(page, kind)) {
+                return true;
+            }
+        }
+        // Nobody knows of it, so nobody else unmaps it.
+        // SAFETY: as above.
+        let _ = unsafe { self.kernel.munmap(start, PAGE) };
+        false
+    }
+
+    /// Whether what is kept is still what was kept: nobody has mapped anything over it. By its fingerprint where it is not
+    /// marked yet.
+    pub(crate) fn is_still_kept(&self, range: Range, fingerprint: u64) -> bool {
+        // What was several mappings once may be several to the kernel still.
+        let mut start = range.start;
+        while start < range.end {
+            let first = Range {
+                start,
+                end: start + PAGE,
+            };
+            let mapping = self.kernel.mapping_at(first);
+            let Some(mapping) = mapping.filter(|mapping| mapping.is_plain) else {
+                return false;
+            };
+            start = mapping.range.end;
+        }
+        match fingerprint {
+            0 => self.kernel.is_marked(range, self.mark()),
+            _ => self.kernel.has_fingerprint(range, fingerprint),
+        }
+    }
+
+    /// Marks what was kept before a look that has found no pinned pages, so that it may serve.
+    fn mark_fresh(&self, look: u32) {
+        while let Locked::Done(Some((id, region))) =
+            self.try_locked(|table| table.next_to_mark(look))
+        {
+            let range = region.range;
+            let ours = self.is_plain(range, region.kind)
+                && self.kernel.all_there(range)
+                // SAFETY: it is plain memory, and none of its pages is a guard.
+                && unsafe { self.kernel.fingerprint(range) } == region.fingerprint;
+            if !ours {
+                // It can't be shown to be plain, or it is somebody else's, and left alone then.
+                if self.unmap_leaving(id).is_none() {
+                    return;
+                }
+                continue;
+            }
+            // SAFETY: as above, and it is ours.
+            unsafe { self.kernel.mark(range, self.mark()) };
+            let told = self.locked(|table| table.is_marked(range));
+            if !matches!(told, Locked::Done(())) && !self.marked.add(range) {
+                // It would be leaving for ever, and nobody at it.
+                self.turn_off();
+            }
+            // Whoever waits for these addresses looks again within some milliseconds.
+            self.left.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Makes kept memory zeros, for its next owner. False where it is not what was kept.
+    ///
+    /// # Safety
+    ///
+    /// Nobody but the caller is about to use it.
+    pub(crate) unsafe fn clear_kept(&self, range: Range, kind: Kind) -> bool {
+        // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.
+        self.is_plain(range, kind)
+            && self.kernel.all_there(range)
+            && unsafe { self.kernel.clear_marked(range, self.mark()) }
+    }
+
+    /// What is written into kept pages: for each process another word, so that no file and no other process has it.
+    pub(crate) fn mark(&self) -> u64 {
+        let known = self.mark.load(Ordering::Relaxed);
+        if known != 0 {
+            return known as u64;
+        }
+        let now = (self.kernel.now() as usize).rotate_left(32) ^ (&raw const *self).addr();
+        // The finalizer of SplitMix64, and never 0.
+        let x = now.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let new = (x ^ (x >> 31)) | 1;
+        let order = Ordering::Relaxed;
+        match self.mark.compare_exchange(0, new, order, order) {
+            Ok(_) => new as u64,
+            Err(other) => other as u64,
+        }
+    }
+
+    /// Whether to look for pinned pages costs less than it saves: it is made for a mapping of `wanted` bytes, and what it
+    /// finds holds for `fresh` bytes that nobody has looked at.
+    pub(crate) fn pays_to_look(&self, wanted: usize, fresh: usize) -> bool {
+        /// A page that is served again saves a fault, of a microsecond at least: a byte a quarter of a nanosecond, and mostly
+        /// a whole one. For one mapping a look may take as long as it saves at least; for more an eighth of what it mostly
+        /// saves.
+        const WANTED_FOR_NS: usize = 4;
+        const FRESH_FOR_NS: usize = 8;
+        let cost = self.pin_look_ns.load(Ordering::Relaxed);
+        let pays = fresh >= wanted && wanted >= cost.saturating_mul(WANTED_FOR_NS)
+            || fresh >= cost.saturating_mul(FRESH_FOR_NS);
+        fresh > 0 && (pays || self.settings().lifetimes == 0)
+    }
+
+    /// Looks whether the kernel or a device has hold of pages of this process. If so, nothing is kept any more, for good.
+    /// True if not.
+    pub(crate) fn look_for_pins(&self) -> bool {
+        let cost = self.pin_look_ns.load(Ordering::Relaxed);
+        let began = self.kernel.now();
+        let Locked::Done(look) = self.try_locked(Table::begin_pin_look) else {
+            return false;
+        };
+        let pins = self.kernel.pins();
+        let took = self.kernel.now().saturating_sub(began);
+        // A thread that lost the CPU meanwhile took longer than the look does.
+        let took = usize::try_from(took).unwrap_or(usize::MAX);
+        let cost = took.min(cost.saturating_mul(2)).max(1);
+        self.pin_look_ns.store(cost, Ordering::Relaxed);
+        match pins {
+            Pins::None => {
+                self.mark_fresh(look);
+                true
+            }
+            Pins::PerhapsNow => false,
+            Pins::Perhaps => {
+                self.counters.pinned.set(1);
+                self.retire();
+                false
+            }
+        }
+    }
+
+    /// Unmaps all anchors.
+    pub(crate) fn unmap_anchors(&self) {
+        while self.unmap_first_anchor(|_, _| true).is_some() {}
+    }
+
+    /// Unmaps those that have nothing beside them any more.
+    pub(crate) fn unmap_lone_anchors(&self) {
+        while self.unmap_first_anchor(Table::is_lone).is_some() {}
+    }
+}
