@@ -4,6 +4,7 @@
 //! or here, and what cannot be read is left out; only a file that is no ELF file at all is an error.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -72,6 +73,14 @@ impl Deref for Data {
             Data::Owned(bytes) => bytes,
         }
     }
+}
+
+/// Whether a file is a program or library for 32 bits, which no [`ElfFile`] is made of.
+#[must_use]
+pub fn is_32_bit(path: &Path) -> bool {
+    let mut head = [0; 5];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0
 }
 
 impl ElfFile {

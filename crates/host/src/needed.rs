@@ -46,6 +46,18 @@ impl<F: Fn(&str) -> Option<OsString>> Env for F {}
 
 /// Finds what `argv` will load when it is started with the environment `env`.
 pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command> {
+    let (scripts, program) = program(root, argv, env)?;
+    let (modules, missing) = libraries(root, &program, env)?;
+    Ok(Command {
+        scripts,
+        program,
+        modules,
+        missing,
+    })
+}
+
+/// The scripts on the way, and the program that the kernel will load for `argv`: whatever kind of file it is.
+pub fn program(root: &Path, argv: &[OsString], env: &impl Env) -> Result<(Vec<PathBuf>, PathBuf)> {
     let name = argv
         .first()
         .context("finding the program: the command is empty")?;
@@ -54,13 +66,7 @@ pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command
     // The kernel follows a `#!` to another `#!` four times (exec_binprm in fs/exec.c: 5 in all).
     for _ in 0..6 {
         let Some(words) = shebang(&under(root, &path))? else {
-            let (modules, missing) = libraries(root, &path, env)?;
-            return Ok(Command {
-                scripts,
-                program: path,
-                modules,
-                missing,
-            });
+            return Ok((scripts, path));
         };
         let interpreter = words
             .first()

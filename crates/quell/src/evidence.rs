@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
 use quell_remedy::{Evidence, Found, Source, recognise_command, recognise_modules};
 
@@ -69,6 +70,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             full: report.own.full,
             by_strangers: report.by_strangers,
             from_start: report.from_start,
+            unfit: sanitizer(None, &report.modules),
             wrappers: recognised.wrappers,
             ..Evidence::default()
         },
@@ -104,17 +106,90 @@ pub(crate) fn not_loaded(
 ) -> Option<String> {
     environment.get("LD_PRELOAD")?;
     let env = |name: &str| std::env::var_os(name);
-    let found = needed::command(Path::new("/"), command, &env).ok()?;
-    let program = found.program.display();
-    let why = if found.is_static() {
+    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
+    let why = if is_32_bit(&program) {
+        "is a 32-bit program, and the library is for 64 bits"
+    } else if needed::command(Path::new("/"), command, &env).is_ok_and(|c| c.is_static()) {
         "is linked statically"
-    } else if has_rights(&found.program) {
+    } else if has_rights(&program) {
         "runs with the rights of its file (set-user-ID or capabilities)"
     } else {
         return None;
     };
     Some(format!(
-        "the plan's preload library is not loaded into {program}, which {why} (ld.so(8)): it stops nothing there"
+        "the plan's preload library is not loaded into {}, which {why} (ld.so(8)): it stops nothing there",
+        program.display()
+    ))
+}
+
+/// The sanitizers that stand between a program and its memory: their libraries as gcc and clang name them, what
+/// defines their start where they are linked into the program, and their names.
+const SANITIZERS: [([&str; 2], &str, &str); 5] = [
+    (
+        ["libasan.so", "libclang_rt.asan"],
+        "__asan_init",
+        "AddressSanitizer",
+    ),
+    (
+        ["libhwasan.so", "libclang_rt.hwasan"],
+        "__hwasan_init",
+        "HWAddressSanitizer",
+    ),
+    (
+        ["libtsan.so", "libclang_rt.tsan"],
+        "__tsan_init",
+        "ThreadSanitizer",
+    ),
+    (
+        ["libmsan.so", "libclang_rt.msan"],
+        "__msan_init",
+        "MemorySanitizer",
+    ),
+    (
+        ["liblsan.so", "libclang_rt.lsan"],
+        "__lsan_init",
+        "LeakSanitizer",
+    ),
+];
+
+/// Why no library may be loaded before a command's program, though the loader would do it, if so. A program that
+/// can't be found or read is taken for one that bears it.
+pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
+    let env = |name: &str| std::env::var_os(name);
+    let found = needed::command(Path::new("/"), command, &env).ok()?;
+    sanitizer(Some(&found.program), &found.modules)
+}
+
+/// [`unfit_for_preload`] and what the loader passes over without a word of quell's own: for choosing a plan.
+pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
+    let env = |name: &str| std::env::var_os(name);
+    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
+    if is_32_bit(&program) {
+        return Some("the program is for 32 bits, and the preload library for 64".to_owned());
+    }
+    unfit_for_preload(command)
+}
+
+/// That a program has a sanitizer, by the names of its libraries or by what is linked into its file, as a reason.
+pub(crate) fn sanitizer<P: AsRef<Path>>(program: Option<&Path>, modules: &[P]) -> Option<String> {
+    let names = modules
+        .iter()
+        .filter_map(|m| m.as_ref().file_name()?.to_str());
+    let names: Vec<&str> = names.collect();
+    let by_library = SANITIZERS.iter().find(|(libraries, _, _)| {
+        let is_one = |name: &&str| libraries.iter().any(|l| name.starts_with(l));
+        names.iter().any(is_one)
+    });
+    let inside = || {
+        let is_start = |symbol: &[u8]| SANITIZERS.iter().any(|(_, s, _)| s.as_bytes() == symbol);
+        let starts = ElfFile::open(program?).ok()?.symbols(is_start);
+        let start = starts.first()?;
+        SANITIZERS.iter().find(|(_, s, _)| *s == start.name)
+    };
+    let (_, _, name) = by_library.or_else(inside)?;
+    let who = program.map_or("the program".into(), |p| p.display().to_string());
+    Some(format!(
+        "{who} is built with {name}, which must come first and see every call for memory: a preload library would end it, or make it report what is not so"
     ))
 }
 
@@ -172,8 +247,10 @@ pub(crate) fn is_process_secure(auxv: &[u8]) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::launch::tests::alone;
 
     /// Check that a file with rights that its user lacks is known, and no other is taken for one.
     #[test]
@@ -228,6 +305,7 @@ mod tests {
     /// library there is nothing to tell.
     #[test]
     fn what_is_not_loaded() {
+        let _one = alone();
         let dir = tempfile::tempdir().unwrap();
         let (source, program) = (dir.path().join("main.c"), dir.path().join("static"));
         std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
@@ -251,5 +329,66 @@ mod tests {
         std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert!(not_loaded(&[script.into()], &preload).is_some());
+    }
+
+    /// Check that a program of 32 bits is told as one that the library is not loaded into, by a file that has no more
+    /// than the head of one.
+    #[test]
+    fn narrow_programs() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("narrow");
+        std::fs::write(&program, b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let preload = BTreeMap::from([("LD_PRELOAD".to_owned(), "/x/libquell.so".to_owned())]);
+        let command = [program.into_os_string()];
+        let said = not_loaded(&command, &preload).unwrap();
+        assert!(said.contains("narrow, which is a 32-bit program"), "{said}");
+        let why = unfit_for_choice(&command);
+        assert!(why.is_some_and(|w| w.contains("32 bits")));
+        assert_eq!(unfit_for_choice(&["sh".into()]), None);
+    }
+
+    /// Check that programs with sanitizers are known: by the library that gcc links, by what clang puts inside, and no
+    /// other program is taken for one.
+    #[test]
+    fn sanitizers_are_known() {
+        let _one = alone();
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("main.c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let build = |compiler: &str, flags: &[&str]| {
+            let program = dir.path().join(format!("{compiler}{}", flags.join("")));
+            let built = std::process::Command::new(compiler)
+                .args(flags)
+                .arg("-o")
+                .args([&program, &source])
+                .output();
+            built.is_ok_and(|o| o.status.success()).then_some(program)
+        };
+        for (compiler, flag, name) in [
+            ("gcc", "-fsanitize=address", "AddressSanitizer"),
+            ("gcc", "-fsanitize=thread", "ThreadSanitizer"),
+            ("gcc", "-fsanitize=leak", "LeakSanitizer"),
+            ("clang", "-fsanitize=address", "AddressSanitizer"),
+            ("clang", "-fsanitize=thread", "ThreadSanitizer"),
+            ("clang", "-fsanitize=memory", "MemorySanitizer"),
+        ] {
+            for more in [&[][..], &["-s"]] {
+                let flags = [&[flag][..], more].concat();
+                let Some(program) = build(compiler, &flags) else {
+                    eprintln!("SKIPPED sanitizers_are_known: {compiler} has no {flag} here");
+                    continue;
+                };
+                let why = unfit_for_preload(&[program.into()]);
+                let wanted = format!("is built with {name}");
+                assert!(
+                    why.is_some_and(|w| w.contains(&wanted)),
+                    "{compiler} {flags:?}"
+                );
+            }
+        }
+        let plain = build("cc", &[]).unwrap();
+        assert_eq!(unfit_for_preload(&[plain.into()]), None);
+        assert_eq!(unfit_for_preload(&["/nowhere".into()]), None);
     }
 }

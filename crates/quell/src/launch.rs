@@ -13,6 +13,7 @@
 
 mod capture;
 mod child;
+mod early_end;
 mod ended;
 mod lean;
 mod running;
@@ -216,13 +217,17 @@ pub(crate) fn check(argv: &[OsString]) -> anyhow::Result<()> {
         .map_err(|errno| cannot_start(&name, &[], Failed::exec(errno)))
 }
 
-/// Becomes the command: the process stays, quell is gone. Returns only if that can't be, and why.
-pub(crate) fn replace(argv: &[OsString], setup: &Setup) -> anyhow::Error {
+/// Becomes the command: the process stays, quell is gone. Returns only if that can't be, and why. With advice, it is
+/// said if the command soon ends by a fault of its own.
+pub(crate) fn replace(argv: &[OsString], setup: &Setup, advice: Option<String>) -> anyhow::Error {
     // Installed only to learn what was ignored, which the command is to inherit.
     let prepared = match signals::install().and_then(|()| Prepared::new(argv, setup)) {
         Ok(prepared) => prepared,
         Err(err) => return err,
     };
+    if let Some(advice) = advice {
+        early_end::watch(&advice);
+    }
     // SAFETY: both are system calls only, which any process may make.
     let failed = unsafe {
         prepared.reset_signals();
@@ -276,4 +281,4 @@ fn cannot_start(name: &OsStr, starts: &[Start], failed: Failed) -> anyhow::Error
 
 #[cfg(test)]
 #[path = "launch/tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -36,6 +36,8 @@ pub struct Evidence {
     /// The program runs with the rights of its file (set-user-id and the like), so that the loader
     /// ignores `LD_PRELOAD`.
     pub secure: bool,
+    /// Why no library may be loaded before the program for another reason, if so: a sanitizer, 32 bits.
+    pub unfit: Option<String>,
 }
 
 impl Evidence {

@@ -354,6 +354,11 @@ fn library_refused() {
         ..evidence.clone()
     };
     assert!(why(&[libc()], &secure).contains("secure-execution"));
+    let unfit = Evidence {
+        unfit: Some("the program is built with AddressSanitizer".to_owned()),
+        ..evidence.clone()
+    };
+    assert!(why(&[libc()], &unfit).contains("built with AddressSanitizer"));
     let musl = found(
         Kind::Musl,
         "/lib/ld-musl-x86_64.so.1",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
 use quell_remedy::{Found, Plan, recognise_process};
@@ -13,7 +14,9 @@ use serde::Serialize;
 
 use crate::cli::PlanArgs;
 use crate::cmd::usage;
-use crate::evidence::{Observed, has_rights, is_process_secure, is_secure, of_trace};
+use crate::evidence::{
+    Observed, has_rights, is_process_secure, is_secure, of_trace, sanitizer, unfit_for_choice,
+};
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::prove::plan_text;
@@ -131,6 +134,10 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let secure = told
         .and_then(|auxv| is_process_secure(&auxv))
         .unwrap_or_else(|| proc.exe(pid).is_ok_and(|exe| has_rights(&exe)));
+    let modules = maps::read(Path::new("/"), pid).map(|all| maps::modules(&all));
+    let modules = modules.unwrap_or_default().into_iter().map(|m| m.path);
+    let modules: Vec<PathBuf> = modules.collect();
+    let unfit = sanitizer(proc.exe(pid).ok().as_deref(), &modules);
     let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
     let before = faults(pid);
     let end = Instant::now() + duration;
@@ -146,6 +153,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let evidence = &mut observed.evidence;
     evidence.page_faults = after.zip(before).map(|(a, b)| a.saturating_sub(b));
     (evidence.max_rss, evidence.secure) = (max_rss, secure);
+    evidence.unfit = unfit.or(evidence.unfit.take());
     // its command line is in the trace, and was not started by quell
     evidence.from_start = false;
     observed.add_found(recognised.found);
@@ -183,6 +191,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     observed.evidence.page_faults = Some(ended.usage.page_faults());
     observed.evidence.max_rss = Some(ended.usage.max_rss);
     observed.evidence.secure = is_secure(command);
+    observed.evidence.unfit = unfit_for_choice(command);
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = plan_text::shell_words(&words);
     let status = outcome::finish(command, &ended, &recorded.leftovers);

@@ -1,18 +1,20 @@
 //! `quell run`: start a command with a plan applied.
 //!
-//! quell becomes the command (execve(2)), so that its status, signals and terminal are its own.
+//! quell becomes the command (execve(2)), so that its status, signals and terminal are its own. Where a library is loaded
+//! before it, a process beside it looks whether that ends it soon (`launch/early_end.rs`).
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use quell_event::Cause;
-use quell_remedy::{Evidence, Found, Plan, Source, recognise_command};
+use quell_remedy::{Evidence, Found, Plan, SHIM_LIBRARY, Source, recognise_command};
 
 use crate::cli::RunArgs;
-use crate::evidence::not_loaded;
+use crate::evidence::{is_secure, not_loaded, unfit_for_choice};
 use crate::launch;
 use crate::preload;
+use crate::prove::left_out::take_preload_out;
 use crate::prove::plan_text::{self, exports, merged, own_env, setup};
 use crate::show::emit;
 
@@ -22,10 +24,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         emit(&mut std::io::stdout(), &format!("{}\n", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let plan = match &args.plan {
+    let mut plan = match &args.plan {
         Some(path) => plan_text::read(path)?,
         None => by_recognition(&args.command)?,
     };
+    for out in take_preload_out(&mut plan, &args.command) {
+        say(&out.line());
+    }
     if let Some(path) = &args.save {
         plan_text::save(&plan, path)?;
     }
@@ -34,8 +39,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     for note in merged(&environment, &own_env) {
         say(&note);
     }
-    if let Some(note) = not_loaded(&args.command, &environment) {
-        say(&note);
+    let not_loaded = not_loaded(&args.command, &environment);
+    if let Some(note) = &not_loaded {
+        say(note);
     }
     if args.dry_run {
         let starts = plan.starts();
@@ -46,7 +52,38 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         emit(&mut std::io::stdout(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    Err(launch::replace(&args.command, &setup(&environment, &plan)))
+    // What is not loaded has broken nothing.
+    let advice = advice(&plan).filter(|_| not_loaded.is_none());
+    let setup = setup(&environment, &plan);
+    Err(launch::replace(&args.command, &setup, advice))
+}
+
+/// What to say of a program with a preload library that is ended by a signal soon, behind the signal and the time.
+fn advice(plan: &Plan) -> Option<String> {
+    let preloads = plan
+        .remedies
+        .iter()
+        .filter_map(|p| Some((p.remedy.as_str(), p.sets.get("LD_PRELOAD")?)));
+    let (names, lists): (Vec<&str>, Vec<&String>) = preloads.unzip();
+    let mut libraries: Vec<&str> = Vec::new();
+    for library in lists.iter().flat_map(|list| list.split([':', ' '])) {
+        if !library.is_empty() && !libraries.contains(&library) {
+            libraries.push(library);
+        }
+    }
+    let (libraries, names) = (and(&libraries)?, and(&names)?);
+    let off = if libraries.contains(SHIM_LIBRARY) {
+        "QUELL_SHIM=off, or "
+    } else {
+        ""
+    };
+    Some(format!(
+        "with {libraries} loaded; see whether it runs without: {off}leave {names} out of the plan"
+    ))
+}
+
+fn and(words: &[&str]) -> Option<String> {
+    (!words.is_empty()).then(|| words.join(" and "))
 }
 
 fn say(text: &str) {
@@ -58,7 +95,7 @@ fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
     launch::check(command)?;
     let recognised = recognise_command(command, &|name| std::env::var_os(name))
         .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
-    let plan = without_evidence(&recognised.found, &own_env);
+    let plan = without_evidence(command, &recognised.found, &own_env);
     for p in &plan.remedies {
         for (name, value) in &p.sets {
             say(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
@@ -79,7 +116,11 @@ fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
 
 /// A plan for what was found, as if each allocator had been seen to shoot. The C library's is left
 /// out where another one takes its place.
-fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> Plan {
+fn without_evidence(
+    command: &[OsString],
+    found: &[Found],
+    env: &impl Fn(&str) -> Option<String>,
+) -> Plan {
     /// Enough for every remedy to be considered.
     const SUPPOSED: u64 = 1_000;
     let replaced = found.iter().any(|f| f.replaces_malloc && !f.kind.is_libc());
@@ -100,6 +141,8 @@ fn without_evidence(found: &[Found], env: &impl Fn(&str) -> Option<String>) -> P
         shootdowns: SUPPOSED * used.len() as u64,
         page_faults: None,
         sources: used.iter().map(supposed).collect(),
+        secure: is_secure(command),
+        unfit: unfit_for_choice(command),
         ..Evidence::default()
     };
     let mut plan = quell_remedy::plan(&used, &evidence, env);

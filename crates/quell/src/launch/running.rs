@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::capture::Capture;
 use super::ended::{Ended, Status, Usage};
-use super::{signals, tree};
+use super::{early_end, signals, tree};
 
 /// How long a command may take to end after quell was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -111,7 +111,9 @@ impl Running {
     pub(crate) fn leftovers(&self) -> Vec<(u32, String)> {
         tree::reap_orphans();
         let all = tree::descendants(self.pid, self.since);
-        all.into_iter().map(|p| (p.pid, p.comm)).collect()
+        // The watcher of a command that was started by `quell run` ends with it, at once.
+        let all = all.into_iter().filter(|p| p.comm != early_end::NAME);
+        all.map(|p| (p.pid, p.comm)).collect()
     }
 
     /// What it has written so far, the last 8 MiB of it; all of it once it has ended. Nothing

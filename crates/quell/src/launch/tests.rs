@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// One at a time: orphans come to this process, whichever test made them.
-fn alone() -> MutexGuard<'static, ()> {
+/// One at a time: orphans come to this process, whichever test made them. Also for tests that start commands by other means
+/// and wait for them: while another test's command runs, theirs would be taken for its orphan, and waited for.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,23 +1,115 @@
 //! Why a run says nothing: it failed, or somebody interrupted.
 
 use std::fmt;
+use std::time::Duration;
+
+use crate::launch::{Status, signals};
 
 /// How much of the output's end is shown.
 const LINES: usize = 12;
 const BYTES: usize = 4096;
 
 /// A run that failed: one line, and the end of the output.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) line: String,
     pub(crate) output: Vec<u8>,
+    /// What the program did, where it is the program that failed. Nothing where something around it did, such
+    /// as a port that stays taken: no remedy is to blame for that.
+    pub(crate) end: Option<BadEnd>,
+}
+
+/// Who of a run came to a bad end, and to which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadEnd {
+    /// In words: "the program", "the server", "the load".
+    pub(crate) who: &'static str,
+    pub(crate) how: How,
+}
+
+/// How a run may fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By a signal, or with a status that is not 0.
+    Ended(Status),
+    /// It was stopped after so long.
+    NotEnded(Duration),
+    /// A server that accepted no connection within this time.
+    NotReady(Duration),
+    /// Its output lacks a number that the user asked for, by this name.
+    NoMetric(String),
+}
+
+impl BadEnd {
+    /// In a word or two: `SIGSEGV`.
+    pub(crate) fn why(&self) -> String {
+        match &self.how {
+            How::Ended(Status::Signal(signal)) => signals::name(*signal),
+            How::Ended(Status::Code(code)) => format!("status {code}"),
+            How::NotEnded(_) => "did not end".to_owned(),
+            How::NotReady(_) => "did not get ready".to_owned(),
+            How::NoMetric(name) => format!("no metric {name}"),
+        }
+    }
+}
+
+/// As a clause: `the program ended by SIGSEGV`.
+impl fmt::Display for BadEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, how } = self;
+        match how {
+            How::Ended(Status::Signal(signal)) => {
+                write!(f, "{who} ended by {}", signals::name(*signal))
+            }
+            How::Ended(Status::Code(code)) => write!(f, "{who} ended with status {code}"),
+            How::NotEnded(limit) => {
+                write!(f, "{who} did not end within {} s", short_seconds(*limit))
+            }
+            How::NotReady(limit) => {
+                let seconds = short_seconds(*limit);
+                write!(f, "{who} did not accept connections within {seconds} s")
+            }
+            How::NoMetric(name) => write!(f, "{who} did not print the metric {name}"),
+        }
+    }
+}
+
+/// Seconds for people: `0.02`, `0.3`, `61`.
+pub(crate) fn short_seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 0.1 {
+        return format!("{:.2}", seconds.max(0.01));
+    }
+    let text = if seconds < 10.0 {
+        format!("{seconds:.1}")
+    } else {
+        format!("{seconds:.0}")
+    };
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
 impl Failed {
+    /// Of something around the program.
     pub(crate) fn error(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
         Self {
             line: line.into(),
             output,
+            end: None,
+        }
+        .into()
+    }
+
+    /// Of the program itself, which a remedy may have broken.
+    pub(crate) fn of_program(
+        line: impl Into<String>,
+        output: Vec<u8>,
+        who: &'static str,
+        how: How,
+    ) -> anyhow::Error {
+        Self {
+            line: line.into(),
+            output,
+            end: Some(BadEnd { who, how }),
         }
         .into()
     }
@@ -56,7 +148,7 @@ pub(crate) struct Interrupted(pub(crate) i32);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupted by {}", crate::launch::signals::name(self.0))
+        write!(f, "interrupted by {}", signals::name(self.0))
     }
 }
 
@@ -73,6 +165,7 @@ mod tests {
         let failed = Failed {
             line: "it failed".into(),
             output: lines.into_bytes(),
+            end: None,
         };
         let tail = failed.tail();
         assert_eq!(tail.lines().count(), LINES);
@@ -80,10 +173,61 @@ mod tests {
         let silent = Failed {
             line: "it failed".into(),
             output: vec![],
+            end: None,
         };
         assert_eq!(
             (silent.tail().as_str(), silent.to_string().as_str()),
             ("", "it failed; it wrote nothing")
         );
+    }
+
+    /// Check that a time has the digits that matter, and never none.
+    #[test]
+    fn seconds() {
+        for (ms, words) in [
+            (0, "0.01"),
+            (23, "0.02"),
+            (310, "0.3"),
+            (1000, "1"),
+            (61_234, "61"),
+        ] {
+            assert_eq!(short_seconds(Duration::from_millis(ms)), words);
+        }
+    }
+
+    /// Check the words for each way to fail, as a clause and as a key.
+    #[test]
+    fn words() {
+        let said = |how: How| {
+            let end = BadEnd {
+                who: "the program",
+                how,
+            };
+            format!("{end}: {}", end.why())
+        };
+        for (how, words) in [
+            (
+                How::Ended(Status::Signal(libc::SIGSEGV)),
+                "the program ended by SIGSEGV: SIGSEGV",
+            ),
+            (
+                How::Ended(Status::Code(3)),
+                "the program ended with status 3: status 3",
+            ),
+            (
+                How::NotEnded(Duration::from_millis(60_080)),
+                "the program did not end within 60 s: did not end",
+            ),
+            (
+                How::NotReady(Duration::from_millis(300)),
+                "the program did not accept connections within 0.3 s: did not get ready",
+            ),
+            (
+                How::NoMetric("rps".into()),
+                "the program did not print the metric rps: no metric rps",
+            ),
+        ] {
+            assert_eq!(said(how), words);
+        }
     }
 }

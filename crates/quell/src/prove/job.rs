@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::failed::{Failed, Interrupted};
+use super::failed::{Failed, How, Interrupted, short_seconds};
 use super::plan_text::shell_words;
 use super::progress::Progress;
 use super::watch::Watcher;
@@ -16,6 +16,11 @@ use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, signals};
 const KNOCK: Duration = Duration::from_millis(20);
 /// How long a server may take to end by SIGTERM: it may have data to write.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// A run with the plan hangs if it takes so many times as long as the longest without, and so much longer. Generous: what
+/// is ended by mistake is a plan that is only slow, which the pairs would have told better.
+const HANGS_FACTOR: u32 = 20;
+const HANGS_MORE: Duration = Duration::from_secs(60);
 
 /// A server's load, and how to know that the server is ready for it.
 pub(crate) struct Load {
@@ -31,6 +36,8 @@ pub(crate) struct Job<'a> {
     pub(crate) load: Option<Load>,
     /// Of one run.
     pub(crate) timeout: Duration,
+    /// The longest run without the plan so far, from its start to its end.
+    pub(crate) longest_plain: Cell<Option<Duration>>,
     pub(crate) progress: &'a Progress,
     /// Whether it was said that the command leaves processes behind.
     pub(crate) said_leftovers: Cell<bool>,
@@ -46,6 +53,12 @@ pub(crate) struct Ran {
     pub(crate) output: Vec<u8>,
 }
 
+/// How long a run with the plan may take, where the longest without took so long.
+fn patience(longest_plain: Duration) -> Duration {
+    let times = longest_plain.saturating_mul(HANGS_FACTOR);
+    times.max(longest_plain.saturating_add(HANGS_MORE))
+}
+
 fn accepts(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
@@ -53,6 +66,26 @@ fn accepts(port: u16) -> bool {
 
 fn interrupted() -> anyhow::Result<()> {
     signals::interrupted().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
+}
+
+/// What is waited for, and for how long.
+struct Waited<'a> {
+    /// In words, such as "the server".
+    who: &'static str,
+    /// With its command.
+    name: &'a str,
+    /// Which run it is.
+    when: &'a str,
+    deadline: Instant,
+    /// The same from the start of the run.
+    limit: Duration,
+}
+
+impl Waited<'_> {
+    /// That it failed.
+    fn failed(&self, line: String, running: &Running, how: How) -> anyhow::Error {
+        Failed::of_program(line, running.output(), self.who, how)
+    }
 }
 
 impl Job<'_> {
@@ -66,6 +99,14 @@ impl Job<'_> {
         }
     }
 
+    /// Whose output is read, in words.
+    pub(crate) fn who_prints(&self) -> &'static str {
+        match self.load {
+            None => "the program",
+            Some(_) => "the load",
+        }
+    }
+
     /// Runs it once, watched. `when` says which run it is, for messages.
     pub(crate) fn run(
         &self,
@@ -74,9 +115,35 @@ impl Job<'_> {
         when: &str,
     ) -> anyhow::Result<Ran> {
         interrupted()?;
-        match &self.load {
+        let began = Instant::now();
+        let ran = match &self.load {
             None => self.run_command(watcher, setup, when),
             Some(load) => self.run_server(load, watcher, setup, when),
+        }?;
+        if setup == Setup::NONE {
+            let longest = self.longest_plain.get().max(Some(began.elapsed()));
+            self.longest_plain.set(longest);
+        }
+        Ok(ran)
+    }
+
+    /// How long a run may take: what the user allows, and with a plan no longer than what is told from one that
+    /// hangs.
+    fn limit(&self, setup: &Setup) -> Duration {
+        match self.longest_plain.get() {
+            Some(longest) if setup != Setup::NONE => self.timeout.min(patience(longest)),
+            _ => self.timeout,
+        }
+    }
+
+    /// What to do about a run that was stopped after this time.
+    fn more_time(&self, limit: Duration) -> String {
+        match self.longest_plain.get() {
+            Some(longest) if limit < self.timeout => format!(
+                "without the plan it took {} s at most",
+                short_seconds(longest)
+            ),
+            _ => "--timeout gives it more".to_owned(),
         }
     }
 
@@ -87,13 +154,20 @@ impl Job<'_> {
         when: &str,
     ) -> anyhow::Result<Ran> {
         let mut command = start(self.argv, setup, Some(watcher))?;
-        let deadline = Instant::now() + self.timeout;
-        let ended = self.wait(&mut command, watcher, deadline, &self.name(), when)?;
+        let limit = self.limit(setup);
+        let waited = Waited {
+            who: "the program",
+            name: &self.name(),
+            when,
+            deadline: Instant::now() + limit,
+            limit,
+        };
+        let ended = self.wait(&mut command, watcher, &waited)?;
         watcher.end()?;
         self.stop_leftovers(&mut command)?;
         if !ended.status.is_success() {
             let line = format!("{} {} in {when}", self.name(), ended.status);
-            return Err(Failed::error(line, command.output()));
+            return Err(waited.failed(line, &command, How::Ended(ended.status)));
         }
         Ok(Ran {
             usage: ended.usage,
@@ -116,14 +190,27 @@ impl Job<'_> {
             )));
         }
         let mut server = start(self.argv, setup, Some(watcher))?;
-        let deadline = Instant::now() + self.timeout;
-        self.wait_ready(&mut server, watcher, load.port, deadline, when)?;
+        let limit = self.limit(setup);
+        let deadline = Instant::now() + limit;
+        let waited = Waited {
+            who: "the server",
+            name: &self.name(),
+            when,
+            deadline,
+            limit,
+        };
+        self.wait_ready(&mut server, watcher, load.port, &waited)?;
         watcher.begin()?;
         let shell = ["sh".into(), "-c".into(), load.command.clone().into()];
         // Without the plan: it is for the server.
         let mut client = start(&shell, Setup::NONE, None)?;
         let name = format!("the load '{}'", load.command);
-        let ended = self.wait(&mut client, watcher, deadline, &name, when)?;
+        let load_waited = Waited {
+            who: "the load",
+            name: &name,
+            ..waited
+        };
+        let ended = self.wait(&mut client, watcher, &load_waited)?;
         let died = server.try_wait()?;
         watcher.end()?;
         interrupted()?;
@@ -133,12 +220,12 @@ impl Job<'_> {
                 self.name(),
                 died.status
             );
-            return Err(Failed::error(line, server.output()));
+            return Err(waited.failed(line, &server, How::Ended(died.status)));
         }
         self.stop_leftovers(&mut client)?;
         if !ended.status.is_success() {
             let line = format!("{name} {} in {when}", ended.status);
-            return Err(Failed::error(line, client.output()));
+            return Err(load_waited.failed(line, &client, How::Ended(ended.status)));
         }
         let stopped = server.stop_within(GRACE)?;
         self.wait_free(load.port)?;
@@ -154,13 +241,11 @@ impl Job<'_> {
         &self,
         running: &mut Running,
         watcher: &mut dyn Watcher,
-        deadline: Instant,
-        name: &str,
-        when: &str,
+        waited: &Waited<'_>,
     ) -> anyhow::Result<Ended> {
         loop {
             let nap = watcher.step()?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = waited.deadline.saturating_duration_since(Instant::now());
             self.progress.tick();
             if let Some(ended) = running.wait_timeout(nap.min(left))? {
                 interrupted()?;
@@ -168,11 +253,14 @@ impl Job<'_> {
             }
             if left.is_zero() {
                 running.stop()?;
-                let seconds = self.timeout.as_secs_f64();
                 let line = format!(
-                    "{name} took longer than {seconds} s in {when} and was stopped; --timeout gives it more"
+                    "{} took longer than {} s in {} and was stopped; {}",
+                    waited.name,
+                    short_seconds(waited.limit),
+                    waited.when,
+                    self.more_time(waited.limit)
                 );
-                return Err(Failed::error(line, running.output()));
+                return Err(waited.failed(line, running, How::NotEnded(waited.limit)));
             }
         }
     }
@@ -182,9 +270,9 @@ impl Job<'_> {
         server: &mut Running,
         watcher: &mut dyn Watcher,
         port: u16,
-        deadline: Instant,
-        when: &str,
+        waited: &Waited<'_>,
     ) -> anyhow::Result<()> {
+        let when = waited.when;
         loop {
             watcher.step()?;
             let ended = server.wait_timeout(KNOCK)?;
@@ -196,25 +284,27 @@ impl Job<'_> {
                     "; it went to the background: start it so that it stays"
                 };
                 server.stop()?;
+                let how = How::Ended(ended.status);
                 let line = format!(
                     "the server {} {} before port {port} accepted, in {when}{hint}",
                     self.name(),
                     ended.status
                 );
-                return Err(Failed::error(line, server.output()));
+                return Err(waited.failed(line, server, how));
             }
             if accepts(port) {
                 return Ok(());
             }
             self.progress.tick();
-            if Instant::now() >= deadline {
+            if Instant::now() >= waited.deadline {
                 server.stop()?;
-                let seconds = self.timeout.as_secs_f64();
                 let line = format!(
-                    "the server {} did not accept at port {port} within {seconds} s in {when}",
-                    self.name()
+                    "the server {} did not accept at port {port} within {} s in {when}; {}",
+                    self.name(),
+                    short_seconds(waited.limit),
+                    self.more_time(waited.limit)
                 );
-                return Err(Failed::error(line, server.output()));
+                return Err(waited.failed(line, server, How::NotReady(waited.limit)));
             }
         }
     }
@@ -275,4 +365,18 @@ fn start(
         watcher.add(held.pid())?;
     }
     held.release()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a run with a plan may take 20 times as long as the longest without, and a minute more in any case.
+    #[test]
+    fn patience_with_a_plan() {
+        let seconds = Duration::from_secs;
+        for (plain, limit) in [(0, 60), (1, 61), (3, 63), (4, 80), (30, 600)] {
+            assert_eq!(patience(seconds(plain)), seconds(limit), "{plain}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use quell_remedy::Planned;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use super::left_out::LeftOut;
 use super::metric::Unit;
 use super::proof::{Judged, Proof};
 
@@ -18,6 +19,7 @@ struct Document<'a> {
     /// Why no pairs were run, if none were.
     reason: Option<&'a str>,
     plan: Vec<Remedy<'a>>,
+    left_out: Vec<Out<'a>>,
     /// The share of all shootdowns that the whole plan was expected to stop.
     predicted_stop: f64,
     /// The share that it stopped in the pairs; null where none were run.
@@ -49,6 +51,34 @@ impl<'a> From<&'a Planned> for Remedy<'a> {
             evidence: &p.evidence,
             predicted_stop: p.predicted_stop,
             cost: &p.cost,
+        }
+    }
+}
+
+/// A remedy that the program does not bear.
+#[derive(Serialize)]
+struct Out<'a> {
+    remedy: &'a str,
+    sets: &'a BTreeMap<String, String>,
+    starts: &'a BTreeMap<String, String>,
+    why: &'a str,
+    /// With it; none where it was not tried.
+    runs: usize,
+    failed: usize,
+    /// False where only the plan as a whole is known to break the program.
+    singled_out: bool,
+}
+
+impl<'a> From<&'a LeftOut> for Out<'a> {
+    fn from(out: &'a LeftOut) -> Self {
+        Self {
+            remedy: &out.planned.remedy,
+            sets: &out.planned.sets,
+            starts: &out.planned.starts,
+            why: &out.why,
+            runs: out.with.runs,
+            failed: out.with.failed,
+            singled_out: out.singled_out,
         }
     }
 }
@@ -127,6 +157,7 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
         verdict: proof.overall.verdict.as_str(),
         reason: proof.nothing.as_deref(),
         plan: proof.plan.remedies.iter().map(Remedy::from).collect(),
+        left_out: proof.left_out.iter().map(Out::from).collect(),
         predicted_stop: proof.plan.predicted_stop(),
         measured_stop: proof.measured_stop(),
         environment: &proof.environment,

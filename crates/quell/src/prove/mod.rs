@@ -1,14 +1,20 @@
 //! What `quell prove` does: observe, plan, run in pairs, judge, say.
 //!
 //! ```text
-//! sample::observe ─> quell_remedy::plan ─> sample::measure, in pairs ─> proof::judge ─> text, json
-//!        └──────────────── job::run, watched by watch::Watcher ┘
+//! sample::observe ─> quell_remedy::plan ─> pairs::Runs ─> proof::judge ─> text, json
+//!        │                                  │     ↑ what is left of the plan
+//!        │             a run with it failed └> mend::mend, by blame::find
+//!        └──── job::run, watched by watch::Watcher
 //! ```
 
+mod blame;
 pub(crate) mod failed;
 mod job;
 mod json;
+pub(crate) mod left_out;
+mod mend;
 mod metric;
+mod pairs;
 pub(crate) mod plan_text;
 mod progress;
 mod proof;
@@ -23,22 +29,22 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use quell_remedy::{Evidence, Plan};
-use quell_stats::{FEWEST_PAIRS, Order, orders};
+use quell_stats::FEWEST_PAIRS;
 
 use crate::cli::{Budget, ProveArgs};
 use crate::cmd::usage;
 use crate::evidence;
-use crate::launch::{self, Setup};
-use crate::preload;
+use crate::launch;
+use crate::show::Replace;
 use crate::target::seconds;
 
 pub(crate) use job::{Job, Load};
 pub(crate) use json::{Remedy, json};
+use left_out::LeftOut;
 use metric::Metric;
+use pairs::{Pairs, Ran, Runs};
 use progress::Progress;
 pub(crate) use proof::Proof;
-use sample::Sample;
-use short::Short;
 pub(crate) use text::text;
 
 /// More pairs than anyone waits for.
@@ -61,13 +67,18 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         )));
     }
     let given = args.plan.as_deref().map(plan_text::read).transpose()?;
+    // Whether it can be written is known before hours of runs, and what is written after them.
+    let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
+    let save = save.transpose()?;
     launch::check(&args.command)?;
     launch::signals::install()?;
+    // One that is observed or a warm-up, one to warm up with the plan, and the pairs.
     let progress = Progress::new(2 + 2 * args.pairs);
     let job = Job {
         argv: &args.command,
         load: load(args),
         timeout,
+        longest_plain: Cell::new(None),
         progress: &progress,
         said_leftovers: Cell::new(false),
     };
@@ -76,69 +87,125 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
     }
-    let (plan, observed, notes) = match given {
-        Some(plan) => {
-            progress.set_runs(1 + 2 * args.pairs);
-            (plan, None, Vec::new())
-        }
+    let (mut plan, observed, mut notes) = match given {
+        Some(plan) => (plan, None, Vec::new()),
         None => choose(&job, &metrics, args.budget.unwrap_or_default())?,
     };
-    if let Some(path) = &args.save {
-        plan_text::save(&plan, path)?;
+    let mut left_out = left_out::take_preload_out(&mut plan, &args.command);
+    for one in &left_out {
+        progress.say(&one.line());
     }
-    let mut environment = plan.environment(&plan_text::own_env);
-    preload::resolve(&mut environment)?;
-    let not_loaded = evidence::not_loaded(&args.command, &environment);
-    if let Some(note) = &not_loaded {
-        progress.say(note);
+    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment(&plan)?) {
+        progress.say(&note);
     }
-    let mut proof = Proof {
-        command: args
-            .command
-            .iter()
-            .map(|w| w.to_string_lossy().into_owned())
-            .collect(),
-        pairs: 0,
-        // Chance decides the orders; printed, so that it can be told again.
-        // Of 32 bits, which any JSON reader holds exactly.
-        seed: RandomState::new().hash_one(std::process::id()) >> 32,
-        notes: [
-            notes,
-            plan_text::merged(&environment, &plan_text::own_env),
-            not_loaded.into_iter().collect(),
-            plan.notes.clone(),
-        ]
-        .concat(),
-        nothing: None,
-        metrics: Vec::new(),
-        overall: quell_stats::overall(&[]),
-        plan,
-        environment,
-        observed,
-    };
-    let same = |(name, value): (&String, &String)| plan_text::own_env(name).as_ref() == Some(value);
-    if !proof.environment.is_empty() && proof.environment.iter().all(same) {
-        let note = "all that the plan sets is set already: both sides of a pair are the same";
-        proof.notes.push(note.to_owned());
-    }
-    let (mut pairs, mut interrupted) = (Vec::new(), None);
-    match &proof.observed {
-        Some(evidence) if proof.plan.remedies.is_empty() => {
-            proof.nothing = Some(proof::why_nothing(&proof.plan, evidence));
+    // Chance decides the orders; printed, so that it can be told again. Of 32 bits, which any JSON reader
+    // holds exactly.
+    let seed = RandomState::new().hash_one(std::process::id()) >> 32;
+    let (mut ran, mut nothing) = (Pairs::default(), None);
+    match &observed {
+        Some(evidence) if plan.remedies.is_empty() && left_out.is_empty() => {
+            nothing = Some(proof::why_nothing(&plan, evidence));
         }
         _ => {
-            let ran = run_pairs(&job, &metrics, &proof, args.pairs)?;
-            (pairs, interrupted) = (ran.pairs, ran.interrupted);
-            proof.notes.extend(ran.notes);
+            ran = run_what_works(&job, &metrics, &mut plan, &mut left_out, args.pairs, seed)?;
+            if plan.remedies.is_empty() && !left_out.is_empty() {
+                nothing = Some(proof::NOTHING_LEFT.to_owned());
+            }
         }
     }
-    proof.pairs = pairs.len();
-    (proof.metrics, proof.overall) = proof::judge(&metrics, &pairs, proof.seed);
-    if interrupted.is_some() {
-        let note = format!("interrupted after {} of {} pairs", pairs.len(), args.pairs);
-        proof.notes.insert(0, note);
+    if let (Some(save), Some(path)) = (save, &args.save) {
+        plan_text::write(&plan, save, path)?;
     }
-    Ok(Outcome { proof, interrupted })
+    let environment = mend::environment(&plan)?;
+    let pairs = ran.pairs;
+    if ran.interrupted.is_some() {
+        let note = format!("interrupted after {} of {} pairs", pairs.len(), args.pairs);
+        notes.insert(0, note);
+    }
+    notes.extend(plan_text::merged(&environment, &plan_text::own_env));
+    notes.extend(evidence::not_loaded(&args.command, &environment));
+    notes.extend(plan.notes.iter().cloned());
+    let same = |(name, value): (&String, &String)| plan_text::own_env(name).as_ref() == Some(value);
+    if !environment.is_empty() && environment.iter().all(same) {
+        let note = "all that the plan sets is set already: both sides of a pair are the same";
+        notes.push(note.to_owned());
+    }
+    notes.extend(ran.notes);
+    let (metrics, overall) = proof::judge(&metrics, &pairs, seed);
+    let words = args.command.iter();
+    let proof = Proof {
+        command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+        pairs: pairs.len(),
+        seed,
+        plan,
+        left_out,
+        environment,
+        observed,
+        metrics,
+        overall,
+        nothing,
+        notes,
+    };
+    Ok(Outcome {
+        proof,
+        interrupted: ran.interrupted,
+    })
+}
+
+/// Runs the pairs; where the plan breaks the program, again with what is left of it, until that works or nothing is left.
+fn run_what_works(
+    job: &Job<'_>,
+    metrics: &[Metric],
+    plan: &mut Plan,
+    left_out: &mut Vec<LeftOut>,
+    asked: usize,
+    seed: u64,
+) -> anyhow::Result<Pairs> {
+    // An empty plan that the user gave is run, to see what chance does; of one that was emptied there is nothing to see.
+    while !plan.remedies.is_empty() || left_out.is_empty() {
+        let environment = mend::environment(plan)?;
+        let runs = Runs {
+            job,
+            metrics,
+            plan,
+            environment: &environment,
+            asked,
+            seed,
+        };
+        let tried = runs.run().and_then(|ran| {
+            Ok(match ran {
+                Ran::Pairs(pairs) => Some(pairs),
+                Ran::Broke(broke) => {
+                    left_out.extend(mend::mend(job, metrics, plan, &broke)?);
+                    None
+                }
+            })
+        });
+        match tried {
+            Ok(Some(pairs)) => return Ok(pairs),
+            // The pairs are made anew: what was run with more in the plan says nothing of the rest.
+            Ok(None) => job.progress.more_runs(1 + 2 * asked),
+            Err(err) => return Err(after(left_out, err)),
+        }
+    }
+    Ok(Pairs::default())
+}
+
+/// A failure, with what had been blamed for one before: it may have been blamed wrongly.
+fn after(left_out: &[LeftOut], err: anyhow::Error) -> anyhow::Error {
+    let blamed = left_out.iter().filter(|l| l.with.runs > 0);
+    let names: Vec<&str> = blamed.map(|l| l.planned.remedy.as_str()).collect();
+    match err.downcast::<failed::Failed>() {
+        Ok(mut failed) if !names.is_empty() => {
+            let names = names.join(", ");
+            failed.line.push_str(&format!(
+                " (it failed before, and {names} was left out for it)"
+            ));
+            failed.into()
+        }
+        Ok(failed) => failed.into(),
+        Err(err) => err,
+    }
 }
 
 fn load(args: &ProveArgs) -> Option<Load> {
@@ -164,101 +231,6 @@ fn choose(
         &plan_text::own_env,
     );
     Ok((plan, Some(seen.evidence), seen.notes))
-}
-
-/// Of runs that shoot more often than is timed.
-const ESTIMATED: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
-
-struct RanPairs {
-    pairs: Vec<(Sample, Sample)>,
-    notes: Vec<String>,
-    interrupted: Option<i32>,
-}
-
-/// The warm-up and the pairs. An interrupt ends them, and what is there is kept.
-fn run_pairs(
-    job: &Job<'_>,
-    metrics: &[Metric],
-    proof: &Proof,
-    asked: usize,
-) -> anyhow::Result<RanPairs> {
-    let setup = plan_text::setup(&proof.environment, &proof.plan);
-    let mut short = Short::of(&proof.environment);
-    let mut ran = RanPairs {
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        interrupted: None,
-    };
-    let mut run = || -> anyhow::Result<()> {
-        // With the plan: without it, the program has run already, when it was observed.
-        job.progress.line("warming up, with the plan");
-        let warm = sample::measure(job, &setup, metrics, "the warm-up, with the plan")?;
-        for complaint in warm.complaints {
-            let note = format!("the program refuses a setting: {complaint}");
-            job.progress.say(&note);
-            ran.notes.push(note);
-        }
-        for (index, order) in orders(asked, proof.seed).into_iter().enumerate() {
-            let number = index + 1;
-            let side = |setup: &Setup, which: &str| {
-                sample::measure(
-                    job,
-                    setup,
-                    metrics,
-                    &format!("pair {number} of {asked}, {which} the plan"),
-                )
-            };
-            let (before, after) = match order {
-                Order::BeforeFirst => {
-                    let before = side(Setup::NONE, "without")?;
-                    (before, short.during(|| side(&setup, "with"))?)
-                }
-                Order::AfterFirst => {
-                    let after = short.during(|| side(&setup, "with"))?;
-                    (side(Setup::NONE, "without")?, after)
-                }
-            };
-            job.progress.line(&format!(
-                "pair {number} of {asked}: {}",
-                in_a_line(metrics, &before, &after)
-            ));
-            ran.pairs.push((before, after));
-        }
-        Ok(())
-    };
-    let done = run();
-    ran.notes.extend(short.note());
-    if ran.pairs.iter().any(|(a, b)| a.estimated || b.estimated) {
-        ran.notes.push(ESTIMATED.to_owned());
-    }
-    match done {
-        // What a few pairs say is said; without any there is nothing to say.
-        Err(err) if err.is::<failed::Interrupted>() && !ran.pairs.is_empty() => {
-            ran.interrupted = err.downcast_ref::<failed::Interrupted>().map(|i| i.0);
-            Ok(ran)
-        }
-        Err(err) => Err(err),
-        Ok(()) => Ok(ran),
-    }
-}
-
-/// A pair, for a log: shootdowns, faults and the time.
-fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
-    let shown = metrics.iter().zip(before.values.iter().zip(&after.values));
-    let shown = shown.filter(|(m, _)| {
-        ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output()
-    });
-    let parts: Vec<String> = shown
-        .map(|(m, (b, a))| {
-            format!(
-                "{} {} to {}",
-                m.name_in_text(),
-                m.unit.show(*b),
-                m.unit.show(*a)
-            )
-        })
-        .collect();
-    parts.join(", ")
 }
 
 /// What `quell prove` and `quell plan` print of an environment in JSON.

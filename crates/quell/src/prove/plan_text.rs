@@ -82,7 +82,12 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
 
 /// Writes a plan where the user wants it: `-` is stdout.
 pub(crate) fn save(plan: &Plan, path: &Path) -> anyhow::Result<()> {
-    Replace::new(Some(path))?
+    write(plan, Replace::new(Some(path))?, path)
+}
+
+/// The same where it is known already that it can be written.
+pub(crate) fn write(plan: &Plan, place: Replace, path: &Path) -> anyhow::Result<()> {
+    place
         .write(|out| Ok(out.write_all(plan.to_toml().as_bytes())?))
         .with_context(|| format!("writing the plan to {}", path.display()))
 }

@@ -27,10 +27,10 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// The number of runs, known only once there is a plan.
-    pub(crate) fn set_runs(&self, runs: usize) {
+    /// There are more to come than was known.
+    pub(crate) fn more_runs(&self, more: usize) {
         if let Some(bar) = &self.bar {
-            bar.set_length(u64::try_from(runs).unwrap_or(0));
+            bar.inc_length(u64::try_from(more).unwrap_or(0));
         }
     }
 

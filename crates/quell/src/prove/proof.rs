@@ -7,6 +7,7 @@ use quell_stats::{
     Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Rules, compare, overall,
 };
 
+use super::left_out::LeftOut;
 use super::metric::Metric;
 use super::sample::Sample;
 
@@ -24,6 +25,8 @@ pub(crate) struct Proof {
     /// What chance decided by: the orders of the pairs.
     pub(crate) seed: u64,
     pub(crate) plan: Plan,
+    /// What the plan had besides, and the program does not bear.
+    pub(crate) left_out: Vec<LeftOut>,
     /// What the plan sets, with the user's own settings kept.
     pub(crate) environment: BTreeMap<String, String>,
     /// What the observed run showed, if there was one.
@@ -112,6 +115,10 @@ pub(crate) fn judge(
     let overall = overall(&named);
     (judged, overall)
 }
+
+/// Why nothing was compared where all of a plan was left out.
+pub(crate) const NOTHING_LEFT: &str =
+    "nothing is left of the plan, because the program does not bear it: nothing is recommended";
 
 /// Why an empty plan is empty, in a line.
 pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {

@@ -2,7 +2,7 @@
 
 use quell_remedy::Found;
 
-use super::failed::Failed;
+use super::failed::{Failed, How};
 use super::job::Job;
 use super::metric::Metric;
 use super::temp::TempDir;
@@ -49,7 +49,14 @@ pub(crate) fn measure(
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         match metric.read(&ran.output) {
             Ok(value) => values.push(value),
-            Err(why) => return Err(Failed::error(format!("{why} of {when}"), ran.output)),
+            Err(why) => {
+                let (line, how) = (
+                    format!("{why} of {when}"),
+                    How::NoMetric(metric.name.clone()),
+                );
+                let who = job.who_prints();
+                return Err(Failed::of_program(line, ran.output, who, how));
+            }
         }
     }
     Ok(Sample {
@@ -95,6 +102,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     evidence.page_faults = Some(ran.usage.page_faults());
     evidence.max_rss = Some(ran.usage.max_rss);
     evidence.secure = evidence::is_secure(job.argv);
+    evidence.unfit = evidence::unfit_for_choice(job.argv);
     job.progress.done();
     Ok(Seen {
         evidence,

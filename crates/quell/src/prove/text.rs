@@ -156,6 +156,10 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             plan_text::remedies(&proof.plan)
         );
     }
+    for out_of_it in &proof.left_out {
+        // Never broken: it is there to be searched for.
+        let _ = writeln!(out, "  {}", out_of_it.line());
+    }
     if proof.pairs > 0 {
         let pairs = proof.pairs;
         let runs = if pairs == 1 {

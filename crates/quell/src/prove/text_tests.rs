@@ -35,6 +35,7 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
             }],
             notes: vec![],
         },
+        left_out: vec![],
         environment: sets,
         observed: Some(Evidence::default()),
         metrics,

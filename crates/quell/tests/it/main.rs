@@ -12,6 +12,7 @@ mod agent_disk;
 mod agent_rights;
 mod agent_stress;
 mod agents;
+mod broken_plans;
 mod causes;
 mod common;
 mod compare;

@@ -362,6 +362,9 @@ pub(super) fn refused(case: &Case<'_>) -> Option<String> {
                 .to_owned(),
         );
     }
+    if let Some(why) = &case.evidence.unfit {
+        return Some(why.clone());
+    }
     let of = |f: &&Found| match case.subject {
         Subject::Allocator(found) => f.module == found.module,
         Subject::Own(file) => f.module == *file,

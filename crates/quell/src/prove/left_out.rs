@@ -1,0 +1,120 @@
+//! What a plan had that is not used, because the program does not bear it.
+
+use quell_remedy::{Plan, Planned};
+
+use super::blame::{Count, Guilty};
+use crate::evidence;
+use crate::show::units::plural;
+
+/// A remedy that was taken out of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct LeftOut {
+    pub(crate) planned: Planned,
+    /// In a word or two, such as `SIGSEGV`.
+    pub(crate) why: String,
+    /// In a clause, with how often.
+    words: String,
+    /// Runs with it, and those that failed. None where it was not tried.
+    pub(crate) with: Count,
+    /// False where only the plan as a whole is known to break the program.
+    pub(crate) singled_out: bool,
+}
+
+impl LeftOut {
+    /// One that broke the program.
+    pub(super) fn after_runs(planned: Planned, guilty: &Guilty) -> Self {
+        let Count { runs, failed } = guilty.with;
+        let of_runs = format!("({failed} of {})", plural(runs as u64, "run"));
+        let end = &guilty.end;
+        let words = match (guilty.singled_out, guilty.without.failed) {
+            (true, 0) => format!("with it {end} {of_runs}, without it not"),
+            (true, _) => format!("with it {end} {of_runs}, even where it was alone"),
+            (false, _) => format!(
+                "with the whole plan {end} {of_runs}, without the plan not (0 of {}); which remedy does it was not to be found",
+                plural(guilty.without.runs as u64, "run")
+            ),
+        };
+        Self {
+            planned,
+            why: end.why(),
+            words,
+            with: guilty.with,
+            singled_out: guilty.singled_out,
+        }
+    }
+
+    /// The line that says it.
+    pub(crate) fn line(&self) -> String {
+        format!("left out: {}: {}", self.planned.remedy, self.words)
+    }
+}
+
+/// Takes a plan's remedies out that load a library before a program which must not have one.
+pub(crate) fn take_preload_out(plan: &mut Plan, command: &[std::ffi::OsString]) -> Vec<LeftOut> {
+    let preloads = |planned: &Planned| planned.sets.contains_key("LD_PRELOAD");
+    if !plan.remedies.iter().any(preloads) {
+        return Vec::new();
+    }
+    let Some(why) = evidence::unfit_for_preload(command) else {
+        return Vec::new();
+    };
+    let (out, kept) = std::mem::take(&mut plan.remedies)
+        .into_iter()
+        .partition(preloads);
+    plan.remedies = kept;
+    let out: Vec<Planned> = out;
+    out.into_iter()
+        .map(|planned| LeftOut {
+            planned,
+            words: why.clone(),
+            why: why.clone(),
+            with: Count::default(),
+            singled_out: true,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::Status;
+    use crate::prove::failed::{BadEnd, How};
+
+    /// Check the line for a remedy that was singled out, for one that is not the only one, and for a plan of which no
+    /// one knows.
+    #[test]
+    fn lines() {
+        let line = |singled_out, runs, without_failed| {
+            let planned = Planned {
+                remedy: "shim.cache".into(),
+                ..Planned::default()
+            };
+            let guilty = Guilty {
+                remedy: 0,
+                end: BadEnd {
+                    who: "the program",
+                    how: How::Ended(Status::Signal(libc::SIGSEGV)),
+                },
+                with: Count { runs, failed: 2 },
+                without: Count {
+                    runs: 3,
+                    failed: without_failed,
+                },
+                singled_out,
+            };
+            LeftOut::after_runs(planned, &guilty).line()
+        };
+        assert_eq!(
+            line(true, 2, 0),
+            "left out: shim.cache: with it the program ended by SIGSEGV (2 of 2 runs), without it not"
+        );
+        assert_eq!(
+            line(true, 2, 1),
+            "left out: shim.cache: with it the program ended by SIGSEGV (2 of 2 runs), even where it was alone"
+        );
+        assert_eq!(
+            line(false, 4, 0),
+            "left out: shim.cache: with the whole plan the program ended by SIGSEGV (2 of 4 runs), without the plan not (0 of 3 runs); which remedy does it was not to be found"
+        );
+    }
+}

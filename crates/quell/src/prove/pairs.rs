@@ -1,0 +1,178 @@
+//! The runs that are compared: a warm-up, then pairs without and with the plan.
+
+use quell_remedy::Plan;
+use quell_stats::{Order, orders};
+
+use super::Environment;
+use super::failed::{BadEnd, Failed, Interrupted};
+use super::job::Job;
+use super::metric::Metric;
+use super::plan_text;
+use super::sample::{self, Sample};
+use super::short::Short;
+use crate::launch::Setup;
+
+/// Of runs that shoot more often than is timed.
+const ESTIMATED: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
+
+/// What came out of the runs.
+pub(super) enum Ran {
+    Pairs(Pairs),
+    /// A run with the plan failed.
+    Broke(Broke),
+}
+
+#[derive(Default)]
+pub(super) struct Pairs {
+    pub(super) pairs: Vec<(Sample, Sample)>,
+    pub(super) notes: Vec<String>,
+    pub(super) interrupted: Option<i32>,
+}
+
+/// A plan whose run failed.
+pub(super) struct Broke {
+    /// So many runs with the plan had worked before.
+    pub(super) worked: usize,
+    pub(super) end: BadEnd,
+    /// The run that failed, in words.
+    pub(super) when: String,
+}
+
+/// What to run.
+pub(super) struct Runs<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) metrics: &'a [Metric],
+    pub(super) plan: &'a Plan,
+    pub(super) environment: &'a Environment,
+    pub(super) asked: usize,
+    /// For the orders of the pairs.
+    pub(super) seed: u64,
+}
+
+impl Runs<'_> {
+    /// The warm-up and the pairs. An interrupt ends them, and what is there is kept.
+    ///
+    /// # Errors
+    ///
+    /// A run without the plan failed, or something around the runs did.
+    pub(super) fn run(&self) -> anyhow::Result<Ran> {
+        let setup = plan_text::setup(self.environment, self.plan);
+        let mut with_plan = WithPlan {
+            runs: self,
+            setup: &setup,
+            short: Short::of(self.environment),
+            worked: 0,
+            broke: None,
+        };
+        let mut ran = Pairs::default();
+        let done = self.run_into(&mut ran, &mut with_plan);
+        if let Some(broke) = with_plan.broke {
+            return Ok(Ran::Broke(broke));
+        }
+        ran.notes.extend(with_plan.short.note());
+        if ran.pairs.iter().any(|(a, b)| a.estimated || b.estimated) {
+            ran.notes.push(ESTIMATED.to_owned());
+        }
+        match done {
+            // What a few pairs say is said; without any there is nothing to say.
+            Err(err) if err.is::<Interrupted>() && !ran.pairs.is_empty() => {
+                ran.interrupted = err.downcast_ref::<Interrupted>().map(|i| i.0);
+                Ok(Ran::Pairs(ran))
+            }
+            Err(err) => Err(err),
+            Ok(()) => Ok(Ran::Pairs(ran)),
+        }
+    }
+
+    fn run_into(&self, ran: &mut Pairs, with_plan: &mut WithPlan<'_>) -> anyhow::Result<()> {
+        let (job, asked) = (self.job, self.asked);
+        if job.longest_plain.get().is_none() && with_plan.setup != Setup::NONE {
+            // Of a plan that is given: what the program does by itself is known before anything is blamed on the plan.
+            job.progress.line("warming up, without the plan");
+            self.without_plan("the warm-up, without the plan")?;
+        }
+        job.progress.line("warming up, with the plan");
+        let warm = with_plan.measure("the warm-up, with the plan")?;
+        for complaint in warm.complaints {
+            let note = format!("the program refuses a setting: {complaint}");
+            job.progress.say(&note);
+            ran.notes.push(note);
+        }
+        for (index, order) in orders(asked, self.seed).into_iter().enumerate() {
+            let number = index + 1;
+            let with = format!("pair {number} of {asked}, with the plan");
+            let without = format!("pair {number} of {asked}, without the plan");
+            let (before, after) = match order {
+                Order::BeforeFirst => {
+                    let before = self.without_plan(&without)?;
+                    (before, with_plan.measure(&with)?)
+                }
+                Order::AfterFirst => {
+                    let after = with_plan.measure(&with)?;
+                    (self.without_plan(&without)?, after)
+                }
+            };
+            job.progress.line(&format!(
+                "pair {number} of {asked}: {}",
+                in_a_line(self.metrics, &before, &after)
+            ));
+            ran.pairs.push((before, after));
+        }
+        Ok(())
+    }
+
+    fn without_plan(&self, when: &str) -> anyhow::Result<Sample> {
+        sample::measure(self.job, Setup::NONE, self.metrics, when)
+    }
+}
+
+/// Runs with the plan, and what becomes of them.
+struct WithPlan<'a> {
+    runs: &'a Runs<'a>,
+    setup: &'a Setup,
+    short: Short,
+    worked: usize,
+    broke: Option<Broke>,
+}
+
+impl WithPlan<'_> {
+    fn measure(&mut self, when: &str) -> anyhow::Result<Sample> {
+        let Runs { job, metrics, .. } = self.runs;
+        let setup = self.setup;
+        let measured = self
+            .short
+            .during(|| sample::measure(job, setup, metrics, when));
+        match &measured {
+            Ok(_) => self.worked += 1,
+            Err(err) => {
+                let end = err.downcast_ref::<Failed>().and_then(|f| f.end.clone());
+                // A plan that changes nothing breaks nothing.
+                self.broke = end.filter(|_| setup != Setup::NONE).map(|end| Broke {
+                    worked: self.worked,
+                    end,
+                    when: when.to_owned(),
+                });
+            }
+        }
+        measured
+    }
+}
+
+/// A pair, for a log: shootdowns, faults and the time.
+fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
+    let shown = metrics.iter().zip(before.values.iter().zip(&after.values));
+    let shown = shown.filter(|(m, _)| {
+        ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output()
+    });
+    let parts: Vec<String> = shown
+        .map(|(m, (b, a))| {
+            format!(
+                "{} {} to {}",
+                m.name_in_text(),
+                m.unit.show(*b),
+                m.unit.show(*a)
+            )
+        })
+        .collect();
+    parts.join(", ")
+}
