@@ -1,0 +1,3 @@
+"""Stub."""
+from row import Row
+ROWS: list[Row] = []
