@@ -105,7 +105,7 @@ class Kitchen:
         self.npm.mkdir(exist_ok=True)
         command = ["npm", "install", "--prefix", str(self.npm), "--no-audit", "--no-fund", "--save-exact", *missing]
         try:
-            self.run(f"installing {' '.join(missing)} from npm", command, "is there a network?", env=os.environ | headers)
+            self.run(f"installing {' '.join(missing)} from npm", command, "is there a network?", env=os.environ | headers | {"JOBS": "2"})
         except Missing:
             # npm leaves behind what it could not build, and would be taken for installed the next time.
             for one in missing:
@@ -160,6 +160,8 @@ class Kitchen:
             "CARGO_HOME": os.environ.get("CARGO_HOME", str(home / ".cargo")),
             "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
             "GOTOOLCHAIN": "local",
+            # OpenMP's threads would wait by computing, as long as others take the CPUs: noise, of which no row is made.
+            "OMP_WAIT_POLICY": "passive",
         }
 
 

@@ -51,4 +51,4 @@ def python(name: str, pip: str, program: str) -> Row:
 
 def node(name: str, npm: str, program: str) -> Row:
     """A package of npm, and a program that uses it; `await` is there at its top."""
-    return Row(name, "npm", 'exec node "$KIT/main.mjs"', npm=tuple(npm.split()), files={"main.mjs": tidy(program)})
+    return Row(f"npm-{name}", "npm", 'exec node "$KIT/main.mjs"', npm=tuple(npm.split()), files={"main.mjs": tidy(program)})

@@ -94,7 +94,7 @@ ROWS: list[Row] = [
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
         libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         bad = 0
-        for n in range(60_000):
+        for n in range(20_000):
             size = 4096 * (1 + n * 31 % 64)
             p = libc.mmap(None, size, 3, 0x22, -1, 0)
             bad += any(ctypes.string_at(p, 64)) or any(ctypes.string_at(p + size - 64, 64))
@@ -115,7 +115,7 @@ ROWS: list[Row] = [
         print([hashlib.sha256(m.compress(data)).hexdigest()[:12] for m in (zlib, bz2, lzma)])
         out = []
         def work(k):
-            for n in range(20):
+            for n in range(8):
                 s = json.dumps([{"a": i, "b": [k] * 5} for i in range(4000)])
                 out.append(len(json.loads(s)))
                 del s
@@ -151,13 +151,11 @@ ROWS: list[Row] = [
     language("g++", "g++", "main.cc", 'g++ -O1 -c "$KIT/main.cc" -o main.o && sha256sum main.o', """
         #include <algorithm>
         #include <map>
-        #include <regex>
         #include <string>
         #include <vector>
         std::map<std::string, std::vector<int>> f(const std::string &s) {
             std::map<std::string, std::vector<int>> m;
-            std::smatch found;
-            if (std::regex_search(s, found, std::regex("([a-z]+)=([0-9]+)"))) m[found[1]].push_back(std::stoi(found[2]));
+            m[s.substr(1)].push_back(std::stoi(s));
             for (auto &[k, v] : m) std::sort(v.begin(), v.end());
             return m;
         }

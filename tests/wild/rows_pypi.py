@@ -18,7 +18,7 @@ ROWS: list[Row] = [
         import numpy as np, pandas as pd
         r = np.random.default_rng(2)
         f = pd.DataFrame({"k": r.integers(0, 500, 400_000), "v": r.integers(0, 1000, 400_000)})
-        for _ in range(6):
+        for _ in range(4):
             g = f.groupby("k").agg(s=("v", "sum"), m=("v", "max"))
             j = f.merge(g, left_on="k", right_index=True)
         print(int(j.s.sum()), g.head(3).to_csv(), len(pd.read_csv(__import__("io").StringIO(f.head(50_000).to_csv()))))
@@ -28,10 +28,10 @@ ROWS: list[Row] = [
         from scipy import fft, optimize, signal, sparse, spatial
         r = np.random.default_rng(3)
         x = r.integers(0, 9, 1 << 18).astype(float)
-        for _ in range(8):
+        for _ in range(4):
             y = fft.irfft(fft.rfft(x), len(x))
         m = sparse.random(4000, 4000, 0.002, random_state=1, format="csr")
-        tree = spatial.cKDTree(r.random((30_000, 3)))
+        tree = spatial.cKDTree(r.random((9_000, 3)))
         print(np.rint(y).sum(), (m @ m).nnz, len(tree.query_pairs(0.03)), round(optimize.brentq(lambda v: v**3 - 2, 0, 2), 6),
               signal.find_peaks(x)[0].size)
     """),
@@ -40,8 +40,8 @@ ROWS: list[Row] = [
         from sklearn.datasets import make_classification
         from sklearn.ensemble import RandomForestClassifier
         from sklearn.cluster import KMeans
-        x, y = make_classification(4000, 20, random_state=1)
-        forest = RandomForestClassifier(40, random_state=1).fit(x, y)
+        x, y = make_classification(1500, 20, random_state=1)
+        forest = RandomForestClassifier(20, random_state=1).fit(x, y)
         groups = KMeans(5, n_init=2, random_state=1).fit_predict(x)
         print((forest.predict(x) == y).mean().round(3), np.sort(np.bincount(groups)).shape)
     """),
@@ -75,7 +75,7 @@ ROWS: list[Row] = [
     """),
     python("lxml", "lxml", """
         from lxml import etree
-        for n in range(12):
+        for n in range(6):
             root = etree.Element("r")
             for i in range(20_000):
                 etree.SubElement(root, "a", n=str(i % 97)).text = f"text {i}"
@@ -138,7 +138,7 @@ ROWS: list[Row] = [
             sizes: list[int]
         class Whole(BaseModel):
             parts: list[Part]
-        for n in range(15):
+        for n in range(6):
             w = Whole.model_validate({"parts": [{"name": f"p{i}", "sizes": [i, "7", n]} for i in range(8000)]})
             text = w.model_dump_json()
             assert Whole.model_validate_json(text) == w
@@ -147,7 +147,7 @@ ROWS: list[Row] = [
     python("orjson", "orjson", """
         import orjson
         data = [{"id": i, "name": f"name {i}", "list": list(range(i % 50)), "f": i / 7} for i in range(20_000)]
-        for _ in range(25):
+        for _ in range(12):
             text = orjson.dumps(data, option=orjson.OPT_SORT_KEYS)
             back = orjson.loads(text)
         print(len(text), back == data, text[:60])
@@ -155,7 +155,7 @@ ROWS: list[Row] = [
     python("ujson", "ujson", """
         import ujson
         data = [{"id": i, "name": f"name {i}", "list": list(range(i % 50))} for i in range(20_000)]
-        for _ in range(12):
+        for _ in range(8):
             text = ujson.dumps(data)
             back = ujson.loads(text)
         print(len(text), back == data)
@@ -220,7 +220,7 @@ ROWS: list[Row] = [
         asyncio.run(main())
         seen = 0
         for n in range(300_000):
-            u = pgproto.UUID(int=n * 2**90 + n)
+            u = pgproto.UUID(b"%016d" % n)
             seen ^= hash(u) & 0xFFFF
             types.Point(n, 2)
         print(seen, u, types.Box(types.Point(1, 2), types.Point(3, 4)))
@@ -279,7 +279,7 @@ ROWS: list[Row] = [
     python("regex", "regex", """
         import regex
         text = " ".join(f"word{i} número-{i * 7} <tag a='{i}'>" for i in range(6000))
-        for _ in range(8):
+        for _ in range(16):
             a = regex.findall(r"\\p{L}+\\p{N}{2,}", text)
             b = regex.findall(r"<(\\w+) (?P<k>\\w)='([^']*)'>", text)
             c = regex.search(r"(?:w0rd1234){e<=2}", text[:100000])
@@ -429,7 +429,7 @@ ROWS: list[Row] = [
     python("brotli", "brotli", """
         import brotli, hashlib
         data = b" ".join(b"word%d" % (i * 7919 % 4001) for i in range(300_000))
-        for q in (4, 5, 6):
+        for q in (4, 5, 6, 7, 8, 5, 4):
             c = brotli.compress(data, quality=q)
             assert brotli.decompress(c) == data
         print(len(c), hashlib.sha256(c).hexdigest())
@@ -437,7 +437,7 @@ ROWS: list[Row] = [
     python("cython", "cython", """
         from Cython.Compiler import Main, Options
         import os
-        source = "\\n".join(f"cdef int f{i}(int a, list b):\\n    return a + len(b) + {i}\\ndef g{i}(x): return f{i}(x, [x])" for i in range(60))
+        source = "\\n".join(f"cdef int f{i}(int a, list b):\\n    return a + len(b) + {i}\\ndef g{i}(x): return f{i}(x, [x])" for i in range(25))
         with open("m.pyx", "w") as f:
             f.write(source)
         r = Main.compile("m.pyx", Options.CompilationOptions(Options.default_options, language_level=3))
@@ -468,7 +468,7 @@ ROWS: list[Row] = [
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         total = 0
-        for n in range(120):
+        for n in range(60):
             m = ir.Module(f"m{n}")
             i64 = ir.IntType(64)
             f = ir.Function(m, ir.FunctionType(i64, [i64]), "f")
@@ -504,7 +504,7 @@ ROWS: list[Row] = [
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
         import numpy as np
-        for n in range(3):
+        for n in range(2):
             fig, ax = plt.subplots(1, 2, figsize=(8, 4))
             ax[0].plot(np.arange(2000), np.arange(2000) * 7919 % 1009)
             ax[1].imshow(np.arange(10_000).reshape(100, 100) % (7 + n))
@@ -573,7 +573,7 @@ ROWS: list[Row] = [
     """),
     python("sentencepiece", "sentencepiece", """
         import io, sentencepiece as sp
-        text = [" ".join(f"word{i * j % 199}" for j in range(20)) for i in range(600)]
+        text = [" ".join(f"word{i * j % 199}" for j in range(20)) for i in range(1200)]
         m = io.BytesIO()
         sp.SentencePieceTrainer.train(sentence_iterator=iter(text), model_writer=m, vocab_size=120, minloglevel=9, num_threads=1)
         p = sp.SentencePieceProcessor(model_proto=m.getvalue())
@@ -641,7 +641,7 @@ ROWS: list[Row] = [
         import xxhash
         h = xxhash.xxh3_128()
         block = bytes(range(256)) * 8192
-        for n in range(1200):
+        for n in range(5000):
             h.update(block)
             a = xxhash.xxh64(block[:9999], seed=n).hexdigest()
         print(h.hexdigest(), a)
@@ -680,7 +680,7 @@ ROWS: list[Row] = [
     python("lazy-object-proxy", "lazy-object-proxy", """
         import lazy_object_proxy as l
         total = 0
-        for n in range(200_000):
+        for n in range(700_000):
             p = l.Proxy(lambda: [n, n + 1])
             total += p[1] + len(p)
         print(total)
@@ -759,7 +759,7 @@ ROWS: list[Row] = [
         import hiredis
         r = hiredis.Reader()
         n = 0
-        for i in range(120_000):
+        for i in range(250_000):
             r.feed(hiredis.pack_command(("SET", f"key{i}", "v" * (i % 300))))
             n += len(r.gets()[2])
         r.feed(b"*2\\r\\n:5\\r\\n$3\\r\\nabc\\r\\n")
@@ -770,7 +770,7 @@ ROWS: list[Row] = [
         # A broker inside the client's own library, on loopback.
         p = k.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
         sent = []
-        for n in range(6000):
+        for n in range(40_000):
             p.produce("t", b"value %d" % n, key=b"%d" % (n % 7), callback=lambda e, m: sent.append(e))
             p.poll(0)
         left = p.flush(60)
@@ -792,7 +792,7 @@ ROWS: list[Row] = [
         e = create_engine("sqlite://")
         B.metadata.create_all(e)
         with Session(e) as s:
-            s.add_all([U(name=f"u{i}", a=[A(), A()]) for i in range(3000)])
+            s.add_all([U(name=f"u{i}", a=[A(), A()]) for i in range(1200)])
             s.commit()
             print(s.scalar(select(func.count()).select_from(A).join(U).where(U.name.like("u1%"))), sum(len(u.a) for u in s.scalars(select(U).limit(500))))
     """),
@@ -824,7 +824,7 @@ ROWS: list[Row] = [
     """),
     python("black", "black", """
         import black
-        text = "\\n".join(f"def f{i}( a,b = {i} ):\\n  return {{'a':a , 'b' : [b,{i}] }}" for i in range(500))
+        text = "\\n".join(f"def f{i}( a,b = {i} ):\\n  return {{'a':a , 'b' : [b,{i}] }}" for i in range(150))
         got = black.format_str(text, mode=black.Mode())
         print(len(got), got == black.format_str(got, mode=black.Mode()))
     """),
@@ -849,7 +849,7 @@ ROWS: list[Row] = [
     python("jiter", "jiter", """
         import json, jiter
         text = json.dumps([{"id": i, "name": f"name {i}", "list": list(range(i % 50))} for i in range(20_000)]).encode()
-        for _ in range(25):
+        for _ in range(12):
             v = jiter.from_json(text)
         print(len(v), v[-1]["name"], jiter.from_json(text[:1000], partial_mode=True)[0])
     """),
@@ -916,7 +916,7 @@ ROWS: list[Row] = [
     """),
     python("charset-normalizer", "charset-normalizer", """
         import charset_normalizer as c
-        text = "Überall dieselbe alte Leier. Das Layout ist fertig, der Text läßt auf sich warten. " * 60
+        text = "Überall dieselbe alte Leier. Das Layout ist fertig, der Text läßt auf sich warten. " * 300
         print([str(c.from_bytes(text.encode(e)).best()) == text for e in ("utf-8", "cp1252", "utf-16")], c.detect(text.encode("latin-1"))["language"])
     """),
     python("coverage", "coverage", """
@@ -949,8 +949,8 @@ ROWS: list[Row] = [
         y = x @ np.arange(9) + r.integers(-3, 4, 20_000)
         for _ in range(4):
             f = sm.OLS(y, x).fit()
-        g = sm.tsa.SimpleExpSmoothing(y[:2000]).fit(smoothing_level=0.3, optimized=False)
-        print(f.params.round(1), round(float(g.fittedvalues[-1]), 2))
+        g = sm.nonparametric.lowess(y[:1500], x[:1500, 1])
+        print(f.params.round(1), g.shape)
     """),
     python("scikit-image", "scikit-image", """
         import numpy as np
@@ -973,7 +973,7 @@ ROWS: list[Row] = [
     python("lightgbm", "lightgbm numpy", """
         import lightgbm as l, numpy as np
         r = np.random.default_rng(6)
-        x = r.random((20_000, 12))
+        x = r.random((6_000, 12))
         y = (x[:, 0] + x[:, 3] * x[:, 5] > 0.8).astype(int)
         b = l.train({"objective": "binary", "verbose": -1, "num_threads": 2, "deterministic": True, "seed": 1, "force_row_wise": True}, l.Dataset(x, y), 40)
         print(((b.predict(x) > 0.5) == y).mean().round(3), b.num_trees())
@@ -995,7 +995,7 @@ ROWS: list[Row] = [
         for i in range(2, 2300):
             if b[i]:
                 b[i * i :: i] = 0
-        for _ in range(150):
+        for _ in range(700):
             c = (b | ~b) & (b << 3)
         print(b.count(), c.count(), count_and(b, c))
     """),

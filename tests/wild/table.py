@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from measure import SETTINGS
+from measure import limits
 from row import Row
 
-FIGURES = [f"{key} {name}" for key in ("cpu", "memory") for name in SETTINGS]
-HEAD = ["name", "group", "verdict", "exit", "output", "CPU s", "MB", *(f"{one.replace('cpu', 'CPU')}" for one in FIGURES), "note"]
+FIGURES = [name for name, _ in limits()]
+HEAD = ["name", "group", "verdict", "exit", "output", "CPU s", "MB", *(one.replace("cpu", "CPU") for one in FIGURES), "note"]
 WORDS = {"same": "same", "refused": "refused", "differs": "differ", "above": "above", "skipped": "skipped"}
 
 
@@ -26,8 +26,10 @@ def note(row: Row, result: dict[str, Any]) -> str:
     said += [f"{setting}: {what}" for setting, what in result["differs"].items()]
     if not result["loaded"]:
         said.append(f"not loaded into {', '.join(result['not_loaded']) or 'anything that was seen'}")
-    if result["again"]:
-        said.append(f"{len(result['taken']['none'])} rounds")
+    if result["verdict"] == "above":
+        said.append(f"above: {', '.join(result['above'])}")
+    if not result["differs"]:
+        said.append(f"{result['rounds']} rounds")
     return "; ".join(said)
 
 
