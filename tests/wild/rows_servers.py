@@ -28,8 +28,8 @@ ROWS: list[Row] = [
         # Its own programs are not on the PATH.
         'PATH=$(echo /usr/lib/postgresql/*/bin):$PATH; initdb -D data -U u -A trust --no-sync >/dev/null && exec postgres -D data -k "$WORK" -p 5432 -c listen_addresses= -c fsync=off -c shared_buffers=32MB -c max_parallel_workers_per_gather=2 -c log_min_messages=panic',
         """PATH=$(echo /usr/lib/postgresql/*/bin):$PATH; export PGHOST=$WORK PGUSER=u PGDATABASE=postgres; until pg_isready -q; do sleep 0.05; done
-        pgbench -q -i -s 3 2>/dev/null && pgbench -n -c 4 -j 1 -t 500 2>/dev/null | grep -E 'processed|failed'
-        psql -qAt -c "select count(*), sum(aid) from pgbench_accounts" -c "select length(string_agg(md5(i::text), ',')) from generate_series(1, 200000) i" -c "select count(*) from (select a.aid from pgbench_accounts a join pgbench_accounts b using (bid) where a.aid < 60 and b.aid < 90000 order by 1) x" """,
+        pgbench -q -i -s 1 2>/dev/null && pgbench -n -c 4 -j 1 -t 200 2>/dev/null | grep -E 'processed|failed'
+        psql -qAt -c "select count(*), sum(aid) from pgbench_accounts" -c "select length(string_agg(md5(i::text), ',')) from generate_series(1, 60000) i" -c "select count(*) from (select a.aid from pgbench_accounts a join pgbench_accounts b using (bid) where a.aid < 60 and b.aid < 30000 order by 1) x" """,
         ready=".s.PGSQL.5432", user="nobody", stop="INT",
     ),
     server(
@@ -37,27 +37,26 @@ ROWS: list[Row] = [
         'mariadb-install-db --no-defaults --datadir="$WORK/data" --auth-root-authentication-method=normal --skip-test-db >/dev/null 2>&1 && exec mariadbd --no-defaults --datadir="$WORK/data" --socket="$WORK/s" --pid-file="$WORK/pid" --skip-networking --innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=0 --silent-startup',
         """m() { mariadb --no-defaults -S s -u root -N "$@"; }
         m -e 'create database d; use d; create table t(a int primary key, b varchar(100), c int, key(c)) engine=innodb'
-        m d -e "insert into t select seq, md5(seq), seq * 31 % 1009 from seq_1_to_60000"
-        for i in 1 2 3; do m d -e 'select c, count(*), max(b) from t group by c order by 2 desc, 1 limit 2; select count(*) from t x join t y using (c) where x.a < 3000'; done
+        m d -e "insert into t select seq, md5(seq), seq * 31 % 1009 from seq_1_to_20000"
+        for i in 1 2 3; do m d -e 'select c, count(*), max(b) from t group by c order by 2 desc, 1 limit 2; select count(*) from t x join t y using (c) where x.a < 1000'; done
         m d -e 'update t set b = concat(b, b) where a % 3 = 0; delete from t where a % 5 = 0; select count(*), sum(length(b)) from t; check table t' """,
         ready="s", user="nobody",
     ),
     server(
         "redis", "redis-server redis-tools",
         'exec redis-server --port 0 --unixsocket "$WORK/s" --save "" --appendonly no --enable-debug-command local',
-        """for t in set get lpush sadd hset zadd; do redis-benchmark -s s -q -n 30000 -r 5000 -d 200 -c 4 -t $t >/dev/null; done; redis-cli -s s dbsize
-        redis-cli -s s flushall; redis-cli -s s debug populate 100000 k 300; redis-cli -s s bgsave; until redis-cli -s s info persistence | grep -q rdb_bgsave_in_progress:0; do sleep 0.05; done
+        """for t in set get lpush sadd hset zadd; do redis-benchmark -s s -q -n 8000 -r 5000 -d 200 -c 4 -t $t >/dev/null; done; redis-cli -s s flushall; redis-cli -s s debug populate 50000 k 300; redis-cli -s s bgsave; until redis-cli -s s info persistence | grep -q rdb_bgsave_in_progress:0; do sleep 0.05; done
         redis-cli -s s memory purge; redis-cli -s s debug digest""",
         ready="s",
     ),
     server(
-        "redis-active-defrag", "redis-server redis-tools",
-        'exec redis-server --port 0 --unixsocket "$WORK/s" --save "" --appendonly no --maxmemory 40mb --maxmemory-policy allkeys-lru --lazyfree-lazy-eviction yes --io-threads 2',
-        'redis-benchmark -s s -q -n 120000 -r 100000 -d 1000 -c 8 -P 8 -t set >/dev/null; redis-cli -s s flushall async; redis-cli -s s set a b; redis-cli -s s get a; redis-cli -s s dbsize',
+        "redis-lru", "redis-server redis-tools",
+        'exec redis-server --port 0 --unixsocket "$WORK/s" --save "" --appendonly no --maxmemory 20mb --maxmemory-policy allkeys-lru --lazyfree-lazy-eviction yes',
+        'redis-benchmark -s s -q -n 40000 -r 100000 -d 1000 -c 8 -P 8 -t set >/dev/null; redis-cli -s s flushall async; redis-cli -s s set a b; redis-cli -s s get a; redis-cli -s s dbsize',
         ready="s",
     ),
     server(
-        "memcached", "memcached", 'exec memcached -s "$WORK/s" -m 64 -t 2 -u nobody',
+        "memcached", "memcached", 'exec memcached -s "$WORK/s" -m 64 -t 2 -u root',
         'exec "$PYTHON" "$KIT/client.py"', ready="s",
         files={"client.py": tidy("""
             import socket

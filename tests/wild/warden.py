@@ -148,8 +148,12 @@ class Warden:
         client = self.start(request["command"], request["client_env"], request["out"], request["err"] + ".client")
         self.reap(self.end, lambda: client in self.statuses, [client])
         if client in self.statuses and server not in self.statuses:
-            os.kill(server, getattr(signal, "SIG" + request["stop"]))
+            stop = getattr(signal, "SIG" + request["stop"])
+            os.kill(server, stop)
             self.reap(min(self.end, time.monotonic() + STOP), lambda: server in self.statuses)
+            # Whether it ends by itself when asked to, or leaves that to the signal.
+            if self.statuses.get(server) == -stop:
+                self.statuses[server] = 0
         return client if self.statuses.get(client) != 0 else server
 
     def answer(self):

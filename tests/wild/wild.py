@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -115,6 +116,8 @@ def main() -> int:
     if asked.install:
         return install_all(rows)
     results = []
+    # Ended from outside, it still ends what it has started, and takes its folder away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("test-wild: ended; the next run goes on here"))
     with tempfile.TemporaryDirectory(prefix="quell-wild-") as folder:
         # Programs that run as other users have to get in.
         Path(folder).chmod(0o755)
