@@ -132,7 +132,9 @@ class Bench:
         """Run it without the library, which warms the caches too; it has to work, and to print something."""
         run = self.run_once(row, None)
         if run["status"] != 0 or run["timed_out"]:
-            last = (run["err"].decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+            said = run["err"].decode(errors="replace").strip().splitlines() or ["it says nothing"]
+            # Node.js says its version last.
+            last = next((line for line in reversed(said) if "rror" in line), said[-1])
             raise Unusable(f"fails without the library: {status_words(run['status'], run['timed_out'])}: {last[:200]}")
         if not run["out"].strip():
             raise Unusable("prints nothing, so nothing can be compared")

@@ -51,4 +51,12 @@ def python(name: str, pip: str, program: str) -> Row:
 
 def node(name: str, npm: str, program: str) -> Row:
     """A package of npm, and a program that uses it; `await` is there at its top."""
-    return Row(f"npm-{name}", "npm", 'exec node "$KIT/main.mjs"', npm=tuple(npm.split()), files={"main.mjs": tidy(program)})
+    return Row(
+        f"npm-{name}",
+        "npm",
+        'exec node "$KIT/main.mjs"',
+        npm=tuple(npm.split()),
+        files={"main.mjs": tidy(program)},
+        # What is imported is looked for beside the program; NODE_PATH is for require alone.
+        prepare='ln -s "$NODE_PATH" node_modules',
+    )

@@ -401,14 +401,14 @@ ROWS: list[Row] = [
     """),
     language("clisp", "clisp", "main.lisp", 'exec clisp -q -norc "$KIT/main.lisp"', """
         (let ((m (make-hash-table)) (total 0))
-          (dotimes (n 250000)
+          (dotimes (n 25000)
             (setf (gethash (mod (* n 7919) 5003) m) (list n (make-string (mod n 100))))
             (incf total (length (second (gethash 0 m)))))
           (format t "~a ~a~%" total (hash-table-count m)))
     """),
     language("ecl", "ecl", "main.lisp", 'exec ecl --norc --shell "$KIT/main.lisp"', """
         (let ((m (make-hash-table)) (total 0))
-          (dotimes (n 250000)
+          (dotimes (n 600000)
             (setf (gethash (mod (* n 7919) 5003) m) (list n (make-string (mod n 100))))
             (incf total (length (second (gethash 0 m)))))
           (format t "~a ~a~%" total (hash-table-count m)))
@@ -450,13 +450,13 @@ ROWS: list[Row] = [
     language("polyml", "polyml", "main.sml", 'exec poly -q --script "$KIT/main.sml"', """
         fun go (0, _, t) = t
           | go (n, l, t) = go (n - 1, CharVector.tabulate (n mod 300, fn _ => #"x") :: List.take (l, Int.min (20, length l)), t + length l);
-        print (Int.toString (go (150000, [], 0)) ^ "\\n");
+        print (Int.toString (go (900000, [], 0)) ^ "\\n");
     """),
     language("gforth", "gforth", "main.fs", 'exec gforth "$KIT/main.fs" -e bye', """
         variable total
-        : work 300000 0 do i 7919 * 5003 mod 64 + dup allocate throw tuck swap 7 fill dup c@ total +! free throw loop ;
+        : work 900000 0 do i 7919 * 5003 mod 64 + dup allocate throw tuck swap 7 fill dup c@ total +! free throw loop ;
         : fib dup 2 < if drop 1 else dup 1- recurse swap 2 - recurse + then ;
-        work total @ . 31 fib . cr
+        work total @ . 35 fib . cr
     """),
     language("swi-prolog", "swi-prolog-nox", "main.pl", 'exec swipl -q -g main -t halt "$KIT/main.pl"', """
         queens(N, Qs) :- numlist(1, N, L), permute(L, [], Qs).
@@ -464,7 +464,7 @@ ROWS: list[Row] = [
         permute(L, Acc, Qs) :- select(Q, L, R), safe(Q, Acc, 1), permute(R, [Q|Acc], Qs).
         safe(_, [], _).
         safe(Q, [P|Ps], D) :- Q =\\= P + D, Q =\\= P - D, D1 is D + 1, safe(Q, Ps, D1).
-        main :- queens(16, Qs), print(Qs), nl, findall(X-Y, (between(1, 200000, X), Y is X * 7919 mod 1009), Ps),
+        main :- queens(20, Qs), print(Qs), nl, findall(X-Y, (between(1, 200000, X), Y is X * 7919 mod 1009), Ps),
             msort(Ps, S), length(S, N), garbage_collect, atom_codes(A, "done"), print(N-A), nl.
     """),
     language("gprolog", "gprolog", "main.pl", 'exec "$KIT/main"', """
@@ -476,7 +476,7 @@ ROWS: list[Row] = [
         permute(L, Acc, Qs) :- select(Q, L, R), safe(Q, Acc, 1), permute(R, [Q|Acc], Qs).
         safe(_, [], _).
         safe(Q, [P|Ps], D) :- Q =\\= P + D, Q =\\= P - D, D1 is D + 1, safe(Q, Ps, D1).
-        main :- queens(18, Qs), write(Qs), nl.
+        main :- queens(21, Qs), write(Qs), nl.
     """, "gplc --no-top-level main.pl -o main"),
     language("octave", "octave", "main.m", 'exec octave-cli --norc --no-history "$KIT/main.m"', """
         t = 0;
@@ -494,7 +494,7 @@ ROWS: list[Row] = [
             static long Work(int k) {
                 var m = new Dictionary<int, byte[]>();
                 long t = 0;
-                for (int n = 0; n < 150000; n++) { m[n * 31 % 2003] = new byte[(n * 7 + k) % 4000]; t += m[0].Length; }
+                for (int n = 0; n < 40000; n++) { m[n * 31 % 2003] = new byte[(n * 7 + k) % 4000]; t += m[0].Length; }
                 return t;
             }
             static void Main() {
@@ -520,10 +520,10 @@ ROWS: list[Row] = [
         } else parentPort.postMessage(work(workerData));
     """),
     language("node-wasm", "", "main.mjs", 'exec node "$KIT/main.mjs"', """
-        // (memory 1) (func (export "f") (param i32) (result i32) ...): stores and sums, and the memory grows in between.
-        const bytes = new Uint8Array([0,97,115,109,1,0,0,0,1,6,1,96,1,127,1,127,3,2,1,0,5,3,1,0,1,7,9,2,1,102,0,0,1,109,2,0,10,41,1,39,1,1,127,
-          3,64,32,1,32,0,32,0,108,106,33,1,32,0,65,252,255,3,113,32,1,54,2,0,32,0,65,1,107,34,0,13,0,11,32,1,11]);
-        bytes[38] = bytes.length - 39; bytes[40] = bytes.length - 41;
+        // A function that sums and stores, and a memory that grows in between.
+        const body = [1,1,127, 3,64, 32,1, 32,0, 32,0, 108, 106, 33,1, 32,0, 65,252,255,3, 113, 32,1, 54,2,0, 32,0, 65,1, 107, 34,0, 13,0, 11, 32,1, 11];
+        const parts = [[1, [1,96,1,127,1,127]], [3, [1,0]], [5, [1,0,1]], [7, [2,1,102,0,0,1,109,2,0]], [10, [1, body.length, ...body]]];
+        const bytes = new Uint8Array([0,97,115,109,1,0,0,0, ...parts.flatMap(([id, part]) => [id, part.length, ...part])]);
         let t = 0;
         for (let n = 0; n < 300; n++) {
           const { f, m } = new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports;
@@ -543,7 +543,7 @@ ROWS: list[Row] = [
     """),
     language("gawk", "gawk", "main.awk", 'exec gawk -f "$KIT/main.awk"', """
         BEGIN {
-            for (n = 0; n < 800000; n++) { m[n * 7919 % 5003] = sprintf("%*s", n % 300, "x"); t += length(m[0]) }
+            for (n = 0; n < 500000; n++) { m[n * 7919 % 5003] = sprintf("%*s", n % 300, "x"); t += length(m[0]) }
             c = asorti(m, s)
             print t, c, s[1], s[c]
         }

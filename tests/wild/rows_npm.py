@@ -5,7 +5,7 @@ from __future__ import annotations
 from row import Row, node
 
 ROWS: list[Row] = [
-    node("better-sqlite3", "better-sqlite3@12.12.1", """
+    node("better-sqlite3", "better-sqlite3@12.11.1", """
         import Database from "better-sqlite3";
         const d = new Database(":memory:");
         d.exec("create table t(a integer primary key, b text)");
@@ -14,7 +14,7 @@ ROWS: list[Row] = [
         console.log(d.prepare("select count(*) c, sum(length(b)) s from t where a % 7 = 3").get());
         d.close();
     """),
-    node("sqlite3", "sqlite3", """
+    node("sqlite3", "sqlite3@6.0.1", """
         import sqlite3 from "sqlite3";
         const d = new sqlite3.Database(":memory:");
         d.serialize(() => {
@@ -28,7 +28,7 @@ ROWS: list[Row] = [
         });
         d.close();
     """),
-    node("sharp", "sharp", """
+    node("sharp", "sharp@0.35.5", """
         import sharp from "sharp";
         import { createHash } from "node:crypto";
         const w = 1600, h = 1200, raw = Buffer.alloc(w * h * 3, 0).map((_, i) => (i * 7919) % 251);
@@ -40,7 +40,7 @@ ROWS: list[Row] = [
         }
         console.log(h1.digest("hex"));
     """),
-    node("esbuild", "esbuild", """
+    node("esbuild", "esbuild@0.28.2", """
         import * as esbuild from "esbuild";
         const code = Array.from({ length: 3000 }, (_, i) => `export function f${i}(a: number, b?: string) { return a?.toFixed(${i % 9}) ?? [b, ${i}] }`).join("\\n");
         let n = 0;
@@ -48,7 +48,7 @@ ROWS: list[Row] = [
         console.log(n);
         await esbuild.stop();
     """),
-    node("swc", "@swc/core", """
+    node("swc", "@swc/core@1.16.22", """
         import swc from "@swc/core";
         const code = Array.from({ length: 1500 }, (_, i) => `export class C${i} { #a = ${i}; get(b?: string) { return this.#a ?? b } }`).join("\\n");
         let n = 0;
@@ -56,18 +56,18 @@ ROWS: list[Row] = [
         const all = await Promise.all([1, 2, 3, 4].map(() => swc.minify(code.replaceAll("?: string", ""), { compress: true, mangle: true, module: true })));
         console.log(n, all.map(a => a.code.length));
     """),
-    node("bcrypt", "bcrypt", """
+    node("bcrypt", "bcrypt@6.0.0", """
         import bcrypt from "bcrypt";
         const salt = "$2b$08$abcdefghijklmnopqrstuu";
         console.log((await Promise.all(Array.from({ length: 40 }, (_, n) => bcrypt.hash("word" + n, salt)))).at(-1));
     """),
-    node("argon2", "argon2", """
+    node("argon2", "argon2@0.45.1", """
         import argon2 from "argon2";
         let h;
         for (let n = 0; n < 12; n++) h = await argon2.hash("word" + n, { salt: Buffer.alloc(16), memoryCost: 32768, timeCost: 2, parallelism: 2 });
         console.log(h, await argon2.verify(h, "word11"));
     """),
-    node("canvas", "@napi-rs/canvas", """
+    node("canvas", "@napi-rs/canvas@1.1.1", """
         import { createCanvas } from "@napi-rs/canvas";
         import { createHash } from "node:crypto";
         const h = createHash("sha256");
@@ -84,21 +84,21 @@ ROWS: list[Row] = [
         }
         console.log(h.digest("hex"));
     """),
-    node("msgpackr", "msgpackr msgpackr-extract", """
+    node("msgpackr", "msgpackr@2.1.4 msgpackr-extract", """
         import { pack, unpack, isNativeAccelerationEnabled } from "msgpackr";
         const data = Array.from({ length: 20_000 }, (_, i) => ({ id: i, name: "name " + "ä".repeat(i % 40), list: [i, i / 7, null] }));
         let raw, back;
         for (let n = 0; n < 30; n++) { raw = pack(data); back = unpack(raw); }
         console.log(isNativeAccelerationEnabled, raw.length, back.length, JSON.stringify(back) === JSON.stringify(data));
     """),
-    node("lightningcss", "lightningcss", """
+    node("lightningcss", "lightningcss@1.33.0", """
         import { transform } from "lightningcss";
         const css = Array.from({ length: 6000 }, (_, i) => `.a${i} > .b { color: rgb(${i % 256} 1 2 / 50%); &:hover { margin: ${i}px ${i}px; inset: 0 } }`).join("\\n");
         let n = 0;
         for (let i = 0; i < 12; i++) n += transform({ filename: "a.css", code: Buffer.from(css), minify: true, targets: { chrome: 80 << 16 } }).code.length;
         console.log(n);
     """),
-    node("parcel-watcher", "@parcel/watcher", """
+    node("parcel-watcher", "@parcel/watcher@2.6.0", """
         import watcher from "@parcel/watcher";
         import fs from "node:fs";
         const seen = new Set();
@@ -116,7 +116,7 @@ ROWS: list[Row] = [
         await s.unsubscribe();
         console.log(seen.size);
     """),
-    node("ws", "ws utf-8-validate bufferutil", """
+    node("ws", "ws@8.23.0 utf-8-validate@6.0.6 bufferutil@4.1.0", """
         import { WebSocketServer, WebSocket } from "ws";
         import { createRequire } from "node:module";
         const require = createRequire(import.meta.url);
@@ -132,7 +132,7 @@ ROWS: list[Row] = [
           if (++n === 6000) { console.log(bytes); c.close(); s.close(); } else c.send("ä".repeat(n % 9000));
         });
     """),
-    node("rollup", "rollup", """
+    node("rollup", "rollup@4.68.8", """
         import { rollup } from "rollup";
         const part = i => `import {g${i + 1}} from "m${i + 1}";\\nexport function g${i}(a) { return a > ${i} ? g${i + 1}(a - 1) : [a, ${i}] }\\nexport const unused${i} = ${i};`;
         const files = Object.fromEntries(Array.from({ length: 600 }, (_, i) => ["m" + i, part(i)]));
@@ -140,7 +140,7 @@ ROWS: list[Row] = [
         const b = await rollup({ input: "m0", plugins: [{ resolveId: x => x, load: x => files[x] }] });
         console.log((await b.generate({ format: "cjs" })).output[0].code.length);
     """),
-    node("snappy", "snappy", """
+    node("snappy", "snappy@7.4.3", """
         import { compress, uncompress } from "snappy";
         import { createHash } from "node:crypto";
         const data = Buffer.from(Array.from({ length: 300_000 }, (_, i) => "word" + (i * 7919) % 4001).join(" "));
@@ -148,7 +148,7 @@ ROWS: list[Row] = [
         for (let n = 0; n < 40; n++) { c = await compress(data); if (!(await uncompress(c)).equals(data)) console.log("wrong"); }
         console.log(c.length, createHash("sha256").update(c).digest("hex"));
     """),
-    node("sodium-native", "sodium-native", """
+    node("sodium-native", "sodium-native@5.1.0", """
         import s from "sodium-native";
         const out = Buffer.alloc(32), salt = Buffer.alloc(16), key = s.sodium_malloc(32);
         for (let n = 0; n < 30; n++) s.crypto_pwhash(out, Buffer.from("p" + n), salt, 1, 16 << 20, s.crypto_pwhash_ALG_ARGON2ID13);
@@ -156,7 +156,7 @@ ROWS: list[Row] = [
         for (let n = 0; n < 500; n++) { const b = s.sodium_malloc(5000); s.sodium_mprotect_readonly(b); s.sodium_mprotect_readwrite(b); s.sodium_free(b); }
         console.log(out.toString("hex"), key.length, key[0]);
     """),
-    node("classic-level", "classic-level", """
+    node("classic-level", "classic-level@3.0.0", """
         import { ClassicLevel } from "classic-level";
         const d = new ClassicLevel("db", { valueEncoding: "buffer" });
         for (let n = 0; n < 30; n++) await d.batch(Array.from({ length: 1000 }, (_, i) => ({ type: "put", key: String((i * 7919 + n) % 5003), value: Buffer.alloc(i % 700, n) })));
@@ -165,14 +165,14 @@ ROWS: list[Row] = [
         await d.close();
         console.log(c, bytes);
     """),
-    node("oxc-parser", "oxc-parser", """
+    node("oxc-parser", "oxc-parser@0.159.0", """
         import { parseSync } from "oxc-parser";
         const code = Array.from({ length: 2500 }, (_, i) => `export function f${i}(a: number, b?: string) { return a ?? [b, ${i}] }`).join("\\n");
         let n = 0;
         for (let i = 0; i < 6; i++) n += parseSync("a.ts", code).program.body.length;
         console.log(n);
     """),
-    node("biome", "@biomejs/biome", """
+    node("biome", "@biomejs/biome@2.6.8", """
         import { execFileSync } from "node:child_process";
         import { createRequire } from "node:module";
         import fs from "node:fs";

@@ -75,22 +75,23 @@ ROWS: list[Row] = [
         git gc -q --aggressive && git fsck --strict 2>/dev/null
         git clone -q . ../two && cd ../two && git log --stat --oneline | sha256sum && git grep -c 77 | tail -n 1 && git blame -s f20 | sha256sum
     """),
-    tool("git-pack", "git", 'git -C "$KIT/big" pack-objects --stdout --threads=2 --no-reuse-delta --window=20 --all </dev/null >pack && git init -q x && git -C x index-pack --stdin <pack >/dev/null && git -C x verify-pack -v .git/objects/pack/*.idx | grep -c blob', """
+    tool("git-pack", "git", 'git -C "$KIT/big" pack-objects --stdout --threads=2 --no-reuse-delta --window=20 --all </dev/null >pack && git init -q x && git -C x index-pack --stdin <pack >/dev/null && git verify-pack -v x/.git/objects/pack/*.idx | grep -c blob', """
         export GIT_AUTHOR_DATE='1700000000 +0000' GIT_COMMITTER_DATE='1700000000 +0000' GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
         git init -q -b main big && cd big && git config gc.auto 0
         for i in $(seq 30); do for k in $(seq 20); do seq $((i * k)) $((i * k + 2000)) >f$k; done; git add . && git commit -qm "$i"; done
     """),
-    tool("mercurial", "mercurial", 'hg init r && cd r && for i in 1 2 3; do for k in $(seq 30); do seq $i $((i * k + 500)) >f$k; done; hg -q addremove && hg commit -q -u a -d "0 0" -m $i; done; hg log --template "{node}\\n"; hg verify -q && echo whole'),
+    tool("mercurial", "mercurial", 'hg init r && cd r && for i in 1 2; do for k in $(seq 30); do seq $i $((i * k + 500)) >f$k; done; hg -q addremove && hg commit -q -u a -d "0 0" -m $i; done; hg log --template "{node}\\n"; hg verify -q && echo whole'),
     tool("subversion", "subversion", 'svnadmin create r && svn checkout -q "file://$WORK/r" w && cd w && for i in 1 2 3 4; do for k in $(seq 40); do seq $i $((i * k + 500)) >f$k; done; svn add -q --force . && svn commit -q -m $i; done; svn update -q && svnlook youngest ../r && svn cat -r 2 f7 | sha256sum && svnadmin verify -q ../r'),
     tool("fossil", "fossil", 'fossil init -A a r.fossil >/dev/null && mkdir w && cd w && fossil open ../r.fossil --user a >/dev/null && for i in 1 2 3 4; do for k in $(seq 40); do seq $i $((i * k + 500)) >f$k; done; fossil addremove >/dev/null; fossil commit --no-warnings -m $i --user-override a >/dev/null; done; fossil ls | wc -l; fossil test-integrity ../r.fossil | tail -n 1'),
     tool("borg", "borgbackup", 'export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; borg init -e none r && cd "$KIT" && borg create --compression zstd,3 "$WORK/r::a" text && borg check "$WORK/r" && cd "$WORK" && borg extract r::a && cmp text "$KIT/text" && echo back', TEXT),
     tool("openssl-enc", "openssl", 'for i in 1 2 3 4 5; do openssl enc -aes-256-ctr -pbkdf2 -iter 100000 -S 0102030405060708 -k word -in "$KIT/text" | openssl sha3-256; done', TEXT),
-    tool("openssl-keys", "openssl", 'for i in 1 2 3 4 5 6; do openssl genrsa 2048 2>/dev/null >k.pem && openssl req -new -x509 -key k.pem -subj /CN=a -days 1 -out c.pem && openssl verify -CAfile c.pem c.pem; done; openssl prime 2147483647'),
-    tool("gpg", "gpg gpg-agent", 'mkdir -m 700 g && export GNUPGHOME=$WORK/g && gpg -q --batch --pinentry-mode loopback --passphrase word --s2k-count 65011712 --compress-algo none -c -o a.gpg "$KIT/text" && gpg -q --batch --pinentry-mode loopback --passphrase word -d a.gpg | cmp - "$KIT/text" && gpg -q --batch --passphrase "" --quick-generate-key a@b rsa2048 2>/dev/null && gpg -q --batch -r a@b --trust-model always -e <"$KIT/text" | gpg -q --batch -d 2>/dev/null | cmp - "$KIT/text" && echo back; gpgconf --kill all', TEXT),
+    tool("openssl-sign", "openssl", 'for i in $(seq 40); do openssl dgst -sha256 -sign "$KIT/k.pem" -out s "$KIT/k.pem" && openssl dgst -sha256 -verify "$KIT/p.pem" -signature s "$KIT/k.pem"; done | sort | uniq -c; openssl prime 2147483647',
+         "openssl genrsa -out k.pem 4096 && openssl rsa -in k.pem -pubout -out p.pem"),
+    tool("gpg", "gpg gpg-agent", 'mkdir -m 700 g && export GNUPGHOME=$WORK/g && gpg -q --batch --pinentry-mode loopback --passphrase word --s2k-count 65011712 --compress-algo none -c -o a.gpg "$KIT/text" && gpg -q --batch --pinentry-mode loopback --passphrase word -d a.gpg | cmp - "$KIT/text" && gpg -q --batch --passphrase "" --quick-generate-key a@b.c future-default 2>/dev/null && gpg -q --batch -r a@b.c --trust-model always -e <"$KIT/text" | gpg -q --batch -d 2>/dev/null | cmp - "$KIT/text" && echo back; gpgconf --kill all', TEXT),
     tool("x264", "x264 ffmpeg", 'x264 --quiet --threads 2 --preset fast -o a.264 "$KIT/video.y4m" 2>/dev/null && sha256sum a.264', VIDEO),
     tool("x265", "x265 ffmpeg", 'x265 --log-level none --pools 2 -F 1 --no-wpp --preset ultrafast --y4m "$KIT/video.y4m" -o a.265 2>/dev/null && sha256sum a.265', VIDEO),
     ffmpeg("ffmpeg-vp9", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -threads 2 -b:v 500k"),
-    ffmpeg("ffmpeg-av1", "-frames:v 20 -c:v libaom-av1 -usage realtime -cpu-used 10 -threads 2 -b:v 300k"),
+    ffmpeg("ffmpeg-av1", "-frames:v 20 -c:v libaom-av1 -usage realtime -cpu-used 8 -threads 2 -b:v 300k"),
     ffmpeg("ffmpeg-mpeg4", "-vf scale=1280:720,hqdn3d -c:v mpeg4 -threads 2 -q:v 5"),
     ffmpeg("ffmpeg-aac", "-c:a aac -b:a 128k", sound=True),
     tool("lame", "lame sox", 'lame --quiet "$KIT/sound.wav" a.mp3 && sha256sum a.mp3 && lame --quiet --decode a.mp3 - | sha256sum', SOUND),

@@ -3,7 +3,8 @@
     warden.py REQUEST ANSWER      two files of JSON
 
 It is a program of its own, and a small one: Linux counts into a program's greatest memory what the process that becomes it
-held before, so that whoever starts it must be smaller than it. Whatever loses its parent becomes the warden's child
+held before, so that whoever starts it must be smaller than it (what takes less than the warden's 8 MB looks as if it took
+these). Whatever loses its parent becomes the warden's child
 (PR_SET_CHILD_SUBREAPER), so nothing escapes being counted, nor being ended.
 """
 
