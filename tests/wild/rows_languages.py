@@ -268,11 +268,11 @@ ROWS: list[Row] = [
     Row(
         "go-build", "languages",
         # Of another wording each time, so that it is compiled, with a standard library that is.
-        'cp "$KIT"/main.go "$KIT"/go.mod . && echo "// $PORT" >>main.go && export GOCACHE="$KIT/cache" && go build -o main main.go && go vet main.go && ./main',
+        'cp "$KIT/main.go" . && echo "// $PORT" >>main.go && export GOCACHE="$KIT/cache" && go build -o main main.go && go vet main.go && ./main',
         files={
-            "go.mod": "module tiny\n\ngo 1.19\n",
             "main.go": 'package main\n\nimport (\n\t"os"\n\t"strconv"\n)\n\nfunc main() {\n\tm := map[int][]byte{}\n\tt := 0\n\tfor n := 0; n < 300000; n++ {\n\t\tm[n*7919%5003] = make([]byte, n%3000)\n\t\tt += len(m[0])\n\t}\n\tos.Stdout.WriteString(strconv.Itoa(t) + "\\n")\n}\n',
         },
+        prepare='export GOCACHE="$KIT/cache"; go build -o main main.go; go vet main.go',
     ),
     language("erlang", "erlang-base", "main.erl", 'exec erl -noshell -pa "$KIT" -s main run -s init stop', """
         -module(main).

@@ -129,7 +129,7 @@ ROWS: list[Row] = [
           0 1 60 { /n exch def 50 720 n 11 mul sub moveto 0 1 12 { n mul 97 mod 20 string cvs show ( some words ) show } for } for
           showpage } for
     """),
-    tool("povray", "povray", 'povray -D -WT2 +W320 +H240 +A0.3 +FP +Oa.ppm "$KIT/a.pov" >log 2>&1 && sha256sum a.ppm', "", "a.pov", """
+    tool("povray", "povray", 'povray -D -WT2 +W320 +H240 +A0.3 -J +FP +Oa.ppm "$KIT/a.pov" >log 2>&1 && sha256sum a.ppm', "", "a.pov", """
         #version 3.7;
         global_settings { assumed_gamma 1 }
         camera { location <0, 3, -9> look_at 0 }
