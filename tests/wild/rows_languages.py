@@ -464,7 +464,7 @@ ROWS: list[Row] = [
         permute(L, Acc, Qs) :- select(Q, L, R), safe(Q, Acc, 1), permute(R, [Q|Acc], Qs).
         safe(_, [], _).
         safe(Q, [P|Ps], D) :- Q =\\= P + D, Q =\\= P - D, D1 is D + 1, safe(Q, Ps, D1).
-        main :- queens(20, Qs), print(Qs), nl, findall(X-Y, (between(1, 200000, X), Y is X * 7919 mod 1009), Ps),
+        main :- queens(18, Qs), print(Qs), nl, findall(X-Y, (between(1, 200000, X), Y is X * 7919 mod 1009), Ps),
             msort(Ps, S), length(S, N), garbage_collect, atom_codes(A, "done"), print(N-A), nl.
     """),
     language("gprolog", "gprolog", "main.pl", 'exec "$KIT/main"', """
@@ -476,7 +476,7 @@ ROWS: list[Row] = [
         permute(L, Acc, Qs) :- select(Q, L, R), safe(Q, Acc, 1), permute(R, [Q|Acc], Qs).
         safe(_, [], _).
         safe(Q, [P|Ps], D) :- Q =\\= P + D, Q =\\= P - D, D1 is D + 1, safe(Q, Ps, D1).
-        main :- queens(21, Qs), write(Qs), nl.
+        main :- queens(22, Qs), write(Qs), nl.
     """, "gplc --no-top-level main.pl -o main"),
     language("octave", "octave", "main.m", 'exec octave-cli --norc --no-history "$KIT/main.m"', """
         t = 0;
