@@ -148,14 +148,14 @@ ROWS: list[Row] = [
         splot sin(x) * cos(y) with pm3d
     """),
     tool("graphviz", "graphviz", 'dot -Tsvg "$KIT/a.dot" | sha256sum; neato -Tplain "$KIT/a.dot" | wc -l',
-         '(echo "digraph g {"; for i in $(seq 90); do echo "n$i -> n$((i / 2)); n$i -> n$((i / 3));"; done; echo "}") >a.dot'),
+         '(echo "digraph g {"; for i in $(seq 300); do echo "n$i -> n$((i / 2)); n$i -> n$((i / 3));"; done; echo "}") >a.dot'),
     tool("jq", "jq", """jq -c '[.[] | select(.a % 3 == 0) | {k: (.a % 7), s: .b}] | group_by(.k) | map({k: .[0].k, n: length, l: (map(.s | length) | add)})' "$KIT/a.json" """,
          """awk 'BEGIN { printf "["; for (i = 0; i < 60000; i++) printf "%s{\\"a\\":%d,\\"b\\":\\"text %d\\"}", (i ? "," : ""), i, i * 7919; print "]" }' >a.json"""),
     tool("pandoc", "pandoc", 'pandoc -f markdown -t html "$KIT/a.md" | sha256sum; pandoc -f markdown -t latex "$KIT/a.md" | sha256sum',
          "for i in $(seq 250); do printf '# Title %d\\n\\nSome *words* and `code`[^%d].\\n\\n- one\\n- two\\n\\n[^%d]: a note\\n\\n' $i $i $i; done >a.md"),
     tool("tesseract", "tesseract-ocr tesseract-ocr-eng imagemagick fonts-dejavu-core", 'OMP_THREAD_LIMIT=1 tesseract "$KIT/a.png" - 2>/dev/null', "convert -size 900x200 -background white -fill black -font DejaVu-Sans -pointsize 28 label:'The quick brown fox jumps\\nover the lazy dog 12345' a.png"),
     tool("ledger", "ledger", 'exec ledger -f "$KIT/a.ledger" balance', "for i in $(seq 12000); do printf '2024/01/%02d shop %d\\n  Expenses:Kind%d  $%d.%02d\\n  Assets:Cash\\n\\n' $((i % 28 + 1)) $i $((i % 40)) $i $((i % 100)); done >a.ledger"),
-    tool("maxima", "maxima", """exec maxima --very-quiet --batch-string='display2d:false$ print(nterms(expand((x+y+z)^24)))$ print(factor(x^60-1))$ print(determinant(genmatrix(lambda([i,j],1/(i+j)),16,16)))$ quit()$' """),
+    tool("maxima", "maxima", """exec maxima --very-quiet --batch-string='display2d:false$ print(nterms(expand((x+y+z)^70)))$ print(factor(x^210-1))$' """),
     tool("z3", "z3", 'for i in $(seq 10); do z3 smt.random_seed=$i "$KIT/a.smt2"; done', """
         (echo '(set-logic QF_LIA)'; for i in $(seq 0 9); do echo "(declare-const q$i Int) (assert (and (>= q$i 0) (< q$i 10)))"; done
         for i in $(seq 0 9); do for j in $(seq $((i + 1)) 9); do echo "(assert (and (not (= q$i q$j)) (not (= (- q$i q$j) $((j - i)))) (not (= (- q$j q$i) $((j - i))))))"; done; done
