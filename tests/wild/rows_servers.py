@@ -188,7 +188,7 @@ ROWS: list[Row] = [
     ),
     Row(
         "firefox", "browsers",
-        'MOZ_DISABLE_AUTO_SAFE_MODE=1 firefox-esr --headless --no-remote --profile "$WORK/profile" --window-size 900,700 --screenshot "$WORK/a.png" "file://$KIT/page.html" >err 2>&1 && convert a.png -depth 8 rgb:- | sha256sum',
+        'mkdir profile && MOZ_DISABLE_AUTO_SAFE_MODE=1 firefox-esr --headless --no-remote --profile "$WORK/profile" --window-size 900,700 --screenshot "$WORK/a.png" "file://$KIT/page.html" >err 2>&1 && convert a.png -depth 8 rgb:- | sha256sum',
         apt=("firefox-esr", "imagemagick"), files={"page.html": PAGE}, user="nobody",
     ),
 ]
