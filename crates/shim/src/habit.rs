@@ -109,6 +109,12 @@ impl Habit {
         self.skip = (1 << self.doubt) - 1;
     }
 
+    /// What one range of this size is could not be shown: another may be beside it for a while.
+    pub(crate) fn pauses(&mut self) {
+        const LIFETIMES: u16 = 15;
+        self.skip = self.skip.max(LIFETIMES);
+    }
+
     /// It was zeroed, or looked at, for nothing.
     pub(crate) fn was_mistaken(&mut self) {
         self.was_thin();

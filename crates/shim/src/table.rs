@@ -288,14 +288,6 @@ impl Table {
         there
     }
 
-    /// Whether the page that begins there is an anchor.
-    pub(crate) fn has_anchor_at(&self, start: usize) -> bool {
-        self.anchors.any_in(Range {
-            start,
-            end: start.saturating_add(1),
-        }) == Some(start)
-    }
-
     /// Whether an anchor has nothing beside it that is known.
     pub(crate) fn is_lone(&self, start: usize) -> bool {
         let beside = [start.wrapping_sub(1)..start, start + PAGE..start + PAGE + 1];

@@ -284,11 +284,6 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// Unmaps the anchor that begins there, if it is one.
-    pub(crate) fn unmap_anchor_at(&self, start: usize) {
-        self.unmap_one(|table| table.anchor_at(start));
-    }
-
     /// Unmaps what is found. None where nothing is, or it can't be unmapped.
     fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<()> {
         let me = self.kernel.thread();

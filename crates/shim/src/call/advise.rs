@@ -181,6 +181,7 @@ impl<K: Kernel> Shim<K> {
     unsafe fn zero_in_place(&self, range: Range) -> bool {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
+        const SMALL: usize = 16 * PAGE;
         let here = (&raw const range).addr();
         // A thread may give back what is below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
@@ -201,9 +202,13 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((kind, zeroed_before))) = asked else {
             return false;
         };
-        let dense = self.is_densely_used(range);
-        if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
-            return false;
+        // To zero a few pages for nothing costs less than to find out that it is for nothing.
+        let is_small = range.len() < SMALL;
+        if !is_small {
+            let dense = self.is_densely_used(range);
+            if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
+                return false;
+            }
         }
         if !self.has_no_pins_for(range.len()) || !self.may_stay(range) {
             return false;
@@ -220,12 +225,18 @@ impl<K: Kernel> Shim<K> {
         };
         // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
         // that nobody needs what is in it.
-        let done = self.is_plain(range, kind) && unsafe { self.wipe(range) };
+        let plain = self.is_plain(range, kind);
+        let done = plain && unsafe { self.wipe(range) };
         self.end(begun);
         if !done {
             let _ = self.try_locked(|table| {
                 table.keep.drop(range);
-                table.habit(Of::GivenBack, range.len()).was_mistaken();
+                let habit = table.habit(Of::GivenBack, range.len());
+                if plain {
+                    habit.was_mistaken();
+                } else {
+                    habit.pauses();
+                }
             });
         }
         done

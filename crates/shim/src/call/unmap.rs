@@ -26,8 +26,6 @@ enum Then {
     /// Another thread is at it.
     Busy,
     Pass,
-    /// The same, and the anchor that it brought with it has nothing to show any more.
-    PassBesideAnchor,
     /// Some of it is kept already, or being unmapped: the rest, piece by piece.
     Pieces,
 }
@@ -92,14 +90,10 @@ impl<K: Kernel> Shim<K> {
                 // SAFETY: the caller's own call.
                 unsafe { self.kernel.munmap(addr, len) }
             }
-            Locked::Done(Then::Pass | Then::PassBesideAnchor) | Locked::Busy => {
+            Locked::Done(Then::Pass) | Locked::Busy => {
                 // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
-                let unmapped = self.with_room(|| unsafe { self.kernel.munmap(addr, len) });
-                if matches!(done, Locked::Done(Then::PassBesideAnchor)) {
-                    self.unmap_anchor_at(range.end);
-                }
-                unmapped
+                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }
         }
     }
@@ -222,7 +216,6 @@ impl<K: Kernel> Shim<K> {
         table.forget(range, false);
         match table.last_not_own(range) {
             Some(_) => Then::Pieces,
-            None if table.has_anchor_at(range.end) => Then::PassBesideAnchor,
             None => Then::Pass,
         }
     }
