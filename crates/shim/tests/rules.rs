@@ -165,6 +165,20 @@ fn rule_02_what_is_not_seen() {
     must(&fixed, "");
 }
 
+/// Check rule 2: whatever was done to memory past the library, by system calls in assembly, by devices and by other
+/// processes, new memory is what Linux promises, and what is the program's keeps what is in it.
+#[test]
+fn rule_02_changed_past_the_library() {
+    let exe = build!("unseen");
+    for settings in ["", "cache=1G,zero=64M"] {
+        let mut command = Command::new(&exe);
+        command.args(["all", "3"]);
+        let output = run(&mut command, settings, Duration::from_secs(300));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{settings}: {text}");
+    }
+}
+
 /// Check rule 3: MADV_DONTNEED reads as zero at once, fills nothing, and is the kernel's where memory is
 /// anything but plain.
 #[test]

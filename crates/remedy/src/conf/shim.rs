@@ -32,7 +32,7 @@ const fn words(name: &'static str, words: &'static [&'static str]) -> Key {
     }
 }
 
-const KEYS: [Key; 9] = [
+const KEYS: [Key; 11] = [
     size("cache"),
     Key {
         name: "zero",
@@ -42,6 +42,8 @@ const KEYS: [Key; 9] = [
     size("keep"),
     size("rss"),
     size("hint"),
+    size("least"),
+    size("lifetimes"),
     words("free", &["pass", "drop"]),
     words("trim", &["each", "batch"]),
     size("prefault"),
@@ -73,6 +75,9 @@ impl Key {
         let size = bytes(value).filter(|_| self.size)?;
         // Whole pages, and no more than any allocator aligns to.
         if self.name == "hint" && (!size.is_multiple_of(4096) || size > 1 << 30) {
+            return None;
+        }
+        if self.name == "lifetimes" && size > 64 {
             return None;
         }
         Some(match (self.name, size) {
@@ -196,7 +201,7 @@ mod tests {
 
     /// What remedies may ask for.
     fn any_value() -> impl Strategy<Value = String> {
-        let part = "(cache|keep|rss|prefault|huge|zero)=(0|[0-9]{1,3}[KM]?)|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
+        let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-9]{1,2}|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
     }
 

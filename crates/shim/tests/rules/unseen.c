@@ -65,13 +65,6 @@ struct way {
 };
 enum { BEFORE = 1, AFTER = 2, BOTH = 3 };
 
-static long raw(long n, long a, long b, long c, long d, long e, long f) {
-	long out;
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	__asm__ volatile("syscall" : "=a"(out) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return out;
-}
 
 // The error of a call by number, 0 if it was well.
 static int error(long answer) { return answer < 0 ? (int)-answer : 0; }
