@@ -166,9 +166,9 @@ impl Linux {
 /// bytes it were.
 fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     let local = [to.as_mut_ptr() as usize, size_of_val(to)];
-    // SAFETY: getpid(2); then the kernel writes into our own place, no more than fits.
+    // SAFETY: the kernel writes into our own place, no more than fits.
     let got = unsafe {
-        syscall(nr::GETPID, [0; 6]).and_then(|pid| {
+        copied::process().and_then(|pid| {
             let args = [
                 pid,
                 (&raw const local) as usize,
@@ -552,6 +552,7 @@ unsafe impl Kernel for Linux {
         if child {
             self.pressed.abandon();
             copied::is_seen();
+            maps::forget_descriptor();
         }
         OPENED.fork_is_over(child);
     }

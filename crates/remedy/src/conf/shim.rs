@@ -83,6 +83,8 @@ impl Key {
         Some(match (self.name, size) {
             // No bound.
             ("rss", 0) => u64::MAX,
+            // From this size, or after so many, on: the smaller, the more.
+            ("least" | "lifetimes", size) => u64::MAX - size,
             (_, 0) => 0,
             // From this size on: the smaller, the more.
             ("huge", size) => u64::MAX - size,
@@ -201,7 +203,7 @@ mod tests {
 
     /// What remedies may ask for.
     fn any_value() -> impl Strategy<Value = String> {
-        let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-9]{1,2}|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
+        let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-5]?[0-9]|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
     }
 

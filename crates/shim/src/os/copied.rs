@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::{nr, syscall};
 use crate::PAGE;
+use crate::kernel::Errno;
 use crate::linux::{MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
 /// Where the page is; null where there is none.
@@ -45,6 +46,25 @@ fn word() -> Option<&'static AtomicU32> {
 /// Whether this is such a copy.
 pub(super) fn is_unseen() -> bool {
     word().is_some_and(|word| word.load(Ordering::Relaxed) != ORIGINAL)
+}
+
+/// The number of this process: it is in the page too, so that a copy has none there.
+pub(super) fn process() -> Result<usize, Errno> {
+    let known = word().map(|word| {
+        // SAFETY: the page has room for both.
+        unsafe { &*core::ptr::from_ref(word).add(1) }
+    });
+    if let Some(known) = known
+        && known.load(Ordering::Relaxed) != 0
+    {
+        return Ok(known.load(Ordering::Relaxed) as usize);
+    }
+    // SAFETY: getpid(2).
+    let asked = unsafe { syscall(nr::GETPID, [0; 6]) }?;
+    if let Some(known) = known {
+        known.store(asked as u32, Ordering::Relaxed);
+    }
+    Ok(asked)
 }
 
 /// It is a copy, and the library was told.
