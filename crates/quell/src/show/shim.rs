@@ -118,12 +118,13 @@ mod tests {
         insta::assert_snapshot!(anstream::adapter::strip_str(&text(&library)), @r"
 
         libquell.so in 7 a?b
+          it keeps nothing: the kernel or a device may have hold of pages of this process
           it is off: all calls go to the kernel
           1,001 of 1,000 mappings served from what was kept, 1,003 of 1,002 unmappings kept
-          1,005 of 1,004 MADV_DONTNEED zeroed, 1,007 of 1,006 MADV_FREE dropped, 1,008 changes of protection folded
-          kept now: 1.01 kB in memory, 1.01 kB of addresses without; 1.01 kB may be unused beside that
-          given back in 1,009 batches of 1,010 regions; memory was short 1,018 times
-          left to the kernel: 1,016 not known, 1,017 over the budget, 1,015 because it was busy
+          1,005 of 1,004 MADV_DONTNEED zeroed, 1,007 of 1,006 MADV_FREE dropped
+          kept now: 1.01 kB; 1.01 kB may be unused beside that
+          given back in 1,008 batches of 1,009 regions; memory was short 1,017 times
+          left to the kernel: 1,015 not known to be plain, 1,019 not expected to be used again, 1,016 over the budget, 1,014 because it was busy
         note: try as root
         ");
     }
