@@ -306,25 +306,6 @@ impl Table {
         (self.nodes.get(id).state == State::Anchor).then_some(id)
     }
 
-    /// What is known of the whole of a range, where that is one region or several of the program's: whether any part
-    /// was served.
-    pub(crate) fn was_served(&self, range: Range) -> bool {
-        let mut from = range.start;
-        while from < range.end
-            && let Some(id) = self.nodes.first_in(Range {
-                start: from,
-                end: range.end,
-            })
-        {
-            let region = self.nodes.get(id);
-            if region.served {
-                return true;
-            }
-            from = region.range.end;
-        }
-        false
-    }
-
     /// The program's mappings in `range` are of another kind now. Without room they are forgotten, which is safe.
     pub(crate) fn change(&mut self, range: Range, how: impl Fn(&mut Kind)) {
         // Two for the ends; those between them are there already.

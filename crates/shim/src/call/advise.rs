@@ -242,7 +242,7 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Whether it was looked for pinned pages lately, that is, within some megabytes that were zeroed since.
+    /// Whether pinned pages were looked for within the last megabyte that was zeroed, and none was found. Looks otherwise.
     fn has_no_pins_for(&self, len: usize) -> bool {
         const BYTES_A_LOOK: usize = 1 << 20;
         let zeroed = self.zeroed_since_look.fetch_add(len, Ordering::Relaxed) + len;

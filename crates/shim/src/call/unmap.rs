@@ -109,7 +109,9 @@ impl<K: Kernel> Shim<K> {
         let asked = self.locked(|table| {
             let kind = table.kind_of(range).filter(|kind| kind.may_be_kept())?;
             let habit = table.habit(Of::Mappings, len);
-            habit.looks().then(|| (kind, table.was_served(range)))
+            let looks = habit.looks();
+            let served = !table.all_live(range, |region| !region.served);
+            looks.then_some((kind, served))
         });
         let Locked::Done(Some((mut kind, served))) = asked else {
             return None;
