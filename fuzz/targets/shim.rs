@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use model::{Setup, World};
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[places, cache, keep, refuse, threads, flags], bytes)) = data.split_first_chunk() else {
+    let Some((&[places, cache, keep, refuse, threads, flags, unseen], bytes)) = data.split_first_chunk() else {
         return;
     };
     // Longer ones show nothing that a shorter one does not.
@@ -26,6 +26,7 @@ fuzz_target!(|data: &[u8]| {
         hint: if flags & 24 == 8 { usize::from(places % 9) } else { 0 },
         batch: flags & 4 == 0,
         strict: flags & 56 == 56,
+        unseen: unseen % 2 == 1,
     };
     World::new(setup, bytes).run();
 });
