@@ -33,16 +33,6 @@ pub(crate) struct Table {
     pub(crate) anchors: Anchors,
 }
 
-/// What is found for a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// It is the program's from now on.
-    Served(Range),
-    /// There is something, but nobody has looked yet whether its pages are pinned.
-    NotLookedAt,
-    Nothing,
-}
-
 /// Of whose lifetimes a habit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -409,12 +399,18 @@ impl Table {
 
     /// Something kept that can be `len` bytes of this kind, as the program's own from now on. Where `at` is not 0, only
     /// what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
-    pub(crate) fn serve(&mut self, len: usize, kind: Kind, at: usize, hint: usize) -> Found {
+    pub(crate) fn serve(
+        &mut self,
+        len: usize,
+        kind: Kind,
+        at: usize,
+        hint: usize,
+    ) -> Option<Range> {
         if !self.nodes.has_room(2) {
-            return Found::Nothing;
+            return None;
         }
         let fits = |region: &Region| region.kind == kind;
-        let (dirty, fresh) = (&self.dirty, &self.fresh);
+        let dirty = &self.dirty;
         let found = match (at, hint) {
             (0, _) => self.aligned(dirty, len, PAGE, fits),
             (_, 0) => self.just_at(len, at, fits),
@@ -422,18 +418,13 @@ impl Table {
                 .just_at(len, at, fits)
                 .or_else(|| self.aligned(dirty, len, hint, fits)),
         };
-        let Some((id, range)) = found else {
-            return match self.aligned(fresh, len, hint.max(PAGE), fits) {
-                Some(_) => Found::NotLookedAt,
-                None => Found::Nothing,
-            };
-        };
+        let (id, range) = found?;
         let (part, _) = self.carve(id, range);
         let region = self.nodes.get_mut(part);
         region.state = State::Live;
         region.served = true;
         self.fewest_kept = self.fewest_kept.min(self.kept_bytes());
-        Found::Served(range)
+        Some(range)
     }
 
     fn aligned(

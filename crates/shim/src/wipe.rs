@@ -4,6 +4,7 @@ use crate::kernel::Kernel;
 use crate::linux::MADV_DONTNEED;
 use crate::shim::Shim;
 use crate::sync::Ordering;
+use crate::table::Of;
 use crate::{PAGE, Range};
 
 /// In one mincore(2).
@@ -11,8 +12,11 @@ const PAGES: usize = if cfg!(loom) { 8 } else { 1024 };
 /// A hole takes a call that finds nothing, some 0.4 us; to give back all takes a shootdown, and each page that was in
 /// memory a fault of as much when it is used again. With more holes than these in one part all of it is given back.
 const HOLES: usize = 4;
-/// Dense is a range of which so many eighths are in memory.
-const DENSE_EIGHTHS: usize = 7;
+/// Dense is a range to be kept of which so many eighths are in memory, for all of it will be then;
+const KEPT_EIGHTHS: usize = 7;
+/// and one to be zeroed in place of which so many are, for the rest stays as it is. An allocator rounds sizes up, and some of
+/// each block is never used.
+const ZEROED_EIGHTHS: usize = 4;
 
 impl<K: Kernel> Shim<K> {
     /// Whether to write these pages would copy them, as a child of fork(2) has them too.
@@ -22,18 +26,26 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether most of a range is in memory and has something in it, by some of its pages. What was only read has the
     /// page of zeros, which is everybody's: to write it would be a shootdown for each page.
-    pub(crate) fn is_densely_used(&self, range: Range) -> bool {
+    pub(crate) fn is_densely_used(&self, of: Of, range: Range) -> bool {
         /// Of a large range so many windows are looked at, of so many pages.
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
         const SAMPLES: usize = 8;
+        let least_eighths = match of {
+            Of::Mappings => KEPT_EIGHTHS,
+            Of::GivenBack => ZEROED_EIGHTHS,
+        };
         let pages = range.len() / PAGE;
         let (windows, window) = if pages <= PAGES {
             (1, pages)
         } else {
             (WINDOWS, WINDOW)
         };
+        // Elsewhere each time: a program may write every so manieth page.
+        let turn = (self.calls.load(Ordering::Relaxed) as usize).wrapping_mul(0x9e37_79b9);
         let mut there = 0;
+        let mut samples = [0; SAMPLES];
+        let mut count = 0;
         let mut vector = [0_u8; PAGES];
         for n in 0..windows {
             let start = range.start + n * (pages / windows) * PAGE;
@@ -43,18 +55,23 @@ impl<K: Kernel> Shim<K> {
             if unsafe { self.kernel.mincore(Range { start, end }, vector) }.is_err() {
                 return false;
             }
+            if holes_in(vector) > HOLES {
+                return false;
+            }
             there += vector.iter().filter(|page| **page & 1 != 0).count();
+            // Only of those in memory: to look at another would map the page of zeros there.
+            let wanted = (SAMPLES / windows).min(window);
+            for k in 0..wanted {
+                let from = (k * window / wanted + turn % (window / wanted)) % window;
+                let next = vector[from..].iter().position(|page| page & 1 != 0);
+                if let Some(next) = next {
+                    samples[count] = start + (from + next) * PAGE;
+                    count += 1;
+                }
+            }
         }
-        if there * 8 < windows * window * DENSE_EIGHTHS {
+        if there * 8 < windows * window * least_eighths {
             return false;
-        }
-        // Elsewhere each time: a program may write every so manieth page.
-        let count = pages.min(SAMPLES);
-        let turn = self.calls.load(Ordering::Relaxed) as usize;
-        let offset = turn.wrapping_mul(0x9e37_79b9) % (pages / count);
-        let mut samples = [0; SAMPLES];
-        for (n, sample) in samples[..count].iter_mut().enumerate() {
-            *sample = range.start + (n * pages / count + offset) % pages * PAGE;
         }
         let used = self.kernel.count_used(&samples[..count]);
         used.is_some_and(|used| used == count || used * 2 >= count && self.kernel.is_own(range))
@@ -86,16 +103,14 @@ impl<K: Kernel> Shim<K> {
         if unsafe { self.kernel.mincore(part, pages) }.is_err() {
             return false;
         }
-        let runs = || pages.chunk_by(|a, b| a & 1 == b & 1);
-        let holes = runs().filter(|run| run[0] & 1 == 0).count();
         // None while another thread gives back: the kernel then flushes after each call, even one that finds nothing
         // (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
         let most = if self.leavers.are_there() { 0 } else { HOLES };
-        if holes > most {
+        if holes_in(pages) > most {
             return false;
         }
         let mut start = part.start;
-        for run in runs() {
+        for run in runs_of(pages) {
             let end = start + run.len() * PAGE;
             let range = Range { start, end };
             start = end;
@@ -120,4 +135,13 @@ impl<K: Kernel> Shim<K> {
         }
         true
     }
+}
+
+/// Pages one after the other that are all in memory, or all not.
+fn runs_of(pages: &[u8]) -> impl Iterator<Item = &[u8]> {
+    pages.chunk_by(|a, b| a & 1 == b & 1)
+}
+
+fn holes_in(pages: &[u8]) -> usize {
+    runs_of(pages).filter(|run| run[0] & 1 == 0).count()
 }

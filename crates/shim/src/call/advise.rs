@@ -205,7 +205,7 @@ impl<K: Kernel> Shim<K> {
         // To zero a few pages for nothing costs less than to find out that it is for nothing.
         let is_small = range.len() < SMALL;
         if !is_small {
-            let dense = self.is_densely_used(range);
+            let dense = self.is_densely_used(Of::GivenBack, range);
             if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
                 return false;
             }

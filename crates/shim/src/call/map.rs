@@ -4,8 +4,17 @@ use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
-use crate::table::{Found, Of};
+use crate::table::Of;
 use crate::{PAGE, Range};
+
+/// What is found for a mapping.
+enum Found {
+    /// It is the program's from now on.
+    Served(Range),
+    /// There is something, perhaps, and it pays to look whether its pages are pinned.
+    NotLookedAt,
+    Nothing,
+}
 
 impl<K: Kernel> Shim<K> {
     /// mmap(2).
@@ -184,15 +193,16 @@ impl<K: Kernel> Shim<K> {
                 if !table.is_trusted(Of::Mappings, len, settings.lifetimes) {
                     return Found::Nothing;
                 }
-                // Before a large region is cut for what a fresh one would fit, and mappings of its size find none.
+                // Before a large region is cut for what a fresh one would fit, and mappings of its size find none. Where
+                // the look would cost more than it saves, fresh ones wait for more of them.
                 if !looked && self.pays_to_look(len, table.fresh.bytes) {
                     return Found::NotLookedAt;
                 }
-                let found = table.serve(len, kind, range.start, hint);
-                if matches!(found, Found::Served(_)) {
-                    table.habit(Of::Mappings, len).begins();
-                }
-                found
+                let Some(at) = table.serve(len, kind, range.start, hint) else {
+                    return Found::Nothing;
+                };
+                table.habit(Of::Mappings, len).begins();
+                Found::Served(at)
             })
         };
         let mut found = find(false);

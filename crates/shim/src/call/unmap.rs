@@ -116,7 +116,7 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((mut kind, served))) = asked else {
             return None;
         };
-        let dense = self.is_densely_used(range);
+        let dense = self.is_densely_used(Of::Mappings, range);
         let trusted = self.learn(Of::Mappings, len, dense, served);
         if !dense || !trusted {
             return None;
