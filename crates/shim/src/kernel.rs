@@ -115,6 +115,14 @@ pub unsafe trait Kernel: Threads {
     unsafe fn zero(&self, range: Range);
     /// The one mapping that has all of a range. None where there are several or none, and where that can't be told.
     fn mapping_at(&self, range: Range) -> Option<Mapping>;
+    /// How long that takes where it takes longer the more mappings there are, as last seen, ns; 0 where it does not.
+    fn mapping_ns(&self) -> usize {
+        0
+    }
+    /// Whether a range of plain memory is locked (mlock(2), mlockall(2)).
+    fn is_locked(&self, _range: Range) -> bool {
+        false
+    }
     /// Whether each page of a range has memory, or is swapped out; false where that can't be told. So none of it was
     /// unmapped since it was written, and none is a guard page.
     fn all_there(&self, range: Range) -> bool;

@@ -31,6 +31,7 @@ mod nr {
     pub(super) const PREAD64: usize = 17;
     pub(super) const IOCTL: usize = 16;
     pub(super) const MREMAP: usize = 25;
+    pub(super) const MSYNC: usize = 26;
     pub(super) const MINCORE: usize = 27;
     pub(super) const MADVISE: usize = 28;
     pub(super) const GETSOCKOPT: usize = 55;
@@ -183,8 +184,15 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     got.unwrap_or(0).min(local[1])
 }
 
-/// Where the words of a page are that it is known by: what is there when it is used, mostly.
-const SPOTS: [usize; 2] = [0, PAGE / 2];
+/// Where the words of a page are that it is known by: its first, as what is there when it is used, mostly, and another,
+/// which lies elsewhere in each page, as headers are often alike.
+fn spots(page: usize) -> [usize; 2] {
+    const WORDS: usize = PAGE / size_of::<u64>();
+    // The high bits of a product are those that all bits of the factor move.
+    let mixed = (page / PAGE).wrapping_mul(EMPTY_HASH as usize) >> 48;
+    [page, page + (1 + mixed % (WORDS - 1)) * size_of::<u64>()]
+}
+
 const EMPTY_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn hashed(hash: u64, words: [u64; 2]) -> u64 {
@@ -205,7 +213,7 @@ fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
         let mut words = [[0_u64; 2]; PAGES];
         let mut vector = [[0_usize; 2]; 2 * PAGES];
         for (n, io) in vector[..2 * count].iter_mut().enumerate() {
-            *io = [start + n / 2 * PAGE + SPOTS[n % 2], size_of::<u64>()];
+            *io = [spots(start + n / 2 * PAGE)[n % 2], size_of::<u64>()];
         }
         let words = &mut words[..count];
         let len = size_of_val(words);
@@ -215,6 +223,15 @@ fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
         start = end;
     }
     true
+}
+
+/// See [`Threads::now`].
+fn now() -> u64 {
+    let mut time = [0_i64; 2];
+    let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
+    // SAFETY: clock_gettime(2) into our own place.
+    let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
 /// See [`Kernel::thread`].
@@ -309,11 +326,7 @@ impl Threads for Linux {
             // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
             return unsafe { core::arch::x86_64::_rdtsc() } / 3;
         }
-        let mut time = [0_i64; 2];
-        let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
-        // SAFETY: clock_gettime(2) into our own place.
-        let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
-        time[0] as u64 * 1_000_000_000 + time[1] as u64
+        now()
     }
 }
 
@@ -452,6 +465,17 @@ unsafe impl Kernel for Linux {
         Some(pages.filter(|page| page.iter().any(|b| *b != 0)).count())
     }
 
+    fn is_locked(&self, range: Range) -> bool {
+        const MS_INVALIDATE: usize = 2;
+        let args = [range.start, range.len(), MS_INVALIDATE, 0, 0, 0];
+        // SAFETY: of memory of no file it only asks: EBUSY is what msync(2) says of locked memory.
+        unsafe { syscall(nr::MSYNC, args) }.is_err()
+    }
+
+    fn mapping_ns(&self) -> usize {
+        maps::takes_ns()
+    }
+
     fn mapping_at(&self, range: Range) -> Option<Mapping> {
         if self.filter.is_there() {
             return None;
@@ -513,7 +537,7 @@ unsafe impl Kernel for Linux {
         let mut hash = EMPTY_HASH;
         for page in (range.start..range.end).step_by(PAGE) {
             // SAFETY: words of the caller's page.
-            let words = SPOTS.map(|at| unsafe { ((page + at) as *const u64).read_volatile() });
+            let words = spots(page).map(|at| unsafe { (at as *const u64).read_volatile() });
             hash = hashed(hash, words);
         }
         hash | 1

@@ -25,6 +25,9 @@ use crate::sync::Ordering;
 use crate::table::Table;
 use crate::{PAGE, Range};
 
+/// Of what is served or zeroed so many bytes pay for a nanosecond of a look for pinned pages.
+const LOOKED_FOR_NS: usize = 16;
+
 /// What is found out of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
@@ -60,8 +63,9 @@ impl<K: Kernel> Shim<K> {
             }
             Locked::Mine | Locked::Busy => return Plain::No,
         };
-        // The anchor may have been mapped over, together with what is beside it.
-        if self.kernel.is_marked(known, self.mark()) {
+        // The anchor may have been mapped over, together with what is beside it. And whoever locks all memory
+        // (mlockall(2)) locks it, too.
+        if self.kernel.is_marked(known, self.mark()) && !self.kernel.is_locked(range) {
             Plain::Yes
         } else {
             Plain::No
@@ -118,8 +122,9 @@ impl<K: Kernel> Shim<K> {
         if merged {
             // SAFETY: the page is ours.
             unsafe { self.kernel.mark(page, self.mark()) };
-            if let Locked::Done(true) = self.locked(|table| table.note_anchor(page, kind)) {
-                return true;
+            let noted = self.locked(|table| table.note_anchor(page, kind));
+            if matches!(noted, Locked::Done(true)) {
+                return !self.kernel.is_locked(range);
             }
         }
         // Nobody knows of it, so nobody else unmaps it.
@@ -208,24 +213,53 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Whether to find out what `len` bytes of memory are costs less than it saves: with many mappings it takes long to read
+    /// them all, where the kernel can't be asked about one.
+    pub(crate) fn pays_to_prove(&self, len: usize) -> bool {
+        /// As in [`Shim::pays_to_look`], and up to three proofs for each time that memory is used.
+        const FOR_NS: usize = 24;
+        len >= self.kernel.mapping_ns().saturating_mul(FOR_NS) || self.settings().lifetimes == 0
+    }
+
     /// Whether to look for pinned pages costs less than it saves: it is made for a mapping of `wanted` bytes, and what it
     /// finds holds for `fresh` bytes that nobody has looked at.
     pub(crate) fn pays_to_look(&self, wanted: usize, fresh: usize) -> bool {
         /// A page that is served again saves a fault, of half a microsecond at least: a byte an eighth of a nanosecond. For
         /// one mapping a look may take as long as that at most, and half as long where what it finds holds for more.
         const WANTED_FOR_NS: usize = 8;
-        const FRESH_FOR_NS: usize = 16;
+        const FRESH_FOR_NS: usize = LOOKED_FOR_NS;
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
         let pays = fresh >= wanted && wanted >= cost.saturating_mul(WANTED_FOR_NS)
             || fresh >= cost.saturating_mul(FRESH_FOR_NS);
         fresh > 0 && (pays || self.settings().lifetimes == 0)
     }
 
+    /// Whether pinned pages were looked for lately, counting by what was zeroed since, and none was found. Looks otherwise.
+    pub(crate) fn has_no_pins_for(&self, len: usize) -> bool {
+        const BYTES_A_LOOK: usize = 1 << 20;
+        let cost = self.pin_look_ns.load(Ordering::Relaxed);
+        let bytes = BYTES_A_LOOK.max(cost.saturating_mul(LOOKED_FOR_NS));
+        let zeroed = self.zeroed_since_look.fetch_add(len, Ordering::Relaxed) + len;
+        if zeroed < bytes && self.settings().lifetimes > 0 {
+            return true;
+        }
+        let looked = self.look_for_pins();
+        if looked {
+            self.zeroed_since_look.store(len, Ordering::Relaxed);
+        }
+        looked
+    }
+
     /// Looks whether the kernel or a device has hold of pages of this process. If so, nothing is kept any more, for good.
     /// True if not.
     pub(crate) fn look_for_pins(&self) -> bool {
+        /// Where some may be pinned for a while, the next look is not before so many times what one takes.
+        const REST: usize = 64;
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
         let began = self.kernel.now();
+        if began < self.no_pin_look_before.load(Ordering::Relaxed) {
+            return false;
+        }
         let Locked::Done(look) = self.try_locked(Table::begin_pin_look) else {
             return false;
         };
@@ -240,7 +274,11 @@ impl<K: Kernel> Shim<K> {
                 self.mark_fresh(look);
                 true
             }
-            Pins::PerhapsNow => false,
+            Pins::PerhapsNow => {
+                let next = began.saturating_add((cost * REST) as u64);
+                self.no_pin_look_before.store(next, Ordering::Relaxed);
+                false
+            }
             Pins::Perhaps => {
                 self.counters.pinned.set(1);
                 self.retire();

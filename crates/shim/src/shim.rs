@@ -82,6 +82,8 @@ pub struct Shim<K> {
     pub(crate) mark: AtomicUsize,
     /// How long the last look for pinned pages took.
     pub(crate) pin_look_ns: AtomicUsize,
+    /// By [`Threads::now`](crate::Threads::now), after one that found that some may be pinned.
+    pub(crate) no_pin_look_before: AtomicU64,
     /// Bytes zeroed in place since the last one.
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -149,6 +151,7 @@ impl<K: Kernel> Shim<K> {
             free_memory: AtomicUsize::new(0),
             mark: AtomicUsize::new(0),
             pin_look_ns: AtomicUsize::new(PIN_LOOK_NS),
+            no_pin_look_before: AtomicU64::new(0),
             zeroed_since_look: AtomicUsize::new(NEVER_LOOKED),
             slack: AtomicUsize::new(0),
         }

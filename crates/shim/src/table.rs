@@ -427,6 +427,16 @@ impl Table {
         Some(range)
     }
 
+    /// Whether what lies there was kept, and may not serve yet.
+    pub(crate) fn is_fresh_at(&self, start: usize) -> bool {
+        let range = Range {
+            start,
+            end: start + PAGE,
+        };
+        let there = self.nodes.first_in(range);
+        there.is_some_and(|id| self.nodes.get(id).state == State::Fresh)
+    }
+
     fn aligned(
         &self,
         shelf: &Shelf,

@@ -186,7 +186,8 @@ impl<K: Kernel> Shim<K> {
         // A thread may give back what is below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
         let settings = self.settings();
-        if is_own_stack || settings.strict || range.len() < settings.least_zeroed {
+        let is_small = range.len() < settings.least_zeroed;
+        if is_own_stack || settings.strict || is_small || !self.pays_to_prove(range.len()) {
             return false;
         }
         let asked = self.try_locked(|table| {
@@ -203,8 +204,7 @@ impl<K: Kernel> Shim<K> {
             return false;
         };
         // To zero a few pages for nothing costs less than to find out that it is for nothing.
-        let is_small = range.len() < SMALL;
-        if !is_small {
+        if range.len() >= SMALL {
             let dense = self.is_densely_used(Of::GivenBack, range);
             if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
                 return false;
@@ -240,19 +240,5 @@ impl<K: Kernel> Shim<K> {
             });
         }
         done
-    }
-
-    /// Whether pinned pages were looked for within the last megabyte that was zeroed, and none was found. Looks otherwise.
-    fn has_no_pins_for(&self, len: usize) -> bool {
-        const BYTES_A_LOOK: usize = 1 << 20;
-        let zeroed = self.zeroed_since_look.fetch_add(len, Ordering::Relaxed) + len;
-        if zeroed < BYTES_A_LOOK && self.settings().lifetimes > 0 {
-            return true;
-        }
-        let looked = self.look_for_pins();
-        if looked {
-            self.zeroed_since_look.store(len, Ordering::Relaxed);
-        }
-        looked
     }
 }

@@ -199,6 +199,10 @@ impl<K: Kernel> Shim<K> {
                     return Found::NotLookedAt;
                 }
                 let Some(at) = table.serve(len, kind, range.start, hint) else {
+                    if range.start != 0 && table.is_fresh_at(range.start) {
+                        // It is in the way of this mapping, and goes: it was kept for nothing.
+                        table.habit(Of::Mappings, len).was_mistaken();
+                    }
                     return Found::Nothing;
                 };
                 table.habit(Of::Mappings, len).begins();

@@ -103,7 +103,8 @@ impl<K: Kernel> Shim<K> {
     fn ready_to_keep(&self, range: Range) -> Option<Ready> {
         let settings = self.settings();
         let len = range.len();
-        if settings.cache < len || len < settings.least || settings.strict || self.is_retired() {
+        let is_for_it = len >= settings.least && len <= settings.cache && !settings.strict;
+        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) {
             return None;
         }
         let asked = self.locked(|table| {
@@ -136,12 +137,17 @@ impl<K: Kernel> Shim<K> {
         if !ready {
             self.counters.passed_unknown.one();
             let _ = self.try_locked(|table| {
+                let full = table.anchors.are_full();
                 let habit = table.habit(Of::Mappings, len);
-                if plain == Plain::NoRoom {
-                    habit.brings_anchor = true;
-                } else {
+                if plain != Plain::NoRoom {
                     habit.was_mistaken();
+                    return;
                 }
+                // Where mappings of this size bring none, it would be tried in vain each time.
+                if full || habit.brings_anchor {
+                    habit.pauses();
+                }
+                habit.brings_anchor = true;
             });
         }
         // SAFETY: it is plain memory, and none of its pages is a guard.

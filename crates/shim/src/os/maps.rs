@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::file::File;
-use super::{nr, syscall};
+use super::{now, nr, syscall};
 use crate::kernel::{Errno, Mapping};
 use crate::{PAGE, Range};
 
@@ -45,6 +45,20 @@ const LEAST_NUMBER: usize = 900;
 
 const EBADF: i32 = 9;
 const ENOTTY: i32 = 25;
+
+/// How long it took to read the text, the last time, ns.
+static TEXT_NS: AtomicUsize = AtomicUsize::new(0);
+
+/// See [`Kernel::mapping_ns`](crate::Kernel::mapping_ns). A little less each time it is asked: once it was long, nobody reads
+/// the text, and there may be fewer mappings now.
+pub(super) fn takes_ns() -> usize {
+    if !BY_TEXT.load(Ordering::Relaxed) {
+        return 0;
+    }
+    let known = TEXT_NS.load(Ordering::Relaxed);
+    TEXT_NS.store(known - known / 256, Ordering::Relaxed);
+    known
+}
 
 /// See [`Kernel::mapping_at`](crate::Kernel::mapping_at).
 pub(super) fn mapping_at(range: Range) -> Option<Mapping> {
@@ -131,10 +145,16 @@ fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {
 }
 
 fn by_text(range: Range) -> Option<Mapping> {
+    let began = now();
     let found = MAPS.look_far(|line| {
         let mapping = parse(line)?;
         (mapping.range.end > range.start).then_some(mapping)
     });
+    let took = usize::try_from(now().saturating_sub(began)).unwrap_or(usize::MAX);
+    // A thread that lost the CPU meanwhile took longer than the text does.
+    const FIRST_NS: usize = 20_000;
+    let most = 2 * TEXT_NS.load(Ordering::Relaxed).max(FIRST_NS);
+    TEXT_NS.store(took.min(most), Ordering::Relaxed);
     found.flatten()
 }
 

@@ -320,6 +320,17 @@ static int advise_process(struct turn *t, int advice) {
 
 static int lock(struct turn *t, int flags) { return error(raw(SYS_mlock2, (long)t->at, (long)t->n, flags, 0, 0, 0)); }
 
+// All memory of the process, and so also what the library has mapped.
+static int lock_all(struct turn *t, int flags) {
+	(void)t;
+	return error(raw(SYS_mlockall, flags, 0, 0, 0, 0, 0));
+}
+
+static void unlock_all(struct turn *t, char **filled, int count) {
+	(void)t, (void)filled, (void)count;
+	MUST(raw(SYS_munlockall, 0, 0, 0, 0, 0, 0) == 0);
+}
+
 // To the first node, which every machine has. A policy that prefers it moves nothing.
 static int bind_to(struct turn *t, int policy) {
 	return error(raw(SYS_mbind, (long)t->at, (long)t->n, policy, (long)&node_mask, 8, 0));
@@ -709,6 +720,7 @@ static const struct told dontneed[] = {
 	{"guard-by-process", advise_process, GUARD, 0, -1, 0},
 	{"wipeonfork", advise, MADV_WIPEONFORK, 0, 0, 0},
 	{"locked", lock, 0, EINVAL, OLD, 0},
+	{"all-locked", lock_all, MCL_CURRENT, EINVAL, OLD, unlock_all},
 	{"key", give_key, 0, 0, ANY, 0},
 	{"watched", watch, 0, 0, -1, 0},
 	{"registered", register_buffer, 0, 0, 0, finish_buffer},
@@ -719,6 +731,7 @@ static const struct told freed[] = {
 	{"file", lay, MAP_SHARED, EINVAL, LAID, 0},
 	{"shared", lay, MAP_SHARED | MAP_ANONYMOUS, EINVAL, LAID, 0},
 	{"locked", lock, 0, EINVAL, OLD, 0},
+	{"all-locked", lock_all, MCL_CURRENT, EINVAL, OLD, unlock_all},
 	{"unmapped", unmap, 0, ENOMEM, -1, 0},
 	{"read", protect, PROT_READ, 0, ANY, 0},
 	{"guard", advise, GUARD, 0, -1, 0},
