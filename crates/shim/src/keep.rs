@@ -5,6 +5,7 @@
 //! content stays, so that nobody can tell whether the program has used it again, and such blocks are marked.
 
 use crate::Range;
+use crate::patience::Patience;
 
 /// In bytes.
 pub(crate) const BLOCK: usize = 64 * 1024;
@@ -28,6 +29,8 @@ pub(crate) struct Keep {
     blocks: &'static mut [usize; BLOCKS],
     count: usize,
     hand: usize,
+    /// Whether it pays to look at what is counted.
+    pub(crate) patience: Patience,
 }
 
 /// Blocks that have something of the range, by number.
@@ -55,6 +58,7 @@ impl Keep {
             blocks,
             count: 0,
             hand: 0,
+            patience: Patience::NEW,
         }
     }
 

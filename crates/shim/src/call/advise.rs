@@ -87,7 +87,15 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether the range is the program's and known, and the budget allows it to stay in memory, to be zeroed there.
     fn may_stay(&self, range: Range) -> bool {
-        self.may_stay_as(range, Left::Zeros)
+        let stays = self.may_stay_as(range, Left::Zeros);
+        if !stays {
+            // It is not zeroed, and brings no look for pinned pages nearer: of what is given back for good these would
+            // be many.
+            let less = |zeroed: usize| Some(zeroed.saturating_sub(range.len()));
+            let order = Ordering::Relaxed;
+            let _ = self.zeroed_since_look.fetch_update(order, order, less);
+        }
+        stays
     }
 
     fn may_stay_as(&self, range: Range, left: Left) -> bool {
@@ -112,7 +120,7 @@ impl<K: Kernel> Shim<K> {
                 if range.len() <= budget && table.keep.admit(range, left, budget) {
                     return Some(true);
                 }
-                if last || range.len() > budget {
+                if last || range.len() > budget || !table.keep.patience.looks() {
                     // It is given back now.
                     table.keep.drop(range);
                     self.counters.passed_budget.one();
@@ -150,14 +158,16 @@ impl<K: Kernel> Shim<K> {
     /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
     /// to be in memory at all.
     fn recount(&self, wanted: usize) {
-        /// At about 1 us each, this is what faulting in some hundred pages anew would cost.
-        const LOOKS: usize = 64;
-        let mut found = 0;
-        for _ in 0..LOOKS {
+        /// At some microseconds each, this is what faulting in some hundred pages anew would cost.
+        const LOOKS: usize = 32;
+        let wanted = wanted.div_ceil(keep::BLOCK) + 1;
+        let (mut looks, mut found) = (0, 0);
+        while looks < LOOKS && found < wanted {
             let Locked::Done(Some((block, left))) = self.try_locked(|table| table.keep.next())
             else {
-                return;
+                break;
             };
+            looks += 1;
             let is_over = match left {
                 Left::Zeros => self.is_used_or_gone(block),
                 // What is in it may be what was freed.
@@ -165,17 +175,17 @@ impl<K: Kernel> Shim<K> {
             };
             if is_over {
                 let _ = self.try_locked(|table| table.keep.take_off(block, left));
-                found += keep::BLOCK;
-                if found >= wanted + keep::BLOCK {
-                    return;
-                }
+                found += 1;
             }
         }
+        let _ = self.try_locked(|table| table.keep.patience.looked(looks, found));
     }
 
-    /// Whether a block has something in it, or nothing of it is in memory.
+    /// Whether a block has something in it, by some of its pages, or nothing of it is in memory.
     fn is_used_or_gone(&self, block: Range) -> bool {
         const PAGES: usize = keep::BLOCK / PAGE;
+        /// Each takes a microsecond or two: the kernel looks it up by itself.
+        const SAMPLES: usize = 4;
         let mut there = [0; PAGES];
         // SAFETY: it only looks. Pages that are not there are left alone: to read one would map the
         // page of zeros, and to write it then would cost a shootdown.
@@ -188,7 +198,11 @@ impl<K: Kernel> Shim<K> {
             pages[count] = block.start + n * PAGE;
             count += 1;
         }
-        let used = self.kernel.count_used(&pages[..count]);
+        let samples = count.min(SAMPLES);
+        for n in 0..samples {
+            pages[n] = pages[n * count / samples];
+        }
+        let used = self.kernel.count_used(&pages[..samples]);
         count == 0 || used.is_some_and(|used| used > 0)
     }
 
