@@ -319,7 +319,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    fn free_share(&self) -> usize {
+    pub(crate) fn free_share(&self) -> usize {
         self.free_memory.load(Ordering::Relaxed) / OF_FREE_MEMORY
     }
 

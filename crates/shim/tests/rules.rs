@@ -613,6 +613,50 @@ fn rule_13_budget() {
     assert_eq!(kept(&shim), 2);
 }
 
+/// Check rule 13: what MADV_FREE is dropped for stays within the budgets, though its old content looks like use.
+#[test]
+fn rule_13_freed() {
+    let exe = build!("freed");
+    for (settings, kb) in [("keep=1M,zero=off", "1024"), ("rss=24M", "24576")] {
+        let mut command = Command::new(&exe);
+        let output = run(command.arg(kb), settings, Duration::from_secs(60));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{settings}: {text}");
+    }
+}
+
+/// Check rule 13: under a bound of resident memory, too, no more stays of what was freed than a part of what memory is
+/// free, since the kernel can't take it; and what the program has given back does not count.
+#[test]
+fn rule_13_freed_where_memory_is_short() {
+    const LEN: usize = 16 * PAGE;
+    let bounded = Settings {
+        resident: 1 << 30,
+        ..pages(8)
+    };
+    let shim = over_the_model(bounded);
+    // A sixteenth of it is two blocks of 64 KB.
+    shim.kernel().free.set(Some(16 * 2 * LEN));
+    apart(&shim, 1, 90);
+    let block = |n: usize| BASE + n * LEN;
+    // SAFETY: the model's memory.
+    let dropped = |at: usize| unsafe {
+        shim.madvise(at, LEN, MADV_FREE).unwrap();
+        shim.kernel().pages.borrow()[&(at / PAGE)].present
+    };
+    let all = [1, 2, 3, 4].map(|n| dropped(block(n)));
+    assert_eq!(all, [true, true, false, false]);
+    // SAFETY: the model's memory.
+    unsafe { shim.kernel().madvise(block(1), LEN, MADV_DONTNEED) }.unwrap();
+    // It may be some calls before it looks again.
+    let again = |n: usize| {
+        shim.kernel().write(block(n), 7);
+        dropped(block(n))
+    };
+    assert!((0..8).any(|_| again(3)));
+    assert!(!(0..8).any(|_| again(4)));
+}
+
 /// Check rule 13: what a size was used for before is no reason to zero memory for long that is not used any more.
 #[test]
 fn rule_13_thin_use() {

@@ -1,6 +1,7 @@
 //! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
 
 use crate::allowance::Room;
+use crate::keep::Left;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::region::Kind;
@@ -38,9 +39,12 @@ impl<K: Kernel> Shim<K> {
             }
             MADV_FREE => {
                 self.counters.free.one();
-                if self.settings().drop_free && self.may_stay(range) && self.is_known_plain(range) {
-                    self.counters.free_dropped.one();
-                    return Ok(());
+                if self.settings().drop_free && self.may_stay_as(range, Left::Freed) {
+                    if self.is_known_plain(range) {
+                        self.counters.free_dropped.one();
+                        return Ok(());
+                    }
+                    let _ = self.try_locked(|table| table.keep.drop(range));
                 }
                 self.evict(range)?;
             }
@@ -81,38 +85,42 @@ impl<K: Kernel> Shim<K> {
         kind.is_some_and(|kind| self.is_plain(range, kind))
     }
 
-    /// Whether the range is the program's and known, and the budget allows it to stay in memory.
+    /// Whether the range is the program's and known, and the budget allows it to stay in memory, to be zeroed there.
     fn may_stay(&self, range: Range) -> bool {
+        let stays = self.may_stay_as(range, Left::Zeros);
+        if !stays {
+            // It is not zeroed, and brings no look for pinned pages nearer: of what is given back for good these would
+            // be many.
+            let less = |zeroed: usize| Some(zeroed.saturating_sub(range.len()));
+            let order = Ordering::Relaxed;
+            let _ = self.zeroed_since_look.fetch_update(order, order, less);
+        }
+        stays
+    }
+
+    fn may_stay_as(&self, range: Range, left: Left) -> bool {
         if self.is_retired() {
             return false;
         }
         self.look();
-        if let Some(room) = self.take_room(range.len()) {
-            if matches!(room, Room::Over(_)) {
-                self.counters.passed_budget.one();
-                return false;
-            }
-            let known = self.try_locked(|table| table.all_live(range, |r| r.kind.is_read_write()));
-            return match known {
-                Locked::Done(true) => true,
-                Locked::Done(false) => {
-                    self.counters.passed_unknown.one();
-                    false
-                }
-                Locked::Mine | Locked::Busy => false,
-            };
-        }
-        let budget = self.keep_budget();
+        let budget = match (self.take_room(range.len()), left) {
+            (Some(Room::Over(_)), _) => 0,
+            (Some(Room::Enough), Left::Zeros) => return self.stays_uncounted(range),
+            // The bound is kept to by what is in memory. But what was freed could be taken by the kernel where memory
+            // runs out below the bound, and can't where that is dropped.
+            (Some(Room::Enough), Left::Freed) => self.free_share(),
+            (None, _) => self.keep_budget(),
+        };
         let ask = |last: bool| {
             self.try_locked(|table| {
                 if !table.all_live(range, |region| region.kind.is_read_write()) {
                     self.counters.passed_unknown.one();
                     return Some(false);
                 }
-                if range.len() <= budget && table.keep.admit(range, budget) {
+                if range.len() <= budget && table.keep.admit(range, left, budget) {
                     return Some(true);
                 }
-                if last || range.len() > budget {
+                if last || range.len() > budget || !table.keep.patience.looks() {
                     // It is given back now.
                     table.keep.drop(range);
                     self.counters.passed_budget.one();
@@ -132,38 +140,89 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Whether the range is the program's and known, where it is not counted what stays.
+    fn stays_uncounted(&self, range: Range) -> bool {
+        let known = self.try_locked(|table| {
+            let known = table.all_live(range, |r| r.kind.is_read_write());
+            if known {
+                // What was freed there is zeros now.
+                table.keep.drop(range);
+            } else {
+                self.counters.passed_unknown.one();
+            }
+            known
+        });
+        matches!(known, Locked::Done(true))
+    }
+
     /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
     /// to be in memory at all.
     fn recount(&self, wanted: usize) {
-        /// At about 1 us each, this is what faulting in some hundred pages anew would cost.
-        const LOOKS: usize = 64;
-        const PAGES: usize = keep::BLOCK / PAGE;
-        let mut found = 0;
-        for _ in 0..LOOKS {
-            let Locked::Done(Some(block)) = self.try_locked(|table| table.keep.next()) else {
-                return;
+        /// At some microseconds each, this is what faulting in some hundred pages anew would cost.
+        const LOOKS: usize = 32;
+        let wanted = wanted.div_ceil(keep::BLOCK) + 1;
+        let (mut looks, mut found) = (0, 0);
+        while looks < LOOKS && found < wanted {
+            let Locked::Done(Some((block, left))) = self.try_locked(|table| table.keep.next())
+            else {
+                break;
             };
-            let mut there = [0; PAGES];
-            // SAFETY: it only looks. Pages that are not there are left alone: to read one would map the
-            // page of zeros, and to write it then would cost a shootdown.
-            if unsafe { self.kernel.mincore(block, &mut there) }.is_err() {
-                there = [0; PAGES];
-            }
-            let mut pages = [0; PAGES];
-            let mut count = 0;
-            for (n, _) in there.iter().enumerate().filter(|(_, t)| **t & 1 != 0) {
-                pages[count] = block.start + n * PAGE;
-                count += 1;
-            }
-            let used = self.kernel.count_used(&pages[..count]);
-            if count == 0 || used.is_some_and(|used| used > 0) {
-                let _ = self.try_locked(|table| table.keep.drop(block));
-                found += keep::BLOCK;
-                if found >= wanted + keep::BLOCK {
-                    return;
-                }
+            looks += 1;
+            let is_over = match left {
+                Left::Zeros => self.is_used_or_gone(block),
+                // What is in it may be what was freed.
+                Left::Freed => self.is_gone(block),
+            };
+            if is_over {
+                let _ = self.try_locked(|table| table.keep.take_off(block, left));
+                found += 1;
             }
         }
+        let _ = self.try_locked(|table| table.keep.patience.looked(looks, found));
+    }
+
+    /// Whether a block has something in it, by some of its pages, or nothing of it is in memory.
+    fn is_used_or_gone(&self, block: Range) -> bool {
+        const PAGES: usize = keep::BLOCK / PAGE;
+        /// Each takes a microsecond or two: the kernel looks it up by itself.
+        const SAMPLES: usize = 4;
+        let mut there = [0; PAGES];
+        // SAFETY: it only looks. Pages that are not there are left alone: to read one would map the
+        // page of zeros, and to write it then would cost a shootdown.
+        if unsafe { self.kernel.mincore(block, &mut there) }.is_err() {
+            there = [0; PAGES];
+        }
+        let mut pages = [0; PAGES];
+        let mut count = 0;
+        for (n, _) in there.iter().enumerate().filter(|(_, t)| **t & 1 != 0) {
+            pages[count] = block.start + n * PAGE;
+            count += 1;
+        }
+        let samples = count.min(SAMPLES);
+        for n in 0..samples {
+            pages[n] = pages[n * count / samples];
+        }
+        let used = self.kernel.count_used(&pages[..samples]);
+        count == 0 || used.is_some_and(|used| used > 0)
+    }
+
+    /// Whether nothing of a block is in memory. Where a part of it is not mapped, the kernel tells of each page only.
+    fn is_gone(&self, block: Range) -> bool {
+        let is_gone = |range: Range| {
+            let mut there = [0; keep::BLOCK / PAGE];
+            // SAFETY: it only looks.
+            let looked = unsafe { self.kernel.mincore(range, &mut there) };
+            looked.map(|()| there.iter().all(|page| page & 1 == 0))
+        };
+        is_gone(block).unwrap_or_else(|_| {
+            (block.start..block.end).step_by(PAGE).all(|start| {
+                let end = start + PAGE;
+                match is_gone(Range { start, end }) {
+                    Ok(gone) => gone,
+                    Err(error) => error == Errno::ENOMEM,
+                }
+            })
+        })
     }
 
     /// See [`Settings::zero`]. Measured when it is first needed: most programs never do.

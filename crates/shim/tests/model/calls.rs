@@ -215,7 +215,7 @@ unsafe impl Kernel for Fake {
         if self.short.get() {
             Pressure::Some
         } else {
-            Pressure::None(usize::MAX)
+            Pressure::None(self.free.get().unwrap_or(usize::MAX))
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct Fake {
     pub pinned: RefCell<Vec<u32>>,
     /// What may be mapped, in bytes, if that is counted.
     pub bound: Cell<Option<usize>>,
+    /// Bytes of memory that are free, if they are few.
+    pub free: Cell<Option<usize>>,
     pub thread: Cell<usize>,
     pub(super) clock: Cell<u64>,
     /// Somebody slept: what he waited for can't come, as all threads are one here.
