@@ -5,7 +5,7 @@
 //! content stays, so that nobody can tell whether the program has used it again, and such blocks are marked.
 
 use crate::Range;
-use crate::patience::Patience;
+use crate::rest::Rest;
 
 /// In bytes.
 pub(crate) const BLOCK: usize = 64 * 1024;
@@ -30,7 +30,7 @@ pub(crate) struct Keep {
     count: usize,
     hand: usize,
     /// Whether it pays to look at what is counted.
-    pub(crate) patience: Patience,
+    pub(crate) rest: Rest,
 }
 
 /// Blocks that have something of the range, by number.
@@ -58,7 +58,7 @@ impl Keep {
             blocks,
             count: 0,
             hand: 0,
-            patience: Patience::NEW,
+            rest: Rest::NEW,
         }
     }
 

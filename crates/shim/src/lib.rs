@@ -40,12 +40,12 @@ mod nodes;
 mod once;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;
-mod patience;
 #[cfg(quell_preload)]
 mod preload;
 mod proof;
 mod range;
 mod region;
+mod rest;
 mod scratch;
 mod settings;
 mod shelf;

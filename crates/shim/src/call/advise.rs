@@ -120,7 +120,7 @@ impl<K: Kernel> Shim<K> {
                 if range.len() <= budget && table.keep.admit(range, left, budget) {
                     return Some(true);
                 }
-                if last || range.len() > budget || !table.keep.patience.looks() {
+                if last || range.len() > budget || !table.keep.rest.looks() {
                     // It is given back now.
                     table.keep.drop(range);
                     self.counters.passed_budget.one();
@@ -178,7 +178,7 @@ impl<K: Kernel> Shim<K> {
                 found += 1;
             }
         }
-        let _ = self.try_locked(|table| table.keep.patience.looked(looks, found));
+        let _ = self.try_locked(|table| table.keep.rest.looked(looks, found));
     }
 
     /// Whether a block has something in it, by some of its pages, or nothing of it is in memory.
@@ -282,9 +282,9 @@ impl<K: Kernel> Shim<K> {
             let _ = self.try_locked(|table| table.keep.drop(range));
             return false;
         };
-        // SAFETY: it is private, anonymous and writable, and stays so until we say that it is over; the program says
-        // that nobody needs what is in it.
         let plain = self.is_plain(range, kind);
+        // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it is
+        // over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
         let done = plain && unsafe { self.wipe(range) };
         self.end(begun);
         if !done {

@@ -150,9 +150,9 @@ impl<K: Kernel> Shim<K> {
                 habit.brings_anchor = true;
             });
         }
-        // SAFETY: it is plain memory, and none of its pages is a guard.
         ready.then(|| Ready {
             kind,
+            // SAFETY: it is plain memory, and none of its pages is a guard.
             fingerprint: unsafe { self.kernel.fingerprint(range) },
         })
     }

@@ -76,7 +76,7 @@ fn is_pinning(name: &[u8]) -> bool {
 
 /// By the descriptors; none where they can't be told.
 fn by_descriptors() -> Option<Pins> {
-    let path = b"/proc/self/fd\0".as_ptr() as usize;
+    let path = c"/proc/self/fd".as_ptr() as usize;
     const O_DIRECTORY: usize = 0o200_000;
     OPENED.with(thread(), || {
         let args = [AT_FDCWD as usize, path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0];

@@ -14,7 +14,7 @@ const FEWEST: usize = 2;
 
 /// All zeros at first.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Rest {
     /// Grows each time that the looks did not pay.
     doubt: u8,
     /// Times in a row that they did.
@@ -23,8 +23,8 @@ pub(crate) struct Patience {
     skip: u16,
 }
 
-impl Patience {
-    pub(crate) const NEW: Patience = Patience {
+impl Rest {
+    pub(crate) const NEW: Rest = Rest {
         doubt: 0,
         good: 0,
         skip: 0,
@@ -59,12 +59,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Calls that all need room: how many looked, of so many, where so many looks always find so many blocks.
-    fn looked(patience: &mut Patience, calls: usize, looks: usize, blocks: usize) -> usize {
+    fn looked(rest: &mut Rest, calls: usize, looks: usize, blocks: usize) -> usize {
         let mut count = 0;
         for _ in 0..calls {
-            if patience.looks() {
+            if rest.looks() {
                 count += 1;
-                patience.looked(looks, blocks);
+                rest.looked(looks, blocks);
             }
         }
         count
@@ -75,26 +75,26 @@ mod tests {
     #[test]
     fn rare_in_vain() {
         for blocks in [0, 1, 10] {
-            let mut patience = Patience::NEW;
-            let count = looked(&mut patience, 2046 + 10, 32, blocks);
+            let mut rest = Rest::NEW;
+            let count = looked(&mut rest, 2046 + 10, 32, blocks);
             assert_eq!(count, 10, "each waits twice as long as the one before");
-            assert_eq!(looked(&mut patience, 10_250, 32, blocks), 10);
+            assert_eq!(looked(&mut rest, 10_250, 32, blocks), 10);
         }
-        let mut patience = Patience::NEW;
-        assert_eq!(looked(&mut patience, 1000, 3, 2), 1000);
-        looked(&mut patience, 10_000, 32, 0);
-        let count = looked(&mut patience, 2000, 3, 2);
+        let mut rest = Rest::NEW;
+        assert_eq!(looked(&mut rest, 1000, 3, 2), 1000);
+        looked(&mut rest, 10_000, 32, 0);
+        let count = looked(&mut rest, 2000, 3, 2);
         assert!(count > 2000 - 1025, "{count}");
     }
 
     /// Check that doubt falls where looks pay, so that one more in vain is soon forgotten.
     #[test]
     fn doubt_falls() {
-        let mut patience = Patience::NEW;
-        looked(&mut patience, 10_000, 32, 0);
-        looked(&mut patience, 2000, 3, 2);
-        patience.looked(32, 0);
-        assert_eq!(patience.skip, 2);
+        let mut rest = Rest::NEW;
+        looked(&mut rest, 10_000, 32, 0);
+        looked(&mut rest, 2000, 3, 2);
+        rest.looked(32, 0);
+        assert_eq!(rest.skip, 2);
     }
 
     proptest! {
@@ -102,11 +102,11 @@ mod tests {
         /// those of one time in vain for each 1,024 calls, and of some at first.
         #[test]
         fn what_it_costs(phases in proptest::collection::vec((0..3000usize, 0..=64usize, 0..=64usize), 0..40)) {
-            let mut patience = Patience::NEW;
+            let mut rest = Rest::NEW;
             let (mut all, mut found, mut calls) = (0, 0, 0);
             for (count, looks, blocks) in phases {
                 let blocks = blocks.min(looks);
-                let times = looked(&mut patience, count, looks, blocks);
+                let times = looked(&mut rest, count, looks, blocks);
                 all += times * looks;
                 found += times * blocks;
                 calls += count;
