@@ -196,7 +196,7 @@ impl Fake {
         let beside = [range.start / PAGE - 1, range.end / PAGE];
         let alike = |n: &usize| pages.get(n).filter(|page| page.attr == attr);
         match beside.iter().find_map(alike) {
-            Some(page) if id % 4 != 0 => page.mapping,
+            Some(page) if !id.is_multiple_of(4) => page.mapping,
             _ => id,
         }
     }
