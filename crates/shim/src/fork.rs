@@ -11,12 +11,13 @@ impl<K: Kernel> Shim<K> {
     /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
     /// again, and takes the lock, so that the child finds the tables whole.
     pub fn before_fork(&self) {
+        // First, since whose it is may be asked by a file, and none is opened once the fork begins.
+        if !self.is_off() && self.counters.dirty_bytes.get() > 0 {
+            self.trim_to(0);
+        }
         self.kernel.fork_begins();
         if self.is_off() {
             return;
-        }
-        if self.counters.dirty_bytes.get() > 0 {
-            self.trim_to(0);
         }
         let forking = &self.lock.forking;
         match self.lock.take(&self.kernel) {

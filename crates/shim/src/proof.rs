@@ -34,6 +34,15 @@ pub(crate) enum Plain {
     NoRoom,
 }
 
+/// Whose what was kept is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Ours,
+    Foreign,
+    /// What is in it is ours, and which mapping it lies in can't be told just now: while a thread forks no file is opened.
+    NotTold,
+}
+
 impl<K: Kernel> Shim<K> {
     /// Whether a range is private memory of no file, all in one mapping, which can be read and written and has no other
     /// attribute but those of `kind`. Puts an anchor beside it where there is none.
@@ -128,9 +137,10 @@ impl<K: Kernel> Shim<K> {
         false
     }
 
-    /// Whether what is kept is still what was kept: nobody has mapped anything over it. By its fingerprint where it is not
-    /// marked yet.
-    pub(crate) fn is_still_kept(&self, range: Range, fingerprint: u64) -> bool {
+    /// Whose what is kept is: still ours, where nobody has mapped anything over it. By its fingerprint where it is not marked
+    /// yet.
+    pub(crate) fn whose(&self, range: Range, fingerprint: u64) -> Whose {
+        let mut told = true;
         // What was several mappings once may be several to the kernel still.
         let mut start = range.start;
         while start < range.end {
@@ -138,15 +148,24 @@ impl<K: Kernel> Shim<K> {
                 start,
                 end: start + PAGE,
             };
-            let mapping = self.kernel.mapping_at(first);
-            let Some(mapping) = mapping.filter(|mapping| mapping.is_plain) else {
-                return false;
-            };
-            start = mapping.range.end;
+            match self.kernel.mapping_at(first) {
+                Some(mapping) if mapping.is_plain => start = mapping.range.end,
+                Some(_) => return Whose::Foreign,
+                // Nothing is mapped there, and then nothing can be read there either; or the file can't be opened.
+                None => {
+                    told = false;
+                    break;
+                }
+            }
         }
-        match fingerprint {
+        let known = match fingerprint {
             0 => self.kernel.is_marked(range, self.mark()),
             _ => self.kernel.has_fingerprint(range, fingerprint),
+        };
+        match (known, told) {
+            (false, _) => Whose::Foreign,
+            (true, true) => Whose::Ours,
+            (true, false) => Whose::NotTold,
         }
     }
 
@@ -162,7 +181,7 @@ impl<K: Kernel> Shim<K> {
                 && unsafe { self.kernel.fingerprint(range) } == region.fingerprint;
             if !ours {
                 // It can't be shown to be plain, or it is somebody else's, and left alone then.
-                if self.unmap_leaving(id).is_none() {
+                if self.unmap_leaving(id, range).is_none() {
                     return;
                 }
                 continue;

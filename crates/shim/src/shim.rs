@@ -52,6 +52,8 @@ pub struct Shim<K> {
     pub(crate) left: AtomicU32,
     /// Places in the list of what is being unmapped that are over, and the table is not told yet.
     pub(crate) over: AtomicU32,
+    /// The same where it was not unmapped.
+    pub(crate) stays: AtomicU32,
     /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
     /// can't have the lock.
     pub(crate) unmapping: [AtomicUsize; PLACES],
@@ -59,6 +61,8 @@ pub struct Shim<K> {
     new: Late,
     /// What was marked where the table could not be told.
     pub(crate) marked: Late,
+    /// What left to be marked, and was not, where the table could not be told.
+    pub(crate) unmarked: Late,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
     pub(crate) busy: Busy,
@@ -133,9 +137,11 @@ impl<K: Kernel> Shim<K> {
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
             over: AtomicU32::new(0),
+            stays: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
             new: Late::default(),
             marked: Late::default(),
+            unmarked: Late::default(),
             orphaned: AtomicBool::new(false),
             busy: Busy::default(),
             off: AtomicBool::new(false),
@@ -225,7 +231,8 @@ impl<K: Kernel> Shim<K> {
                         table.forget(range, true);
                     });
                     let marked = self.marked.each(|range| table.is_marked(range));
-                    if !(new && late && marked) {
+                    let unmarked = self.unmarked.each(|range| table.is_not_marked(range));
+                    if !(new && late && marked && unmarked) {
                         self.turn_off();
                     }
                     self.tell_over(table);

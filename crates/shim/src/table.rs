@@ -351,11 +351,25 @@ impl Table {
 
     /// What left to be marked is marked, and may serve from now on.
     pub(crate) fn is_marked(&mut self, range: Range) {
-        let id = self.nodes.first_in(range);
-        if let Some(id) = id.filter(|id| self.nodes.get(*id).range == range) {
+        if let Some(id) = self.leaving_at(range) {
             self.nodes.get_mut(id).fingerprint = 0;
             self.has_left(id, State::Dirty);
         }
+    }
+
+    /// What left to be marked is not, and kept as before.
+    pub(crate) fn is_not_marked(&mut self, range: Range) {
+        if let Some(id) = self.leaving_at(range) {
+            self.has_left(id, State::Dirty);
+        }
+    }
+
+    /// The region that is all of a range and leaves. In a child of fork(2) it may be kept again by then.
+    fn leaving_at(&self, range: Range) -> Option<Id> {
+        let id = self.nodes.first_in(range)?;
+        let region = self.nodes.get(id);
+        let leaves = matches!(region.state, State::Leaving | State::Lost);
+        (leaves && region.range == range).then_some(id)
     }
 
     /// What was served, and nobody was told of, is kept as before.

@@ -7,6 +7,7 @@
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
 use crate::nodes::{Id, NONE};
+use crate::proof::Whose;
 use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicUsize, Guarded, Ordering};
@@ -16,6 +17,8 @@ use crate::{Part, Range};
 
 /// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
 const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
+/// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
+const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
 const BATCHES: usize = 16;
 /// What leaves, in memory that is there: a signal stack may be small.
@@ -85,6 +88,13 @@ impl Leavers {
     }
 }
 
+/// Why something was not unmapped. It is kept as before.
+enum Stays {
+    Refused(Errno),
+    /// It may be somebody else's, and can't be told just now.
+    NotTold,
+}
+
 /// What is in the way of a thread that wants certain addresses.
 enum InTheWay {
     Nothing,
@@ -129,10 +139,11 @@ impl<K: Kernel> Shim<K> {
             if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off() {
                 break;
             }
-            self.leave_out_foreign(batch);
-            let done = self.give_back(&batch.ranges[..batch.count]);
+            let ours = self.leave_out_foreign(batch);
+            let done = self.give_back(&batch.ranges[..ours]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
+            // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.count;
             batch.given = Some(done);
             if !self.have_left(batch) || refused {
@@ -141,28 +152,37 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Takes out of the batch, and out of the table, what is not what was kept any more: it is somebody else's.
-    fn leave_out_foreign(&self, batch: &mut Batch) {
-        let mut ours = 0;
+    /// Takes out of the batch, and out of the table, what is not what was kept any more: it is somebody else's. Puts last
+    /// what can't be told just now, and returns how many are before that.
+    fn leave_out_foreign(&self, batch: &mut Batch) -> usize {
+        let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
             let (id, part) = (batch.ids[n], batch.ranges[n]);
-            let known = self.locked(|table| table.nodes.get(id).fingerprint);
-            let Locked::Done(fingerprint) = known else {
+            let asked = self.locked(|table| table.nodes.get(id).fingerprint);
+            let Locked::Done(fingerprint) = asked else {
                 // It would be leaving for ever, and nobody at it.
-                return self.turn_off();
+                self.turn_off();
+                return 0;
             };
             let range = Range {
                 start: part.start,
                 end: part.start + part.len,
             };
-            if self.is_still_kept(range, fingerprint) {
-                (batch.ids[ours], batch.ranges[ours]) = (id, part);
-                ours += 1;
+            let whose = self.whose(range, fingerprint);
+            if whose == Whose::Foreign {
+                self.leave_alone(id);
                 continue;
             }
-            self.leave_alone(id);
+            (batch.ids[known], batch.ranges[known]) = (id, part);
+            if whose == Whose::Ours {
+                batch.ids.swap(ours, known);
+                batch.ranges.swap(ours, known);
+                ours += 1;
+            }
+            known += 1;
         }
-        batch.count = ours;
+        batch.count = known;
+        ours
     }
 
     /// Tells the table what was given back. False where a fork(2) that takes long has the lock: then it is told the
@@ -173,7 +193,7 @@ impl<K: Kernel> Shim<K> {
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
-                // A region that could not be given back has its memory: it stays dirty.
+                // A region that was not given back has its memory: it stays dirty.
                 let state = if n < done { State::Clean } else { State::Dirty };
                 table.has_left(*id, state);
             }
@@ -267,12 +287,23 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what leaves and is not to be kept after all. None where that can't be.
-    pub(crate) fn unmap_leaving(&self, id: Id) -> Option<()> {
-        self.unmap_one(|table| {
+    /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before.
+    pub(crate) fn unmap_leaving(&self, id: Id, range: Range) -> Option<()> {
+        let me = self.kernel.thread();
+        let taken = self.locked(|table| {
             table.has_left(id, State::Dirty);
-            Some(id)
-        })
+            self.go(table, id, range, me)
+        });
+        match taken {
+            Locked::Done(gone) => self.unmap_taken(gone?),
+            Locked::Mine | Locked::Busy => {
+                if !self.unmarked.add(range) {
+                    // It would be leaving for ever, and nobody at it.
+                    self.turn_off();
+                }
+                None
+            }
+        }
     }
 
     /// Unmaps an anchor that is like this, if there is one.
@@ -292,10 +323,14 @@ impl<K: Kernel> Shim<K> {
             let range = table.nodes.get(id).range;
             self.go(table, id, range, me)
         });
-        let Locked::Done(Some(going)) = taken else {
-            return None;
-        };
-        self.unmap_going(going).ok()?;
+        match taken {
+            Locked::Done(gone) => self.unmap_taken(gone?),
+            Locked::Mine | Locked::Busy => None,
+        }
+    }
+
+    fn unmap_taken(&self, gone: Gone) -> Option<()> {
+        self.unmap_going(gone).ok()?;
         (!self.is_off()).then_some(())
     }
 
@@ -315,23 +350,35 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what is ours to unmap, unless it is somebody else's meanwhile.
-    fn unmap_going(&self, gone: Gone) -> Result<(), Errno> {
+    fn unmap_going(&self, gone: Gone) -> Result<(), Stays> {
         let Gone { place, range, .. } = gone;
-        let is_ours = |fingerprint| self.is_still_kept(range, fingerprint);
-        let is_foreign = !gone.fingerprint.is_none_or(is_ours);
-        if is_foreign {
-            self.counters.foreign.one();
-        }
-        let done = if is_foreign || self.is_off() {
-            Ok(())
-        } else {
-            // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
-            unsafe { self.kernel.munmap(range.start, range.len()) }
+        let whose = match gone.fingerprint {
+            Some(fingerprint) => self.whose(range, fingerprint),
+            None => Whose::Ours,
+        };
+        let done = match whose {
+            Whose::Foreign => {
+                self.counters.foreign.one();
+                Ok(())
+            }
+            _ if self.is_off() => Ok(()),
+            Whose::NotTold => Err(Stays::NotTold),
+            Whose::Ours => {
+                // SAFETY: it was ours a moment ago, the program has unmapped it, and nobody who calls the library takes it
+                // now. A thread that maps there in between, by a system call that the library does not see, would lose it.
+                let done = unsafe { self.kernel.munmap(range.start, range.len()) };
+                done.map_err(Stays::Refused)
+            }
         };
         let told = self.locked(|table| table.gone(place, done.is_ok()));
         if !matches!(told, Locked::Done(())) {
-            // A fork(2) that takes long has the lock. What could not be unmapped is lost then, but not used.
-            self.over.fetch_or(place.bit(), Ordering::Relaxed);
+            // A fork(2) that takes long has the lock.
+            let over = if done.is_ok() {
+                &self.over
+            } else {
+                &self.stays
+            };
+            over.fetch_or(place.bit(), Ordering::Relaxed);
         }
         let me = self.kernel.thread();
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -341,11 +388,14 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// What was unmapped while a fork(2) had the lock. For [`Shim::finish`].
+    /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::finish`], once the table knows what was
+    /// mapped anew meanwhile.
     pub(crate) fn tell_over(&self, table: &mut Table) {
-        if self.over.load(Ordering::Relaxed) != 0 {
-            let over = self.over.swap(0, Ordering::Relaxed);
-            Place::each(over, |place| table.gone(place, true));
+        for (places, unmapped) in [(&self.over, true), (&self.stays, false)] {
+            if places.load(Ordering::Relaxed) != 0 {
+                let places = places.swap(0, Ordering::Relaxed);
+                Place::each(places, |place| table.gone(place, unmapped));
+            }
         }
     }
 
@@ -385,6 +435,7 @@ impl<K: Kernel> Shim<K> {
         }
         let me = self.kernel.thread();
         let mut patience = Patience::default();
+        let mut not_told = 0;
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
@@ -405,8 +456,21 @@ impl<K: Kernel> Shim<K> {
                     self.kernel.sleep(&self.left, seen, WAIT_MS);
                 }
                 Locked::Done(InTheWay::Kept(gone)) => {
-                    self.counters.evicted.one();
-                    self.unmap_going(gone)?;
+                    let kept = gone.range;
+                    match self.unmap_going(gone) {
+                        Ok(()) => self.counters.evicted.one(),
+                        Err(Stays::Refused(error)) => return Err(error),
+                        Err(Stays::NotTold) if not_told < NOT_TOLD => {
+                            not_told += 1;
+                            let seen = self.left.load(Ordering::Acquire);
+                            self.kernel.sleep(&self.left, seen, WAIT_MS);
+                        }
+                        // The program wants it there and then: it may map over it, and only what it does not is lost.
+                        Err(Stays::NotTold) => {
+                            self.counters.foreign.one();
+                            let _ = self.locked(|table| table.forget(kept, true));
+                        }
+                    }
                 }
             }
         }

@@ -323,6 +323,69 @@ fn rule_10_long_fork() {
     }
 }
 
+/// So many pages are kept, and so many are mapped, of these blocks of so many pages.
+fn kept_and_mapped(shim: &Shim<Fake>, blocks: &[usize], count: usize) -> (usize, usize) {
+    let mut kept = 0;
+    shim.each_region(|range, held| {
+        if held == Held::Dirty {
+            kept += range.len() / PAGE;
+        }
+    });
+    let all = blocks
+        .iter()
+        .flat_map(|at| (0..count).map(move |n| at + n * PAGE));
+    (kept, all.filter(|at| is_there(shim, *at)).count())
+}
+
+/// Check rule 10: where what is mapped is to be read in a file, and none is opened during a fork(2), what is kept is given
+/// back before that, and what another thread is about to give back, unmap or serve then is kept afterwards, and not lost.
+#[test]
+fn rule_10_forks_by_file() {
+    let shim = over_the_model(pages(40));
+    shim.kernel().by_file.set(true);
+    let all = apart(&shim, 3, 4);
+    all.iter().for_each(|at| keep(&shim, *at, 4));
+    shim.before_fork();
+    assert_eq!(kept_and_mapped(&shim, &all, 4), (0, 0));
+    shim.after_fork(false);
+
+    for what in 0..3 {
+        let shim = leaked(pages(8));
+        shim.kernel().by_file.set(true);
+        let all = apart(shim, 3, 4);
+        all[..2].iter().for_each(|at| keep(shim, *at, 4));
+        let forks = std::cell::Cell::new(false);
+        at_calls(shim, move || {
+            if !forks.replace(true) {
+                as_thread(shim, 1, || shim.before_fork());
+            }
+        });
+        // SAFETY: the model's memory.
+        unsafe {
+            match what {
+                // Above the budget, it gives back.
+                0 => shim.munmap(all[2], 4 * PAGE).unwrap(),
+                1 => shim.other(all[0], 4 * PAGE, || Ok(())).unwrap(),
+                _ => drop(shim.mmap(&of_pages(4)).unwrap()),
+            }
+        }
+        as_thread(shim, 1, || shim.after_fork(false));
+        *shim.kernel().hook.borrow_mut() = None;
+        shim.check().unwrap();
+        let (kept, mapped) = kept_and_mapped(shim, &all[..2], 4);
+        assert_eq!(kept, mapped, "{what}");
+    }
+}
+
+/// Check rule 10: while a thread forks, and no file is opened, pages may be pinned, but not for good.
+#[test]
+fn rule_10_pins_while_forking() {
+    let linux = quell_shim::os::Linux::new();
+    linux.fork_begins();
+    assert_eq!(linux.pins(), quell_shim::Pins::PerhapsNow);
+    linux.fork_is_over(false);
+}
+
 /// Check rule 10: of two threads that fork at once, where the first takes long, the second leaves the lock to it, and the
 /// library goes on afterwards; its child, which can't know whether the tables are whole, does not use them, also where the
 /// first is over by then.
