@@ -31,7 +31,10 @@ pub(crate) struct Leavers {
 pub(crate) struct Batch {
     ids: [Id; BATCH],
     ranges: [Part; BATCH],
+    fingerprints: [u64; BATCH],
     count: usize,
+    /// From here on they are somebody else's.
+    known: usize,
     /// The first so many were given back, and the table is not told yet.
     given: Option<usize>,
 }
@@ -40,9 +43,19 @@ impl Batch {
     pub(crate) const EMPTY: Batch = Batch {
         ids: [NONE; BATCH],
         ranges: [Part { start: 0, len: 0 }; BATCH],
+        fingerprints: [0; BATCH],
         count: 0,
+        known: 0,
         given: None,
     };
+}
+
+impl Batch {
+    fn swap(&mut self, one: usize, other: usize) {
+        self.ids.swap(one, other);
+        self.ranges.swap(one, other);
+        self.fingerprints.swap(one, other);
+    }
 }
 
 impl Leavers {
@@ -144,7 +157,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.trims.one();
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
-            let refused = done < batch.count;
+            let refused = done < batch.known;
             batch.given = Some(done);
             if !self.have_left(batch) || refused {
                 break;
@@ -152,36 +165,26 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Takes out of the batch, and out of the table, what is not what was kept any more: it is somebody else's. Puts last
-    /// what can't be told just now, and returns how many are before that.
+    /// Puts last in the batch what is not what was kept any more, as it is somebody else's, and before that what can't be
+    /// told just now. How many are ours. Asks nothing of the table: all of the batch is told when it is over.
     fn leave_out_foreign(&self, batch: &mut Batch) -> usize {
         let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
-            let (id, part) = (batch.ids[n], batch.ranges[n]);
-            let asked = self.locked(|table| table.nodes.get(id).fingerprint);
-            let Locked::Done(fingerprint) = asked else {
-                // It would be leaving for ever, and nobody at it.
-                self.turn_off();
-                return 0;
-            };
-            let range = Range {
-                start: part.start,
-                end: part.start + part.len,
-            };
-            let whose = self.whose(range, fingerprint);
+            let Part { start, len } = batch.ranges[n];
+            let end = start + len;
+            let whose = self.whose(Range { start, end }, batch.fingerprints[n]);
             if whose == Whose::Foreign {
-                self.leave_alone(id);
+                self.counters.foreign.one();
                 continue;
             }
-            (batch.ids[known], batch.ranges[known]) = (id, part);
+            batch.swap(n, known);
             if whose == Whose::Ours {
-                batch.ids.swap(ours, known);
-                batch.ranges.swap(ours, known);
+                batch.swap(known, ours);
                 ours += 1;
             }
             known += 1;
         }
-        batch.count = known;
+        batch.known = known;
         ours
     }
 
@@ -193,9 +196,12 @@ impl<K: Kernel> Shim<K> {
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
-                // A region that was not given back has its memory: it stays dirty.
-                let state = if n < done { State::Clean } else { State::Dirty };
-                table.has_left(*id, state);
+                match n {
+                    _ if n < done => table.has_left(*id, State::Clean),
+                    // A region that was not given back has its memory: it stays dirty.
+                    _ if n < batch.known => table.has_left(*id, State::Dirty),
+                    _ => table.is_lost(*id),
+                }
             }
         });
         let told = matches!(put, Locked::Done(()));
@@ -223,20 +229,12 @@ impl<K: Kernel> Shim<K> {
                 };
                 let id = table.cut_to(id, table.kept_bytes() - bytes);
                 batch.ids[batch.count] = id;
+                batch.fingerprints[batch.count] = table.nodes.get(id).fingerprint;
                 batch.ranges[batch.count] = table.leave(id).into();
                 batch.count += 1;
             }
         });
         matches!(done, Locked::Done(()))
-    }
-
-    /// Something that leaves is not what was kept any more: it is somebody else's.
-    pub(crate) fn leave_alone(&self, id: Id) {
-        self.counters.foreign.one();
-        if !matches!(self.locked(|table| table.is_lost(id)), Locked::Done(())) {
-            // It would be leaving for ever, and nobody at it.
-            self.turn_off();
-        }
     }
 
     /// How many of the ranges were given back, from the first on.

@@ -377,6 +377,48 @@ fn rule_10_forks_by_file() {
     }
 }
 
+/// Maps one page there past the library, and writes it.
+fn map_over(shim: &Shim<Fake>, at: usize) {
+    let map = Map {
+        addr: at,
+        flags: ANON.flags | MAP_FIXED,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe { shim.kernel().mmap(&map) }.unwrap();
+    shim.kernel().write(at, 9);
+}
+
+fn value(shim: &Shim<Fake>, at: usize) -> u8 {
+    shim.kernel().pages.borrow()[&(at / PAGE)].value
+}
+
+/// Check rule 10: what is about to be given back and is found to be somebody else's, while another thread's fork(2) has the
+/// lock for long, is left alone, and the library goes on with the rest.
+#[test]
+fn rule_10_foreign_while_forking() {
+    let shim = leaked(pages(8));
+    let all = apart(shim, 3, 4);
+    all[..2].iter().for_each(|at| keep(shim, *at, 4));
+    let (over, forks) = (all[0], std::cell::Cell::new(false));
+    at_calls(shim, move || {
+        if !forks.replace(true) {
+            as_thread(shim, 1, || shim.before_fork());
+            map_over(shim, over);
+        }
+    });
+    // SAFETY: the model's memory.
+    unsafe { shim.munmap(all[2], 4 * PAGE) }.unwrap();
+    as_thread(shim, 1, || shim.after_fork(false));
+    *shim.kernel().hook.borrow_mut() = None;
+    assert_eq!(value(shim, over), 9);
+    churn(shim, 2);
+    churn(shim, 2);
+    assert_ne!(kept_and_mapped(shim, &[], 0), (0, 0), "it is not off");
+    shim.check().unwrap();
+    shim.each_region(|_, held| assert_ne!(held, Held::Leaving));
+}
+
 /// Check rule 10: while a thread forks, and no file is opened, pages may be pinned, but not for good.
 #[test]
 fn rule_10_pins_while_forking() {
