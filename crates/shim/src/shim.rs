@@ -243,7 +243,6 @@ impl<K: Kernel> Shim<K> {
                 self.counters
                     .dirty_bytes
                     .set(table.kept_bytes() + table.leaving);
-                self.counters.clean_bytes.set(table.clean.bytes);
                 self.counters.keep_bytes.set(table.keep.bytes());
                 done
             })

@@ -1,8 +1,9 @@
 //! Giving back what is kept: many regions by one system call and one shootdown.
 //!
-//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and put on the shelf of
-//! the clean ones with it again, from which they are unmapped: without memory that takes no shootdown. Whoever wants to
-//! map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
+//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once: without
+//! memory that takes no shootdown, and without it nobody could tell later whose they are. What can't be unmapped then stays
+//! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range
+//! around them leaves them out.
 
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
@@ -123,7 +124,7 @@ enum InTheWay {
 struct Gone {
     place: Place,
     range: Range,
-    /// How it is known: 0 is by the library's marks. None where it has no memory any more.
+    /// How it is known: 0 is by the library's marks. None where it was given back just now, and looked at before that.
     fingerprint: Option<u64>,
 }
 
@@ -138,7 +139,6 @@ impl<K: Kernel> Shim<K> {
         if trimmed.is_some() {
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
-            self.unmap_oldest(State::Clean, 0);
             self.unmap_lone_anchors();
         }
     }
@@ -159,6 +159,7 @@ impl<K: Kernel> Shim<K> {
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
             batch.given = Some(done);
+            self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
             }
@@ -197,7 +198,10 @@ impl<K: Kernel> Shim<K> {
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
                 match n {
-                    _ if n < done => table.has_left(*id, State::Clean),
+                    // It is unmapped.
+                    _ if *id == NONE => {}
+                    // Without memory nobody can tell any more whether it is ours: it stays mapped.
+                    _ if n < done => self.leave_mapped(table, *id),
                     // A region that was not given back has its memory: it stays dirty.
                     _ if n < batch.known => table.has_left(*id, State::Dirty),
                     _ => table.is_lost(*id),
@@ -212,7 +216,47 @@ impl<K: Kernel> Shim<K> {
         told
     }
 
-    /// The same for whoever finds something leaving that nobody is at.
+    /// Unmaps what was given back just now, as far as the lock is to be had, and takes it out of the list.
+    fn unmap_given(&self, ids: &mut [Id]) {
+        let me = self.kernel.thread();
+        for id in ids {
+            let taken = self.locked(|table| {
+                let gone = self.go_clean(table, *id, me);
+                if gone.is_none() {
+                    self.leave_mapped(table, *id);
+                }
+                gone
+            });
+            match taken {
+                Locked::Done(Some(gone)) => drop(self.unmap_going(gone)),
+                Locked::Done(None) => {}
+                Locked::Mine | Locked::Busy => return,
+            }
+            *id = NONE;
+        }
+    }
+
+    /// Takes from the table what was given back and leaves. None where too many threads unmap, or it was mapped anew.
+    fn go_clean(&self, table: &mut Table, id: Id, me: usize) -> Option<Gone> {
+        let (place, range) = table.go_clean(id, me)?;
+        self.unmapping[place.index()].store(me, Ordering::SeqCst);
+        Some(Gone {
+            place,
+            range,
+            fingerprint: None,
+        })
+    }
+
+    /// What was given back and can't be unmapped is known no more.
+    fn leave_mapped(&self, table: &mut Table, id: Id) {
+        let region = table.nodes.get(id);
+        if region.state == State::Leaving {
+            self.counters.clean_bytes.add(region.range.len());
+        }
+        table.is_lost(id);
+    }
+
+    /// Tells it for whoever finds something leaving that nobody is at.
     fn settle(&self) {
         let me = self.kernel.thread();
         self.leavers.if_free(me, |batch| self.have_left(batch));
@@ -253,13 +297,7 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left.
-    fn unmap_oldest(&self, state: State, bytes: usize) {
-        let find = |table: &mut Table| table.oldest(state, bytes);
-        while self.unmap_one(find).is_some() {}
-    }
-
-    /// The same of what is kept, whatever state it is in.
+    /// Unmaps what is kept, the oldest first, until no more than so many bytes are left.
     fn unmap_oldest_kept(&self, bytes: usize) {
         let find = |table: &mut Table| {
             let most = table.kept_bytes() > bytes;
@@ -334,10 +372,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Takes it from the table, for this thread to unmap. See [`Table::go`].
     fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<Gone> {
-        // What was given back can't be told from other memory. It was looked at just before.
-        let region = table.nodes.get(id);
-        let has_memory = region.state != State::Clean;
-        let fingerprint = has_memory.then_some(region.fingerprint);
+        let fingerprint = Some(table.nodes.get(id).fingerprint);
         let (place, range) = table.go(id, range, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
         Some(Gone {
@@ -368,7 +403,7 @@ impl<K: Kernel> Shim<K> {
                 done.map_err(Stays::Refused)
             }
         };
-        let told = self.locked(|table| table.gone(place, done.is_ok()));
+        let told = self.locked(|table| self.tell_gone(table, place, done.is_ok()));
         if !matches!(told, Locked::Done(())) {
             // A fork(2) that takes long has the lock.
             let over = if done.is_ok() {
@@ -386,13 +421,18 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
+    fn tell_gone(&self, table: &mut Table, place: Place, unmapped: bool) {
+        let stay = table.gone(place, unmapped);
+        self.counters.clean_bytes.add(stay);
+    }
+
     /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::finish`], once the table knows what was
     /// mapped anew meanwhile.
     pub(crate) fn tell_over(&self, table: &mut Table) {
         for (places, unmapped) in [(&self.over, true), (&self.stays, false)] {
             if places.load(Ordering::Relaxed) != 0 {
                 let places = places.swap(0, Ordering::Relaxed);
-                Place::each(places, |place| table.gone(place, unmapped));
+                Place::each(places, |place| self.tell_gone(table, place, unmapped));
             }
         }
     }
@@ -492,11 +532,9 @@ impl<K: Kernel> Shim<K> {
         if self.is_off() {
             return false;
         }
-        let before = self.try_locked(|table| {
-            table.kept_bytes() + table.leaving + table.clean.bytes + table.anchors.count()
-        });
+        let before =
+            self.try_locked(|table| table.kept_bytes() + table.leaving + table.anchors.count());
         self.trim_to(0);
-        self.unmap_oldest(State::Clean, 0);
         self.unmap_anchors();
         !matches!(before, Locked::Done(0))
     }

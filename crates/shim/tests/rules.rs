@@ -377,6 +377,41 @@ fn rule_10_forks_by_file() {
     }
 }
 
+/// Check rule 2: what was given back and can't be unmapped at once is not unmapped later, when a thread may have mapped
+/// something there past the library: where the kernel refuses it, and where another's fork(2) has the lock for long.
+#[test]
+fn rule_02_unmapped_at_once_or_never() {
+    for forks in [false, true] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 4)[0];
+        keep(shim, at, 4);
+        let calls = std::cell::Cell::new(0);
+        let hook = move || {
+            let pages = shim.kernel().pages.borrow();
+            let empty = pages.get(&(at / PAGE)).is_some_and(|page| !page.present);
+            drop(pages);
+            let call = calls.replace(calls.get() + u32::from(empty));
+            if forks && empty && call == 0 {
+                as_thread(shim, 1, || shim.before_fork());
+            }
+            // The first is the end of the one that gives back.
+            !forks && empty && call == 1
+        };
+        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+        shim.limit_comes(|| ());
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(is_there(shim, at), "it was not unmapped");
+        map_over(shim, at);
+        if forks {
+            as_thread(shim, 1, || shim.after_fork(false));
+        }
+        shim.retire();
+        assert_eq!(value(shim, at), 9, "forks: {forks}");
+        shim.check().unwrap();
+        shim.each_region(|range, held| assert_eq!(range.start, at, "{held:?}"));
+    }
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
