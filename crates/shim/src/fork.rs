@@ -66,6 +66,9 @@ impl<K: Kernel> Shim<K> {
         self.orphaned.store(false, Ordering::Relaxed);
         let me = self.kernel.thread();
         self.leavers.abandon(me);
+        if self.marking.load(Ordering::SeqCst) != me {
+            self.marking.store(0, Ordering::SeqCst);
+        }
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {

@@ -169,8 +169,20 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Marks what was kept before a look that has found no pinned pages, so that it may serve.
+    /// Marks what was kept before a look that has found no pinned pages, so that it may serve. Left to whoever is at it
+    /// already: who unmaps around it while another thread forks waits for that one.
     fn mark_fresh(&self, look: u32) {
+        let me = self.kernel.thread();
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = self.marking.compare_exchange(0, me, order.0, order.1);
+        if free.is_ok() {
+            self.mark_each(look);
+            self.marking.store(0, Ordering::SeqCst);
+            self.somebody_left();
+        }
+    }
+
+    fn mark_each(&self, look: u32) {
         while let Locked::Done(Some((id, region))) =
             self.try_locked(|table| table.next_to_mark(look))
         {

@@ -57,6 +57,8 @@ pub struct Shim<K> {
     /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
     /// can't have the lock.
     pub(crate) unmapping: [AtomicUsize; PLACES],
+    /// The thread that marks what is kept; 0 is none. Also for who can't have the lock.
+    pub(crate) marking: AtomicUsize,
     /// What the kernel has mapped anew where the table could not be told.
     new: Late,
     /// What was marked where the table could not be told.
@@ -139,6 +141,7 @@ impl<K: Kernel> Shim<K> {
             over: AtomicU32::new(0),
             stays: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
+            marking: AtomicUsize::new(0),
             new: Late::default(),
             marked: Late::default(),
             unmarked: Late::default(),

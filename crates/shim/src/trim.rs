@@ -327,7 +327,12 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn unmap_leaving(&self, id: Id, range: Range) -> Option<()> {
         let me = self.kernel.thread();
         let taken = self.locked(|table| {
+            let lost = table.nodes.get(id).state == State::Lost;
             table.has_left(id, State::Dirty);
+            // What was lost is in the table no more.
+            if lost {
+                return None;
+            }
             self.go(table, id, range, me)
         });
         match taken {
@@ -442,6 +447,11 @@ impl<K: Kernel> Shim<K> {
         self.kernel.wake(&self.left);
     }
 
+    /// Whether this thread gives back or marks, below the signal handler that we are in.
+    pub(crate) fn is_leaver(&self, me: usize) -> bool {
+        self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
+    }
+
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
@@ -453,7 +463,7 @@ impl<K: Kernel> Shim<K> {
             return InTheWay::Nothing;
         };
         if matches!(table.nodes.get(id).state, State::Leaving | State::Lost) {
-            return InTheWay::Leaving(self.leavers.are_of(me));
+            return InTheWay::Leaving(self.is_leaver(me));
         }
         match self.go(table, id, range, me) {
             Some(gone) => InTheWay::Kept(gone),

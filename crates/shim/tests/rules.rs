@@ -412,6 +412,77 @@ fn rule_02_unmapped_at_once_or_never() {
     }
 }
 
+/// Check rule 10: whoever unmaps a range around what another thread marks, while a third forks and has the lock, waits for
+/// that first: it would be unmapped under the one who writes there. And does not wait where nobody marks.
+#[test]
+fn rule_10_unmaps_while_marking() {
+    for marking in [true, false] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 6)[0];
+        keep(shim, at, 4);
+        let begun = std::cell::Cell::new(false);
+        let unmap = move || {
+            if begun.replace(true) {
+                return;
+            }
+            as_thread(shim, 1, || shim.before_fork());
+            as_thread(shim, 2, || {
+                // The first call finds out that the fork takes long.
+                // SAFETY: the model's memory.
+                unsafe { shim.mmap(&Map { prot: 7, ..ANON }) }.unwrap();
+                shim.kernel().slept.set(false);
+                // SAFETY: the model's memory.
+                unsafe { shim.munmap(at, 6 * PAGE) }.unwrap();
+                assert_eq!(shim.kernel().slept.get(), marking);
+            });
+        };
+        if marking {
+            at_calls(shim, unmap);
+            // It looks for pinned pages, finds none, and marks.
+            // SAFETY: the model's memory.
+            let _ = unsafe { shim.mmap(&of_pages(4)) };
+        } else {
+            unmap();
+        }
+        *shim.kernel().hook.borrow_mut() = None;
+        as_thread(shim, 1, || shim.after_fork(false));
+        shim.check().unwrap();
+    }
+}
+
+/// Check rule 10: what is mapped over something that is being marked, and can't be shown to be plain, is left alone.
+#[test]
+fn rule_10_lost_while_marked() {
+    let shim = leaked(pages(16));
+    let all = apart(shim, 2, 4);
+    all.iter().for_each(|at| keep(shim, *at, 4));
+    let (at, begun) = (all[0], std::cell::Cell::new(false));
+    at_calls(shim, move || {
+        if begun.replace(true) {
+            return;
+        }
+        as_thread(shim, 1, || {
+            // Past the library it is unmapped, and the kernel gives it to a mapping that is seen.
+            // SAFETY: the model's memory.
+            unsafe {
+                shim.kernel().munmap(at, 4 * PAGE).unwrap();
+                let hint = Map {
+                    addr: at,
+                    prot: 7,
+                    ..of_pages(4)
+                };
+                let _ = shim.mmap(&hint);
+            }
+        });
+    });
+    // SAFETY: the model's memory.
+    let _ = unsafe { shim.mmap(&of_pages(4)) };
+    *shim.kernel().hook.borrow_mut() = None;
+    shim.check().unwrap();
+    shim.retire();
+    shim.check().unwrap();
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
