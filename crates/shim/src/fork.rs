@@ -79,7 +79,11 @@ impl<K: Kernel> Shim<K> {
         self.busy.give_up(Range::ALL, me, |gone| {
             table.forget(gone, false);
         });
-        if table.leaving > 0 {
+        if self.is_leaver(me) {
+            // This handler has interrupted the one that gives back or marks, which goes on with what it took, and with its
+            // notes, when the handler returns: none of it may serve, nor be told twice.
+            self.turn_off();
+        } else if table.leaving > 0 {
             table.stay();
         }
     }

@@ -198,7 +198,12 @@ impl<K: Kernel> Shim<K> {
                 }
                 continue;
             }
-            // SAFETY: as above, and it is ours.
+            if self.is_off() {
+                // By a handler that has forked, in its child.
+                return;
+            }
+            // SAFETY: as above, and it was ours a moment ago. A thread that maps there in between, by a system call that the
+            // library does not see, would find a word in it.
             unsafe { self.kernel.mark(range, self.mark()) };
             let told = self.locked(|table| table.is_marked(range));
             if !matches!(told, Locked::Done(())) && !self.marked.add(range) {

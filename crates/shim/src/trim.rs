@@ -153,6 +153,10 @@ impl<K: Kernel> Shim<K> {
                 break;
             }
             let ours = self.leave_out_foreign(batch);
+            if self.is_off() {
+                // By a handler that has forked, in its child. They are leaving for good.
+                break;
+            }
             let done = self.give_back(&batch.ranges[..ours]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
@@ -286,7 +290,8 @@ impl<K: Kernel> Shim<K> {
         if ranges.is_empty() {
             return 0;
         }
-        // SAFETY: they are kept: the program has unmapped them.
+        // SAFETY: they were ours a moment ago, and the program has unmapped them. A thread that maps there in between, by a
+        // system call that the library does not see, or a handler that does, in a child that it forks, would lose that.
         let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
         let mut done = 0;
         // A short return ends at the range that could not be done, or in it.

@@ -483,6 +483,45 @@ fn rule_10_lost_while_marked() {
     shim.check().unwrap();
 }
 
+/// Check rule 10: in the child of a handler that forks while the thread below it gives back or marks, what that has taken
+/// serves nobody, and what is mapped there instead keeps what is in it when the handler has returned.
+#[test]
+fn rule_10_forks_below() {
+    for (marking, calls) in [(false, 3_usize), (true, 1)]
+        .into_iter()
+        .flat_map(|(marking, most)| (0..most).map(move |n| (marking, n)))
+    {
+        let shim = leaked(pages(8));
+        let all = apart(shim, 2, 4);
+        all.iter().for_each(|at| keep(shim, *at, 4));
+        let before = std::cell::Cell::new(calls);
+        let mine: &'static std::cell::Cell<usize> = Box::leak(Box::default());
+        at_calls(shim, move || {
+            let left = before.replace(before.get().wrapping_sub(1));
+            if left != 0 {
+                return;
+            }
+            shim.before_fork();
+            shim.after_fork(true);
+            // SAFETY: the model's memory.
+            mine.set(unsafe { shim.mmap(&of_pages(4)) }.unwrap());
+            (0..4).for_each(|n| shim.kernel().write(mine.get() + n * PAGE, 9));
+        });
+        if marking {
+            // SAFETY: the model's memory.
+            let _ = unsafe { shim.mmap(&of_pages(4)) };
+        } else {
+            shim.limit_comes(|| ());
+        }
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(
+            (0..4).all(|n| value(shim, mine.get() + n * PAGE) == 9),
+            "{marking} {calls}"
+        );
+        shim.check().unwrap();
+    }
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
