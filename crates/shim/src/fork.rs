@@ -44,8 +44,9 @@ impl<K: Kernel> Shim<K> {
         if !self.is_mine() {
             if child {
                 // Others may have changed the tables while they were copied, page by page: they are not whole, also where
-                // the lock seems free.
+                // the lock seems free. And nobody else is at anything in the child.
                 self.turn_off();
+                self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
             }
             return;
         }

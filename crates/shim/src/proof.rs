@@ -198,7 +198,7 @@ impl<K: Kernel> Shim<K> {
                 }
                 continue;
             }
-            if self.is_off() {
+            if self.is_off_now() {
                 // By a handler that has forked, in its child.
                 return;
             }

@@ -199,15 +199,26 @@ impl<K: Kernel> Shim<K> {
         self.counters.off.set(1);
     }
 
-    /// Looked at by each call, and once more before anything is done to what the table has told: whoever turned it off
-    /// may map there without looking, and has found the lock taken after that, so that its holder sees it here.
+    /// Looked at by each call. Where it is off, whoever is at something since before that is waited for.
     pub(crate) fn is_off(&self) -> bool {
+        let off = self.is_off_now();
+        if off {
+            self.wait_while_busy();
+        }
+        off
+    }
+
+    /// Looked at once more before anything is done to what the table has told: whoever turned it off may map there without
+    /// looking, and has found the lock taken after that, so that its holder sees it here.
+    pub(crate) fn is_off_now(&self) -> bool {
         if self.off.load(Ordering::SeqCst) {
             return true;
         }
         // Other threads may have changed the tables while they were copied, or have had the lock.
         let copy = self.kernel.is_unseen_copy();
         if copy {
+            // They are not in the copy.
+            self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
             self.turn_off();
         }
         copy

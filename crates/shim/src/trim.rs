@@ -149,11 +149,11 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         for _ in 0..BATCHES {
-            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off() {
+            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off_now() {
                 break;
             }
             let ours = self.leave_out_foreign(batch);
-            if self.is_off() {
+            if self.is_off_now() {
                 // By a handler that has forked, in its child. They are leaving for good.
                 break;
             }
@@ -377,7 +377,7 @@ impl<K: Kernel> Shim<K> {
 
     fn unmap_taken(&self, gone: Gone) -> Option<()> {
         self.unmap_going(gone).ok()?;
-        (!self.is_off()).then_some(())
+        (!self.is_off_now()).then_some(())
     }
 
     /// Takes it from the table, for this thread to unmap. See [`Table::go`].
@@ -404,7 +404,7 @@ impl<K: Kernel> Shim<K> {
                 self.counters.foreign.one();
                 Ok(())
             }
-            _ if self.is_off() => Ok(()),
+            _ if self.is_off_now() => Ok(()),
             Whose::NotTold => Err(Stays::NotTold),
             Whose::Ours => {
                 // SAFETY: it was ours a moment ago, the program has unmapped it, and nobody who calls the library takes it
@@ -492,7 +492,12 @@ impl<K: Kernel> Shim<K> {
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
-                Locked::Done(InTheWay::Nothing) | Locked::Busy => return Ok(()),
+                Locked::Done(InTheWay::Nothing) => return Ok(()),
+                // It is off by now.
+                Locked::Busy => {
+                    self.wait_while_busy();
+                    return Ok(());
+                }
                 // A handler inside the lock can't look, and nobody while another thread forks: where a range is
                 // replaced, the holder forgets it.
                 Locked::Mine => {
@@ -500,7 +505,11 @@ impl<K: Kernel> Shim<K> {
                     return Ok(());
                 }
                 Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
-                Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
+                Locked::Done(InTheWay::Busy) => {
+                    if !self.gets_idle(range) {
+                        return Err(Errno::ENOMEM);
+                    }
+                }
                 Locked::Done(InTheWay::Leaving(false)) => {
                     if patience.is_over(&self.kernel) {
                         return Err(Errno::ENOMEM);
@@ -544,7 +553,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps all that is kept. True if there was something.
     pub(crate) fn drain(&self) -> bool {
-        if self.is_off() {
+        if self.is_off_now() {
             return false;
         }
         let before =

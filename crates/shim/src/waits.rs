@@ -50,7 +50,7 @@ impl<K: Kernel> Shim<K> {
         self.wait_while(|| ![0, me].contains(&self.leavers.who()));
     }
 
-    fn wait_while(&self, there: impl Fn() -> bool) {
+    pub(crate) fn wait_while(&self, there: impl Fn() -> bool) {
         let mut patience = Patience::default();
         loop {
             let seen = self.left.load(Ordering::Acquire);

@@ -522,6 +522,42 @@ fn rule_10_forks_below() {
     }
 }
 
+/// Check rule 3: while a thread zeroes in place of MADV_DONTNEED, and does not come to an end, another's mprotect(2) of it
+/// fails and does nothing, and so it waits for the end where the library is off meanwhile.
+#[test]
+fn rule_03_zeroing_is_not_cut_short() {
+    for off in [false, true] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 4)[0];
+        // Looks for pinned pages, and makes the anchor.
+        // SAFETY: the model's memory.
+        unsafe { shim.madvise(at, 4 * PAGE, MADV_DONTNEED) }.unwrap();
+        (0..4).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+        let done: &'static std::cell::Cell<u32> = Box::leak(Box::default());
+        at_calls(shim, move || {
+            if value(shim, at) != 0 || done.replace(done.get() + 1) > 0 {
+                return;
+            }
+            if off {
+                shim.turn_off();
+            }
+            shim.kernel().slept.set(false);
+            as_thread(shim, 1, || {
+                // SAFETY: the model's memory.
+                let protected = unsafe { shim.mprotect(at, PAGE, PROT_READ) };
+                let refused = Err(quell_shim::Errno::ENOMEM);
+                assert_eq!(protected, if off { Ok(()) } else { refused });
+                assert!(shim.kernel().slept.get(), "nobody waited");
+            });
+        });
+        // SAFETY: the model's memory.
+        unsafe { shim.madvise(at, 4 * PAGE, MADV_DONTNEED) }.unwrap();
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(done.get() > 0, "it was zeroed in place");
+        shim.check().unwrap();
+    }
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
