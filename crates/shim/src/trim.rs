@@ -302,14 +302,23 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Unmaps what is kept, the oldest first, until no more than so many bytes are left.
+    /// Unmaps what is kept, the oldest first, until no more than so many bytes are left. As much as there is too much now at
+    /// most: others may add faster, and it would not end.
     fn unmap_oldest_kept(&self, bytes: usize) {
+        let Locked::Done(kept) = self.try_locked(|table| table.kept_bytes()) else {
+            return;
+        };
+        let mut left = kept.saturating_sub(bytes);
         let find = |table: &mut Table| {
             let most = table.kept_bytes() > bytes;
             let oldest = table.dirty.oldest().or(table.fresh.oldest());
             oldest.filter(|_| most)
         };
-        while self.unmap_one(find).is_some() {}
+        while left > 0
+            && let Some(unmapped) = self.unmap_one(find)
+        {
+            left = left.saturating_sub(unmapped);
+        }
     }
 
     /// Unmaps what was kept, and can't be shown to be plain any more.
@@ -341,7 +350,7 @@ impl<K: Kernel> Shim<K> {
             self.go(table, id, range, me)
         });
         match taken {
-            Locked::Done(gone) => self.unmap_taken(gone?),
+            Locked::Done(gone) => self.unmap_taken(gone?).map(drop),
             Locked::Mine | Locked::Busy => {
                 if !self.unmarked.add(range) {
                     // It would be leaving for ever, and nobody at it.
@@ -354,15 +363,16 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps an anchor that is like this, if there is one.
     pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
-        self.unmap_one(|table| {
+        let unmapped = self.unmap_one(|table| {
             let mut all = table.anchors.all().iter().copied();
             let start = all.find(|start| is(table, *start))?;
             table.anchor_at(start)
-        })
+        });
+        unmapped.map(drop)
     }
 
-    /// Unmaps what is found. None where nothing is, or it can't be unmapped.
-    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<()> {
+    /// Unmaps what is found. How many bytes, or none where nothing is, or it can't be unmapped.
+    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<usize> {
         let me = self.kernel.thread();
         let taken = self.try_locked(|table| {
             let id = find(table)?;
@@ -375,9 +385,10 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    fn unmap_taken(&self, gone: Gone) -> Option<()> {
+    fn unmap_taken(&self, gone: Gone) -> Option<usize> {
+        let len = gone.range.len();
         self.unmap_going(gone).ok()?;
-        (!self.is_off_now()).then_some(())
+        (!self.is_off_now()).then_some(len)
     }
 
     /// Takes it from the table, for this thread to unmap. See [`Table::go`].

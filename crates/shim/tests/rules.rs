@@ -558,6 +558,45 @@ fn rule_03_zeroing_is_not_cut_short() {
     }
 }
 
+/// Check rule 12: to give back what is kept comes to an end, also where another thread adds to it faster, and the kernel
+/// takes it one by one only.
+#[test]
+fn rule_12_trimming_ends() {
+    let shim = leaked(Settings {
+        batch: false,
+        ..pages(16)
+    });
+    let all = apart(shim, 4, 2);
+    keep(shim, all[0], 2);
+    let (inside, calls) = (std::cell::Cell::new(false), std::cell::Cell::new(0));
+    at_calls(shim, move || {
+        if inside.replace(true) {
+            return;
+        }
+        calls.set(calls.get() + 1);
+        assert!(calls.get() < 500, "it does not end");
+        let fixed = Map {
+            addr: all[calls.get() % 4],
+            flags: ANON.flags | MAP_FIXED,
+            ..of_pages(2)
+        };
+        as_thread(shim, 1, || {
+            // SAFETY: the model's memory.
+            unsafe {
+                if let Ok(at) = shim.mmap(&fixed) {
+                    (0..2).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+                    shim.munmap(at, 2 * PAGE).unwrap();
+                }
+            }
+        });
+        inside.set(false);
+    });
+    shim.before_fork();
+    *shim.kernel().hook.borrow_mut() = None;
+    shim.after_fork(false);
+    shim.check().unwrap();
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
