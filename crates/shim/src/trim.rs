@@ -16,12 +16,13 @@ use crate::table::Table;
 use crate::waits::{Patience, WAIT_MS};
 use crate::{Part, Range};
 
-/// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
-const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
+/// In one call, with one flush. process_madvise(2) takes 1,024 (UIO_MAXIOV); but between the look whether they are ours and
+/// the call a thread may map over one past the library, and would lose that, so few are looked at before it.
+const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
 /// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
 const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
-const BATCHES: usize = 16;
+const BATCHES: usize = 256;
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.

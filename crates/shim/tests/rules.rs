@@ -597,6 +597,42 @@ fn rule_12_trimming_ends() {
     shim.check().unwrap();
 }
 
+/// Check rule 2: what is mapped past the library over something kept, after the first of what is given back has gone, is
+/// seen and left alone, as no more than 64 are looked at before they are given back.
+#[test]
+fn rule_02_few_at_a_time() {
+    let counters = Box::leak(Box::new(Counters::new()));
+    let places = Box::leak(vec![Node::EMPTY; 256].into_boxed_slice());
+    let scratch = Box::leak(Box::new(Scratch::EMPTY));
+    let shim: &'static Shim<Fake> = Box::leak(Box::new(Shim::new(
+        Fake::default(),
+        pages(90),
+        counters,
+        places,
+        scratch,
+    )));
+    // All in one mapping, and each a region of its own, as it is not marked yet.
+    let at = apart(shim, 1, 90)[0];
+    (0..90).for_each(|n| keep(shim, at + n * PAGE, 1));
+    let (first, last) = (at, at + 89 * PAGE);
+    let done = std::cell::Cell::new(false);
+    at_calls(shim, move || {
+        let gone = shim
+            .kernel()
+            .pages
+            .borrow()
+            .get(&(first / PAGE))
+            .is_none_or(|p| !p.present);
+        if gone && !done.replace(true) {
+            map_over(shim, last);
+        }
+    });
+    shim.limit_comes(|| ());
+    *shim.kernel().hook.borrow_mut() = None;
+    assert_eq!(value(shim, last), 9);
+    shim.check().unwrap();
+}
+
 /// Maps one page there past the library, and writes it.
 fn map_over(shim: &Shim<Fake>, at: usize) {
     let map = Map {
