@@ -8,19 +8,18 @@
 //!
 //! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun calls
 //! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler that leaves by
-//! siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two seconds, for all.
+//! siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two seconds and two
+//! hundred looks, for all, and fails where it may: a clock alone goes on while the whole process is stopped.
 
 use crate::Range;
-use crate::kernel::Kernel;
+use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::table::Table;
+use crate::waits::{Patience, WAIT_MS};
 
 /// So many threads at once; one more does without, or waits.
 const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
-/// Zeroing 64 MB takes some 20 ms; who takes so much longer is gone.
-const WAIT_NS: u64 = 2_000_000_000;
-const WAIT_MS: u32 = 10;
 /// Others may begin with a range again and again; after so many waits it is not known any more.
 pub(crate) const TURNS: usize = 8;
 
@@ -142,22 +141,33 @@ impl<K: Kernel> Shim<K> {
                 && !self.busy.is_at(range);
             if may { self.busy.put(range, me) } else { None }
         });
-        match begun {
-            Locked::Done(begun) => begun,
-            Locked::Mine | Locked::Busy => None,
+        let Locked::Done(Some(begun)) = begun else {
+            return None;
+        };
+        // Who turned it off meanwhile has seen that we begin, or we see that here.
+        if self.is_off_now() {
+            self.end(begun);
+            return None;
         }
+        Some(begun)
     }
 
     /// Begins with a range as soon as nobody is at it, and changes the table by the way. None where that can't be:
     /// then nothing is known of the range any more.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM where another thread is at it, and does not come to an end.
     pub(crate) fn begin_to_change(
         &self,
         range: Range,
         change: impl Fn(&mut Table),
-    ) -> Option<Begun> {
+    ) -> Result<Option<Begun>, Errno> {
         let me = self.kernel.thread();
         for _ in 0..TURNS {
-            self.wait_until_idle(range);
+            if !self.gets_idle(range) {
+                return Err(Errno::ENOMEM);
+            }
             let begun = self.locked(|table| {
                 if self.busy.is_at(range) {
                     return None;
@@ -167,14 +177,14 @@ impl<K: Kernel> Shim<K> {
                 Some(begun)
             });
             match begun {
-                Locked::Done(Some(begun)) => return Some(begun),
+                Locked::Done(Some(begun)) => return Ok(Some(begun)),
                 // Another one was faster.
                 Locked::Done(None) => {}
                 Locked::Mine | Locked::Busy => break,
             }
         }
         self.forget(range);
-        None
+        Ok(None)
     }
 
     /// What has only written memory is over.
@@ -192,10 +202,11 @@ impl<K: Kernel> Shim<K> {
         self.end(begun);
     }
 
-    /// Waits until no other thread is at anything in a range, or gives up whoever is at it for seconds.
-    pub(crate) fn wait_until_idle(&self, range: Range) {
+    /// Waits until no other thread is at anything in a range. False where that does not come to an end: whoever is at it is
+    /// given up, and may write there still if it lives.
+    pub(crate) fn gets_idle(&self, range: Range) -> bool {
         let me = self.kernel.thread();
-        let mut began = None;
+        let mut patience = Patience::default();
         loop {
             let seen = self.left.load(Ordering::Acquire);
             let busy = match self.locked(|_| self.busy.is_other_at(range, me)) {
@@ -204,18 +215,32 @@ impl<K: Kernel> Shim<K> {
                 Locked::Mine | Locked::Busy => self.busy.is_other_at(range, me),
             };
             if !busy {
-                return;
+                return true;
             }
-            let now = self.kernel.now();
-            if now.saturating_sub(*began.get_or_insert(now)) > WAIT_NS {
+            if patience.is_over(&self.kernel) {
                 let _ = self.locked(|table| {
                     self.busy.give_up(range, me, |gone| {
                         table.forget(gone, false);
                     });
                 });
-                return;
+                return false;
             }
             self.kernel.sleep(&self.left, seen, WAIT_MS);
+        }
+    }
+
+    /// The same for whoever can't fail.
+    pub(crate) fn wait_until_idle(&self, range: Range) {
+        let _ = self.gets_idle(range);
+    }
+
+    /// Once the library is off, each call goes to the kernel, and none begins with anything: waits for those that have
+    /// begun before, once.
+    pub(crate) fn wait_while_busy(&self) {
+        let me = self.kernel.thread();
+        if self.busy.is_other_at(Range::ALL, me) {
+            self.wait_while(|| self.busy.is_other_at(Range::ALL, me));
+            self.busy.give_up(Range::ALL, me, |_| ());
         }
     }
 }

@@ -13,8 +13,6 @@ pub enum Held {
     Live(i32, bool),
     /// Unmapped by the program, and kept with what was in it.
     Dirty,
-    /// The same, without memory.
-    Clean,
     /// Being given back at this moment.
     Leaving,
     /// A page of the library's own.
@@ -23,7 +21,7 @@ pub enum Held {
 
 fn check(table: &Table) -> Result<(), &'static str> {
     let (mut end, mut dirty, mut fresh) = (0, (0, 0), (0, 0));
-    let (mut clean, mut leaving, mut anchors) = ((0, 0), (0, 0), (0, 0));
+    let (mut leaving, mut anchors) = ((0, 0), (0, 0));
     let mut at = table.nodes.from(0);
     while let Some(id) = at {
         let region = table.nodes.get(id);
@@ -37,7 +35,6 @@ fn check(table: &Table) -> Result<(), &'static str> {
         let sum = match region.state {
             State::Dirty => &mut dirty,
             State::Fresh => &mut fresh,
-            State::Clean => &mut clean,
             State::Leaving | State::Lost => &mut leaving,
             State::Anchor => &mut anchors,
             State::Live => &mut (0, 0),
@@ -48,9 +45,6 @@ fn check(table: &Table) -> Result<(), &'static str> {
     }
     if (table.dirty.bytes, table.dirty.count) != dirty {
         return Err("the shelf of what is in memory is not what the regions say");
-    }
-    if (table.clean.bytes, table.clean.count) != clean {
-        return Err("the shelf of what has no memory is not what the regions say");
     }
     if (table.fresh.bytes, table.fresh.count) != fresh {
         return Err("the shelf of what nobody has looked at yet is not what the regions say");
@@ -86,7 +80,6 @@ impl<K: Kernel> Shim<K> {
                 let held = match region.state {
                     State::Live => Held::Live(i32::from(region.kind.prot), !region.kind.advised),
                     State::Dirty | State::Fresh => Held::Dirty,
-                    State::Clean => Held::Clean,
                     State::Leaving | State::Lost => Held::Leaving,
                     State::Anchor => Held::Anchor,
                 };

@@ -84,7 +84,7 @@ counters! {
     evicted,
     /// Bytes that are kept and in memory now, at most.
     dirty_bytes,
-    /// Bytes of addresses that are kept, without memory, now.
+    /// Bytes of addresses without memory that stay mapped, as they could not be unmapped at once.
     clean_bytes,
     /// Bytes that were zeroed or not freed and may be unused now.
     keep_bytes,

@@ -11,12 +11,13 @@ impl<K: Kernel> Shim<K> {
     /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
     /// again, and takes the lock, so that the child finds the tables whole.
     pub fn before_fork(&self) {
+        // First, since whose it is may be asked by a file, and none is opened once the fork begins.
+        if !self.is_off() && self.counters.dirty_bytes.get() > 0 {
+            self.trim_to(0);
+        }
         self.kernel.fork_begins();
         if self.is_off() {
             return;
-        }
-        if self.counters.dirty_bytes.get() > 0 {
-            self.trim_to(0);
         }
         let forking = &self.lock.forking;
         match self.lock.take(&self.kernel) {
@@ -43,8 +44,9 @@ impl<K: Kernel> Shim<K> {
         if !self.is_mine() {
             if child {
                 // Others may have changed the tables while they were copied, page by page: they are not whole, also where
-                // the lock seems free.
+                // the lock seems free. And nobody else is at anything in the child.
                 self.turn_off();
+                self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
             }
             return;
         }
@@ -65,6 +67,9 @@ impl<K: Kernel> Shim<K> {
         self.orphaned.store(false, Ordering::Relaxed);
         let me = self.kernel.thread();
         self.leavers.abandon(me);
+        if self.marking.load(Ordering::SeqCst) != me {
+            self.marking.store(0, Ordering::SeqCst);
+        }
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {
@@ -75,7 +80,11 @@ impl<K: Kernel> Shim<K> {
         self.busy.give_up(Range::ALL, me, |gone| {
             table.forget(gone, false);
         });
-        if table.leaving > 0 {
+        if self.is_leaver(me) {
+            // This handler has interrupted the one that gives back or marks, which goes on with what it took, and with its
+            // notes, when the handler returns: none of it may serve, nor be told twice.
+            self.turn_off();
+        } else if table.leaving > 0 {
             table.stay();
         }
     }

@@ -554,10 +554,13 @@ unsafe impl Kernel for Linux {
     }
 
     fn pins(&self) -> Pins {
-        if self.filter.is_there() {
-            return Pins::Perhaps;
-        }
-        pins::find()
+        pins::or_while_forking(|| {
+            if self.filter.is_there() {
+                Pins::Perhaps
+            } else {
+                pins::find()
+            }
+        })
     }
 
     fn is_unseen_copy(&self) -> bool {

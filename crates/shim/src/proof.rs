@@ -37,6 +37,15 @@ pub(crate) enum Plain {
     NoRoom,
 }
 
+/// Whose what was kept is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Ours,
+    Foreign,
+    /// What is in it is ours, and which mapping it lies in can't be told just now: while a thread forks no file is opened.
+    NotTold,
+}
+
 impl<K: Kernel> Shim<K> {
     /// Whether a range is private memory of no file, all in one mapping, which can be read and written and has no other
     /// attribute but those of `kind`. Puts an anchor beside it where there is none.
@@ -133,9 +142,10 @@ impl<K: Kernel> Shim<K> {
         false
     }
 
-    /// Whether what is kept is still what was kept: nobody has mapped anything over it. By its fingerprint where it is not
-    /// marked yet.
-    pub(crate) fn is_still_kept(&self, range: Range, fingerprint: u64) -> bool {
+    /// Whose what is kept is: still ours, where nobody has mapped anything over it. By its fingerprint where it is not marked
+    /// yet.
+    pub(crate) fn whose(&self, range: Range, fingerprint: u64) -> Whose {
+        let mut told = true;
         // What was several mappings once may be several to the kernel still.
         let mut start = range.start;
         while start < range.end {
@@ -143,20 +153,41 @@ impl<K: Kernel> Shim<K> {
                 start,
                 end: start + PAGE,
             };
-            let mapping = self.kernel.mapping_at(first);
-            let Some(mapping) = mapping.filter(|mapping| mapping.is_plain) else {
-                return false;
-            };
-            start = mapping.range.end;
+            match self.kernel.mapping_at(first) {
+                Some(mapping) if mapping.is_plain => start = mapping.range.end,
+                Some(_) => return Whose::Foreign,
+                // Nothing is mapped there, and then nothing can be read there either; or the file can't be opened.
+                None => {
+                    told = false;
+                    break;
+                }
+            }
         }
-        match fingerprint {
+        let known = match fingerprint {
             0 => self.kernel.is_marked(range, self.mark()),
             _ => self.kernel.has_fingerprint(range, fingerprint),
+        };
+        match (known, told) {
+            (false, _) => Whose::Foreign,
+            (true, true) => Whose::Ours,
+            (true, false) => Whose::NotTold,
         }
     }
 
-    /// Marks what was kept before a look that has found no pinned pages, so that it may serve.
+    /// Marks what was kept before a look that has found no pinned pages, so that it may serve. Left to whoever is at it
+    /// already: who unmaps around it while another thread forks waits for that one.
     fn mark_fresh(&self, look: u32) {
+        let me = self.kernel.thread();
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        let free = self.marking.compare_exchange(0, me, order.0, order.1);
+        if free.is_ok() {
+            self.mark_each(look);
+            self.marking.store(0, Ordering::SeqCst);
+            self.somebody_left();
+        }
+    }
+
+    fn mark_each(&self, look: u32) {
         while let Locked::Done(Some((id, region))) =
             self.try_locked(|table| table.next_to_mark(look))
         {
@@ -167,12 +198,17 @@ impl<K: Kernel> Shim<K> {
                 && unsafe { self.kernel.fingerprint(range) } == region.fingerprint;
             if !ours {
                 // It can't be shown to be plain, or it is somebody else's, and left alone then.
-                if self.unmap_leaving(id).is_none() {
+                if self.unmap_leaving(id, range).is_none() {
                     return;
                 }
                 continue;
             }
-            // SAFETY: as above, and it is ours.
+            if self.is_off_now() {
+                // By a handler that has forked, in its child.
+                return;
+            }
+            // SAFETY: as above, and it was ours a moment ago. A thread that maps there in between, by a system call that the
+            // library does not see, would find a word in it.
             unsafe { self.kernel.mark(range, self.mark()) };
             let told = self.locked(|table| table.is_marked(range));
             if !matches!(told, Locked::Done(())) && !self.marked.add(range) {

@@ -52,13 +52,19 @@ pub struct Shim<K> {
     pub(crate) left: AtomicU32,
     /// Places in the list of what is being unmapped that are over, and the table is not told yet.
     pub(crate) over: AtomicU32,
+    /// The same where it was not unmapped.
+    pub(crate) stays: AtomicU32,
     /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
     /// can't have the lock.
     pub(crate) unmapping: [AtomicUsize; PLACES],
+    /// The thread that marks what is kept; 0 is none. Also for who can't have the lock.
+    pub(crate) marking: AtomicUsize,
     /// What the kernel has mapped anew where the table could not be told.
     new: Late,
     /// What was marked where the table could not be told.
     pub(crate) marked: Late,
+    /// What left to be marked, and was not, where the table could not be told.
+    pub(crate) unmarked: Late,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
     pub(crate) busy: Busy,
@@ -135,9 +141,12 @@ impl<K: Kernel> Shim<K> {
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
             over: AtomicU32::new(0),
+            stays: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
+            marking: AtomicUsize::new(0),
             new: Late::default(),
             marked: Late::default(),
+            unmarked: Late::default(),
             orphaned: AtomicBool::new(false),
             busy: Busy::default(),
             off: AtomicBool::new(false),
@@ -193,15 +202,26 @@ impl<K: Kernel> Shim<K> {
         self.counters.off.set(1);
     }
 
-    /// Looked at by each call, and once more before anything is done to what the table has told: whoever turned it off
-    /// may map there without looking, and has found the lock taken after that, so that its holder sees it here.
+    /// Looked at by each call. Where it is off, whoever is at something since before that is waited for.
     pub(crate) fn is_off(&self) -> bool {
+        let off = self.is_off_now();
+        if off {
+            self.wait_while_busy();
+        }
+        off
+    }
+
+    /// Looked at once more before anything is done to what the table has told: whoever turned it off may map there without
+    /// looking, and has found the lock taken after that, so that its holder sees it here.
+    pub(crate) fn is_off_now(&self) -> bool {
         if self.off.load(Ordering::SeqCst) {
             return true;
         }
         // Other threads may have changed the tables while they were copied, or have had the lock.
         let copy = self.kernel.is_unseen_copy();
         if copy {
+            // They are not in the copy.
+            self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
             self.turn_off();
         }
         copy
@@ -228,7 +248,8 @@ impl<K: Kernel> Shim<K> {
                         table.forget(range, true);
                     });
                     let marked = self.marked.each(|range| table.is_marked(range));
-                    if !(new && late && marked) {
+                    let unmarked = self.unmarked.each(|range| table.is_not_marked(range));
+                    if !(new && late && marked && unmarked) {
                         self.turn_off();
                     }
                     self.tell_over(table);
@@ -239,7 +260,6 @@ impl<K: Kernel> Shim<K> {
                 self.counters
                     .dirty_bytes
                     .set(table.kept_bytes() + table.leaving);
-                self.counters.clean_bytes.set(table.clean.bytes);
                 self.counters.keep_bytes.set(table.keep.bytes());
                 done
             })

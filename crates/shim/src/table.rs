@@ -18,7 +18,6 @@ pub(crate) struct Table {
     pub(crate) nodes: Nodes,
     pub(crate) dirty: Shelf,
     pub(crate) fresh: Shelf,
-    pub(crate) clean: Shelf,
     pub(crate) keep: Keep,
     pub(crate) going: Going,
     /// Bytes that leave: in memory still, as far as anybody knows.
@@ -48,7 +47,6 @@ impl Table {
             nodes: Nodes::new(places),
             dirty: Shelf::EMPTY,
             fresh: Shelf::EMPTY,
-            clean: Shelf::EMPTY,
             keep: Keep::new(blocks),
             going: Going::NONE,
             leaving: 0,
@@ -99,7 +97,6 @@ impl Table {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.remove(&mut self.nodes, id),
             State::Fresh => self.fresh.remove(&mut self.nodes, id),
-            State::Clean => self.clean.remove(&mut self.nodes, id),
             State::Live | State::Leaving | State::Lost | State::Anchor => {}
         }
     }
@@ -109,7 +106,6 @@ impl Table {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.add(&mut self.nodes, id),
             State::Fresh => self.fresh.add(&mut self.nodes, id),
-            State::Clean => self.clean.add(&mut self.nodes, id),
             State::Live | State::Leaving | State::Lost | State::Anchor => {}
         }
     }
@@ -220,8 +216,8 @@ impl Table {
                         self.nodes.get_mut(id).state = State::Lost;
                     }
                 }
-                State::Dirty | State::Fresh | State::Clean | State::Anchor if !kept => {}
-                State::Live | State::Dirty | State::Fresh | State::Clean | State::Anchor => {
+                State::Dirty | State::Fresh | State::Anchor if !kept => {}
+                State::Live | State::Dirty | State::Fresh | State::Anchor => {
                     let (part, _) = self.carve(id, range);
                     self.remove(part);
                 }
@@ -351,11 +347,25 @@ impl Table {
 
     /// What left to be marked is marked, and may serve from now on.
     pub(crate) fn is_marked(&mut self, range: Range) {
-        let id = self.nodes.first_in(range);
-        if let Some(id) = id.filter(|id| self.nodes.get(*id).range == range) {
+        if let Some(id) = self.leaving_at(range) {
             self.nodes.get_mut(id).fingerprint = 0;
             self.has_left(id, State::Dirty);
         }
+    }
+
+    /// What left to be marked is not, and kept as before.
+    pub(crate) fn is_not_marked(&mut self, range: Range) {
+        if let Some(id) = self.leaving_at(range) {
+            self.has_left(id, State::Dirty);
+        }
+    }
+
+    /// The region that is all of a range and leaves. In a child of fork(2) it may be kept again by then.
+    fn leaving_at(&self, range: Range) -> Option<Id> {
+        let id = self.nodes.first_in(range)?;
+        let region = self.nodes.get(id);
+        let leaves = matches!(region.state, State::Leaving | State::Lost);
+        (leaves && region.range == range).then_some(id)
     }
 
     /// What was served, and nobody was told of, is kept as before.
@@ -465,16 +475,6 @@ impl Table {
         fits.then_some((id, range))
     }
 
-    /// The region that has been in this state for longest, if there are more bytes of those than so many.
-    pub(crate) fn oldest(&self, state: State, bytes: usize) -> Option<Id> {
-        let shelf = match state {
-            State::Dirty => &self.dirty,
-            State::Fresh => &self.fresh,
-            _ => &self.clean,
-        };
-        shelf.oldest().filter(|_| shelf.bytes > bytes)
-    }
-
     /// Of a region in memory that is larger than what is wanted of it, its end, as the newest; the rest stays as
     /// old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
     /// Huge pages are not cut: the memory of one that is cut stays until the kernel has split it
@@ -524,10 +524,6 @@ impl Table {
         let was = region.state;
         region.state = match state {
             State::Dirty if region.fingerprint != 0 => State::Fresh,
-            State::Clean => {
-                region.fingerprint = 0;
-                state
-            }
             _ => state,
         };
         self.leaving -= region.range.len();
@@ -574,18 +570,37 @@ impl Table {
         Some((place, region.range))
     }
 
-    /// It is unmapped, or it could not be: then it is kept as before.
-    pub(crate) fn gone(&mut self, place: Place, unmapped: bool) {
-        let region = self.going.take(place);
-        if let Some(region) = region
-            && !unmapped
-            && let Some(id) = self.nodes.insert(region)
-        {
-            if region.state == State::Anchor {
-                self.anchors.add(region.range.start);
-            } else {
-                self.shelve(id);
-            }
+    /// Takes what leaves, and was given back, from the table, for this thread to unmap. None if too many threads are at
+    /// that, and where something was mapped over it meanwhile.
+    pub(crate) fn go_clean(&mut self, id: Id, thread: usize) -> Option<(Place, Range)> {
+        let region = *self.nodes.get(id);
+        let place = self.going.free()?;
+        if region.state != State::Leaving {
+            return None;
         }
+        self.leaving -= region.range.len();
+        self.remove(id);
+        self.going.put(place, region, thread);
+        Some((place, region.range))
+    }
+
+    /// It is unmapped, or it could not be: then it is kept as before, but what leaves has no memory any more, and stays
+    /// mapped. How many bytes of that.
+    pub(crate) fn gone(&mut self, place: Place, unmapped: bool) -> usize {
+        let region = self.going.take(place).filter(|_| !unmapped);
+        match region {
+            Some(region) if region.state == State::Leaving => return region.range.len(),
+            Some(region) => {
+                if let Some(id) = self.nodes.insert(region) {
+                    if region.state == State::Anchor {
+                        self.anchors.add(region.range.start);
+                    } else {
+                        self.shelve(id);
+                    }
+                }
+            }
+            None => {}
+        }
+        0
     }
 }

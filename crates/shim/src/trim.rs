@@ -1,12 +1,14 @@
 //! Giving back what is kept: many regions by one system call and one shootdown.
 //!
-//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and put on the shelf of
-//! the clean ones with it again, from which they are unmapped: without memory that takes no shootdown. Whoever wants to
-//! map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range around them leaves them out.
+//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once: without
+//! memory that takes no shootdown, and without it nobody could tell later whose they are. What can't be unmapped then stays
+//! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range
+//! around them leaves them out.
 
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
 use crate::nodes::{Id, NONE};
+use crate::proof::Whose;
 use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicUsize, Guarded, Ordering};
@@ -14,10 +16,13 @@ use crate::table::Table;
 use crate::waits::{Patience, WAIT_MS};
 use crate::{Part, Range};
 
-/// In one call: as many as process_madvise(2) takes (UIO_MAXIOV), and flushes once for in most.
-const BATCH: usize = if cfg!(loom) { 4 } else { 1024 };
+/// In one call, with one flush. process_madvise(2) takes 1,024 (UIO_MAXIOV); but between the look whether they are ours and
+/// the call a thread may map over one past the library, and would lose that, so few are looked at before it.
+const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
+/// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
+const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
-const BATCHES: usize = 16;
+const BATCHES: usize = 256;
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
@@ -28,7 +33,10 @@ pub(crate) struct Leavers {
 pub(crate) struct Batch {
     ids: [Id; BATCH],
     ranges: [Part; BATCH],
+    fingerprints: [u64; BATCH],
     count: usize,
+    /// From here on they are somebody else's.
+    known: usize,
     /// The first so many were given back, and the table is not told yet.
     given: Option<usize>,
 }
@@ -37,9 +45,19 @@ impl Batch {
     pub(crate) const EMPTY: Batch = Batch {
         ids: [NONE; BATCH],
         ranges: [Part { start: 0, len: 0 }; BATCH],
+        fingerprints: [0; BATCH],
         count: 0,
+        known: 0,
         given: None,
     };
+}
+
+impl Batch {
+    fn swap(&mut self, one: usize, other: usize) {
+        self.ids.swap(one, other);
+        self.ranges.swap(one, other);
+        self.fingerprints.swap(one, other);
+    }
 }
 
 impl Leavers {
@@ -85,6 +103,13 @@ impl Leavers {
     }
 }
 
+/// Why something was not unmapped. It is kept as before.
+enum Stays {
+    Refused(Errno),
+    /// It may be somebody else's, and can't be told just now.
+    NotTold,
+}
+
 /// What is in the way of a thread that wants certain addresses.
 enum InTheWay {
     Nothing,
@@ -100,7 +125,7 @@ enum InTheWay {
 struct Gone {
     place: Place,
     range: Range,
-    /// How it is known: 0 is by the library's marks. None where it has no memory any more.
+    /// How it is known: 0 is by the library's marks. None where it was given back just now, and looked at before that.
     fingerprint: Option<u64>,
 }
 
@@ -115,7 +140,6 @@ impl<K: Kernel> Shim<K> {
         if trimmed.is_some() {
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
-            self.unmap_oldest(State::Clean, 0);
             self.unmap_lone_anchors();
         }
     }
@@ -126,43 +150,48 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         for _ in 0..BATCHES {
-            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off() {
+            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off_now() {
                 break;
             }
-            self.leave_out_foreign(batch);
-            let done = self.give_back(&batch.ranges[..batch.count]);
+            let ours = self.leave_out_foreign(batch);
+            if self.is_off_now() {
+                // By a handler that has forked, in its child. They are leaving for good.
+                break;
+            }
+            let done = self.give_back(&batch.ranges[..ours]);
             self.counters.trims.one();
             self.counters.trimmed.add(done);
-            let refused = done < batch.count;
+            // What could not be told goes back to its shelf, and would be the oldest again.
+            let refused = done < batch.known;
             batch.given = Some(done);
+            self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
             }
         }
     }
 
-    /// Takes out of the batch, and out of the table, what is not what was kept any more: it is somebody else's.
-    fn leave_out_foreign(&self, batch: &mut Batch) {
-        let mut ours = 0;
+    /// Puts last in the batch what is not what was kept any more, as it is somebody else's, and before that what can't be
+    /// told just now. How many are ours. Asks nothing of the table: all of the batch is told when it is over.
+    fn leave_out_foreign(&self, batch: &mut Batch) -> usize {
+        let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
-            let (id, part) = (batch.ids[n], batch.ranges[n]);
-            let known = self.locked(|table| table.nodes.get(id).fingerprint);
-            let Locked::Done(fingerprint) = known else {
-                // It would be leaving for ever, and nobody at it.
-                return self.turn_off();
-            };
-            let range = Range {
-                start: part.start,
-                end: part.start + part.len,
-            };
-            if self.is_still_kept(range, fingerprint) {
-                (batch.ids[ours], batch.ranges[ours]) = (id, part);
-                ours += 1;
+            let Part { start, len } = batch.ranges[n];
+            let end = start + len;
+            let whose = self.whose(Range { start, end }, batch.fingerprints[n]);
+            if whose == Whose::Foreign {
+                self.counters.foreign.one();
                 continue;
             }
-            self.leave_alone(id);
+            batch.swap(n, known);
+            if whose == Whose::Ours {
+                batch.swap(known, ours);
+                ours += 1;
+            }
+            known += 1;
         }
-        batch.count = ours;
+        batch.known = known;
+        ours
     }
 
     /// Tells the table what was given back. False where a fork(2) that takes long has the lock: then it is told the
@@ -173,9 +202,15 @@ impl<K: Kernel> Shim<K> {
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
-                // A region that could not be given back has its memory: it stays dirty.
-                let state = if n < done { State::Clean } else { State::Dirty };
-                table.has_left(*id, state);
+                match n {
+                    // It is unmapped.
+                    _ if *id == NONE => {}
+                    // Without memory nobody can tell any more whether it is ours: it stays mapped.
+                    _ if n < done => self.leave_mapped(table, *id),
+                    // A region that was not given back has its memory: it stays dirty.
+                    _ if n < batch.known => table.has_left(*id, State::Dirty),
+                    _ => table.is_lost(*id),
+                }
             }
         });
         let told = matches!(put, Locked::Done(()));
@@ -186,7 +221,47 @@ impl<K: Kernel> Shim<K> {
         told
     }
 
-    /// The same for whoever finds something leaving that nobody is at.
+    /// Unmaps what was given back just now, as far as the lock is to be had, and takes it out of the list.
+    fn unmap_given(&self, ids: &mut [Id]) {
+        let me = self.kernel.thread();
+        for id in ids {
+            let taken = self.locked(|table| {
+                let gone = self.go_clean(table, *id, me);
+                if gone.is_none() {
+                    self.leave_mapped(table, *id);
+                }
+                gone
+            });
+            match taken {
+                Locked::Done(Some(gone)) => drop(self.unmap_going(gone)),
+                Locked::Done(None) => {}
+                Locked::Mine | Locked::Busy => return,
+            }
+            *id = NONE;
+        }
+    }
+
+    /// Takes from the table what was given back and leaves. None where too many threads unmap, or it was mapped anew.
+    fn go_clean(&self, table: &mut Table, id: Id, me: usize) -> Option<Gone> {
+        let (place, range) = table.go_clean(id, me)?;
+        self.unmapping[place.index()].store(me, Ordering::SeqCst);
+        Some(Gone {
+            place,
+            range,
+            fingerprint: None,
+        })
+    }
+
+    /// What was given back and can't be unmapped is known no more.
+    fn leave_mapped(&self, table: &mut Table, id: Id) {
+        let region = table.nodes.get(id);
+        if region.state == State::Leaving {
+            self.counters.clean_bytes.add(region.range.len());
+        }
+        table.is_lost(id);
+    }
+
+    /// Tells it for whoever finds something leaving that nobody is at.
     fn settle(&self) {
         let me = self.kernel.thread();
         self.leavers.if_free(me, |batch| self.have_left(batch));
@@ -203,6 +278,7 @@ impl<K: Kernel> Shim<K> {
                 };
                 let id = table.cut_to(id, table.kept_bytes() - bytes);
                 batch.ids[batch.count] = id;
+                batch.fingerprints[batch.count] = table.nodes.get(id).fingerprint;
                 batch.ranges[batch.count] = table.leave(id).into();
                 batch.count += 1;
             }
@@ -210,21 +286,13 @@ impl<K: Kernel> Shim<K> {
         matches!(done, Locked::Done(()))
     }
 
-    /// Something that leaves is not what was kept any more: it is somebody else's.
-    pub(crate) fn leave_alone(&self, id: Id) {
-        self.counters.foreign.one();
-        if !matches!(self.locked(|table| table.is_lost(id)), Locked::Done(())) {
-            // It would be leaving for ever, and nobody at it.
-            self.turn_off();
-        }
-    }
-
     /// How many of the ranges were given back, from the first on.
     fn give_back(&self, ranges: &[Part]) -> usize {
         if ranges.is_empty() {
             return 0;
         }
-        // SAFETY: they are kept: the program has unmapped them.
+        // SAFETY: they were ours a moment ago, and the program has unmapped them. A thread that maps there in between, by a
+        // system call that the library does not see, or a handler that does, in a child that it forks, would lose that.
         let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
         let mut done = 0;
         // A short return ends at the range that could not be done, or in it.
@@ -235,20 +303,23 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Unmaps regions in this state, the oldest first, until no more than so many bytes are left.
-    fn unmap_oldest(&self, state: State, bytes: usize) {
-        let find = |table: &mut Table| table.oldest(state, bytes);
-        while self.unmap_one(find).is_some() {}
-    }
-
-    /// The same of what is kept, whatever state it is in.
+    /// Unmaps what is kept, the oldest first, until no more than so many bytes are left. As much as there is too much now at
+    /// most: others may add faster, and it would not end.
     fn unmap_oldest_kept(&self, bytes: usize) {
+        let Locked::Done(kept) = self.try_locked(|table| table.kept_bytes()) else {
+            return;
+        };
+        let mut left = kept.saturating_sub(bytes);
         let find = |table: &mut Table| {
             let most = table.kept_bytes() > bytes;
             let oldest = table.dirty.oldest().or(table.fresh.oldest());
             oldest.filter(|_| most)
         };
-        while self.unmap_one(find).is_some() {}
+        while left > 0
+            && let Some(unmapped) = self.unmap_one(find)
+        {
+            left = left.saturating_sub(unmapped);
+        }
     }
 
     /// Unmaps what was kept, and can't be shown to be plain any more.
@@ -267,44 +338,63 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what leaves and is not to be kept after all. None where that can't be.
-    pub(crate) fn unmap_leaving(&self, id: Id) -> Option<()> {
-        self.unmap_one(|table| {
+    /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before.
+    pub(crate) fn unmap_leaving(&self, id: Id, range: Range) -> Option<()> {
+        let me = self.kernel.thread();
+        let taken = self.locked(|table| {
+            let lost = table.nodes.get(id).state == State::Lost;
             table.has_left(id, State::Dirty);
-            Some(id)
-        })
+            // What was lost is in the table no more.
+            if lost {
+                return None;
+            }
+            self.go(table, id, range, me)
+        });
+        match taken {
+            Locked::Done(gone) => self.unmap_taken(gone?).map(drop),
+            Locked::Mine | Locked::Busy => {
+                if !self.unmarked.add(range) {
+                    // It would be leaving for ever, and nobody at it.
+                    self.turn_off();
+                }
+                None
+            }
+        }
     }
 
     /// Unmaps an anchor that is like this, if there is one.
     pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
-        self.unmap_one(|table| {
+        let unmapped = self.unmap_one(|table| {
             let mut all = table.anchors.all().iter().copied();
             let start = all.find(|start| is(table, *start))?;
             table.anchor_at(start)
-        })
+        });
+        unmapped.map(drop)
     }
 
-    /// Unmaps what is found. None where nothing is, or it can't be unmapped.
-    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<()> {
+    /// Unmaps what is found. How many bytes, or none where nothing is, or it can't be unmapped.
+    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<usize> {
         let me = self.kernel.thread();
         let taken = self.try_locked(|table| {
             let id = find(table)?;
             let range = table.nodes.get(id).range;
             self.go(table, id, range, me)
         });
-        let Locked::Done(Some(going)) = taken else {
-            return None;
-        };
-        self.unmap_going(going).ok()?;
-        (!self.is_off()).then_some(())
+        match taken {
+            Locked::Done(gone) => self.unmap_taken(gone?),
+            Locked::Mine | Locked::Busy => None,
+        }
+    }
+
+    fn unmap_taken(&self, gone: Gone) -> Option<usize> {
+        let len = gone.range.len();
+        self.unmap_going(gone).ok()?;
+        (!self.is_off_now()).then_some(len)
     }
 
     /// Takes it from the table, for this thread to unmap. See [`Table::go`].
     fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<Gone> {
-        // What was given back can't be told from other memory. It was looked at just before.
-        let region = table.nodes.get(id);
-        let has_memory = region.state != State::Clean;
-        let fingerprint = has_memory.then_some(region.fingerprint);
+        let fingerprint = Some(table.nodes.get(id).fingerprint);
         let (place, range) = table.go(id, range, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
         Some(Gone {
@@ -315,23 +405,35 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what is ours to unmap, unless it is somebody else's meanwhile.
-    fn unmap_going(&self, gone: Gone) -> Result<(), Errno> {
+    fn unmap_going(&self, gone: Gone) -> Result<(), Stays> {
         let Gone { place, range, .. } = gone;
-        let is_ours = |fingerprint| self.is_still_kept(range, fingerprint);
-        let is_foreign = !gone.fingerprint.is_none_or(is_ours);
-        if is_foreign {
-            self.counters.foreign.one();
-        }
-        let done = if is_foreign || self.is_off() {
-            Ok(())
-        } else {
-            // SAFETY: it was kept: the program has unmapped it, and nobody else may take it now.
-            unsafe { self.kernel.munmap(range.start, range.len()) }
+        let whose = match gone.fingerprint {
+            Some(fingerprint) => self.whose(range, fingerprint),
+            None => Whose::Ours,
         };
-        let told = self.locked(|table| table.gone(place, done.is_ok()));
+        let done = match whose {
+            Whose::Foreign => {
+                self.counters.foreign.one();
+                Ok(())
+            }
+            _ if self.is_off_now() => Ok(()),
+            Whose::NotTold => Err(Stays::NotTold),
+            Whose::Ours => {
+                // SAFETY: it was ours a moment ago, the program has unmapped it, and nobody who calls the library takes it
+                // now. A thread that maps there in between, by a system call that the library does not see, would lose it.
+                let done = unsafe { self.kernel.munmap(range.start, range.len()) };
+                done.map_err(Stays::Refused)
+            }
+        };
+        let told = self.locked(|table| self.tell_gone(table, place, done.is_ok()));
         if !matches!(told, Locked::Done(())) {
-            // A fork(2) that takes long has the lock. What could not be unmapped is lost then, but not used.
-            self.over.fetch_or(place.bit(), Ordering::Relaxed);
+            // A fork(2) that takes long has the lock.
+            let over = if done.is_ok() {
+                &self.over
+            } else {
+                &self.stays
+            };
+            over.fetch_or(place.bit(), Ordering::Relaxed);
         }
         let me = self.kernel.thread();
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -341,17 +443,30 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// What was unmapped while a fork(2) had the lock. For [`Shim::finish`].
+    fn tell_gone(&self, table: &mut Table, place: Place, unmapped: bool) {
+        let stay = table.gone(place, unmapped);
+        self.counters.clean_bytes.add(stay);
+    }
+
+    /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::finish`], once the table knows what was
+    /// mapped anew meanwhile.
     pub(crate) fn tell_over(&self, table: &mut Table) {
-        if self.over.load(Ordering::Relaxed) != 0 {
-            let over = self.over.swap(0, Ordering::Relaxed);
-            Place::each(over, |place| table.gone(place, true));
+        for (places, unmapped) in [(&self.over, true), (&self.stays, false)] {
+            if places.load(Ordering::Relaxed) != 0 {
+                let places = places.swap(0, Ordering::Relaxed);
+                Place::each(places, |place| self.tell_gone(table, place, unmapped));
+            }
         }
     }
 
     pub(crate) fn somebody_left(&self) {
         self.left.fetch_add(1, Ordering::Release);
         self.kernel.wake(&self.left);
+    }
+
+    /// Whether this thread gives back or marks, below the signal handler that we are in.
+    pub(crate) fn is_leaver(&self, me: usize) -> bool {
+        self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
     }
 
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
@@ -365,7 +480,7 @@ impl<K: Kernel> Shim<K> {
             return InTheWay::Nothing;
         };
         if matches!(table.nodes.get(id).state, State::Leaving | State::Lost) {
-            return InTheWay::Leaving(self.leavers.are_of(me));
+            return InTheWay::Leaving(self.is_leaver(me));
         }
         match self.go(table, id, range, me) {
             Some(gone) => InTheWay::Kept(gone),
@@ -385,10 +500,16 @@ impl<K: Kernel> Shim<K> {
         }
         let me = self.kernel.thread();
         let mut patience = Patience::default();
+        let mut not_told = 0;
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
-                Locked::Done(InTheWay::Nothing) | Locked::Busy => return Ok(()),
+                Locked::Done(InTheWay::Nothing) => return Ok(()),
+                // It is off by now.
+                Locked::Busy => {
+                    self.wait_while_busy();
+                    return Ok(());
+                }
                 // A handler inside the lock can't look, and nobody while another thread forks: where a range is
                 // replaced, the holder forgets it.
                 Locked::Mine => {
@@ -396,7 +517,11 @@ impl<K: Kernel> Shim<K> {
                     return Ok(());
                 }
                 Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
-                Locked::Done(InTheWay::Busy) => self.wait_until_idle(range),
+                Locked::Done(InTheWay::Busy) => {
+                    if !self.gets_idle(range) {
+                        return Err(Errno::ENOMEM);
+                    }
+                }
                 Locked::Done(InTheWay::Leaving(false)) => {
                     if patience.is_over(&self.kernel) {
                         return Err(Errno::ENOMEM);
@@ -405,8 +530,21 @@ impl<K: Kernel> Shim<K> {
                     self.kernel.sleep(&self.left, seen, WAIT_MS);
                 }
                 Locked::Done(InTheWay::Kept(gone)) => {
-                    self.counters.evicted.one();
-                    self.unmap_going(gone)?;
+                    let kept = gone.range;
+                    match self.unmap_going(gone) {
+                        Ok(()) => self.counters.evicted.one(),
+                        Err(Stays::Refused(error)) => return Err(error),
+                        Err(Stays::NotTold) if not_told < NOT_TOLD => {
+                            not_told += 1;
+                            let seen = self.left.load(Ordering::Acquire);
+                            self.kernel.sleep(&self.left, seen, WAIT_MS);
+                        }
+                        // The program wants it there and then: it may map over it, and only what it does not is lost.
+                        Err(Stays::NotTold) => {
+                            self.counters.foreign.one();
+                            let _ = self.locked(|table| table.forget(kept, true));
+                        }
+                    }
                 }
             }
         }
@@ -427,14 +565,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps all that is kept. True if there was something.
     pub(crate) fn drain(&self) -> bool {
-        if self.is_off() {
+        if self.is_off_now() {
             return false;
         }
-        let before = self.try_locked(|table| {
-            table.kept_bytes() + table.leaving + table.clean.bytes + table.anchors.count()
-        });
+        let before =
+            self.try_locked(|table| table.kept_bytes() + table.leaving + table.anchors.count());
         self.trim_to(0);
-        self.unmap_oldest(State::Clean, 0);
         self.unmap_anchors();
         !matches!(before, Locked::Done(0))
     }

@@ -29,8 +29,8 @@ impl Patience {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Waits, while another thread forks and has the lock, for what others are unmapping or giving back: none begins
-    /// then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
+    /// Waits, while another thread forks and has the lock, for what others are unmapping, giving back or marking: none
+    /// begins then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
     pub(crate) fn wait_for_leavers(&self) {
         let me = self.kernel.thread();
         let other = |thread: usize| thread != 0 && thread != me;
@@ -38,7 +38,9 @@ impl<K: Kernel> Shim<K> {
         self.wait_while(|| {
             self.lock.is_forking()
                 && !self.is_mine()
-                && (other(self.leavers.who()) || self.unmapping.iter().any(unmapping))
+                && (other(self.leavers.who())
+                    || unmapping(&self.marking)
+                    || self.unmapping.iter().any(unmapping))
         });
     }
 
@@ -48,7 +50,7 @@ impl<K: Kernel> Shim<K> {
         self.wait_while(|| ![0, me].contains(&self.leavers.who()));
     }
 
-    fn wait_while(&self, there: impl Fn() -> bool) {
+    pub(crate) fn wait_while(&self, there: impl Fn() -> bool) {
         let mut patience = Patience::default();
         loop {
             let seen = self.left.load(Ordering::Acquire);

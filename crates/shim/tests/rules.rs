@@ -323,6 +323,366 @@ fn rule_10_long_fork() {
     }
 }
 
+/// So many pages are kept, and so many are mapped, of these blocks of so many pages.
+fn kept_and_mapped(shim: &Shim<Fake>, blocks: &[usize], count: usize) -> (usize, usize) {
+    let mut kept = 0;
+    shim.each_region(|range, held| {
+        if held == Held::Dirty {
+            kept += range.len() / PAGE;
+        }
+    });
+    let all = blocks
+        .iter()
+        .flat_map(|at| (0..count).map(move |n| at + n * PAGE));
+    (kept, all.filter(|at| is_there(shim, *at)).count())
+}
+
+/// Check rule 10: where what is mapped is to be read in a file, and none is opened during a fork(2), what is kept is given
+/// back before that, and what another thread is about to give back, unmap or serve then is kept afterwards, and not lost.
+#[test]
+fn rule_10_forks_by_file() {
+    let shim = over_the_model(pages(40));
+    shim.kernel().by_file.set(true);
+    let all = apart(&shim, 3, 4);
+    all.iter().for_each(|at| keep(&shim, *at, 4));
+    shim.before_fork();
+    assert_eq!(kept_and_mapped(&shim, &all, 4), (0, 0));
+    shim.after_fork(false);
+
+    for what in 0..3 {
+        let shim = leaked(pages(8));
+        shim.kernel().by_file.set(true);
+        let all = apart(shim, 3, 4);
+        all[..2].iter().for_each(|at| keep(shim, *at, 4));
+        let forks = std::cell::Cell::new(false);
+        at_calls(shim, move || {
+            if !forks.replace(true) {
+                as_thread(shim, 1, || shim.before_fork());
+            }
+        });
+        // SAFETY: the model's memory.
+        unsafe {
+            match what {
+                // Above the budget, it gives back.
+                0 => shim.munmap(all[2], 4 * PAGE).unwrap(),
+                1 => shim.other(all[0], 4 * PAGE, || Ok(())).unwrap(),
+                _ => drop(shim.mmap(&of_pages(4)).unwrap()),
+            }
+        }
+        as_thread(shim, 1, || shim.after_fork(false));
+        *shim.kernel().hook.borrow_mut() = None;
+        shim.check().unwrap();
+        let (kept, mapped) = kept_and_mapped(shim, &all[..2], 4);
+        assert_eq!(kept, mapped, "{what}");
+    }
+}
+
+/// Check rule 2: what was given back and can't be unmapped at once is not unmapped later, when a thread may have mapped
+/// something there past the library: where the kernel refuses it, and where another's fork(2) has the lock for long.
+#[test]
+fn rule_02_unmapped_at_once_or_never() {
+    for forks in [false, true] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 4)[0];
+        keep(shim, at, 4);
+        let calls = std::cell::Cell::new(0);
+        let hook = move || {
+            let pages = shim.kernel().pages.borrow();
+            let empty = pages.get(&(at / PAGE)).is_some_and(|page| !page.present);
+            drop(pages);
+            let call = calls.replace(calls.get() + u32::from(empty));
+            if forks && empty && call == 0 {
+                as_thread(shim, 1, || shim.before_fork());
+            }
+            // The first is the end of the one that gives back.
+            !forks && empty && call == 1
+        };
+        *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
+        shim.limit_comes(|| ());
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(is_there(shim, at), "it was not unmapped");
+        map_over(shim, at);
+        if forks {
+            as_thread(shim, 1, || shim.after_fork(false));
+        }
+        shim.retire();
+        assert_eq!(value(shim, at), 9, "forks: {forks}");
+        shim.check().unwrap();
+        shim.each_region(|range, held| assert_eq!(range.start, at, "{held:?}"));
+    }
+}
+
+/// Check rule 10: whoever unmaps a range around what another thread marks, while a third forks and has the lock, waits for
+/// that first: it would be unmapped under the one who writes there. And does not wait where nobody marks.
+#[test]
+fn rule_10_unmaps_while_marking() {
+    for marking in [true, false] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 6)[0];
+        keep(shim, at, 4);
+        let begun = std::cell::Cell::new(false);
+        let unmap = move || {
+            if begun.replace(true) {
+                return;
+            }
+            as_thread(shim, 1, || shim.before_fork());
+            as_thread(shim, 2, || {
+                // The first call finds out that the fork takes long.
+                // SAFETY: the model's memory.
+                unsafe { shim.mmap(&Map { prot: 7, ..ANON }) }.unwrap();
+                shim.kernel().slept.set(false);
+                // SAFETY: the model's memory.
+                unsafe { shim.munmap(at, 6 * PAGE) }.unwrap();
+                assert_eq!(shim.kernel().slept.get(), marking);
+            });
+        };
+        if marking {
+            at_calls(shim, unmap);
+            // It looks for pinned pages, finds none, and marks.
+            // SAFETY: the model's memory.
+            let _ = unsafe { shim.mmap(&of_pages(4)) };
+        } else {
+            unmap();
+        }
+        *shim.kernel().hook.borrow_mut() = None;
+        as_thread(shim, 1, || shim.after_fork(false));
+        shim.check().unwrap();
+    }
+}
+
+/// Check rule 10: what is mapped over something that is being marked, and can't be shown to be plain, is left alone.
+#[test]
+fn rule_10_lost_while_marked() {
+    let shim = leaked(pages(16));
+    let all = apart(shim, 2, 4);
+    all.iter().for_each(|at| keep(shim, *at, 4));
+    let (at, begun) = (all[0], std::cell::Cell::new(false));
+    at_calls(shim, move || {
+        if begun.replace(true) {
+            return;
+        }
+        as_thread(shim, 1, || {
+            // Past the library it is unmapped, and the kernel gives it to a mapping that is seen.
+            // SAFETY: the model's memory.
+            unsafe {
+                shim.kernel().munmap(at, 4 * PAGE).unwrap();
+                let hint = Map {
+                    addr: at,
+                    prot: 7,
+                    ..of_pages(4)
+                };
+                let _ = shim.mmap(&hint);
+            }
+        });
+    });
+    // SAFETY: the model's memory.
+    let _ = unsafe { shim.mmap(&of_pages(4)) };
+    *shim.kernel().hook.borrow_mut() = None;
+    shim.check().unwrap();
+    shim.retire();
+    shim.check().unwrap();
+}
+
+/// Check rule 10: in the child of a handler that forks while the thread below it gives back or marks, what that has taken
+/// serves nobody, and what is mapped there instead keeps what is in it when the handler has returned.
+#[test]
+fn rule_10_forks_below() {
+    for (marking, calls) in [(false, 3_usize), (true, 1)]
+        .into_iter()
+        .flat_map(|(marking, most)| (0..most).map(move |n| (marking, n)))
+    {
+        let shim = leaked(pages(8));
+        let all = apart(shim, 2, 4);
+        all.iter().for_each(|at| keep(shim, *at, 4));
+        let before = std::cell::Cell::new(calls);
+        let mine: &'static std::cell::Cell<usize> = Box::leak(Box::default());
+        at_calls(shim, move || {
+            let left = before.replace(before.get().wrapping_sub(1));
+            if left != 0 {
+                return;
+            }
+            shim.before_fork();
+            shim.after_fork(true);
+            // SAFETY: the model's memory.
+            mine.set(unsafe { shim.mmap(&of_pages(4)) }.unwrap());
+            (0..4).for_each(|n| shim.kernel().write(mine.get() + n * PAGE, 9));
+        });
+        if marking {
+            // SAFETY: the model's memory.
+            let _ = unsafe { shim.mmap(&of_pages(4)) };
+        } else {
+            shim.limit_comes(|| ());
+        }
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(
+            (0..4).all(|n| value(shim, mine.get() + n * PAGE) == 9),
+            "{marking} {calls}"
+        );
+        shim.check().unwrap();
+    }
+}
+
+/// Check rule 3: while a thread zeroes in place of MADV_DONTNEED, and does not come to an end, another's mprotect(2) of it
+/// fails and does nothing, and so it waits for the end where the library is off meanwhile.
+#[test]
+fn rule_03_zeroing_is_not_cut_short() {
+    for off in [false, true] {
+        let shim = leaked(pages(16));
+        let at = apart(shim, 1, 4)[0];
+        // Looks for pinned pages, and makes the anchor.
+        // SAFETY: the model's memory.
+        unsafe { shim.madvise(at, 4 * PAGE, MADV_DONTNEED) }.unwrap();
+        (0..4).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+        let done: &'static std::cell::Cell<u32> = Box::leak(Box::default());
+        at_calls(shim, move || {
+            if value(shim, at) != 0 || done.replace(done.get() + 1) > 0 {
+                return;
+            }
+            if off {
+                shim.turn_off();
+            }
+            shim.kernel().slept.set(false);
+            as_thread(shim, 1, || {
+                // SAFETY: the model's memory.
+                let protected = unsafe { shim.mprotect(at, PAGE, PROT_READ) };
+                let refused = Err(quell_shim::Errno::ENOMEM);
+                assert_eq!(protected, if off { Ok(()) } else { refused });
+                assert!(shim.kernel().slept.get(), "nobody waited");
+            });
+        });
+        // SAFETY: the model's memory.
+        unsafe { shim.madvise(at, 4 * PAGE, MADV_DONTNEED) }.unwrap();
+        *shim.kernel().hook.borrow_mut() = None;
+        assert!(done.get() > 0, "it was zeroed in place");
+        shim.check().unwrap();
+    }
+}
+
+/// Check rule 12: to give back what is kept comes to an end, also where another thread adds to it faster, and the kernel
+/// takes it one by one only.
+#[test]
+fn rule_12_trimming_ends() {
+    let shim = leaked(Settings {
+        batch: false,
+        ..pages(16)
+    });
+    let all = apart(shim, 4, 2);
+    keep(shim, all[0], 2);
+    let (inside, calls) = (std::cell::Cell::new(false), std::cell::Cell::new(0));
+    at_calls(shim, move || {
+        if inside.replace(true) {
+            return;
+        }
+        calls.set(calls.get() + 1);
+        assert!(calls.get() < 500, "it does not end");
+        let fixed = Map {
+            addr: all[calls.get() % 4],
+            flags: ANON.flags | MAP_FIXED,
+            ..of_pages(2)
+        };
+        as_thread(shim, 1, || {
+            // SAFETY: the model's memory.
+            unsafe {
+                if let Ok(at) = shim.mmap(&fixed) {
+                    (0..2).for_each(|n| shim.kernel().write(at + n * PAGE, 7));
+                    shim.munmap(at, 2 * PAGE).unwrap();
+                }
+            }
+        });
+        inside.set(false);
+    });
+    shim.before_fork();
+    *shim.kernel().hook.borrow_mut() = None;
+    shim.after_fork(false);
+    shim.check().unwrap();
+}
+
+/// Check rule 2: what is mapped past the library over something kept, after the first of what is given back has gone, is
+/// seen and left alone, as no more than 64 are looked at before they are given back.
+#[test]
+fn rule_02_few_at_a_time() {
+    let counters = Box::leak(Box::new(Counters::new()));
+    let places = Box::leak(vec![Node::EMPTY; 256].into_boxed_slice());
+    let scratch = Box::leak(Box::new(Scratch::EMPTY));
+    let shim: &'static Shim<Fake> = Box::leak(Box::new(Shim::new(
+        Fake::default(),
+        pages(90),
+        counters,
+        places,
+        scratch,
+    )));
+    // All in one mapping, and each a region of its own, as it is not marked yet.
+    let at = apart(shim, 1, 90)[0];
+    (0..90).for_each(|n| keep(shim, at + n * PAGE, 1));
+    let (first, last) = (at, at + 89 * PAGE);
+    let done = std::cell::Cell::new(false);
+    at_calls(shim, move || {
+        let gone = shim
+            .kernel()
+            .pages
+            .borrow()
+            .get(&(first / PAGE))
+            .is_none_or(|p| !p.present);
+        if gone && !done.replace(true) {
+            map_over(shim, last);
+        }
+    });
+    shim.limit_comes(|| ());
+    *shim.kernel().hook.borrow_mut() = None;
+    assert_eq!(value(shim, last), 9);
+    shim.check().unwrap();
+}
+
+/// Maps one page there past the library, and writes it.
+fn map_over(shim: &Shim<Fake>, at: usize) {
+    let map = Map {
+        addr: at,
+        flags: ANON.flags | MAP_FIXED,
+        ..ANON
+    };
+    // SAFETY: the model's memory.
+    unsafe { shim.kernel().mmap(&map) }.unwrap();
+    shim.kernel().write(at, 9);
+}
+
+fn value(shim: &Shim<Fake>, at: usize) -> u8 {
+    shim.kernel().pages.borrow()[&(at / PAGE)].value
+}
+
+/// Check rule 10: what is about to be given back and is found to be somebody else's, while another thread's fork(2) has the
+/// lock for long, is left alone, and the library goes on with the rest.
+#[test]
+fn rule_10_foreign_while_forking() {
+    let shim = leaked(pages(8));
+    let all = apart(shim, 2, 4);
+    all.iter().for_each(|at| keep(shim, *at, 4));
+    let (over, forks) = (all[0], std::cell::Cell::new(false));
+    at_calls(shim, move || {
+        if !forks.replace(true) {
+            as_thread(shim, 1, || shim.before_fork());
+            map_over(shim, over);
+        }
+    });
+    shim.limit_comes(|| ());
+    as_thread(shim, 1, || shim.after_fork(false));
+    *shim.kernel().hook.borrow_mut() = None;
+    assert_eq!(value(shim, over), 9);
+    churn(shim, 2);
+    churn(shim, 2);
+    assert_ne!(kept_and_mapped(shim, &[], 0), (0, 0), "it is not off");
+    shim.check().unwrap();
+    shim.each_region(|_, held| assert_ne!(held, Held::Leaving));
+}
+
+/// Check rule 10: while a thread forks, and no file is opened, pages may be pinned, but not for good.
+#[test]
+fn rule_10_pins_while_forking() {
+    let linux = quell_shim::os::Linux::new();
+    linux.fork_begins();
+    assert_eq!(linux.pins(), quell_shim::Pins::PerhapsNow);
+    linux.fork_is_over(false);
+}
+
 /// Check rule 10: of two threads that fork at once, where the first takes long, the second leaves the lock to it, and the
 /// library goes on afterwards; its child, which can't know whether the tables are whole, does not use them, also where the
 /// first is over by then.

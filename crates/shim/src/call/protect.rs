@@ -32,7 +32,7 @@ impl<K: Kernel> Shim<K> {
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.
         let begun = self.begin_to_change(range, |table| {
             table.change(range, |kind| kind.prot &= prot as u8);
-        });
+        })?;
         // It may make more mappings of one.
         // SAFETY: the caller's own call.
         let done = self.with_room(|| unsafe { self.kernel.mprotect(addr, len, prot) });

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 pub(super) static OPENED: Opened = Opened {
     open: [const { AtomicUsize::new(0) }; 16],
     forking: AtomicU32::new(0),
+    refused: AtomicU32::new(0),
 };
 
 /// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
@@ -13,6 +14,8 @@ pub(super) struct Opened {
     /// 0 is a place for one; one more than there are places for is read all the same.
     open: [AtomicUsize; 16],
     forking: AtomicU32,
+    /// So often one was not opened for that.
+    refused: AtomicU32,
 }
 
 impl Opened {
@@ -23,12 +26,20 @@ impl Opened {
         let place = self.open.iter().find(free);
         let done = match self.forking.load(Ordering::SeqCst) {
             0 => work(),
-            _ => None,
+            _ => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                None
+            }
         };
         if let Some(place) = place {
             place.store(0, Ordering::SeqCst);
         }
         done
+    }
+
+    /// So often none was opened, as a thread forked: who finds it changed knows why he could not read one.
+    pub(super) fn refused(&self) -> u32 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Opens none from now on, and waits until the other threads have none.

@@ -30,6 +30,15 @@ const HARMLESS_DEVICES: [&[u8]; 14] = [
     b"net/tun",
 ];
 
+/// What is found, but that what could not be read is not known for good: no file is opened while a thread forks.
+pub(super) fn or_while_forking(find: impl FnOnce() -> Pins) -> Pins {
+    let refused = OPENED.refused();
+    match find() {
+        Pins::Perhaps if OPENED.refused() != refused => Pins::PerhapsNow,
+        pins => pins,
+    }
+}
+
 /// See [`Kernel::pins`](crate::Kernel::pins).
 pub(super) fn find() -> Pins {
     if are_counted() || has_requests() && are_mapped() {

@@ -156,6 +156,9 @@ unsafe impl Kernel for Fake {
     }
     fn mapping_at(&self, range: Range) -> Option<Mapping> {
         self.meddle();
+        if self.by_file.get() && self.forks.get() > 0 {
+            return None;
+        }
         let (whole, attr) = self.whole_mapping(range.start / PAGE)?;
         let plain = attr.flags & (MAP_PRIVATE | MAP_SHARED | MAP_ANONYMOUS);
         (whole.and(range) == Some(range)).then_some(Mapping {
@@ -200,6 +203,13 @@ unsafe impl Kernel for Fake {
         } else {
             Pins::Perhaps
         }
+    }
+    fn fork_begins(&self) {
+        self.forks.set(self.forks.get() + 1);
+    }
+    fn fork_is_over(&self, child: bool) {
+        let less = self.forks.get().saturating_sub(1);
+        self.forks.set(if child { 0 } else { less });
     }
     fn is_own(&self, range: Range) -> bool {
         self.all(range, |p| !p.shared)

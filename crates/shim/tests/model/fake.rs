@@ -73,6 +73,9 @@ pub struct Fake {
     /// Bytes of memory that are free, if they are few.
     pub free: Cell<Option<usize>>,
     pub thread: Cell<usize>,
+    /// What is mapped is to be read in a file, which is not opened while a thread forks.
+    pub by_file: Cell<bool>,
+    pub(super) forks: Cell<u32>,
     pub(super) clock: Cell<u64>,
     /// Somebody slept: what he waited for can't come, as all threads are one here.
     pub slept: Cell<bool>,
