@@ -5,17 +5,52 @@ use crate::{PAGE, Range};
 /// So many at once: each is a page in memory, and perhaps a mapping.
 const ANCHORS: usize = 512;
 
+/// So many mappings are known to have no room beside them.
+const CROWDED: usize = 64;
+/// To look for room takes the kernel's lock of all mappings, for which other threads wait: so many times it is left out.
+const LEFT_OUT: u8 = 64;
+
 /// The first bytes of all anchors, in no order.
 pub(crate) struct Anchors {
     starts: [usize; ANCHORS],
     count: usize,
+    /// By their begins; a later one takes the place of an earlier.
+    crowded: [Crowded; CROWDED],
+}
+
+/// A mapping with others on both sides.
+#[derive(Clone, Copy)]
+struct Crowded {
+    mapping: Range,
+    /// So many times it is taken for one yet.
+    left: u8,
 }
 
 impl Anchors {
     pub(crate) const NONE: Anchors = Anchors {
         starts: [0; ANCHORS],
         count: 0,
+        crowded: [Crowded {
+            mapping: Range { start: 0, end: 0 },
+            left: 0,
+        }; CROWDED],
     };
+
+    /// There was no room beside a mapping.
+    pub(crate) fn note_crowded(&mut self, mapping: Range) {
+        self.crowded[place_of(mapping)] = Crowded {
+            mapping,
+            left: LEFT_OUT,
+        };
+    }
+
+    /// Whether there was no room beside just this mapping a while ago.
+    pub(crate) fn is_crowded(&mut self, mapping: Range) -> bool {
+        let known = &mut self.crowded[place_of(mapping)];
+        let is = known.mapping == mapping && known.left > 0;
+        known.left -= u8::from(is);
+        is
+    }
 
     pub(crate) fn are_full(&self) -> bool {
         self.count == ANCHORS
@@ -62,9 +97,32 @@ impl Anchors {
     }
 }
 
+fn place_of(mapping: Range) -> usize {
+    // The high bits of a product are those that all bits of the factor move.
+    ((mapping.start / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a mapping without room is known so many times, and another one or a changed one is not.
+    #[test]
+    fn crowded() {
+        let mut anchors = Anchors::NONE;
+        let range = |start, end| Range { start, end };
+        let one = range(PAGE, 5 * PAGE);
+        assert!(!anchors.is_crowded(one));
+        anchors.note_crowded(one);
+        for other in [range(PAGE, 6 * PAGE), range(0, 5 * PAGE)] {
+            assert!(!anchors.is_crowded(other));
+        }
+        let times = (0..1000).filter(|_| anchors.is_crowded(one)).count();
+        assert_eq!(times, usize::from(LEFT_OUT));
+        for n in 0..10_000 {
+            assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < CROWDED);
+        }
+    }
 
     /// Check that what is added is found in its range and nowhere else, until it is removed, and that no more are added
     /// than there is room for.

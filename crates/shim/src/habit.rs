@@ -13,8 +13,8 @@ pub(crate) const CLASSES: usize = 4 * 36;
 /// A thin size is looked at once in 2^8 lifetimes at least.
 const MOST_DOUBT: u8 = 9;
 /// So many dense lifetimes take one doubt away, whatever was between them. A dense one that is zeroed in place saves its faults,
-/// and a thin one that is looked at costs a microsecond or two: where less than a third are thin it pays to look.
-const DENSE_FOR_A_DOUBT: u8 = 2;
+/// and a thin one that is looked at costs a microsecond or two: where less than a fourth are thin it pays to look.
+const DENSE_FOR_A_DOUBT: u8 = 3;
 
 /// The class of the largest size that is not above `len` (in bytes, one page at least).
 pub(crate) fn class(len: usize) -> usize {
@@ -55,6 +55,8 @@ pub(crate) struct Habit {
     doubt: u8,
     /// Dense ones since one last took a doubt away.
     credit: u8,
+    /// Lifetimes one after the other of which nothing was in memory at the end.
+    empty: u8,
     /// Lifetimes that pass before one is looked at again.
     skip: u16,
     /// Lifetimes that ended and that no later one has begun for yet.
@@ -70,6 +72,7 @@ impl Habit {
         dense: 0,
         doubt: 0,
         credit: 0,
+        empty: 0,
         skip: 0,
         ended: 0,
         returned: 0,
@@ -98,8 +101,18 @@ impl Habit {
         usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes
     }
 
+    /// Nothing of it was in memory: that speaks neither for nor against it. But to look each time would take longer than
+    /// what is looked for.
+    pub(crate) fn was_empty(&mut self) {
+        const FREE: u8 = 3;
+        const MOST: u8 = 8;
+        self.empty = (self.empty + 1).min(MOST);
+        self.skip = self.skip.max(u16::from(self.empty.saturating_sub(FREE)));
+    }
+
     /// Most of it was used.
     pub(crate) fn was_dense(&mut self) {
+        self.empty = 0;
         self.dense = self.dense.saturating_add(1);
         self.credit += 1;
         if self.credit == DENSE_FOR_A_DOUBT {
@@ -110,6 +123,7 @@ impl Habit {
 
     /// Little of it was used.
     pub(crate) fn was_thin(&mut self) {
+        self.empty = 0;
         self.dense = 0;
         self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         // The first doubt is none to speak of.

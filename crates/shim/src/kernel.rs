@@ -149,6 +149,10 @@ pub unsafe trait Kernel: Threads {
     /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be
     /// told. Never faults: pages may be gone.
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
+    /// Whether a page of a range is swapped out, or has a mark in its place, as a guard page; none where that can't be told.
+    fn has_swapped(&self, _range: Range) -> Option<bool> {
+        None
+    }
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
     /// A fork(2) begins, and is over, in the parent or the child.
@@ -163,6 +167,10 @@ pub unsafe trait Kernel: Threads {
     /// isn't. May change. Takes some microseconds.
     fn bound(&self) -> Option<usize> {
         None
+    }
+    /// Whether the process has more than one thread. Takes some microseconds.
+    fn has_threads(&self) -> bool {
+        true
     }
     /// How full memory is now. Takes some tens of microseconds.
     fn pressure(&self) -> Pressure;

@@ -16,6 +16,7 @@ mod copied;
 mod file;
 mod filter;
 mod group;
+mod lasting;
 mod maps;
 mod opened;
 mod pagemap;
@@ -567,6 +568,10 @@ unsafe impl Kernel for Linux {
         copied::is_unseen()
     }
 
+    fn has_swapped(&self, range: Range) -> Option<bool> {
+        pagemap::has_swapped(range)
+    }
+
     fn is_own(&self, range: Range) -> bool {
         pagemap::are_exclusive(range)
     }
@@ -580,8 +585,15 @@ unsafe impl Kernel for Linux {
             self.pressed.abandon();
             copied::is_seen();
             maps::forget_descriptor();
+            pagemap::forget_descriptor();
         }
         OPENED.fork_is_over(child);
+    }
+
+    fn has_threads(&self) -> bool {
+        let status = File::named(b"/proc/self/status\0");
+        let threads = status.find(|line| field(line, b"Threads"));
+        threads.is_some_and(|threads| threads > 1)
     }
 
     fn resident(&self) -> Option<usize> {

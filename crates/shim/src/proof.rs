@@ -61,12 +61,16 @@ impl<K: Kernel> Shim<K> {
         };
         let found = self.try_locked(|table| {
             let anchor = table.anchors.page_in(mapping.range);
-            (anchor, table.anchors.are_full())
+            let is_crowded = anchor.is_none() && table.anchors.is_crowded(mapping.range);
+            (anchor, is_crowded, table.anchors.are_full())
         });
         let known = match found {
-            Locked::Done((Some(anchor), _)) => anchor,
-            Locked::Done((None, false)) => return self.put_anchor(mapping.range, range, kind),
-            Locked::Done((None, true)) => {
+            Locked::Done((Some(anchor), _, _)) => anchor,
+            Locked::Done((None, true, _)) => return Plain::NoRoom,
+            Locked::Done((None, false, false)) => {
+                return self.put_anchor(mapping.range, range, kind);
+            }
+            Locked::Done((None, false, true)) => {
                 self.unmap_lone_anchors();
                 return Plain::NoRoom;
             }
@@ -87,10 +91,10 @@ impl<K: Kernel> Shim<K> {
         let below = mapping.start.checked_sub(PAGE);
         let mut places = [below, Some(mapping.end)].into_iter().flatten();
         if places.any(|start| self.put_anchor_at(start, range, kind)) {
-            Plain::Yes
-        } else {
-            Plain::NoRoom
+            return Plain::Yes;
         }
+        let _ = self.try_locked(|table| table.anchors.note_crowded(mapping));
+        Plain::NoRoom
     }
 
     /// Makes an anchor of a page that was mapped together with what lies below it.

@@ -73,6 +73,8 @@ pub struct Shim<K> {
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
     /// is kept from now on.
     retired: AtomicBool,
+    /// There was more than one thread when it was last looked at.
+    pub(crate) threaded: AtomicBool,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
@@ -151,6 +153,7 @@ impl<K: Kernel> Shim<K> {
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            threaded: AtomicBool::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
             bound: AtomicUsize::new(0),
@@ -445,6 +448,8 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.look_at_bound();
+        self.threaded
+            .store(self.kernel.has_threads(), Ordering::Relaxed);
         let short = match self.kernel.pressure() {
             Pressure::Some => true,
             Pressure::None(free) => {

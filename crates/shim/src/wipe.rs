@@ -18,15 +18,30 @@ const KEPT_EIGHTHS: usize = 7;
 /// each block is never used.
 const ZEROED_EIGHTHS: usize = 4;
 
+/// A range with no more pages in memory than these takes no longer to zero than to interrupt another CPU for them.
+const FEW: usize = 32;
+
+/// How a range was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Most of it is in memory, and has something in it.
+    Dense,
+    /// A few pages are in memory, in few pieces.
+    Few,
+    Thin,
+    /// None of it is in memory, as far as was looked.
+    None,
+}
+
 impl<K: Kernel> Shim<K> {
     /// Whether to write these pages would copy them, as a child of fork(2) has them too.
     pub(crate) fn is_shared(&self, range: Range) -> bool {
         self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range)
     }
 
-    /// Whether most of a range is in memory and has something in it, by some of its pages. What was only read has the
-    /// page of zeros, which is everybody's: to write it would be a shootdown for each page.
-    pub(crate) fn is_densely_used(&self, of: Of, range: Range) -> bool {
+    /// How a range was used, by some of its pages. What was only read has the page of zeros, which is everybody's: to write
+    /// it would be a shootdown for each page.
+    pub(crate) fn use_of(&self, of: Of, range: Range) -> Use {
         /// Of a large range so many windows are looked at, of so many pages.
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
@@ -53,10 +68,10 @@ impl<K: Kernel> Shim<K> {
             let vector = &mut vector[..window];
             // SAFETY: it only looks.
             if unsafe { self.kernel.mincore(Range { start, end }, vector) }.is_err() {
-                return false;
+                return Use::Thin;
             }
             if holes_in(vector) > HOLES {
-                return false;
+                return Use::Thin;
             }
             there += vector.iter().filter(|page| **page & 1 != 0).count();
             // Only of those in memory: to look at another would map the page of zeros there.
@@ -70,11 +85,21 @@ impl<K: Kernel> Shim<K> {
                 }
             }
         }
+        let other = match there {
+            0 => return Use::None,
+            1..=FEW if windows == 1 => Use::Few,
+            _ => Use::Thin,
+        };
         if there * 8 < windows * window * least_eighths {
-            return false;
+            return other;
         }
         let used = self.kernel.count_used(&samples[..count]);
-        used.is_some_and(|used| used == count || used * 2 >= count && self.kernel.is_own(range))
+        let dense = |used| used == count || used * 2 >= count && self.kernel.is_own(range);
+        if used.is_some_and(dense) {
+            Use::Dense
+        } else {
+            other
+        }
     }
 
     /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
@@ -103,10 +128,13 @@ impl<K: Kernel> Shim<K> {
         if unsafe { self.kernel.mincore(part, pages) }.is_err() {
             return false;
         }
-        // None while another thread gives back: the kernel then flushes after each call, even one that finds nothing
-        // (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
-        let most = if self.leavers.are_there() { 0 } else { HOLES };
-        if holes_in(pages) > most {
+        let holes = holes_in(pages);
+        if holes > HOLES {
+            return false;
+        }
+        let are_zero = holes > 0 && self.kernel.has_swapped(part) == Some(false);
+        // See below.
+        if holes > 0 && !are_zero && self.leavers.are_there() {
             return false;
         }
         let mut start = part.start;
@@ -115,10 +143,14 @@ impl<K: Kernel> Shim<K> {
             let range = Range { start, end };
             start = end;
             // A page that is not in memory is a hole, which is zero, a guard, which stays, or swapped out, which is not
-            // zero; and mincore(2) does not say which. To give it back takes no shootdown: nothing is mapped.
+            // zero; and mincore(2) does not say which. To give it back takes no shootdown, as nothing is mapped, but
+            // where other threads give back meanwhile: the kernel then flushes after each call, even one that finds
+            // nothing (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
             // SAFETY: the caller's range; either call leaves it zero.
             let done = unsafe {
-                if run[0] & 1 == 0 {
+                if run[0] & 1 == 0 && are_zero {
+                    true
+                } else if run[0] & 1 == 0 {
                     let advice = MADV_DONTNEED;
                     self.kernel
                         .madvise(range.start, range.len(), advice)

@@ -8,6 +8,7 @@ use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
 use crate::table::Of;
+use crate::wipe::Use;
 use crate::{PAGE, Range, keep};
 
 impl<K: Kernel> Shim<K> {
@@ -263,10 +264,25 @@ impl<K: Kernel> Shim<K> {
             return false;
         };
         // To zero a few pages for nothing costs less than to find out that it is for nothing.
+        let mut learned = false;
         if range.len() >= SMALL {
-            let dense = self.is_densely_used(Of::GivenBack, range);
-            if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
-                return false;
+            let how = self.use_of(Of::GivenBack, range);
+            match how {
+                // Where no other thread is, there is nobody to interrupt.
+                Use::Few if self.threaded.load(Ordering::Relaxed) => {}
+                Use::None => {
+                    let _ = self.try_locked(|table| {
+                        table.habit(Of::GivenBack, range.len()).was_empty();
+                    });
+                    return false;
+                }
+                Use::Dense | Use::Few | Use::Thin => {
+                    let dense = how == Use::Dense;
+                    learned = true;
+                    if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
+                        return false;
+                    }
+                }
             }
         }
         if !self.has_no_pins_for(range.len()) || !self.may_stay(range) {
@@ -287,15 +303,15 @@ impl<K: Kernel> Shim<K> {
         // over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
         let done = plain && unsafe { self.wipe(range) };
         self.end(begun);
-        if !done {
+        if !(done && learned) {
             let _ = self.try_locked(|table| {
-                table.keep.drop(range);
                 let habit = table.habit(Of::GivenBack, range.len());
-                if plain {
-                    habit.was_mistaken();
-                } else {
-                    habit.pauses();
+                match (done, plain) {
+                    (true, _) => return habit.was_dense(),
+                    (false, true) => habit.was_thin(),
+                    (false, false) => habit.pauses(),
                 }
+                table.keep.drop(range);
             });
         }
         done

@@ -8,6 +8,7 @@ use crate::proof::Plain;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::table::{Of, Table};
+use crate::wipe::Use;
 
 /// What is kept may cut others, and needs as many places at most.
 pub(crate) const ROOM: usize = 4;
@@ -107,7 +108,7 @@ impl<K: Kernel> Shim<K> {
         if !is_for_it || self.is_retired() || !self.pays_to_prove(len) {
             return None;
         }
-        let asked = self.locked(|table| {
+        let asked = self.try_locked(|table| {
             let kind = table.kind_of(range).filter(|kind| kind.may_be_kept())?;
             let habit = table.habit(Of::Mappings, len);
             let looks = habit.looks();
@@ -117,7 +118,7 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((mut kind, served))) = asked else {
             return None;
         };
-        let dense = self.is_densely_used(Of::Mappings, range);
+        let dense = self.use_of(Of::Mappings, range) == Use::Dense;
         let trusted = self.learn(Of::Mappings, len, dense, served);
         if !dense || !trusted {
             return None;
@@ -161,14 +162,18 @@ impl<K: Kernel> Shim<K> {
     /// zeroed for nothing.
     pub(super) fn learn(&self, of: Of, len: usize, dense: bool, served: bool) -> bool {
         let lifetimes = self.settings().lifetimes;
-        let trusted = self.locked(|table| {
+        let trusted = self.try_locked(|table| {
             let habit = table.habit(of, len);
             match (dense, served) {
                 (true, _) => habit.was_dense(),
                 (false, false) => habit.was_thin(),
                 (false, true) => {
                     self.counters.mistaken.one();
-                    habit.was_mistaken();
+                    match of {
+                        Of::Mappings => habit.was_mistaken(),
+                        // What was in memory was zeroed, and nothing filled for it.
+                        Of::GivenBack => habit.was_thin(),
+                    }
                 }
             }
             table.is_trusted(of, len, lifetimes)

@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::file::File;
+use super::lasting::{ENOTTY, Lasting};
 use super::{now, nr, syscall};
 use crate::kernel::{Errno, Mapping};
 use crate::{PAGE, Range};
@@ -37,14 +38,7 @@ struct Query {
 /// The kernel has no such query.
 static BY_TEXT: AtomicBool = AtomicBool::new(false);
 
-/// A descriptor of the file, which stays: to open and close it takes ten times as long as to ask. It has a high number, so
-/// that no program finds its own changed. 0 is none. A program may close it, or put another file in its place: then it is
-/// refused, forgotten, and not closed, as it is not ours any more.
-static DESCRIPTOR: AtomicUsize = AtomicUsize::new(0);
-const LEAST_NUMBER: usize = 900;
-
-const EBADF: i32 = 9;
-const ENOTTY: i32 = 25;
+static ASKED: Lasting = Lasting::of(MAPS);
 
 /// How long it took to read the text, the last time, ns.
 static TEXT_NS: AtomicUsize = AtomicUsize::new(0);
@@ -65,63 +59,21 @@ pub(super) fn mapping_at(range: Range) -> Option<Mapping> {
     let found = if BY_TEXT.load(Ordering::Relaxed) {
         by_text(range)
     } else {
-        by_descriptor(range).or_else(|| by_file(range))
+        match ASKED.ask(|fd| by_query(fd, range))? {
+            Ok(found) => Some(found),
+            Err(Errno(ENOTTY)) => {
+                BY_TEXT.store(true, Ordering::Relaxed);
+                by_text(range)
+            }
+            Err(_) => None,
+        }
     };
     found.filter(|mapping| mapping.range.and(range) == Some(range))
 }
 
-/// A copy of the process has the descriptor too, and it tells of the process that it was opened in.
+/// See [`Lasting::forget`].
 pub(super) fn forget_descriptor() {
-    DESCRIPTOR.store(0, Ordering::Relaxed);
-}
-
-/// None where there is no descriptor, or it is not ours any more, and where nothing is mapped.
-fn by_descriptor(range: Range) -> Option<Mapping> {
-    let known = DESCRIPTOR.load(Ordering::Relaxed);
-    if known == 0 {
-        return None;
-    }
-    let found = by_query(known, range);
-    if let Err(Errno(EBADF | ENOTTY)) = found {
-        let order = Ordering::Relaxed;
-        let _ = DESCRIPTOR.compare_exchange(known, 0, order, order);
-    }
-    found.ok()
-}
-
-/// By the file, which is opened for it. The next time there is a descriptor.
-fn by_file(range: Range) -> Option<Mapping> {
-    let asked = MAPS.with(|fd| {
-        let found = by_query(fd, range);
-        if found.is_ok() && DESCRIPTOR.load(Ordering::Relaxed) == 0 {
-            keep_descriptor(fd);
-        }
-        found
-    });
-    match asked? {
-        Ok(found) => Some(found),
-        Err(Errno(ENOTTY)) => {
-            BY_TEXT.store(true, Ordering::Relaxed);
-            by_text(range)
-        }
-        Err(_) => None,
-    }
-}
-
-/// Where the limit of descriptors is too low for such a number there is none.
-fn keep_descriptor(fd: usize) {
-    const F_DUPFD_CLOEXEC: usize = 1030;
-    // SAFETY: another descriptor of our own file.
-    let made = unsafe { syscall(nr::FCNTL, [fd, F_DUPFD_CLOEXEC, LEAST_NUMBER, 0, 0, 0]) };
-    let Ok(number) = made else {
-        return;
-    };
-    let order = Ordering::Relaxed;
-    let first = DESCRIPTOR.compare_exchange(0, number, order, order);
-    if first.is_err() {
-        // SAFETY: made just now, and known to nobody.
-        let _ = unsafe { syscall(nr::CLOSE, [number, 0, 0, 0, 0, 0]) };
-    }
+    ASKED.forget();
 }
 
 fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {

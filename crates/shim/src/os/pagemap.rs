@@ -1,6 +1,7 @@
 //! What the kernel says of single pages (Documentation/admin-guide/mm/pagemap.rst).
 
 use super::file::File;
+use super::lasting::Lasting;
 use super::{nr, syscall};
 use crate::{PAGE, Range};
 
@@ -17,6 +18,59 @@ const MOST_SWAP_FILES: u64 = 22;
 /// And nobody else maps it. When the other process has exited, run another program or written the page, the bit
 /// is back.
 const EXCLUSIVE: u64 = 1 << 56;
+
+const PAGEMAP: File<'_> = File::named(b"/proc/self/pagemap\0");
+static ASKED: Lasting = Lasting::of(PAGEMAP);
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: usize = 0xc060_6610;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+
+/// `struct pm_scan_arg` (include/uapi/linux/fs.h, Linux 6.7).
+#[repr(C)]
+#[derive(Default)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    found_at: u64,
+    found_room: u64,
+    most_pages: u64,
+    inverted: u64,
+    wanted: u64,
+    wanted_any: u64,
+    told: u64,
+}
+
+/// See [`Kernel::has_swapped`](crate::Kernel::has_swapped).
+pub(super) fn has_swapped(range: Range) -> Option<bool> {
+    let asked = ASKED.ask(|fd| {
+        // A page_region: begin, end and kinds. One is enough.
+        let mut found = [0_u64; 3];
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            start: range.start as u64,
+            end: range.end as u64,
+            found_at: (&raw mut found) as u64,
+            found_room: 1,
+            most_pages: 1,
+            wanted: PAGE_IS_SWAPPED,
+            told: PAGE_IS_SWAPPED,
+            ..Scan::default()
+        };
+        let args = [fd, PAGEMAP_SCAN, (&raw mut scan) as usize, 0, 0, 0];
+        // SAFETY: the kernel writes into our own places, no more than there is room for.
+        unsafe { syscall(nr::IOCTL, args) }
+    });
+    asked?.ok().map(|found| found > 0)
+}
+
+/// See [`Lasting::forget`].
+pub(super) fn forget_descriptor() {
+    ASKED.forget();
+}
 
 /// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did, and all could be
 /// read.
@@ -37,7 +91,7 @@ fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> bool {
         }
         true
     };
-    File::named(b"/proc/self/pagemap\0").with(all) == Some(true)
+    PAGEMAP.with(all) == Some(true)
 }
 
 /// Whether nobody else maps a page of the range, up to the first that somebody does.

@@ -45,7 +45,7 @@ impl World {
             (Err(Errno::ENOMEM), Ok(())) if self.loose.get() || self.ever_unseen.get() => {}
             // Another thread has taken the last room, or made some.
             (Err(Errno::EEXIST), Ok(()))
-                if self.loose.get() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}
+                if self.is_unforetold() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}
             (Ok(_), Err(_)) if self.loose.get() => self.mapped(map, done, Ok(())),
             (Err(_), Err(_)) if self.loose.get() => {}
             (done, expected) => self.fail(&format!("mmap: {done:x?} instead of {expected:?}")),
@@ -95,7 +95,8 @@ impl World {
         self.note(format!("= {done:x?}"));
         let aligned = |at: usize| self.setup.hint > 0 && at.is_multiple_of(self.setup.hint * PAGE);
         let taken = done.is_ok_and(|at| at == range.start || aligned(at));
-        if free && !self.loose.get() && !taken {
+        // What something unseen was mapped over is left alone, and all of the region that it was in.
+        if free && !self.is_unforetold() && !taken {
             self.fail("the hint is free, and not taken");
         }
         self.mapped(&map, done, if room { Ok(()) } else { Err(Errno::ENOMEM) });
