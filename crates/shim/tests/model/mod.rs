@@ -169,11 +169,6 @@ impl World {
         usize::from(self.bytes.borrow_mut().pop_front().unwrap_or(0))
     }
 
-    /// Whether a call may fail, or find something there, that the program knows nothing of.
-    fn is_unforetold(&self) -> bool {
-        self.loose.get() || self.ever_unseen.get()
-    }
-
     fn loosen(&self) {
         self.loose.set(true);
         self.ever_loose.set(true);
