@@ -39,6 +39,7 @@ impl World {
                     name: 0,
                 };
                 self.promise.borrow_mut().map(range, attr);
+                self.set_unseen(range, false);
             }
             (Err(found), Err(wanted)) if found == wanted => {}
             (Err(Errno::ENOMEM), Ok(())) if self.loose.get() => {}

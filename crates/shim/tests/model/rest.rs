@@ -66,6 +66,13 @@ impl World {
         };
         let mut foretold = foretell();
         let old = self.promise.borrow().at(from).to_vec();
+        let unseen = self.unseen.get()[numbers(from)].contains(&true);
+        let moved = |to: Range| {
+            let stays = flags & MREMAP_DONTUNMAP != 0;
+            self.promise.borrow_mut().remap(from, &old, to, stays);
+            // What the library knows of it goes with it.
+            self.set_unseen(to, unseen);
+        };
         self.note(format!(
             "mremap {from:x?} to {new_len:#x}, {flags}, {new:#x}"
         ));
@@ -89,20 +96,14 @@ impl World {
                     start: at,
                     end: at + new_len,
                 };
-                self.promise
-                    .borrow_mut()
-                    .remap(from, &old, range, flags == 5);
+                moved(range);
             }
             (Ok(at), Err(_)) if self.loose.get() => {
-                self.promise.borrow_mut().remap(
-                    from,
-                    &old,
-                    Range {
-                        start: at,
-                        end: at + new_len,
-                    },
-                    flags == 5,
-                );
+                let range = Range {
+                    start: at,
+                    end: at + new_len,
+                };
+                moved(range);
             }
             (Err(Errno::ENOMEM), expected) if self.loose.get() || (expected.is_ok() && !roomy) => {
                 if self.loose.get() {

@@ -18,10 +18,20 @@ impl World {
         if self.depth.get() > 0 {
             return;
         }
+        let before = self.fake().pages.borrow().clone();
+        self.do_one_unseen();
+        let now = self.fake().pages.borrow();
+        let mut unseen = self.unseen.get();
+        for (n, unseen) in unseen.iter_mut().enumerate() {
+            *unseen |= before.get(&(BASE / PAGE + n)) != now.get(&(BASE / PAGE + n));
+        }
+        self.unseen.set(unseen);
+    }
+
+    fn do_one_unseen(&self) {
         let what = self.byte() % 13;
         let own = self.own_range();
         let any = self.any_range();
-        self.ever_unseen.set(true);
         self.note(format!("unseen {what}, own {own:x?}, any {any:x?}"));
         match (what, own) {
             (0, Some(range)) => self.protect_unseen(range),
