@@ -179,7 +179,11 @@ unsafe impl Kernel for Fake {
         self.all(range, |p| p.value == MARK && !p.guard)
     }
     unsafe fn fingerprint(&self, range: Range) -> u64 {
-        let word = |hash: u64, n| hash.wrapping_mul(31) + u64::from(self.read(n * PAGE)) + 1;
+        // Two that differ in one page only are never alike.
+        let word = |hash: u64, n| {
+            let mixed = (hash ^ u64::from(self.read(n * PAGE))).wrapping_mul(0x0100_0000_01b3);
+            mixed & !(1 << 63)
+        };
         numbers(range).fold(1, word) | 1 << 63
     }
     fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool {
