@@ -100,32 +100,20 @@ impl World {
             return;
         }
         let zeroes = matches!(advice, MADV_DONTNEED | MADV_FREE);
-        let (whole, locked) = {
-            let promise = self.promise.borrow();
-            let locked = promise.at(range).iter().flatten().any(|p| p.attr.locked);
-            (promise.all_live(range), locked)
-        };
-        let expected = match lasting_advice(advice) {
-            None if !zeroes => Err(Errno::EINVAL),
-            _ if zeroes && locked => Err(Errno::EINVAL),
-            _ if !whole => Err(Errno::ENOMEM),
-            _ => Ok(()),
-        };
+        let whole = self.promise.borrow().all_live(range);
         self.note(format!("madvise {range:x?} {advice}"));
         // SAFETY: the model's memory.
         let done = self.call(Some(range), !whole, || unsafe {
             self.shim.madvise(range.start, range.len(), advice)
         });
         self.note(format!("= {done:?}"));
-        // What was locked unseen may be dropped all the same: the program may read its old bytes or zeros.
-        let dropped = self.ever_unseen.get() && advice == MADV_FREE && done.is_ok();
-        // What was mapped over unseen is left alone, with all that was kept together with it: it is there still.
-        let is_there = self.ever_unseen.get() && !whole && done.is_ok();
-        if done != expected
-            && !dropped
-            && !is_there
-            && !(self.loose.get() && done == Err(Errno::ENOMEM))
-        {
+        let expected = match lasting_advice(advice) {
+            None if !zeroes => Err(Errno::EINVAL),
+            _ if zeroes && self.has_locked(range) => Err(Errno::EINVAL),
+            _ if !self.is_all_there(range) => Err(Errno::ENOMEM),
+            _ => Ok(()),
+        };
+        if done != expected && !(self.loose.get() && done == Err(Errno::ENOMEM)) {
             self.fail(&format!("madvise: {done:?} instead of {expected:?}"));
         }
         let mut promise = self.promise.borrow_mut();
@@ -144,9 +132,20 @@ impl World {
             _ => {}
         }
         drop(promise);
-        if done.is_err() && self.is_unforetold() {
+        if done.is_err() && self.loose.get() {
             self.resync(range);
         }
+    }
+
+    /// Whether any of a range is locked: of the program's, or of what is leaked.
+    fn has_locked(&self, range: Range) -> bool {
+        let leaked = self.leaked();
+        let promise = self.promise.borrow();
+        let real = self.shim.kernel().pages.borrow();
+        numbers(range).any(|n| match promise.pages[n] {
+            Some(own) => own.attr.locked,
+            None => leaked[n] && real[&(BASE / PAGE + n)].attr.locked,
+        })
     }
 
     pub(super) fn protect(&self) {
@@ -162,17 +161,14 @@ impl World {
             self.shim.mprotect(range.start, range.len(), prot)
         });
         self.note(format!("= {done:?}"));
-        if done.is_ok() != whole && !self.is_unforetold() {
+        if done.is_ok() != self.is_all_there(range) && !self.loose.get() {
             self.fail(&format!("mprotect: {done:?}"));
         }
-        if done.is_err() && self.is_unforetold() {
+        if done.is_err() && self.loose.get() {
             return self.resync(range);
         }
+        let leaked = self.leaked();
         let mut promise = self.promise.borrow_mut();
-        if done.is_ok() {
-            promise.change(range, |p| p.attr.prot = prot);
-        } else {
-            promise.change_first(range, |p| p.attr.prot = prot);
-        }
+        promise.change_first(range, &leaked, |p| p.attr.prot = prot);
     }
 }

@@ -28,7 +28,7 @@ pub struct Attr {
     pub name: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub attr: Attr,
     /// Of which call of mmap(2).

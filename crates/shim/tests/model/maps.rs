@@ -39,13 +39,13 @@ impl World {
                     name: 0,
                 };
                 self.promise.borrow_mut().map(range, attr);
+                self.set_unseen(range, false);
             }
             (Err(found), Err(wanted)) if found == wanted => {}
-            // What is left alone, as it is somebody else's perhaps, takes room.
-            (Err(Errno::ENOMEM), Ok(())) if self.loose.get() || self.ever_unseen.get() => {}
+            (Err(Errno::ENOMEM), Ok(())) if self.loose.get() => {}
             // Another thread has taken the last room, or made some.
             (Err(Errno::EEXIST), Ok(()))
-                if self.is_unforetold() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}
+                if self.loose.get() && map.flags & MAP_FIXED_NOREPLACE != 0 => {}
             (Ok(_), Err(_)) if self.loose.get() => self.mapped(map, done, Ok(())),
             (Err(_), Err(_)) if self.loose.get() => {}
             (done, expected) => self.fail(&format!("mmap: {done:x?} instead of {expected:?}")),
@@ -68,7 +68,15 @@ impl World {
         // SAFETY: the model's memory.
         let done = self.call(None, false, || unsafe { self.shim.mmap(&map) });
         self.note(format!("= {done:x?}"));
-        self.mapped(&map, done, if room { Ok(()) } else { Err(Errno::ENOMEM) });
+        self.mapped_in_gap(&map, done, room);
+    }
+
+    /// After mmap(2) of no fixed address: `room` says whether there was a gap for it before.
+    fn mapped_in_gap(&self, map: &Map, done: Result<usize, Errno>, room: bool) {
+        // What it has leaked on its way takes room.
+        let room = room && (done.is_ok() || self.has_gap(map.len.div_ceil(PAGE)));
+        let expected = if room { Ok(()) } else { Err(Errno::ENOMEM) };
+        self.mapped(map, done, expected);
     }
 
     pub(super) fn map_hint(&self) {
@@ -95,11 +103,17 @@ impl World {
         self.note(format!("= {done:x?}"));
         let aligned = |at: usize| self.setup.hint > 0 && at.is_multiple_of(self.setup.hint * PAGE);
         let taken = done.is_ok_and(|at| at == range.start || aligned(at));
-        // What something unseen was mapped over is left alone, and all of the region that it was in.
-        if free && !self.is_unforetold() && !taken {
+        // What the call has leaked on its way is in the way there, and what it has just mapped is no leak.
+        let is_new = |n: usize| {
+            let at = BASE + n * PAGE;
+            done.is_ok_and(|new| (new..new + range.len()).contains(&at))
+        };
+        let leaked = self.leaked();
+        let in_the_way = numbers(range).any(|n| leaked[n] && !is_new(n));
+        if free && !in_the_way && !self.loose.get() && !taken {
             self.fail("the hint is free, and not taken");
         }
-        self.mapped(&map, done, if room { Ok(()) } else { Err(Errno::ENOMEM) });
+        self.mapped_in_gap(&map, done, room);
     }
 
     pub(super) fn map_at(&self, how: i32) {
@@ -129,6 +143,7 @@ impl World {
             || unsafe { self.shim.mmap(&map) },
         );
         self.note(format!("= {done:x?}"));
+        let free = free && (done.is_ok() || !self.has_leak(range));
         let expected = if replace || free {
             Ok(())
         } else {

@@ -83,9 +83,13 @@ pub struct World {
     loose: Cell<bool>,
     /// That has ever happened: something may be left over.
     ever_loose: Cell<bool>,
-    /// The program has done something that the library does not see: what that knows may be wrong, and what it does
-    /// must be right all the same.
-    ever_unseen: Cell<bool>,
+    /// Where something was changed that the library did not see, and nothing was mapped since that it did: what it knows
+    /// of these pages may be wrong, and what it does must be right all the same.
+    unseen: Cell<[bool; PAGES]>,
+    /// What was leaked, what the library held besides the program's, and what was `unseen`, when that was looked at last.
+    were_leaked: Cell<[bool; PAGES]>,
+    were_held: Cell<[bool; PAGES]>,
+    were_unseen: Cell<[bool; PAGES]>,
     /// What was done, for who reads a failure.
     pub log: RefCell<Vec<String>>,
     /// Dropped last.
@@ -147,7 +151,10 @@ impl World {
             open: Cell::new(true),
             loose: Cell::new(false),
             ever_loose: Cell::new(false),
-            ever_unseen: Cell::new(false),
+            unseen: Cell::new([false; PAGES]),
+            were_leaked: Cell::new([false; PAGES]),
+            were_held: Cell::new([false; PAGES]),
+            were_unseen: Cell::new([false; PAGES]),
             log: RefCell::default(),
             _lent: lent,
         });
@@ -167,11 +174,6 @@ impl World {
 
     fn byte(&self) -> usize {
         usize::from(self.bytes.borrow_mut().pop_front().unwrap_or(0))
-    }
-
-    /// Whether a call may fail, or find something there, that the program knows nothing of.
-    fn is_unforetold(&self) -> bool {
-        self.loose.get() || self.ever_unseen.get()
     }
 
     fn loosen(&self) {
@@ -237,12 +239,20 @@ impl World {
             self.fail("more is kept than the budget allows");
         }
         let pages = fake.pages.borrow();
-        for (n, kept) in kept.iter().copied().enumerate() {
-            let real = pages.get(&(BASE / PAGE + n));
-            match (promise.pages[n], real, kept) {
-                (None, None, held) if held.is_none() || self.ever_unseen.get() => {}
+        let mut real = [None; PAGES];
+        for (n, page) in pages.iter() {
+            real[n - BASE / PAGE] = Some(page);
+        }
+        let is_held = |n: usize| !matches!(kept[n], None | Some(Held::Live(..)));
+        let held: [bool; PAGES] = std::array::from_fn(is_held);
+        let nobodys = |n: usize| promise.pages[n].is_none() && real[n].is_some() && !held[n];
+        self.check_leaks(std::array::from_fn(nobodys), held);
+        let unseen = self.unseen.get();
+        for n in 0..PAGES {
+            let unseen = unseen[n];
+            match (promise.pages[n], real[n], kept[n]) {
+                (None, None, held) if held.is_none() || unseen => {}
                 (Some(own), Some(real), held) => {
-                    let unseen = self.ever_unseen.get();
                     if !unseen && !matches!(held, None | Some(Held::Live(..))) {
                         self.fail(&format!("page {n} is the program's, and kept"));
                     }
@@ -278,15 +288,48 @@ impl World {
                         ..
                     } = real.attr;
                     let plain = (prot, advice, locked, name) == (3, 0, false, 0);
-                    let unseen = self.ever_unseen.get();
                     if !unseen && (!plain || matches!(held, Held::Live(..))) {
                         self.fail(&format!("page {n}: {real:?} is nobody's, and {held:?}"));
                     }
                 }
-                (None, Some(_), None) if self.ever_loose.get() || self.ever_unseen.get() => {}
+                // Leaked.
+                (None, Some(_), None) => {}
                 (own, real, held) => self.fail(&format!("page {n}: {own:?}, {real:?}, {held:?}")),
             }
         }
+    }
+
+    /// Only what was kept may be leaked, together with something beside it that was changed unseen: all that was kept as
+    /// one is left alone with that. What the kernel refuses to take back is leaked, too.
+    fn check_leaks(&self, leaked: [bool; PAGES], held: [bool; PAGES]) {
+        let were_leaked = self.were_leaked.replace(leaked);
+        let were_held = self.were_held.replace(held);
+        let unseen = self.unseen.get();
+        let were_unseen = self.were_unseen.replace(unseen);
+        let is_explained = |n: usize| {
+            let before = (0..=n).rev().take_while(|n| were_held[*n]);
+            let behind = (n..PAGES).take_while(|n| were_held[*n]);
+            before.chain(behind).any(|n| were_unseen[n] || unseen[n])
+        };
+        let mut now = unseen;
+        for n in (0..PAGES).filter(|n| leaked[*n] && !were_leaked[*n]) {
+            // It may be known as the program's still, where another thread unmapped what lay beside it just then.
+            let explained = is_explained(n);
+            now[n] |= explained;
+            if !explained && !self.ever_loose.get() {
+                self.fail(&format!(
+                    "page {n} is leaked, and was not kept, or nobody has done anything to it"
+                ));
+            }
+        }
+        self.unseen.set(now);
+    }
+
+    /// Says of pages whether what was done unseen to them before may matter yet.
+    fn set_unseen(&self, range: Range, is: bool) {
+        let mut unseen = self.unseen.get();
+        unseen[numbers(range)].fill(is);
+        self.unseen.set(unseen);
     }
 
     fn note(&self, text: String) {

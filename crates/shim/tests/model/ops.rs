@@ -1,10 +1,10 @@
 //! One call of the program's: chosen by the bytes, made, and compared.
 
 use quell_shim::linux::*;
-use quell_shim::{PAGE, Range};
+use quell_shim::{Held, PAGE, Range};
 
 use super::World;
-use super::fake::{BASE, PAGES};
+use super::fake::{BASE, END, PAGES};
 use super::promise::numbers;
 
 pub(super) const PLAIN: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -71,31 +71,52 @@ impl World {
         done
     }
 
-    /// Another thread is at it, or may be about to map something there; or something was left over there, and
-    /// what a call does then is not foretold.
+    /// Another thread is at it, or may be about to map something there.
     pub(super) fn keeps_off(&self, range: Range) -> bool {
-        self.is_busy(range)
-            || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
-            || ((self.ever_loose.get() || self.ever_unseen.get()) && self.has_leftover(range))
+        self.is_busy(range) || (self.depth.get() > 0 && !self.promise.borrow().all_live(range))
     }
 
-    fn has_leftover(&self, range: Range) -> bool {
-        let free = self.free();
+    /// Of each page, whether it is leaked: something is mapped there that is neither the program's nor the library's.
+    /// The library leaves it there where it finds something foreign, or the kernel refuses to take it back. To the
+    /// program it is somebody else's: it is in the way of what should lie there, and no hole in a range.
+    ///
+    /// What a call leaks on its way is seen after the call only, and what the call itself has mapped is not the
+    /// program's until the promise says so.
+    pub(super) fn leaked(&self) -> [bool; PAGES] {
+        let mut kept = [false; PAGES];
+        self.shim.each_region(|range, held| {
+            if !matches!(held, Held::Live(..)) {
+                kept[numbers(range)].fill(true);
+            }
+        });
         let promise = self.promise.borrow();
-        numbers(range).any(|n| !free[n] && promise.pages[n].is_none())
+        let mut leaked = [false; PAGES];
+        for n in self.shim.kernel().pages.borrow().keys() {
+            let n = n - BASE / PAGE;
+            leaked[n] = promise.pages[n].is_none() && !kept[n];
+        }
+        leaked
     }
 
-    /// Of each page, whether the program has nothing there, and nothing was left over that nobody knows of,
-    /// when the kernel refused something.
+    /// Whether any page of a range is leaked.
+    pub(super) fn has_leak(&self, range: Range) -> bool {
+        self.leaked()[numbers(range)].contains(&true)
+    }
+
+    /// Whether the kernel finds something mapped all over a range: the program's, or leaked.
+    pub(super) fn is_all_there(&self, range: Range) -> bool {
+        let leaked = self.leaked();
+        let promise = self.promise.borrow();
+        range.start >= BASE
+            && range.end <= END
+            && numbers(range).all(|n| promise.pages[n].is_some() || leaked[n])
+    }
+
+    /// Of each page, whether the program has nothing there, and nothing is leaked.
     pub(super) fn free(&self) -> [bool; PAGES] {
-        let mut known = [false; PAGES];
-        self.shim
-            .each_region(|range, _| numbers(range).for_each(|n| known[n] = true));
+        let leaked = self.leaked();
         let promise = self.promise.borrow();
-        let real = self.shim.kernel().pages.borrow();
-        std::array::from_fn(|n| {
-            promise.pages[n].is_none() && (known[n] || !real.contains_key(&(BASE / PAGE + n)))
-        })
+        std::array::from_fn(|n| promise.pages[n].is_none() && !leaked[n])
     }
 
     /// Whether a mapping of so many pages has room somewhere.

@@ -108,10 +108,17 @@ impl Promise {
             .for_each(&mut how);
     }
 
-    /// The same up to the first hole, where the kernel stops.
-    pub fn change_first(&mut self, range: Range, how: impl FnMut(&mut Owned)) {
-        let pages = self.pages[numbers(range)].iter_mut();
-        pages.map_while(Option::as_mut).for_each(how);
+    /// The same up to the first hole, where the kernel stops. What is leaked is none.
+    pub fn change_first(
+        &mut self,
+        range: Range,
+        leaked: &[bool; PAGES],
+        how: impl FnMut(&mut Owned),
+    ) {
+        let all = numbers(range);
+        let pages = self.pages[all.clone()].iter_mut().zip(&leaked[all]);
+        let there = pages.take_while(|(page, leaked)| page.is_some() || **leaked);
+        there.filter_map(|(page, _)| page.as_mut()).for_each(how);
     }
 
     /// The longest run of one mapping that holds this page.

@@ -23,28 +23,7 @@ impl World {
             end: from.start + new_len,
         };
         let fixed = flags & MREMAP_FIXED != 0;
-        let free = self.free();
-        // What is several mappings to the kernel is moved piece by piece, and mappings are set aside for that, not in
-        // the target: wherever that lies in a gap, there must be room for them on one side of it.
-        const SPARE: usize = 8;
-        let roomy = {
-            let (mut free, mut pages) = (free, SPARE);
-            if fixed {
-                free[numbers(to)].fill(false);
-            } else {
-                pages += SPARE + 2 * new_len / PAGE;
-            }
-            free.windows(pages).any(|w| w.iter().all(|f| *f))
-        };
-        let (one, grows, room) = {
-            let promise = self.promise.borrow();
-            let grows = behind.end > END || numbers(behind).all(|n| free[n]);
-            (
-                promise.is_one(from),
-                grows && behind.end <= END,
-                self.has_gap(new_len / PAGE),
-            )
-        };
+        let one = self.promise.borrow().is_one(from);
         let both = Range {
             start: from.start.min(to.start),
             end: from.end.max(to.end),
@@ -60,13 +39,40 @@ impl World {
         let bad = new_len == 0
             || matches!(flags, 2 | 8)
             || (fixed && (to.end > END || to.and(from).is_some()));
-        let expected = match () {
-            () if bad => Err(Errno::EINVAL),
-            () if fixed || (flags != 5 && new_len <= from.len()) || (flags != 5 && grows) => Ok(()),
-            () if flags & 1 != 0 && room => Ok(()),
-            () => Err(Errno::ENOMEM),
+        // What is to be expected, and whether there is room to move pieces: what is several mappings to the kernel is moved
+        // piece by piece, and mappings are set aside for that, not in the target; wherever that lies in a gap, there must
+        // be room for them on one side of it.
+        let foretell = || {
+            const SPARE: usize = 8;
+            let free = self.free();
+            let roomy = {
+                let (mut free, mut pages) = (free, SPARE);
+                if fixed {
+                    free[numbers(to)].fill(false);
+                } else {
+                    pages += SPARE + 2 * new_len / PAGE;
+                }
+                free.windows(pages).any(|w| w.iter().all(|f| *f))
+            };
+            let grows = behind.end <= END && numbers(behind).all(|n| free[n]);
+            let may_grow = flags != 5 && (new_len <= from.len() || grows);
+            let expected = match () {
+                () if bad => Err(Errno::EINVAL),
+                () if fixed || may_grow => Ok(()),
+                () if flags & 1 != 0 && self.has_gap(new_len / PAGE) => Ok(()),
+                () => Err(Errno::ENOMEM),
+            };
+            (expected, roomy)
         };
+        let mut foretold = foretell();
         let old = self.promise.borrow().at(from).to_vec();
+        let unseen = self.unseen.get()[numbers(from)].contains(&true);
+        let moved = |to: Range| {
+            let stays = flags & MREMAP_DONTUNMAP != 0;
+            self.promise.borrow_mut().remap(from, &old, to, stays);
+            // What the library knows of it goes with it.
+            self.set_unseen(to, unseen);
+        };
         self.note(format!(
             "mremap {from:x?} to {new_len:#x}, {flags}, {new:#x}"
         ));
@@ -76,6 +82,11 @@ impl World {
                 .mremap(from.start, from.len(), new_len, flags, new)
         });
         self.note(format!("= {done:x?}"));
+        if done.is_err() {
+            // What it has leaked on its way is where it would have grown or moved to.
+            foretold = foretell();
+        }
+        let (expected, roomy) = foretold;
         match (done, expected) {
             (Ok(at), Ok(())) => {
                 if fixed && at != new {
@@ -85,20 +96,14 @@ impl World {
                     start: at,
                     end: at + new_len,
                 };
-                self.promise
-                    .borrow_mut()
-                    .remap(from, &old, range, flags == 5);
+                moved(range);
             }
             (Ok(at), Err(_)) if self.loose.get() => {
-                self.promise.borrow_mut().remap(
-                    from,
-                    &old,
-                    Range {
-                        start: at,
-                        end: at + new_len,
-                    },
-                    flags == 5,
-                );
+                let range = Range {
+                    start: at,
+                    end: at + new_len,
+                };
+                moved(range);
             }
             (Err(Errno::ENOMEM), expected) if self.loose.get() || (expected.is_ok() && !roomy) => {
                 if self.loose.get() {
@@ -147,10 +152,10 @@ impl World {
         let done = self.call(Some(range), !whole, || {
             self.shim.other(addr, len, || kernel.mlock(addr, len))
         });
-        if done.is_ok() != whole && !self.is_unforetold() {
+        if done.is_ok() != self.is_all_there(range) && !self.loose.get() {
             self.fail(&format!("mlock: {done:?}"));
         }
-        if done.is_err() && self.is_unforetold() {
+        if done.is_err() && self.loose.get() {
             return self.resync(range);
         }
         self.promise
@@ -170,15 +175,16 @@ impl World {
             let call = || kernel.name(range, name);
             self.shim.name(range.start, range.len(), call)
         });
-        if done.is_ok() != whole && !self.is_unforetold() {
+        if done.is_ok() != self.is_all_there(range) && !self.loose.get() {
             self.fail(&format!("name: {done:?}"));
         }
-        if done.is_err() && self.is_unforetold() {
+        if done.is_err() && self.loose.get() {
             return self.resync(range);
         }
+        let leaked = self.leaked();
         self.promise
             .borrow_mut()
-            .change_first(range, |p| p.attr.name = name);
+            .change_first(range, &leaked, |p| p.attr.name = name);
     }
 
     pub(super) fn fork(&self) {

@@ -1,10 +1,11 @@
 //! What the program, a device or another process does past the library, by the bytes.
 
 use quell_shim::linux::*;
-use quell_shim::{Map, PAGE, Range};
+use quell_shim::{Held, Map, PAGE, Range};
 
 use super::World;
-use super::fake::{BASE, Fake, MARK};
+use super::fake::{BASE, Fake, MARK, PAGES};
+use super::ops::PLAIN;
 use super::promise::{lasting_advice, numbers};
 
 impl World {
@@ -18,10 +19,20 @@ impl World {
         if self.depth.get() > 0 {
             return;
         }
-        let what = self.byte() % 13;
+        let before = self.fake().pages.borrow().clone();
+        self.do_one_unseen();
+        let now = self.fake().pages.borrow();
+        let mut unseen = self.unseen.get();
+        for (n, unseen) in unseen.iter_mut().enumerate() {
+            *unseen |= before.get(&(BASE / PAGE + n)) != now.get(&(BASE / PAGE + n));
+        }
+        self.unseen.set(unseen);
+    }
+
+    fn do_one_unseen(&self) {
+        let what = self.byte() % 15;
         let own = self.own_range();
         let any = self.any_range();
-        self.ever_unseen.set(true);
         self.note(format!("unseen {what}, own {own:x?}, any {any:x?}"));
         match (what, own) {
             (0, Some(range)) => self.protect_unseen(range),
@@ -57,6 +68,7 @@ impl World {
                 }
             }),
             (12, _) => self.meddle_with_nobodys(any, |p| p.attr.prot = PROT_NONE),
+            (13 | 14, _) => self.map_over_kept(),
             _ => {}
         }
     }
@@ -105,6 +117,43 @@ impl World {
         };
         if let Ok(at) = self.fake().do_mmap(&map) {
             self.mapped(&map, Ok(at), Ok(()));
+        }
+    }
+
+    /// Maps plain memory over what is kept, or a part of it, and uses it at once: nothing but what is in it tells it from
+    /// what was kept.
+    fn map_over_kept(&self) {
+        let mut kept = [false; PAGES];
+        self.shim.each_region(|range, held| {
+            kept[numbers(range)].fill(!matches!(held, Held::Live(..)));
+        });
+        let at = self.byte() % PAGES;
+        let Some(first) = (at..PAGES).chain(0..at).find(|n| kept[*n]) else {
+            return;
+        };
+        let most = (first..PAGES).take_while(|n| kept[*n]).count();
+        let len = (self.byte() % most + 1) * PAGE;
+        let start = BASE + first * PAGE;
+        let map = Map {
+            addr: start,
+            len,
+            prot: PROT_READ | PROT_WRITE,
+            flags: PLAIN | MAP_FIXED,
+            fd: -1,
+            offset: 0,
+        };
+        let done = self.fake().do_mmap(&map);
+        self.mapped(&map, done, Ok(()));
+        self.note(format!("= over {len:#x} at {start:#x}"));
+        let value = self.value();
+        for n in numbers(Range {
+            start,
+            end: start + len,
+        }) {
+            self.fake().write(BASE + n * PAGE, value);
+            if let Some(own) = &mut self.promise.borrow_mut().pages[n] {
+                own.value = value;
+            }
         }
     }
 
