@@ -169,7 +169,8 @@ impl<K: Kernel> Shim<K> {
         }
         let known = match fingerprint {
             0 => self.kernel.is_marked(range, self.mark()),
-            _ => self.kernel.has_fingerprint(range, fingerprint),
+            // Memory that was mapped over it, and in which nothing is yet, reads as zeros, as what was kept may have been.
+            _ => self.kernel.all_there(range) && self.kernel.has_fingerprint(range, fingerprint),
         };
         match (known, told) {
             (false, _) => Whose::Foreign,
