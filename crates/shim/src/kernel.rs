@@ -149,6 +149,8 @@ pub unsafe trait Kernel: Threads {
     /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be
     /// told. Never faults: pages may be gone.
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
+    /// How many of these pages have something else than zeros anywhere.
+    unsafe fn count_not_zero(&self, pages: &[usize]) -> usize;
     /// Whether a page of a range is swapped out, or has a mark in its place, as a guard page; none where that can't be told.
     fn has_swapped(&self, _range: Range) -> Option<bool> {
         None

@@ -568,6 +568,12 @@ unsafe impl Kernel for Linux {
         copied::is_unseen()
     }
 
+    unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {
+        // SAFETY: the caller's pages.
+        let used = pages.iter().filter(|page| !unsafe { is_zero(**page) });
+        used.count()
+    }
+
     fn has_swapped(&self, range: Range) -> Option<bool> {
         pagemap::has_swapped(range)
     }

@@ -2,6 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::linux::MADV_DONTNEED;
+use crate::region::Kind;
 use crate::shim::Shim;
 use crate::sync::Ordering;
 use crate::table::Of;
@@ -41,7 +42,7 @@ impl<K: Kernel> Shim<K> {
 
     /// How a range was used, by some of its pages. What was only read has the page of zeros, which is everybody's: to write
     /// it would be a shootdown for each page.
-    pub(crate) fn use_of(&self, of: Of, range: Range) -> Use {
+    pub(crate) fn use_of(&self, of: Of, range: Range, kind: Kind) -> Use {
         /// Of a large range so many windows are looked at, of so many pages.
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
@@ -93,7 +94,14 @@ impl<K: Kernel> Shim<K> {
         if there * 8 < windows * window * least_eighths {
             return other;
         }
-        let used = self.kernel.count_used(&samples[..count]);
+        let samples = &samples[..count];
+        let mut used = self.kernel.count_used(samples);
+        // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
+        // has to be plain.
+        if used.is_some_and(|used| used * 2 < count) && self.is_plain(range, kind) {
+            // SAFETY: it can be read, and the program has it still.
+            used = Some(unsafe { self.kernel.count_not_zero(samples) });
+        }
         let dense = |used| used == count || used * 2 >= count && self.kernel.is_own(range);
         if used.is_some_and(dense) {
             Use::Dense

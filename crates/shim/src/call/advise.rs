@@ -266,7 +266,7 @@ impl<K: Kernel> Shim<K> {
         // To zero a few pages for nothing costs less than to find out that it is for nothing.
         let mut learned = false;
         if range.len() >= SMALL {
-            let how = self.use_of(Of::GivenBack, range);
+            let how = self.use_of(Of::GivenBack, range, kind);
             match how {
                 // Where no other thread is, there is nobody to interrupt.
                 Use::Few if self.threaded.load(Ordering::Relaxed) => {}

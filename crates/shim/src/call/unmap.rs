@@ -118,7 +118,7 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((mut kind, served))) = asked else {
             return None;
         };
-        let dense = self.use_of(Of::Mappings, range) == Use::Dense;
+        let dense = self.use_of(Of::Mappings, range, kind) == Use::Dense;
         let trusted = self.learn(Of::Mappings, len, dense, served);
         if !dense || !trusted {
             return None;

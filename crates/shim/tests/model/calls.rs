@@ -154,6 +154,9 @@ unsafe impl Kernel for Fake {
         }
         Some(count)
     }
+    unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {
+        self.count_used(pages).unwrap_or(0)
+    }
     fn mapping_at(&self, range: Range) -> Option<Mapping> {
         self.meddle();
         if self.by_file.get() && self.forks.get() > 0 {
