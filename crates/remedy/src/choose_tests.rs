@@ -207,7 +207,7 @@ fn library_for_two_jemallocs() {
     assert_eq!(ids(&plan), ["shim.jemalloc"]);
     for variable in ["MALLOC_CONF", "_RJEM_MALLOC_CONF"] {
         assert!(
-            plan.remedies[0].sets[variable].contains("retain:false"),
+            plan.remedies[0].sets[variable].contains("muzzy_decay_ms:0"),
             "{plan:?}"
         );
     }

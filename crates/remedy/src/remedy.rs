@@ -21,8 +21,8 @@ mod redis;
 mod rocksdb;
 pub(crate) mod shim;
 mod stacks;
+mod undecayed;
 mod unpurged;
-mod unretained;
 mod without;
 
 use std::collections::BTreeMap;
@@ -245,7 +245,7 @@ const ALL: &[&dyn Remedy] = &[
     &without::DOTNET,
     &shim::Cache,
     &shim::Zero,
-    &unretained::Unretained,
+    &undecayed::Undecayed,
     &unpurged::Unpurged,
     &kernel::THP,
     &kernel::KSM,

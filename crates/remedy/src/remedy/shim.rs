@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use quell_event::Cause;
 
-use super::{Case, Memory, Offer, Remedy, Subject, Verdict, mimalloc, unpurged, unretained};
+use super::{Case, Memory, Offer, Remedy, Subject, Verdict, mimalloc, undecayed, unpurged};
 use crate::conf::{SHIM_LIBRARY, SHIM_VARIABLE};
 use crate::{Found, Kind, Linking};
 
@@ -78,7 +78,7 @@ impl Remedy for Cache {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let part = case.part_with_copies(&CACHED);
-        let others = unretained::concerns(case) || unpurged::concerns(case);
+        let others = undecayed::concerns(case) || unpurged::concerns(case);
         if part == 0.0 || !concerns(case) || others {
             return None;
         }
@@ -122,7 +122,7 @@ impl Remedy for Zero {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let part = case.part_with_copies(&ZEROED);
-        if part == 0.0 || !concerns(case) || unretained::concerns(case) {
+        if part == 0.0 || !concerns(case) || undecayed::concerns(case) {
             return None;
         }
         // Its own setting does that, and what else it does is for `unpurged`; within a bound only this does: of 3.6.0's 123
