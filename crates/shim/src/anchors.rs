@@ -6,7 +6,7 @@ use crate::{PAGE, Range};
 const ANCHORS: usize = 512;
 
 /// So many mappings are known to have no room beside them.
-const CROWDED: usize = 64;
+const WEDGED: usize = 64;
 /// To look for room takes the kernel's lock of all mappings, for which other threads wait: so many times it is left out.
 const LEFT_OUT: u8 = 64;
 
@@ -15,12 +15,12 @@ pub(crate) struct Anchors {
     starts: [usize; ANCHORS],
     count: usize,
     /// By their begins; a later one takes the place of an earlier.
-    crowded: [Crowded; CROWDED],
+    wedged: [Wedged; WEDGED],
 }
 
 /// A mapping with others on both sides.
 #[derive(Clone, Copy)]
-struct Crowded {
+struct Wedged {
     mapping: Range,
     /// So many times it is taken for one yet.
     left: u8,
@@ -30,23 +30,23 @@ impl Anchors {
     pub(crate) const NONE: Anchors = Anchors {
         starts: [0; ANCHORS],
         count: 0,
-        crowded: [Crowded {
+        wedged: [Wedged {
             mapping: Range { start: 0, end: 0 },
             left: 0,
-        }; CROWDED],
+        }; WEDGED],
     };
 
     /// There was no room beside a mapping.
-    pub(crate) fn note_crowded(&mut self, mapping: Range) {
-        self.crowded[place_of(mapping)] = Crowded {
+    pub(crate) fn note_wedged(&mut self, mapping: Range) {
+        self.wedged[place_of(mapping)] = Wedged {
             mapping,
             left: LEFT_OUT,
         };
     }
 
     /// Whether there was no room beside just this mapping a while ago.
-    pub(crate) fn is_crowded(&mut self, mapping: Range) -> bool {
-        let known = &mut self.crowded[place_of(mapping)];
+    pub(crate) fn is_wedged(&mut self, mapping: Range) -> bool {
+        let known = &mut self.wedged[place_of(mapping)];
         let is = known.mapping == mapping && known.left > 0;
         known.left -= u8::from(is);
         is
@@ -108,19 +108,19 @@ mod tests {
 
     /// Check that a mapping without room is known so many times, and another one or a changed one is not.
     #[test]
-    fn crowded() {
+    fn wedged() {
         let mut anchors = Anchors::NONE;
         let range = |start, end| Range { start, end };
         let one = range(PAGE, 5 * PAGE);
-        assert!(!anchors.is_crowded(one));
-        anchors.note_crowded(one);
+        assert!(!anchors.is_wedged(one));
+        anchors.note_wedged(one);
         for other in [range(PAGE, 6 * PAGE), range(0, 5 * PAGE)] {
-            assert!(!anchors.is_crowded(other));
+            assert!(!anchors.is_wedged(other));
         }
-        let times = (0..1000).filter(|_| anchors.is_crowded(one)).count();
+        let times = (0..1000).filter(|_| anchors.is_wedged(one)).count();
         assert_eq!(times, usize::from(LEFT_OUT));
         for n in 0..10_000 {
-            assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < CROWDED);
+            assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < WEDGED);
         }
     }
 

@@ -61,8 +61,8 @@ impl<K: Kernel> Shim<K> {
         };
         let found = self.try_locked(|table| {
             let anchor = table.anchors.page_in(mapping.range);
-            let is_crowded = anchor.is_none() && table.anchors.is_crowded(mapping.range);
-            (anchor, is_crowded, table.anchors.are_full())
+            let is_wedged = anchor.is_none() && table.anchors.is_wedged(mapping.range);
+            (anchor, is_wedged, table.anchors.are_full())
         });
         let known = match found {
             Locked::Done((Some(anchor), _, _)) => anchor,
@@ -93,7 +93,7 @@ impl<K: Kernel> Shim<K> {
         if places.any(|start| self.put_anchor_at(start, range, kind)) {
             return Plain::Yes;
         }
-        let _ = self.try_locked(|table| table.anchors.note_crowded(mapping));
+        let _ = self.try_locked(|table| table.anchors.note_wedged(mapping));
         Plain::NoRoom
     }
 

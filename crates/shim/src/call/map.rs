@@ -7,8 +7,8 @@ use crate::shim::{Locked, Shim};
 use crate::table::Of;
 use crate::{PAGE, Range};
 
-/// What is found for a mapping.
-enum Found {
+/// What there is to serve a mapping with.
+enum Serving {
     /// It is the program's from now on.
     Served(Range),
     /// There is something, perhaps, and it pays to look whether its pages are pinned.
@@ -191,30 +191,30 @@ impl<K: Kernel> Shim<K> {
         let find = |looked: bool| {
             self.try_locked(|table| {
                 if !table.is_trusted(Of::Mappings, len, settings.lifetimes) {
-                    return Found::Nothing;
+                    return Serving::Nothing;
                 }
                 // Before a large region is cut for what a fresh one would fit, and mappings of its size find none. Where
                 // the look would cost more than it saves, fresh ones wait for more of them.
                 if !looked && self.pays_to_look(len, table.fresh.bytes) {
-                    return Found::NotLookedAt;
+                    return Serving::NotLookedAt;
                 }
                 let Some(at) = table.serve(len, kind, range.start, hint) else {
                     if range.start != 0 && table.is_fresh_at(range.start) {
                         // It is in the way of this mapping, and goes: it was kept for nothing.
                         table.habit(Of::Mappings, len).was_mistaken();
                     }
-                    return Found::Nothing;
+                    return Serving::Nothing;
                 };
                 table.habit(Of::Mappings, len).begins();
-                Found::Served(at)
+                Serving::Served(at)
             })
         };
         let mut found = find(false);
-        if matches!(found, Locked::Done(Found::NotLookedAt)) {
+        if matches!(found, Locked::Done(Serving::NotLookedAt)) {
             self.look_for_pins();
             found = find(true);
         }
-        let Locked::Done(Found::Served(at)) = found else {
+        let Locked::Done(Serving::Served(at)) = found else {
             return None;
         };
         if self.is_off() {
