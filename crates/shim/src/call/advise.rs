@@ -237,11 +237,36 @@ impl<K: Kernel> Shim<K> {
         found
     }
 
+    /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
+    /// range was used.
+    fn pays_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> Option<bool> {
+        /// To zero fewer pages for nothing costs less than to find out that it is for nothing.
+        const SMALL: usize = 16 * PAGE;
+        if range.len() < SMALL {
+            return Some(false);
+        }
+        let how = self.use_of(Of::GivenBack, range, kind);
+        match how {
+            // Where no other thread is, there is nobody to interrupt.
+            Use::Few if self.threaded.load(Ordering::Relaxed) => Some(false),
+            Use::None => {
+                let _ = self.try_locked(|table| {
+                    table.habit(Of::GivenBack, range.len()).was_empty();
+                });
+                None
+            }
+            Use::Dense | Use::Few | Use::Thin => {
+                let dense = how == Use::Dense;
+                let trusted = self.learn(Of::GivenBack, range.len(), dense, zeroed_before);
+                (trusted && dense).then_some(true)
+            }
+        }
+    }
+
     /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
     unsafe fn zero_in_place(&self, range: Range) -> bool {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
-        const SMALL: usize = 16 * PAGE;
         let here = (&raw const range).addr();
         // A thread may give back what is below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
@@ -263,28 +288,9 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((kind, zeroed_before))) = asked else {
             return false;
         };
-        // To zero a few pages for nothing costs less than to find out that it is for nothing.
-        let mut learned = false;
-        if range.len() >= SMALL {
-            let how = self.use_of(Of::GivenBack, range, kind);
-            match how {
-                // Where no other thread is, there is nobody to interrupt.
-                Use::Few if self.threaded.load(Ordering::Relaxed) => {}
-                Use::None => {
-                    let _ = self.try_locked(|table| {
-                        table.habit(Of::GivenBack, range.len()).was_empty();
-                    });
-                    return false;
-                }
-                Use::Dense | Use::Few | Use::Thin => {
-                    let dense = how == Use::Dense;
-                    learned = true;
-                    if !self.learn(Of::GivenBack, range.len(), dense, zeroed_before) || !dense {
-                        return false;
-                    }
-                }
-            }
-        }
+        let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
+            return false;
+        };
         if !self.has_no_pins_for(range.len()) || !self.may_stay(range) {
             return false;
         }
