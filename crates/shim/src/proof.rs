@@ -269,6 +269,10 @@ impl<K: Kernel> Shim<K> {
         /// one mapping a look may take as long as that at most, and half as long where what it finds holds for more.
         const WANTED_FOR_NS: usize = 8;
         const FRESH_FOR_NS: usize = LOOKED_FOR_NS;
+        // Where somebody marks, and so also where a handler has left that by siglongjmp(3), the look would mark nothing.
+        if self.marking.load(Ordering::SeqCst) != 0 {
+            return false;
+        }
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
         let pays = fresh >= wanted && wanted >= cost.saturating_mul(WANTED_FOR_NS)
             || fresh >= cost.saturating_mul(FRESH_FOR_NS);
