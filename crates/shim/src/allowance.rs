@@ -14,7 +14,9 @@ const ALWAYS: usize = 16;
 /// How the process stands to the bound of its resident memory.
 pub(crate) enum Room {
     Enough,
-    /// By so many bytes.
+    /// It is below, but so much more would be a large part of what is left.
+    Little,
+    /// It is above, by so many bytes.
     Over(usize),
 }
 

@@ -15,6 +15,10 @@ const MOST_DOUBT: u8 = 9;
 /// So many dense lifetimes take one doubt away, whatever was between them. A dense one that is zeroed in place saves its faults,
 /// and a thin one that is looked at costs a microsecond or two: where less than a fourth are thin it pays to look.
 const DENSE_FOR_A_DOUBT: u8 = 3;
+/// So many that nothing was set off against make up for one that is thin: an allocator that trims what it has mapped to where it
+/// has to begin unmaps some that nobody has used.
+const DENSE_FOR_A_THIN: u8 = 8;
+const MOST_CREDIT: u8 = 2 * DENSE_FOR_A_THIN;
 
 /// The class of the largest size that is not above `len` (in bytes, one page at least).
 pub(crate) fn class(len: usize) -> usize {
@@ -53,10 +57,15 @@ pub(crate) struct Habit {
     dense: u8,
     /// Grows with each lifetime that was thin, and with each guess that was wrong.
     doubt: u8,
-    /// Dense ones since one last took a doubt away.
+    /// Dense ones that nothing was set off against yet.
     credit: u8,
     /// Lifetimes one after the other of which nothing was in memory at the end.
     empty: u8,
+    /// Lifetimes one after the other at whose end all was in memory, and zero: it was not used.
+    idle: u8,
+    /// Pauses that followed each other closely, and the lifetimes that were looked at since the last.
+    pauses: u8,
+    since_pause: u8,
     /// Lifetimes that pass before one is looked at again.
     skip: u16,
     /// Lifetimes that ended and that no later one has begun for yet.
@@ -73,6 +82,9 @@ impl Habit {
         doubt: 0,
         credit: 0,
         empty: 0,
+        idle: 0,
+        pauses: 0,
+        since_pause: 0,
         skip: 0,
         ended: 0,
         returned: 0,
@@ -92,6 +104,7 @@ impl Habit {
         self.ended = self.ended.saturating_add(1);
         let looks = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
+        self.since_pause = self.since_pause.saturating_add(u8::from(looks));
         looks
     }
 
@@ -101,39 +114,63 @@ impl Habit {
         usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes
     }
 
-    /// Nothing of it was in memory: that speaks neither for nor against it. But to look each time would take longer than
-    /// what is looked for.
+    /// Nothing of it was in memory: that speaks neither for nor against it. But where that goes on, every second is enough:
+    /// to look takes as long as to give back what is not there.
     pub(crate) fn was_empty(&mut self) {
-        const FREE: u8 = 3;
-        const MOST: u8 = 8;
-        self.empty = (self.empty + 1).min(MOST);
-        self.skip = self.skip.max(u16::from(self.empty.saturating_sub(FREE)));
+        const FREE: u8 = 6;
+        self.empty = (self.empty + 1).min(FREE);
+        self.skip = self.skip.max(u16::from(self.empty == FREE));
+    }
+
+    /// All of it was in memory, and zero already. Whether that may stay so: a few times it costs next to
+    /// nothing, and the next owner may use it again. But what is not used then is not worth its memory.
+    pub(crate) fn was_idle(&mut self) -> bool {
+        const MOST: u8 = 2;
+        let stays = self.idle < MOST;
+        self.idle = self.idle.saturating_add(1);
+        stays
     }
 
     /// Most of it was used.
     pub(crate) fn was_dense(&mut self) {
         self.empty = 0;
+        self.idle = 0;
         self.dense = self.dense.saturating_add(1);
-        self.credit += 1;
-        if self.credit == DENSE_FOR_A_DOUBT {
-            self.credit = 0;
-            self.doubt = self.doubt.saturating_sub(1);
+        self.credit = (self.credit + 1).min(MOST_CREDIT);
+        if self.doubt > 0 && self.credit >= DENSE_FOR_A_DOUBT {
+            self.credit -= DENSE_FOR_A_DOUBT;
+            self.doubt -= 1;
         }
     }
 
     /// Little of it was used.
     pub(crate) fn was_thin(&mut self) {
         self.empty = 0;
+        if self.credit >= DENSE_FOR_A_THIN {
+            self.credit -= DENSE_FOR_A_THIN;
+            return;
+        }
         self.dense = 0;
         self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         // The first doubt is none to speak of.
         self.skip = (1 << (self.doubt - 1)) - 1;
     }
 
-    /// What one range of this size is could not be shown: another may be beside it for a while.
+    /// What one range of this size is could not be shown: another may be beside it for a while. That need not be so for the
+    /// next, so pauses grow only where they follow each other.
     pub(crate) fn pauses(&mut self) {
-        const LIFETIMES: u16 = 15;
-        self.skip = self.skip.max(LIFETIMES);
+        /// Lifetimes that were looked at between two pauses that have nothing to do with each other.
+        const CLOSE: u8 = 4;
+        /// The longest pause is of 2^4 - 1 lifetimes.
+        const MOST: u8 = 4;
+        let before = if self.since_pause > CLOSE {
+            0
+        } else {
+            self.pauses
+        };
+        self.pauses = (before + 1).min(MOST);
+        self.since_pause = 0;
+        self.skip = self.skip.max((1 << self.pauses) - 1);
     }
 
     /// It was zeroed, or looked at, for nothing.
@@ -206,12 +243,52 @@ mod tests {
         );
     }
 
-    /// Check that one dense lifetime before thin ones is no reason to serve, and that many are reason for one mistake.
+    /// Check that one dense lifetime before thin ones is no reason to serve, and that many are reason for two mistakes.
     #[test]
     fn dense_then_thin() {
         let phases = |dense: usize| (0..dense + 500).map(move |n| n < dense);
         assert_eq!(live(phases(1)).2, 0);
-        assert_eq!(live(phases(500)).2, 1);
+        assert_eq!(live(phases(500)).2, 2);
+    }
+
+    /// Check that one mistake in twenty does not end a habit, and that one in five does for some lifetimes.
+    #[test]
+    fn mistakes_now_and_then() {
+        let (looks, good, bad) = live((1..2001).map(|n| n % 20 != 0));
+        assert_eq!((looks, bad), (2000, 100));
+        assert_eq!(good, 2000 - 100 - 3);
+        let (_, good, bad) = live((1..2001).map(|n| n % 5 != 0));
+        assert!(good < 1000 && bad < 300, "{good} good, {bad} bad");
+    }
+
+    /// Check that what was not used stays in memory twice, and again after it was used, and no more.
+    #[test]
+    fn idle() {
+        let mut habit = Habit::NEW;
+        let stays = [(); 4].map(|()| habit.was_idle());
+        assert_eq!(stays, [true, true, false, false]);
+        habit.was_dense();
+        assert!(habit.was_idle());
+    }
+
+    /// Check that pauses that follow each other grow to fifteen lifetimes, that one by itself is one lifetime, and that
+    /// what was not in memory is looked at every second time.
+    #[test]
+    fn pauses() {
+        let skipped = |habit: &mut Habit| (0..100).take_while(|_| !habit.looks()).count();
+        let mut habit = Habit::NEW;
+        for expected in [1, 3, 7, 15, 15] {
+            habit.pauses();
+            assert_eq!(skipped(&mut habit), expected);
+        }
+        for _ in 0..4 {
+            assert!(habit.looks());
+        }
+        habit.pauses();
+        assert_eq!(skipped(&mut habit), 1);
+        let mut empty = Habit::NEW;
+        let looks = (0..100).filter(|_| empty.looks().then(|| empty.was_empty()).is_some());
+        assert_eq!(looks.count(), 6 + (100 - 6) / 2);
     }
 
     proptest! {

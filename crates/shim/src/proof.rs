@@ -71,7 +71,7 @@ impl<K: Kernel> Shim<K> {
                 return self.put_anchor(mapping.range, range, kind);
             }
             Locked::Done((None, false, true)) => {
-                self.unmap_lone_anchors();
+                self.keep_lone_anchors();
                 return Plain::NoRoom;
             }
             Locked::Mine | Locked::Busy => return Plain::No,
@@ -334,11 +334,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps all anchors.
     pub(crate) fn unmap_anchors(&self) {
-        while self.unmap_first_anchor(|_, _| true).is_some() {}
+        while self.unmap_first_anchor().is_some() {}
     }
 
-    /// Unmaps those that have nothing beside them any more.
-    pub(crate) fn unmap_lone_anchors(&self) {
-        while self.unmap_first_anchor(Table::is_lone).is_some() {}
+    /// Those that have nothing beside them any more are given back with what is kept.
+    pub(crate) fn keep_lone_anchors(&self) {
+        let _ = self.try_locked(Table::keep_lone_anchors);
     }
 }

@@ -132,6 +132,9 @@ struct Gone {
 impl<K: Kernel> Shim<K> {
     /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
+        self.keep_lone_anchors();
+        // With these there may be more now than is to be kept in any case.
+        let bytes = bytes.min(self.budget());
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
                 self.trim_by(batch, bytes);
@@ -140,7 +143,6 @@ impl<K: Kernel> Shim<K> {
         if trimmed.is_some() {
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
-            self.unmap_lone_anchors();
         }
     }
 
@@ -362,11 +364,10 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps an anchor that is like this, if there is one.
-    pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
+    /// Unmaps an anchor, if there is one.
+    pub(crate) fn unmap_first_anchor(&self) -> Option<()> {
         let unmapped = self.unmap_one(|table| {
-            let mut all = table.anchors.all().iter().copied();
-            let start = all.find(|start| is(table, *start))?;
+            let start = *table.anchors.all().first()?;
             table.anchor_at(start)
         });
         unmapped.map(drop)

@@ -15,9 +15,9 @@ const PAGES: usize = if cfg!(loom) { 8 } else { 1024 };
 const HOLES: usize = 4;
 /// Dense is a range to be kept of which so many eighths are in memory, for all of it will be then;
 const KEPT_EIGHTHS: usize = 7;
-/// and one to be zeroed in place of which so many are, for the rest stays as it is. An allocator rounds sizes up, and some of
-/// each block is never used.
-const ZEROED_EIGHTHS: usize = 4;
+/// and one to be zeroed in place of which so many are, for the rest stays as it is. Vectors grow by doubling, and some of
+/// each is never used.
+const ZEROED_EIGHTHS: usize = 1;
 
 /// A range with no more pages in memory than these takes no longer to zero than to interrupt another CPU for them.
 const FEW: usize = 32;
@@ -30,6 +30,8 @@ pub(crate) enum Use {
     /// A few pages are in memory, in few pieces.
     Few,
     Thin,
+    /// It is in memory, and all of it is zero, as far as was looked.
+    Idle,
     /// None of it is in memory, as far as was looked.
     None,
 }
@@ -47,6 +49,8 @@ impl<K: Kernel> Shim<K> {
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
         const SAMPLES: usize = 8;
+        /// Of the pages in memory one in so many has to be used: to zero four takes less than to fault one in anew.
+        const ONE_USED_IN: usize = 4;
         let least_eighths = match of {
             Of::Mappings => KEPT_EIGHTHS,
             Of::GivenBack => ZEROED_EIGHTHS,
@@ -98,15 +102,16 @@ impl<K: Kernel> Shim<K> {
         let mut used = self.kernel.count_used(samples);
         // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
         // has to be plain.
-        if used.is_some_and(|used| used * 2 < count) && self.is_plain(range, kind) {
+        if used.is_some_and(|used| used * ONE_USED_IN < count) && self.is_plain(range, kind) {
             // SAFETY: it can be read, and the program has it still.
             used = Some(unsafe { self.kernel.count_not_zero(samples) });
         }
-        let dense = |used| used == count || used * 2 >= count && self.kernel.is_own(range);
-        if used.is_some_and(dense) {
-            Use::Dense
-        } else {
-            other
+        let dense =
+            |used| used == count || used * ONE_USED_IN >= count && self.kernel.is_own(range);
+        match used {
+            Some(used) if dense(used) => Use::Dense,
+            Some(0) if other == Use::Thin => Use::Idle,
+            _ => other,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::allowance::Room;
 use crate::keep::Left;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
+use crate::proof::Plain;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
@@ -105,7 +106,7 @@ impl<K: Kernel> Shim<K> {
         }
         self.look();
         let budget = match (self.take_room(range.len()), left) {
-            (Some(Room::Over(_)), _) => 0,
+            (Some(Room::Over(_) | Room::Little), _) => 0,
             (Some(Room::Enough), Left::Zeros) => return self.stays_uncounted(range),
             // The bound is kept to by what is in memory. But what was freed could be taken by the kernel where memory
             // runs out below the bound, and can't where that is dropped.
@@ -255,12 +256,19 @@ impl<K: Kernel> Shim<K> {
                 });
                 None
             }
-            Use::Dense | Use::Few | Use::Thin => {
+            Use::Idle if self.may_stay_idle(Of::GivenBack, range.len()) => Some(true),
+            Use::Dense | Use::Few | Use::Thin | Use::Idle => {
                 let dense = how == Use::Dense;
                 let trusted = self.learn(Of::GivenBack, range.len(), dense, zeroed_before);
                 (trusted && dense).then_some(true)
             }
         }
+    }
+
+    /// Whether what is zero already may stay in memory once more.
+    pub(super) fn may_stay_idle(&self, of: Of, len: usize) -> bool {
+        let stays = self.try_locked(|table| table.habit(of, len).was_idle());
+        matches!(stays, Locked::Done(true))
     }
 
     /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
@@ -279,6 +287,9 @@ impl<K: Kernel> Shim<K> {
             let kind = table
                 .kind_of(range)
                 .filter(|kind| kind.may_be_kept() && !kind.named)?;
+            if table.anchors.is_in_wedged(range) {
+                return None;
+            }
             let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
             let habit = table.habit(Of::GivenBack, range.len());
             // It is used again if it is dense now.
@@ -304,7 +315,8 @@ impl<K: Kernel> Shim<K> {
             let _ = self.try_locked(|table| table.keep.drop(range));
             return false;
         };
-        let plain = self.is_plain(range, kind);
+        let found = self.prove_plain(range, kind);
+        let plain = found == Plain::Yes;
         // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it is
         // over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
         let done = plain && unsafe { self.wipe(range) };
@@ -312,10 +324,12 @@ impl<K: Kernel> Shim<K> {
         if !(done && learned) {
             let _ = self.try_locked(|table| {
                 let habit = table.habit(Of::GivenBack, range.len());
-                match (done, plain) {
+                match (done, found) {
                     (true, _) => return habit.was_dense(),
-                    (false, true) => habit.was_thin(),
-                    (false, false) => habit.pauses(),
+                    (false, Plain::Yes) => habit.was_thin(),
+                    (false, Plain::No) => habit.pauses(),
+                    // That is known of the mapping from now on, and says nothing of others.
+                    (false, Plain::NoRoom) => (),
                 }
                 table.keep.drop(range);
             });

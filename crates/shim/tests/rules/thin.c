@@ -16,8 +16,8 @@ int main(void) {
 		with_pages += resident(p, LEN) > 1;
 		MUST(munmap(p, LEN) == 0);
 	}
-	// Nobody knows before the first one.
-	MUST(with_pages <= 1 && counter(SERVED) - dense <= 1);
+	// Nobody knows before the first one, and one among many that were dense says nothing yet.
+	MUST(with_pages <= 2 && counter(SERVED) - dense <= 2);
 	// A page here and there is not dense either, and what was only read is nobody's.
 	dense = counter(SERVED);
 	for (int i = 0; i < TIMES; i++) {
