@@ -686,31 +686,36 @@ fn batches() {
     assert!((plan.predicted_stop() - 0.5).abs() < 1e-9);
 }
 
-/// Check that a jemalloc that was told to give back at once is known to take more memory when it keeps: then the
-/// library does it within the budget.
+/// Check that a jemalloc that was told to give back at once is known to take more memory when it keeps, without huge pages a
+/// quarter: then the library does it within the budget.
 #[test]
 fn decay_0() {
-    let jemalloc = found(
-        Kind::Jemalloc,
-        APP,
-        Linking::Static,
-        Version::exact(5, 3, 0),
-    );
+    let jemalloc = |patch| {
+        let version = Version::exact(5, 3, patch);
+        found(Kind::Jemalloc, APP, Linking::Static, version)
+    };
     let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000)]);
     let env = |name: &str| (name == "MALLOC_CONF").then(|| "dirty_decay_ms:0".to_owned());
-    let within = |budget| {
+    let within = |patch, budget| {
         let options = Options {
             budget,
             at_least: 0,
             preload: true,
         };
-        let plan = plan(&[libc(), jemalloc.clone()], &evidence, &options, &env);
-        ids(&plan).join(" ")
+        let plan = plan(&[libc(), jemalloc(patch)], &evidence, &options, &env);
+        let huge = plan.remedies[0].sets["MALLOC_CONF"].contains("thp:always");
+        (ids(&plan).join(" "), huge)
     };
-    assert_eq!(
-        (within(0.25).as_str(), within(0.7).as_str()),
-        ("shim.jemalloc", "jemalloc.decay")
-    );
+    for (patch, budget, id, huge) in [
+        (0, 0.25, "shim.jemalloc", false),
+        (0, 0.7, "jemalloc.decay", true),
+        (1, 0.2, "shim.jemalloc", false),
+        (1, 0.25, "jemalloc.decay", false),
+        (1, 0.7, "jemalloc.decay", true),
+    ] {
+        let chosen = within(patch, budget);
+        assert_eq!(chosen, (id.to_owned(), huge), "5.3.{patch}, {budget}");
+    }
 }
 
 /// Check that the kernel's own work is stopped by a setting of the process where it is much, and that huge

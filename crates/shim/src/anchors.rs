@@ -55,13 +55,17 @@ impl Anchors {
     /// Whether a range lies in a mapping that had no room beside it a while ago, as far as is known without asking the kernel
     /// which mapping that is now.
     pub(crate) fn is_in_wedged(&mut self, range: Range) -> bool {
-        let mut all = self.wedged.iter_mut();
-        let known = all.find(|known| known.left > 0 && known.mapping.and(range) == Some(range));
-        if let Some(known) = known {
-            known.left -= 1;
-            return true;
+        let is_around = |known: &Wedged| known.left > 0 && known.mapping.and(range) == Some(range);
+        let Some(at) = self.wedged.iter().position(is_around) else {
+            return false;
+        };
+        // One has been put there since.
+        if self.any_in(self.wedged[at].mapping).is_some() {
+            self.wedged[at].left = 0;
+            return false;
         }
-        false
+        self.wedged[at].left -= 1;
+        true
     }
 
     pub(crate) fn are_full(&self) -> bool {
@@ -138,6 +142,11 @@ mod tests {
         }
         let times = (0..1000).filter(|_| anchors.is_in_wedged(part)).count();
         assert_eq!(times, usize::from(LEFT_OUT));
+        anchors.note_wedged(one);
+        assert!(anchors.is_in_wedged(part));
+        anchors.add(4 * PAGE);
+        assert!(!anchors.is_in_wedged(part));
+        anchors.remove(4 * PAGE);
         for n in 0..10_000 {
             assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < WEDGED);
         }

@@ -1,10 +1,10 @@
 //! What the program did with memory of each size, and what that says of the next.
 //!
 //! To keep memory for later pays where the next owner touches most of it, and costs where not: it is zeroed for nothing.
-//! Nobody can ask the next owner, so the last ones are asked: memory is kept only of sizes whose last lifetimes were all
-//! *dense*, that is, nearly every page was used. Each guess that was wrong takes twice the lifetimes to be trusted again,
-//! and sizes that are used thinly are looked at ever more rarely, so that a program which is thin pays next to nothing
-//! for being asked.
+//! Nobody can ask the next owner, so the last ones are asked: memory is kept only of sizes whose last lifetimes were
+//! *dense*, that is, enough of it was in memory and in use (`wipe`). Guesses that were wrong take more lifetimes to be trusted again,
+//! but for one among many that were right, and sizes that are used thinly are looked at ever more rarely, so that a program which is
+//! thin pays next to nothing for being asked.
 
 use crate::PAGE;
 
@@ -61,7 +61,7 @@ pub(crate) struct Habit {
     credit: u8,
     /// Lifetimes one after the other of which nothing was in memory at the end.
     empty: u8,
-    /// Lifetimes one after the other at whose end all was in memory, and zero: it was not used.
+    /// Lifetimes one after the other at whose end what was in memory was zero: it was not used.
     idle: u8,
     /// Pauses that followed each other closely, and the lifetimes that were looked at since the last.
     pauses: u8,
@@ -114,17 +114,19 @@ impl Habit {
         usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes
     }
 
-    /// Nothing of it was in memory: that speaks neither for nor against it. But where that goes on, every second is enough:
-    /// to look takes as long as to give back what is not there.
+    /// Nothing of it was in memory: that speaks neither for nor against it. But to look takes as long as to give back what is not
+    /// there, so where that goes on, it is looked at ever more rarely: at every sixteenth at least.
     pub(crate) fn was_empty(&mut self) {
         const FREE: u8 = 6;
-        self.empty = (self.empty + 1).min(FREE);
-        self.skip = self.skip.max(u16::from(self.empty == FREE));
+        const MOST: u8 = FREE + 4;
+        self.empty = (self.empty + 1).min(MOST);
+        let over = self.empty.saturating_sub(FREE);
+        self.skip = self.skip.max((1 << over) - 1);
     }
 
-    /// All of it was in memory, and zero already. Whether that may stay so: a few times it costs next to
+    /// What was in memory was zero already. Whether that may stay so once more: a few times it costs next to
     /// nothing, and the next owner may use it again. But what is not used then is not worth its memory.
-    pub(crate) fn was_idle(&mut self) -> bool {
+    pub(crate) fn takes_idle_turn(&mut self) -> bool {
         const MOST: u8 = 2;
         let stays = self.idle < MOST;
         self.idle = self.idle.saturating_add(1);
@@ -265,14 +267,14 @@ mod tests {
     #[test]
     fn idle() {
         let mut habit = Habit::NEW;
-        let stays = [(); 4].map(|()| habit.was_idle());
+        let stays = [(); 4].map(|()| habit.takes_idle_turn());
         assert_eq!(stays, [true, true, false, false]);
         habit.was_dense();
-        assert!(habit.was_idle());
+        assert!(habit.takes_idle_turn());
     }
 
     /// Check that pauses that follow each other grow to fifteen lifetimes, that one by itself is one lifetime, and that
-    /// what was not in memory is looked at every second time.
+    /// what was not in memory is looked at ever more rarely.
     #[test]
     fn pauses() {
         let skipped = |habit: &mut Habit| (0..100).take_while(|_| !habit.looks()).count();
@@ -287,8 +289,12 @@ mod tests {
         habit.pauses();
         assert_eq!(skipped(&mut habit), 1);
         let mut empty = Habit::NEW;
-        let looks = (0..100).filter(|_| empty.looks().then(|| empty.was_empty()).is_some());
-        assert_eq!(looks.count(), 6 + (100 - 6) / 2);
+        let looks = (0..166).filter(|_| empty.looks().then(|| empty.was_empty()).is_some());
+        // Six, then after 1, 3, 7, and 15 each.
+        assert_eq!(
+            looks.count(),
+            6 + 1 + 1 + 1 + 1 + (166 - 6 - 2 - 4 - 8) / 16
+        );
     }
 
     proptest! {

@@ -71,7 +71,9 @@ impl<K: Kernel> Shim<K> {
                 return self.put_anchor(mapping.range, range, kind);
             }
             Locked::Done((None, false, true)) => {
-                self.keep_lone_anchors();
+                // Those go that have nothing beside them.
+                self.trim_to(usize::MAX);
+                let _ = self.try_locked(|table| table.anchors.note_wedged(mapping.range));
                 return Plain::NoRoom;
             }
             Locked::Mine | Locked::Busy => return Plain::No,
@@ -334,11 +336,11 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps all anchors.
     pub(crate) fn unmap_anchors(&self) {
-        while self.unmap_first_anchor().is_some() {}
+        while self.unmap_first_anchor(|_, _| true).is_some() {}
     }
 
-    /// Those that have nothing beside them any more are given back with what is kept.
-    pub(crate) fn keep_lone_anchors(&self) {
-        let _ = self.try_locked(Table::keep_lone_anchors);
+    /// Unmaps those that have nothing beside them any more, one by one.
+    pub(crate) fn unmap_lone_anchors(&self) {
+        while self.unmap_first_anchor(Table::is_lone).is_some() {}
     }
 }

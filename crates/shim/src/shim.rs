@@ -25,12 +25,13 @@ use crate::trim::Leavers;
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
-/// No more is ever kept than this, and than a sixteenth of what is left of the machine's memory, or of a control group's:
-/// it stays with a program that makes no call any more, and nobody can take it then.
+/// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
+/// that makes no call any more, and nobody can take it then. Nor more than this, but within a bound of resident memory.
 const MOST_KEPT: usize = 128 << 20;
 const OF_FREE_MEMORY: usize = 16;
 /// The part of the distance to the bound of resident memory. With a fourth Polars took up to 1.33 times the memory where it was
-/// to take 1.2, and twice as many shootdowns (demo/polars_demo.py, decay 0); with a sixteenth no fewer, and churn half as many more.
+/// to take 1.2, and twice as many shootdowns (demo/polars_demo.py, decay 0). With a sixteenth it took as many as with an eighth, and
+/// churn half as many again (bench/remedies/workload).
 const OF_ROOM_LEFT: usize = 8;
 /// What was not needed for so long is given back.
 const SPARE_EVERY_NS: u64 = 1_000_000_000;
@@ -393,9 +394,21 @@ impl<K: Kernel> Shim<K> {
     /// there is no such bound, or that can't be told.
     ///
     /// What the program touches by itself is not seen, so what was read is used for a part of the distance to the bound
-    /// only. Nor does a range of more than that part stay: near the bound the few that are large go, and the many that are
-    /// small stay. A shootdown costs much the same for either.
+    /// only. Nor does a range of more than that part stay that is to be zeroed in place: near the bound the few that are
+    /// large go, and the many that are small stay. A shootdown costs much the same for either.
     pub(crate) fn take_room(&self, more: usize) -> Option<Room> {
+        let room = self.room(more);
+        if let Some(Room::Enough) = room {
+            // Two threads may take the same: it is an estimate.
+            let slack = self.slack.load(Ordering::Relaxed);
+            self.slack
+                .store(slack.saturating_sub(more), Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// The same, and takes none.
+    pub(crate) fn room(&self, more: usize) -> Option<Room> {
         let bound = self.settings().resident;
         if bound == 0 {
             return None;
@@ -403,18 +416,16 @@ impl<K: Kernel> Shim<K> {
         if self.short.load(Ordering::Relaxed) {
             return Some(Room::Over(0));
         }
-        let slack = self.slack.load(Ordering::Relaxed);
-        if slack > more {
-            // Two threads may take the same: it is an estimate.
-            self.slack.store(slack - more, Ordering::Relaxed);
+        if self.slack.load(Ordering::Relaxed) >= more {
             return Some(Room::Enough);
         }
         let there = self.kernel.resident()?;
         let left = bound.saturating_sub(there);
-        self.slack.store(left / OF_ROOM_LEFT, Ordering::Relaxed);
+        let part = left / OF_ROOM_LEFT;
+        self.slack.store(part, Ordering::Relaxed);
         Some(match left {
             0 => Room::Over(there - bound),
-            _ if more > left / OF_ROOM_LEFT => Room::Little,
+            _ if more > part => Room::Little,
             _ => Room::Enough,
         })
     }
@@ -431,7 +442,10 @@ impl<K: Kernel> Shim<K> {
                 let kept = self.counters.dirty_bytes.get() as usize;
                 Allowance::over(over, kept, more, self.settings().resident).within(budget, more)
             }
-            _ => Allowance::of(budget),
+            // With little room left, too: what is too much is trimmed here.
+            Some(Room::Enough | Room::Little | Room::Over(_)) => Allowance::of(budget),
+            // There is no such bound, or it can't be told just now.
+            None => Allowance::of(budget.min(MOST_KEPT)),
         };
         may.and_meanwhile(budget)
     }
@@ -489,10 +503,7 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done((spare, kept)) = asked else {
             return;
         };
-        if spare > 0 {
-            self.trim_to(kept - spare);
-        }
-        self.keep_lone_anchors();
+        self.trim_to(kept - spare);
     }
 
     /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is

@@ -192,22 +192,6 @@ impl Table {
         true
     }
 
-    /// Whether a mapping that a part of `range` is of goes on before or behind it, as far as is known.
-    pub(crate) fn goes_on_beside(&self, range: Range) -> bool {
-        let is_around = |at: usize| {
-            let byte = Range {
-                start: at,
-                end: at + 1,
-            };
-            let id = self.nodes.first_in(byte);
-            id.is_some_and(|id| {
-                let known = self.nodes.get(id).range;
-                known.start < range.start || known.end > range.end
-            })
-        };
-        is_around(range.start) || is_around(range.end - 1)
-    }
-
     /// What kind `range` is of, if all of it is the program's and of one kind.
     pub(crate) fn kind_of(&self, range: Range) -> Option<Kind> {
         let kind = self.nodes.get(self.nodes.first_in(range)?).kind;
@@ -300,17 +284,19 @@ impl Table {
         !beside.into_iter().any(is_known)
     }
 
-    /// Anchors with nothing beside them are kept memory from now on: each has the library's word in it already. So they are given
-    /// back with the rest; to unmap them one by one would be a shootdown each.
-    pub(crate) fn keep_lone_anchors(&mut self) {
-        let mut n = 0;
-        while let Some(start) = self.anchors.all().get(n).copied() {
+    /// Has anchors leave that have nothing beside them, so many at most. Each has the library's word in it, as what is kept has.
+    pub(crate) fn leave_lone_anchors(&mut self, most: usize, mut each: impl FnMut(Id, Range)) {
+        let (mut n, mut left) = (0, most);
+        while left > 0
+            && let Some(start) = self.anchors.all().get(n).copied()
+        {
             match self.anchor_at(start) {
                 Some(id) if self.is_lone(start) => {
                     // The last one takes its place.
                     self.anchors.remove(start);
-                    self.nodes.get_mut(id).state = State::Dirty;
-                    self.lay(id);
+                    let page = self.leave(id);
+                    each(id, page);
+                    left -= 1;
                 }
                 _ => n += 1,
             }

@@ -132,9 +132,6 @@ struct Gone {
 impl<K: Kernel> Shim<K> {
     /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
-        self.keep_lone_anchors();
-        // With these there may be more now than is to be kept in any case.
-        let bytes = bytes.min(self.budget());
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
                 self.trim_by(batch, bytes);
@@ -143,6 +140,7 @@ impl<K: Kernel> Shim<K> {
         if trimmed.is_some() {
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
+            self.unmap_lone_anchors();
         }
     }
 
@@ -269,10 +267,17 @@ impl<K: Kernel> Shim<K> {
         self.leavers.if_free(me, |batch| self.have_left(batch));
     }
 
-    /// Fills the batch with the oldest; false if the lock was not to be had.
+    /// Fills the batch with anchors that have nothing beside them any more, and with the oldest; false if the lock was not to be
+    /// had. To unmap each anchor by itself would be a shootdown each.
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
         batch.count = 0;
         let done = self.try_locked(|table| {
+            table.leave_lone_anchors(BATCH, |id, page| {
+                batch.ids[batch.count] = id;
+                batch.fingerprints[batch.count] = 0;
+                batch.ranges[batch.count] = page.into();
+                batch.count += 1;
+            });
             while batch.count < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
                 let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
@@ -364,10 +369,11 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps an anchor, if there is one.
-    pub(crate) fn unmap_first_anchor(&self) -> Option<()> {
+    /// Unmaps an anchor that is like this, if there is one.
+    pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
         let unmapped = self.unmap_one(|table| {
-            let start = *table.anchors.all().first()?;
+            let mut all = table.anchors.all().iter().copied();
+            let start = all.find(|start| is(table, *start))?;
             table.anchor_at(start)
         });
         unmapped.map(drop)

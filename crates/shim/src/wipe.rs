@@ -30,7 +30,7 @@ pub(crate) enum Use {
     /// A few pages are in memory, in few pieces.
     Few,
     Thin,
-    /// It is in memory, and all of it is zero, as far as was looked.
+    /// What is in memory is zero, as far as was looked, and this process's own: it was zeroed in place, and not used since.
     Idle,
     /// None of it is in memory, as far as was looked.
     None,
@@ -49,11 +49,11 @@ impl<K: Kernel> Shim<K> {
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
         const SAMPLES: usize = 8;
-        /// Of the pages in memory one in so many has to be used: to zero four takes less than to fault one in anew.
-        const ONE_USED_IN: usize = 4;
-        let least_eighths = match of {
-            Of::Mappings => KEPT_EIGHTHS,
-            Of::GivenBack => ZEROED_EIGHTHS,
+        // One page in so many has to be used of those in memory. What serves is zeroed as a whole, and of what is zeroed in
+        // place those that are zero already are only read, which takes a fourth of that.
+        let (least_eighths, one_used_in) = match of {
+            Of::Mappings => (KEPT_EIGHTHS, 2),
+            Of::GivenBack => (ZEROED_EIGHTHS, 4),
         };
         let pages = range.len() / PAGE;
         let (windows, window) = if pages <= PAGES {
@@ -83,9 +83,9 @@ impl<K: Kernel> Shim<K> {
             let wanted = (SAMPLES / windows).min(window);
             for k in 0..wanted {
                 let from = (k * window / wanted + turn % (window / wanted)) % window;
-                let next = vector[from..].iter().position(|page| page & 1 != 0);
-                if let Some(next) = next {
-                    samples[count] = start + (from + next) * PAGE;
+                let mut around = (from..window).chain(0..from);
+                if let Some(page) = around.find(|page| vector[*page] & 1 != 0) {
+                    samples[count] = start + page * PAGE;
                     count += 1;
                 }
             }
@@ -102,15 +102,17 @@ impl<K: Kernel> Shim<K> {
         let mut used = self.kernel.count_used(samples);
         // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
         // has to be plain.
-        if used.is_some_and(|used| used * ONE_USED_IN < count) && self.is_plain(range, kind) {
+        if used.is_some_and(|used| used * one_used_in < count) && self.is_plain(range, kind) {
             // SAFETY: it can be read, and the program has it still.
             used = Some(unsafe { self.kernel.count_not_zero(samples) });
         }
         let dense =
-            |used| used == count || used * ONE_USED_IN >= count && self.kernel.is_own(range);
+            |used| used == count || used * one_used_in >= count && self.kernel.is_own(range);
         match used {
             Some(used) if dense(used) => Use::Dense,
-            Some(0) if other == Use::Thin => Use::Idle,
+            Some(0) if of == Of::GivenBack && other == Use::Thin && self.kernel.is_own(range) => {
+                Use::Idle
+            }
             _ => other,
         }
     }

@@ -91,13 +91,16 @@ impl<K: Kernel> Shim<K> {
     fn may_stay(&self, range: Range) -> bool {
         let stays = self.may_stay_as(range, Left::Zeros);
         if !stays {
-            // It is not zeroed, and brings no look for pinned pages nearer: of what is given back for good these would
-            // be many.
-            let less = |zeroed: usize| Some(zeroed.saturating_sub(range.len()));
-            let order = Ordering::Relaxed;
-            let _ = self.zeroed_since_look.fetch_update(order, order, less);
+            self.is_not_zeroed(range.len());
         }
         stays
+    }
+
+    /// What is not zeroed after all brings no look for pinned pages nearer: of what is given back for good these would be many.
+    fn is_not_zeroed(&self, len: usize) {
+        let less = |zeroed: usize| Some(zeroed.saturating_sub(len));
+        let order = Ordering::Relaxed;
+        let _ = self.zeroed_since_look.fetch_update(order, order, less);
     }
 
     fn may_stay_as(&self, range: Range, left: Left) -> bool {
@@ -256,7 +259,7 @@ impl<K: Kernel> Shim<K> {
                 });
                 None
             }
-            Use::Idle if self.may_stay_idle(Of::GivenBack, range.len()) => Some(true),
+            Use::Idle if self.takes_idle_turn(range.len()) => Some(true),
             Use::Dense | Use::Few | Use::Thin | Use::Idle => {
                 let dense = how == Use::Dense;
                 let trusted = self.learn(Of::GivenBack, range.len(), dense, zeroed_before);
@@ -266,9 +269,9 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Whether what is zero already may stay in memory once more.
-    pub(super) fn may_stay_idle(&self, of: Of, len: usize) -> bool {
-        let stays = self.try_locked(|table| table.habit(of, len).was_idle());
-        matches!(stays, Locked::Done(true))
+    fn takes_idle_turn(&self, len: usize) -> bool {
+        let takes = self.try_locked(|table| table.habit(Of::GivenBack, len).takes_idle_turn());
+        matches!(takes, Locked::Done(true))
     }
 
     /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
@@ -299,6 +302,12 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(Some((kind, zeroed_before))) = asked else {
             return false;
         };
+        // Asked before all that takes longer: near the bound it is so for one range after the other.
+        if let Some(Room::Little | Room::Over(_)) = self.room(range.len()) {
+            let _ = self.try_locked(|table| table.keep.drop(range));
+            self.counters.passed_budget.one();
+            return false;
+        }
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
             return false;
         };
@@ -313,6 +322,7 @@ impl<K: Kernel> Shim<K> {
         };
         let Some(begun) = begun else {
             let _ = self.try_locked(|table| table.keep.drop(range));
+            self.is_not_zeroed(range.len());
             return false;
         };
         let found = self.prove_plain(range, kind);
@@ -321,15 +331,16 @@ impl<K: Kernel> Shim<K> {
         // over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
         let done = plain && unsafe { self.wipe(range) };
         self.end(begun);
+        if !done {
+            self.is_not_zeroed(range.len());
+        }
         if !(done && learned) {
             let _ = self.try_locked(|table| {
                 let habit = table.habit(Of::GivenBack, range.len());
                 match (done, found) {
                     (true, _) => return habit.was_dense(),
                     (false, Plain::Yes) => habit.was_thin(),
-                    (false, Plain::No) => habit.pauses(),
-                    // That is known of the mapping from now on, and says nothing of others.
-                    (false, Plain::NoRoom) => (),
+                    (false, Plain::No | Plain::NoRoom) => habit.pauses(),
                 }
                 table.keep.drop(range);
             });

@@ -104,37 +104,24 @@ impl<K: Kernel> Shim<K> {
     fn ready_to_keep(&self, range: Range) -> Option<Ready> {
         let settings = self.settings();
         let len = range.len();
-        if settings.strict || len > settings.cache || self.is_retired() || !self.pays_to_prove(len)
-        {
+        let is_for_it = len >= settings.least && len <= settings.cache && !settings.strict;
+        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) {
             return None;
         }
         let asked = self.try_locked(|table| {
             let kind = table.kind_of(range).filter(|kind| kind.may_be_kept())?;
-            let served = !table.all_live(range, |region| !region.served);
-            // An end that is cut off what was served is likely to be wanted with the rest again, however small it is.
-            let is_end = served && table.goes_on_beside(range);
-            if len < settings.least && !is_end {
-                return None;
-            }
             let habit = table.habit(Of::Mappings, len);
-            habit.looks().then_some((kind, served, is_end))
+            let looks = habit.looks();
+            let served = !table.all_live(range, |region| !region.served);
+            looks.then_some((kind, served))
         });
-        let Locked::Done(Some((mut kind, served, is_end))) = asked else {
+        let Locked::Done(Some((mut kind, served))) = asked else {
             return None;
         };
-        let how = self.use_of(Of::Mappings, range, kind);
-        if how == Use::None {
-            let _ = self.try_locked(|table| table.habit(Of::Mappings, len).was_empty());
+        let dense = self.use_of(Of::Mappings, range, kind) == Use::Dense;
+        let trusted = self.learn(Of::Mappings, len, dense, served);
+        if !dense || !trusted {
             return None;
-        }
-        // Allocators trim what they have mapped to where it has to begin, and unmap ends that nobody has used.
-        let idle = how == Use::Idle && is_end && self.may_stay_idle(Of::Mappings, len);
-        if !idle {
-            let dense = how == Use::Dense;
-            let trusted = self.learn(Of::Mappings, len, dense, served);
-            if !dense || !trusted {
-                return None;
-            }
         }
         self.look();
         if self.budget() < len || self.is_shared(range) {

@@ -28,5 +28,17 @@ int main(void) {
 		MUST(munmap(p, LEN) == 0);
 	}
 	MUST(counter(SERVED) == dense);
+	// One in twenty that is used thinly ends nothing: after it none is kept, so one more is not served. One in three does.
+	for (int each = 20; each >= 3; each -= 17) {
+		size_t len = each * 16 * PAGE;
+		long before = counter(SERVED);
+		for (int i = 1; i <= TIMES; i++) {
+			char *p = i % each ? filled(len) : map(len);
+			p[5 * PAGE] = 1;
+			MUST(munmap(p, len) == 0);
+		}
+		long served = counter(SERVED) - before;
+		MUST(each == 20 ? served > TIMES * 17 / 20 : served < TIMES / 2);
+	}
 	return 0;
 }
