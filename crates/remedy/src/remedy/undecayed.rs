@@ -14,12 +14,7 @@ pub(super) struct Undecayed;
 /// stopped of churn, 91 % of calloc, 99 % of bursty, 88 % of large blocks (bench/remedies/workload), and 93 % of
 /// demo/polars_demo.py, at 0.45 to 0.95 of the time. With `retain:false`, where jemalloc unmaps instead, it was as many of the first two
 /// in as much memory, 96 % of the third, and 20 % of the last, whose blocks are small or not used at all.
-const BEST: f64 = 0.9;
-
-/// Large blocks come in larger steps between two looks at the memory: with a bound of 1.21 times what was seen they took
-/// 1.22 to 1.26 times, and left 0.3 to 0.8 % of the shootdowns (medians of five pairs, decay 0, 5.0.1 to 5.3.1); with one of
-/// 1.18, 1.20 to 1.25 times, and 0.7 to 1 %: the peak of one run that was watched is up to 4 % from the next's.
-const STEPS: f64 = 1.0 / 20.0;
+const BEST: f64 = 0.88;
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
 pub(super) fn concerns(case: &Case<'_>) -> bool {
@@ -70,11 +65,6 @@ impl Remedy for Undecayed {
             Err(why) => return Some(Verdict::refuse(why)),
         };
         let memory = sizes.memory();
-        let sizes = if case.has_large_blocks() {
-            sizes.without(STEPS)
-        } else {
-            sizes
-        };
         // At once and not after a while: what jemalloc holds back, nobody bounds.
         let mut keys = "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned();
         let stops = part * sizes.stops(case.evidence.mean_block()).min(BEST);
