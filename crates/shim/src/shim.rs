@@ -26,10 +26,10 @@ use crate::trim::Leavers;
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
 /// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
-/// that makes no call any more, and nobody can take it then. Nor more than this, but within a bound of resident memory.
+/// that makes no call any more, and nobody can take it then. Nor is it more than this where no bound of resident memory is set.
 const MOST_KEPT: usize = 128 << 20;
 const OF_FREE_MEMORY: usize = 16;
-/// The part of the distance to the bound of resident memory. With a fourth Polars took up to 1.33 times the memory where it was
+/// Such a part of what is left to the bound of resident memory may be taken before that memory is read again. With a fourth Polars took up to 1.33 times the memory where it was
 /// to take 1.2, and twice as many shootdowns (demo/polars_demo.py, decay 0). With a sixteenth it took as many as with an eighth, and
 /// churn half as many again (bench/remedies/workload).
 const OF_ROOM_LEFT: usize = 8;

@@ -53,6 +53,14 @@ impl Batch {
 }
 
 impl Batch {
+    /// Adds one that leaves; there is room.
+    fn add(&mut self, id: Id, fingerprint: u64, range: Range) {
+        self.ids[self.count] = id;
+        self.fingerprints[self.count] = fingerprint;
+        self.ranges[self.count] = range.into();
+        self.count += 1;
+    }
+
     fn swap(&mut self, one: usize, other: usize) {
         self.ids.swap(one, other);
         self.ranges.swap(one, other);
@@ -272,22 +280,15 @@ impl<K: Kernel> Shim<K> {
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
         batch.count = 0;
         let done = self.try_locked(|table| {
-            table.leave_lone_anchors(BATCH, |id, page| {
-                batch.ids[batch.count] = id;
-                batch.fingerprints[batch.count] = 0;
-                batch.ranges[batch.count] = page.into();
-                batch.count += 1;
-            });
+            table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
             while batch.count < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
                 let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
                     break;
                 };
                 let id = table.cut_to(id, table.kept_bytes() - bytes);
-                batch.ids[batch.count] = id;
-                batch.fingerprints[batch.count] = table.nodes.get(id).fingerprint;
-                batch.ranges[batch.count] = table.leave(id).into();
-                batch.count += 1;
+                let fingerprint = table.nodes.get(id).fingerprint;
+                batch.add(id, fingerprint, table.leave(id));
             }
         });
         matches!(done, Locked::Done(()))

@@ -15,8 +15,9 @@ pub(super) struct Batch;
 const BIG: u64 = 8 << 20;
 /// Where what is freed was given back at once before, and is kept in one arena for all large blocks, without huge pages: 14 to 17 %
 /// of demo/polars_demo.py, and under bench/remedies/workload 21 to 28 % (churn), 17 to 22 % (calloc), 4 to 8 % (bursty) and, of blocks of
-/// 1 to 64 MB, 23 to 29 %, with jemalloc 5.3.0 and 5.3.1. With huge pages 47 % of churn. The second is for large blocks.
-const AT_ONCE_GROWS: [f64; 2] = [0.25, 0.28];
+/// 1 to 64 MB, 23 to 29 %, with jemalloc 5.3.0 and 5.3.1. With huge pages 47 % of churn.
+const KEPT_NOW_GROWS: f64 = 0.25;
+const LARGE_KEPT_NOW_GROWS: f64 = 0.28;
 /// Huge pages for what it hands out, and for its own metadata too.
 const HUGE: &str = "thp:always";
 const HUGE_METADATA: &str = "thp:always,metadata_thp:always";
@@ -92,8 +93,10 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     let offer = |key: Option<&str>, grows: f64, cost: &str| {
         let huge = key.is_some_and(|k| k.starts_with(HUGE));
         let metadata = key == Some(HUGE_METADATA);
+        let kept_now = at_once && !huge && found.at_least(5, 3, 1);
         let grows = match (at_once, apart, huge) {
-            (true, _, false) if found.at_least(5, 3, 1) => AT_ONCE_GROWS[usize::from(big)],
+            (true, ..) if kept_now && big => LARGE_KEPT_NOW_GROWS,
+            (true, ..) if kept_now => KEPT_NOW_GROWS,
             (true, ..) => 0.5,
             (_, true, true) => 0.43,
             (_, true, false) => grows.max(0.16),
@@ -105,7 +108,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
         let copied = case.part(&[Cause::Cow]) - left * case.of_metadata();
         let given = case.part(&GIVES_BACK) + if huge { copied } else { 0.0 };
         let keys: Vec<&str> = keys.iter().copied().chain(key).collect();
-        let measured = if at_once && AT_ONCE_GROWS.contains(&grows) {
+        let measured = if kept_now {
             "14 to 17 % more at the peak for Polars than with dirty_decay_ms:0, 4 to 28 % under churn, measured"
         } else if at_once {
             "44 and 60 % more under churn than with dirty_decay_ms:0, measured"
