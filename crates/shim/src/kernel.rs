@@ -157,6 +157,10 @@ pub unsafe trait Kernel: Threads {
     }
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
+    /// Whether a page of this range was only read, and has the page of zeros that all share; true if not known.
+    fn has_page_of_zeros(&self, range: Range) -> bool {
+        !self.is_own(range)
+    }
     /// A fork(2) begins, and is over, in the parent or the child.
     fn fork_begins(&self) {}
     /// See [`Kernel::fork_begins`].

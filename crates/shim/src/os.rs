@@ -582,6 +582,10 @@ unsafe impl Kernel for Linux {
         pagemap::are_exclusive(range)
     }
 
+    fn has_page_of_zeros(&self, range: Range) -> bool {
+        pagemap::has_page_of_zeros(range).unwrap_or_else(|| !self.is_own(range))
+    }
+
     fn fork_begins(&self) {
         OPENED.fork_begins(self.thread(), || self.sleep(&AtomicU32::new(0), 0, 1));
     }
@@ -687,6 +691,7 @@ mod tests {
             assert_eq!(linux.count_used(&pages), Some(1));
             let range = Range::of(at, 4 * PAGE).unwrap();
             assert!(linux.is_own(range));
+            assert!(!linux.has_page_of_zeros(range));
             let mut resident = [0; 4];
             linux.mincore(range, &mut resident).unwrap();
             assert_eq!(resident.map(|r| r & 1), [0, 1, 0, 0]);
@@ -695,6 +700,7 @@ mod tests {
             // The page of zeros that all share, mapped by reading.
             assert_eq!(linux.count_used(&[at]), Some(0));
             assert!(!linux.is_own(range));
+            assert!(linux.has_page_of_zeros(range));
             linux.munmap(at, 4 * PAGE).unwrap();
             assert_eq!(linux.count_used(&pages), None);
         }

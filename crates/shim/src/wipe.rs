@@ -16,19 +16,15 @@ const HOLES: usize = 4;
 /// Dense is a range to be kept of which so many eighths are in memory, for all of it will be then;
 const KEPT_EIGHTHS: usize = 7;
 /// and one to be zeroed in place of which so many are, for the rest stays as it is. Vectors grow by doubling, and some of
-/// each is never used. With one eighth a program that wrote 256 bytes of each block took 6 % more CPU time (tests/wild, jemalloc-decay-0).
+/// each is never used.
 const ZEROED_EIGHTHS: usize = 4;
-
-/// A range with no more pages in memory than these takes no longer to zero than to interrupt another CPU for them.
-const FEW: usize = 32;
 
 /// How a range was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Most of it is in memory, and has something in it.
+    /// Enough of it is in memory, and has something in it, that the next use of it pays for what is done to it.
     Dense,
-    /// A few pages are in memory, in few pieces.
-    Few,
+    /// Too little of it is.
     Thin,
     /// What is in memory is zero, as far as was looked, and this process's own: it was zeroed in place, and not used since.
     Idle,
@@ -49,11 +45,9 @@ impl<K: Kernel> Shim<K> {
         const WINDOWS: usize = 8;
         const WINDOW: usize = PAGES / WINDOWS;
         const SAMPLES: usize = 8;
-        // One page in so many has to be used of those in memory. What serves is zeroed as a whole, and of what is zeroed in
-        // place those that are zero already are only read, which takes a fourth of that.
-        let (least_eighths, one_used_in) = match of {
-            Of::Mappings => (KEPT_EIGHTHS, 2),
-            Of::GivenBack => (ZEROED_EIGHTHS, 4),
+        let least_eighths = match of {
+            Of::Mappings => KEPT_EIGHTHS,
+            Of::GivenBack => ZEROED_EIGHTHS,
         };
         let pages = range.len() / PAGE;
         let (windows, window) = if pages <= PAGES {
@@ -90,30 +84,36 @@ impl<K: Kernel> Shim<K> {
                 }
             }
         }
-        let other = match there {
-            0 => return Use::None,
-            1..=FEW if windows == 1 => Use::Few,
-            _ => Use::Thin,
+        if there == 0 {
+            return Use::None;
+        }
+        let in_memory = there * (pages / (windows * window));
+        // What serves is zeroed as a whole.
+        let pays = |used: usize, count: usize| match of {
+            Of::Mappings => used * 2 >= count,
+            Of::GivenBack => is_worth_zeroing(
+                in_memory,
+                used,
+                count,
+                self.threaded.load(Ordering::Relaxed),
+            ),
         };
-        if there * 8 < windows * window * least_eighths {
-            return other;
+        if there * 8 < windows * window * least_eighths || !pays(1, 1) {
+            return Use::Thin;
         }
         let samples = &samples[..count];
         let mut used = self.kernel.count_used(samples);
         // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
         // has to be plain.
-        if used.is_some_and(|used| used * one_used_in < count) && self.is_plain(range, kind) {
+        if used.is_some_and(|used| !pays(used, count)) && self.is_plain(range, kind) {
             // SAFETY: it can be read, and the program has it still.
             used = Some(unsafe { self.kernel.count_not_zero(samples) });
         }
-        let dense =
-            |used| used == count || used * one_used_in >= count && self.kernel.is_own(range);
         match used {
-            Some(used) if dense(used) => Use::Dense,
-            Some(0) if of == Of::GivenBack && other == Use::Thin && self.kernel.is_own(range) => {
-                Use::Idle
-            }
-            _ => other,
+            Some(used) if used == count => Use::Dense,
+            Some(used) if pays(used, count) && !self.kernel.has_page_of_zeros(range) => Use::Dense,
+            Some(0) if of == Of::GivenBack && !self.kernel.has_page_of_zeros(range) => Use::Idle,
+            _ => Use::Thin,
         }
     }
 
@@ -173,7 +173,7 @@ impl<K: Kernel> Shim<K> {
                 } else {
                     // Many that are zero already may have the page of zeros, see above.
                     let zeros = self.kernel.clear(range);
-                    zeros <= run.len() / 2 || self.kernel.is_own(range)
+                    zeros <= run.len() / 2 || !self.kernel.has_page_of_zeros(range)
                 }
             };
             if !done {
@@ -184,6 +184,26 @@ impl<K: Kernel> Shim<K> {
     }
 }
 
+/// Whether to zero so many pages in place takes less time than to give them back, where of `samples` of them `used` are in
+/// use, and will be again. In tenths of a microsecond, roughly, and in a threaded program there is somebody to interrupt.
+///
+/// By what was measured on Linux 6.18 with two CPUs, on a virtual machine: tests/wild's jemalloc-decay-0, which writes 256 bytes of
+/// each block, took 1.12 times the CPU time where a quarter in use, or few pages, were enough, and 0.96 with this; and what
+/// uses all of its blocks (bench/remedies/workload, demo/polars_demo.py) took the same.
+fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, threaded: bool) -> bool {
+    /// A page in use that is given back is cleared and faulted in anew.
+    const FAULT: usize = 10;
+    /// Each that is in memory is read or written, and is hardly ever in the caches.
+    const READ: usize = 2;
+    /// To find out what a range is, and how it was used.
+    const PROOF: usize = 80;
+    /// The interrupt of another CPU, and the wait for it.
+    const SHOOTDOWN: usize = 40;
+    let interrupt = if threaded { SHOOTDOWN } else { 0 };
+    let saved = used * in_memory * FAULT + interrupt * samples;
+    saved >= samples * (in_memory * READ + PROOF)
+}
+
 /// Pages one after the other that are all in memory, or all not.
 fn runs_of(pages: &[u8]) -> impl Iterator<Item = &[u8]> {
     pages.chunk_by(|a, b| a & 1 == b & 1)
@@ -191,4 +211,32 @@ fn runs_of(pages: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn holes_in(pages: &[u8]) -> usize {
     runs_of(pages).filter(|run| run[0] & 1 == 0).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Check where zeroing begins to pay: from few pages on where all are in use, from more where there is nobody to interrupt,
+    /// from many where a quarter is, and never where next to nothing is.
+    #[test]
+    fn worth() {
+        let least = |used, threaded| (1..4096).find(|n| is_worth_zeroing(*n, used, 8, threaded));
+        assert_eq!(least(8, true), Some(5));
+        assert_eq!(least(8, false), Some(10));
+        assert_eq!(least(4, true), Some(14));
+        assert_eq!(least(2, true), Some(80));
+        assert_eq!(least(1, true), None);
+    }
+
+    proptest! {
+        /// Check that what is used more is worth no less, and that where it pays more pages as dense pay too.
+        #[test]
+        fn more_is_worth_more(pages in 1..5000_usize, used in 0..8_usize, threaded: bool) {
+            let worth = is_worth_zeroing(pages, used, 8, threaded);
+            prop_assert!(!worth || is_worth_zeroing(pages, used + 1, 8, threaded));
+            prop_assert!(!worth || used < 2 || is_worth_zeroing(pages + 1, used, 8, threaded));
+        }
+    }
 }

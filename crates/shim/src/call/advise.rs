@@ -251,8 +251,6 @@ impl<K: Kernel> Shim<K> {
         }
         let how = self.use_of(Of::GivenBack, range, kind);
         match how {
-            // Where no other thread is, there is nobody to interrupt.
-            Use::Few if self.threaded.load(Ordering::Relaxed) => Some(false),
             Use::None => {
                 let _ = self.try_locked(|table| {
                     table.habit(Of::GivenBack, range.len()).was_empty();
@@ -260,7 +258,7 @@ impl<K: Kernel> Shim<K> {
                 None
             }
             Use::Idle if self.takes_idle_turn(range.len()) => Some(true),
-            Use::Dense | Use::Few | Use::Thin | Use::Idle => {
+            Use::Dense | Use::Thin | Use::Idle => {
                 let dense = how == Use::Dense;
                 let trusted = self.learn(Of::GivenBack, range.len(), dense, zeroed_before);
                 (trusted && dense).then_some(true)

@@ -25,6 +25,8 @@ static ASKED: Lasting = Lasting::of(PAGEMAP);
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
+/// The page of zeros.
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 /// `struct pm_scan_arg` (include/uapi/linux/fs.h, Linux 6.7).
 #[repr(C)]
@@ -46,6 +48,16 @@ struct Scan {
 
 /// See [`Kernel::has_swapped`](crate::Kernel::has_swapped).
 pub(super) fn has_swapped(range: Range) -> Option<bool> {
+    has_kind(range, PAGE_IS_SWAPPED)
+}
+
+/// See [`Kernel::has_page_of_zeros`](crate::Kernel::has_page_of_zeros).
+pub(super) fn has_page_of_zeros(range: Range) -> Option<bool> {
+    has_kind(range, PAGE_IS_PFNZERO)
+}
+
+/// Whether a page of the range is of this kind; none where that can't be told.
+fn has_kind(range: Range, kind: u64) -> Option<bool> {
     let asked = ASKED.ask(|fd| {
         // A page_region: begin, end and kinds. One is enough.
         let mut found = [0_u64; 3];
@@ -56,8 +68,8 @@ pub(super) fn has_swapped(range: Range) -> Option<bool> {
             found_at: (&raw mut found) as u64,
             found_room: 1,
             most_pages: 1,
-            wanted: PAGE_IS_SWAPPED,
-            told: PAGE_IS_SWAPPED,
+            wanted: kind,
+            told: kind,
             ..Scan::default()
         };
         let args = [fd, PAGEMAP_SCAN, (&raw mut scan) as usize, 0, 0, 0];
