@@ -48,8 +48,11 @@ impl Count {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
 
+    /// What is so already is not written: another CPU may have it in its cache.
     pub(crate) fn set(&self, now: usize) {
-        self.0.store(now as u64, Ordering::Relaxed);
+        if self.get() != now as u64 {
+            self.0.store(now as u64, Ordering::Relaxed);
+        }
     }
 
     /// The count now.

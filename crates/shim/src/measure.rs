@@ -6,7 +6,7 @@ use crate::{PAGE, Range};
 
 /// Never less and never more, whatever is measured: below, zeroing has always been cheaper by far, and
 /// above, it pushes everything else out of the caches.
-const LEAST: usize = 64 * 1024;
+pub(crate) const LEAST: usize = 64 * 1024;
 const MOST: usize = 16 * 1024 * 1024;
 /// The two sizes that a line is drawn through.
 const SMALL: usize = 16 * PAGE;

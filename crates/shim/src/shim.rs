@@ -40,11 +40,15 @@ const PIN_LOOK_NS: usize = 50_000;
 /// As if so much had been zeroed since the last look.
 const NEVER_LOOKED: usize = 1 << 40;
 
+/// Values of [`Shim::zero_up_to`] that are no size: nobody has measured it, and a thread does.
+pub(crate) const NOT_MEASURED: usize = usize::MAX;
+pub(crate) const MEASURING: usize = usize::MAX - 1;
+
 /// The library, over a kernel.
 pub struct Shim<K> {
     pub(crate) kernel: K,
     settings: Once<Settings>,
-    /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; MAX until it is measured.
+    /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes, or one of the two above.
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
@@ -188,7 +192,7 @@ impl<K: Kernel> Shim<K> {
         let zero_up_to = match settings.zero {
             Zero::Off => 0,
             Zero::UpTo(bytes) => bytes,
-            Zero::Auto => usize::MAX,
+            Zero::Auto => NOT_MEASURED,
         };
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
     }

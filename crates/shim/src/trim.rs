@@ -477,6 +477,12 @@ impl<K: Kernel> Shim<K> {
         self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
     }
 
+    /// Whether a range can be left to the kernel as it is: nothing in it is kept, and nobody is at it.
+    pub(crate) fn is_nothing_in_the_way(&self, table: &Table, range: Range, me: usize) -> bool {
+        let free = table.going.in_range(range).is_none() && table.kept_in(range).is_none();
+        free && !self.busy.is_other_at(range, me)
+    }
+
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);

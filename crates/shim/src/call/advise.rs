@@ -6,11 +6,22 @@ use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::proof::Plain;
 use crate::region::Kind;
-use crate::shim::{Locked, Shim};
+use crate::shim::{Locked, MEASURING, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
-use crate::table::Of;
+use crate::table::{Of, Table};
 use crate::wipe::Use;
-use crate::{PAGE, Range, keep};
+use crate::{PAGE, Range, keep, measure};
+
+/// What became of a range that the program gives back.
+enum GivenBack {
+    /// It reads as zeros.
+    Zeroed,
+    /// The kernel has to be asked.
+    Here,
+    /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for. Most
+    /// of a program that uses little of its memory is so, and takes the lock once.
+    HereAlone,
+}
 
 impl<K: Kernel> Shim<K> {
     /// madvise(2).
@@ -31,13 +42,20 @@ impl<K: Kernel> Shim<K> {
         match advice {
             MADV_DONTNEED => {
                 self.counters.dontneed.one();
-                let small = !self.is_retired() && range.len() <= self.zero_up_to();
-                // SAFETY: the caller says that nobody needs it.
-                if small && unsafe { self.zero_in_place(range) } {
-                    self.counters.dontneed_zeroed.one();
-                    return Ok(());
+                let left = if self.is_retired() {
+                    GivenBack::Here
+                } else {
+                    // SAFETY: the caller says that nobody needs it.
+                    unsafe { self.zero_in_place(range) }
+                };
+                match left {
+                    GivenBack::Zeroed => {
+                        self.counters.dontneed_zeroed.one();
+                        return Ok(());
+                    }
+                    GivenBack::Here => self.evict(range)?,
+                    GivenBack::HereAlone => {}
                 }
-                self.evict(range)?;
             }
             MADV_FREE => {
                 self.counters.free.one();
@@ -230,15 +248,30 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// See [`Settings::zero`]. Measured when it is first needed: most programs never do.
-    fn zero_up_to(&self) -> usize {
-        let known = self.zero_up_to.load(Ordering::Relaxed);
-        if known != usize::MAX {
-            return known;
+    /// Whether a range may be zeroed by its size, see [`Settings::zero`]; none where that has to be measured first.
+    fn is_small(&self, range: Range) -> Option<bool> {
+        match self.zero_up_to.load(Ordering::Relaxed) {
+            NOT_MEASURED if range.len() <= measure::LEAST => Some(true),
+            NOT_MEASURED => None,
+            MEASURING => Some(range.len() <= measure::LEAST),
+            known => Some(range.len() <= known),
         }
-        let found = crate::measure::zero_up_to(&self.kernel);
-        self.zero_up_to.store(found, Ordering::Relaxed);
-        found
+    }
+
+    /// The same, and measures if need be. Only one thread does: it takes most of a millisecond, and for that time the others
+    /// have their large ranges given back.
+    fn is_small_measured(&self, range: Range) -> bool {
+        let order = Ordering::Relaxed;
+        self.is_small(range).unwrap_or_else(|| {
+            let first = self
+                .zero_up_to
+                .compare_exchange(NOT_MEASURED, MEASURING, order, order);
+            if first.is_ok() {
+                let found = measure::zero_up_to(&self.kernel);
+                self.zero_up_to.store(found, order);
+            }
+            self.is_small(range).unwrap_or(false)
+        })
     }
 
     /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
@@ -273,44 +306,56 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
-    unsafe fn zero_in_place(&self, range: Range) -> bool {
+    unsafe fn zero_in_place(&self, range: Range) -> GivenBack {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
         let here = (&raw const range).addr();
         // A thread may give back what is below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
         let settings = self.settings();
-        let is_small = range.len() < settings.least_zeroed;
-        if is_own_stack || settings.strict || is_small || !self.pays_to_prove(range.len()) {
-            return false;
+        let is_tiny = range.len() < settings.least_zeroed;
+        let is_large = self.is_small(range) == Some(false);
+        let passes = is_own_stack || is_tiny || is_large || settings.strict;
+        if passes || !self.pays_to_prove(range.len()) {
+            return GivenBack::Here;
         }
+        let me = self.kernel.thread();
         let asked = self.try_locked(|table| {
-            let kind = table
-                .kind_of(range)
-                .filter(|kind| kind.may_be_kept() && !kind.named)?;
-            if table.anchors.is_in_wedged(range) {
-                return None;
-            }
-            let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
-            let habit = table.habit(Of::GivenBack, range.len());
-            // It is used again if it is dense now.
-            habit.begins();
-            habit.looks().then_some((kind, trusted))
+            let may_look = |table: &mut Table| {
+                let kind = table
+                    .kind_of(range)
+                    .filter(|kind| kind.may_be_kept() && !kind.named)?;
+                if table.anchors.is_in_wedged(range) {
+                    return None;
+                }
+                let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
+                let habit = table.habit(Of::GivenBack, range.len());
+                // It is used again if it is dense now.
+                habit.begins();
+                habit.looks().then_some((kind, trusted))
+            };
+            may_look(table).ok_or_else(|| self.is_nothing_in_the_way(table, range, me))
         });
-        let Locked::Done(Some((kind, zeroed_before))) = asked else {
-            return false;
+        let (kind, zeroed_before) = match asked {
+            Locked::Done(Ok(known)) => known,
+            Locked::Done(Err(true)) => return GivenBack::HereAlone,
+            Locked::Done(Err(false)) | Locked::Mine | Locked::Busy => return GivenBack::Here,
         };
         // Asked before all that takes longer: near the bound it is so for one range after the other.
         if let Some(Room::Little | Room::Over(_)) = self.room(range.len()) {
             let _ = self.try_locked(|table| table.keep.drop(range));
             self.counters.passed_budget.one();
-            return false;
+            return GivenBack::Here;
         }
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
-            return false;
+            return GivenBack::Here;
         };
-        if !self.has_no_pins_for(range.len()) || !self.may_stay(range) {
-            return false;
+        // Most programs never come here, and so it is never measured.
+        if !self.is_small_measured(range)
+            || !self.has_no_pins_for(range.len())
+            || !self.may_stay(range)
+        {
+            return GivenBack::Here;
         }
         // Of what is shared each page would be copied for it.
         let begun = if self.is_shared(range) {
@@ -321,7 +366,7 @@ impl<K: Kernel> Shim<K> {
         let Some(begun) = begun else {
             let _ = self.try_locked(|table| table.keep.drop(range));
             self.is_not_zeroed(range.len());
-            return false;
+            return GivenBack::Here;
         };
         let found = self.prove_plain(range, kind);
         let plain = found == Plain::Yes;
@@ -343,6 +388,10 @@ impl<K: Kernel> Shim<K> {
                 table.keep.drop(range);
             });
         }
-        done
+        if done {
+            GivenBack::Zeroed
+        } else {
+            GivenBack::Here
+        }
     }
 }
