@@ -13,6 +13,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,11 @@ CPU_LIMIT, MEMORY_LIMIT = 1.05, 1.3
 EFFORTS = (1, 3, 9)
 WARDEN = Path(__file__).with_name("warden.py")
 RESAMPLES = 2000
+# What a run with the library did otherwise, the program may do without it too, now and then: it is run so often without, or
+# for so long, until it has done the same once.
+ALONE_RUNS, ALONE_SECONDS = 300, 600
+# So often a run is tried again that ended as it does without the library, too.
+TRIES = 5
 
 
 class Unusable(Exception):
@@ -157,15 +163,38 @@ class Bench:
             (kept / name).write_bytes(content)
         return what
 
-    def measure(self, row: Row, rounds: int, wanted: dict[str, Any]) -> dict[str, Any]:
+    def happens_alone(self, row: Row, wanted: dict[str, Any], what: str) -> int:
+        """After how many runs without the library the same came of one; 0 if it never did."""
+        began = time.monotonic()
+        for count in range(1, ALONE_RUNS + 1):
+            if self.compare(row, wanted, self.run_once(row, None), None) == what:
+                return count
+            if time.monotonic() - began > ALONE_SECONDS:
+                break
+        return 0
+
+    def run_alike(self, row: Row, wanted: dict[str, Any], setting: str | None, alone: dict[str, int]) -> tuple[dict[str, Any], str | None]:
+        """A run, and how it differs from the one without the library; once more where that is nothing of the library's. Notes in
+        `alone` after how many runs without the library the same came of one, 0 for never."""
+        for _ in range(TRIES):
+            run = self.run_once(row, setting)
+            what = self.compare(row, wanted, run, setting)
+            if not what:
+                break
+            if what not in alone:
+                alone[what] = self.happens_alone(row, wanted, what) if setting else 1
+            if not alone[what]:
+                break
+        return run, what
+
+    def measure(self, row: Row, rounds: int, wanted: dict[str, Any], alone: dict[str, int]) -> dict[str, Any]:
         """So many rounds, each of every setting in random order; ends after a round in which something differed."""
         taken: dict[str, list[dict[str, float]]] = {"none": [], **{name: [] for name in SETTINGS}}
         differs: dict[str, str] = {}
         for _ in range(rounds):
             for name in random.sample(list(taken), len(taken)):
                 setting = None if name == "none" else name
-                run = self.run_once(row, setting)
-                what = self.compare(row, wanted, run, setting)
+                run, what = self.run_alike(row, wanted, setting, alone)
                 if what and not setting:
                     raise Unusable(f"is not the same twice without the library: {what}")
                 if what:
@@ -179,8 +208,9 @@ class Bench:
         """The row's result, as the table shows it."""
         wanted = self.check_usable(row)
         watched = self.run_once(row, "64M", watch=True)
+        alone: dict[str, int] = {}
         for effort in EFFORTS:
-            measured = self.measure(row, rounds * effort, wanted)
+            measured = self.measure(row, rounds * effort, wanted, alone)
             said = summary(measured["taken"])
             above = [name for name, limit in limits() if said[name][0] > limit]
             if measured["differs"] or row.refused or not above:
@@ -193,6 +223,7 @@ class Bench:
             "summary": said,
             "loaded": watched["with"],
             "not_loaded": watched["without"],
+            "alone": alone,
             **measured,
         }
 

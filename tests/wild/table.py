@@ -24,6 +24,7 @@ def note(row: Row, result: dict[str, Any]) -> str:
     if row.refused:
         said.append(row.refused)
     said += [f"{setting}: {what}" for setting, what in result["differs"].items()]
+    said += [f"{what}, as without the library (in one of {count} runs)" for what, count in result.get("alone", {}).items() if count]
     if not result["loaded"]:
         said.append(f"not loaded into {', '.join(result['not_loaded']) or 'anything that was seen'}")
     if result["verdict"] == "above":

@@ -77,6 +77,11 @@ pub trait Threads {
     fn wake(&self, word: &AtomicU32);
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
+    /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept
+    /// meanwhile.
+    fn cpu_now(&self) -> u64 {
+        self.now()
+    }
 }
 
 /// The kernel, or a model of it.

@@ -53,6 +53,7 @@ const PIDFD_SELF_PROCESS: isize = -10001;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const CLOCK_MONOTONIC: usize = 1;
+const CLOCK_THREAD_CPUTIME_ID: usize = 3;
 const PR_SET_VMA: usize = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: usize = 0;
 const AT_FDCWD: isize = -100;
@@ -228,8 +229,18 @@ fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
 
 /// See [`Threads::now`].
 fn now() -> u64 {
+    time_of(CLOCK_MONOTONIC)
+}
+
+/// See [`Threads::cpu_now`].
+fn cpu_now() -> u64 {
+    time_of(CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Nanoseconds.
+fn time_of(clock: usize) -> u64 {
     let mut time = [0_i64; 2];
-    let args = [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0, 0];
+    let args = [clock, (&raw mut time) as usize, 0, 0, 0, 0];
     // SAFETY: clock_gettime(2) into our own place.
     let _ = unsafe { syscall(nr::CLOCK_GETTIME, args) };
     time[0] as u64 * 1_000_000_000 + time[1] as u64
@@ -328,6 +339,13 @@ impl Threads for Linux {
             return unsafe { core::arch::x86_64::_rdtsc() } / 3;
         }
         now()
+    }
+
+    fn cpu_now(&self) -> u64 {
+        if self.filter.is_there() {
+            return self.now();
+        }
+        cpu_now()
     }
 }
 

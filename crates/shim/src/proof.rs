@@ -310,9 +310,10 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(look) = self.try_locked(Table::begin_pin_look) else {
             return false;
         };
+        let worked = self.kernel.cpu_now();
         let pins = self.kernel.pins();
-        let took = self.kernel.now().saturating_sub(began);
-        // A thread that lost the CPU meanwhile took longer than the look does.
+        let took = self.kernel.cpu_now().saturating_sub(worked);
+        // An interrupt of another's may come meanwhile.
         let took = usize::try_from(took).unwrap_or(usize::MAX);
         let cost = took.min(cost.saturating_mul(2)).max(1);
         self.pin_look_ns.store(cost, Ordering::Relaxed);

@@ -270,7 +270,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Tells it for whoever finds something leaving that nobody is at.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let me = self.kernel.thread();
         self.leavers.if_free(me, |batch| self.have_left(batch));
     }

@@ -358,8 +358,8 @@ fn rule_10_long_fork() {
                 // What is kept there is unmapped, so that it is to the kernel what it is to the program.
                 shim.other(all[0], BLOCK, || Ok(())).unwrap();
             } else {
-                // Above the budget: the oldest leave.
-                shim.munmap(all[2], BLOCK).unwrap();
+                // All that is kept leaves.
+                shim.limit_comes(|| ());
             }
             assert!(shim.kernel().slept.get(), "nobody waited for the fork");
             as_thread(shim, 1, || shim.after_fork(false));

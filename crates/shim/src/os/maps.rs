@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::file::File;
 use super::lasting::{ENOTTY, Lasting};
-use super::{now, nr, syscall};
+use super::{cpu_now, nr, syscall};
 use crate::kernel::{Errno, Mapping};
 use crate::{PAGE, Range};
 
@@ -97,13 +97,13 @@ fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {
 }
 
 fn by_text(range: Range) -> Option<Mapping> {
-    let began = now();
+    let began = cpu_now();
     let found = MAPS.look_far(|line| {
         let mapping = parse(line)?;
         (mapping.range.end > range.start).then_some(mapping)
     });
-    let took = usize::try_from(now().saturating_sub(began)).unwrap_or(usize::MAX);
-    // A thread that lost the CPU meanwhile took longer than the text does.
+    let took = usize::try_from(cpu_now().saturating_sub(began)).unwrap_or(usize::MAX);
+    // An interrupt of another's may come meanwhile.
     const FIRST_NS: usize = 20_000;
     let most = 2 * TEXT_NS.load(Ordering::Relaxed).max(FIRST_NS);
     TEXT_NS.store(took.min(most), Ordering::Relaxed);
