@@ -25,6 +25,8 @@ pub(crate) struct Table {
     /// How mappings of each size were used, and ranges that were given back by MADV_DONTNEED.
     mapped: [Habit; CLASSES],
     given_back: [Habit; CLASSES],
+    /// Of what MADV_FREE frees: whether enough of it was in memory that to drop it pays.
+    freed: [Habit; CLASSES],
     /// Looks for pinned pages that have begun. What is kept takes the number of the next one.
     pin_looks: u32,
     /// The fewest bytes that were kept since [`Table::take_spare`].
@@ -52,6 +54,7 @@ impl Table {
             leaving: 0,
             mapped: [Habit::NEW; CLASSES],
             given_back: [Habit::NEW; CLASSES],
+            freed: [Habit::NEW; CLASSES],
             pin_looks: 0,
             fewest_kept: 0,
             anchors: Anchors::NONE,
@@ -73,6 +76,10 @@ impl Table {
             Of::GivenBack => &mut self.given_back,
         };
         &mut habits[class(len)]
+    }
+
+    pub(crate) fn freed_habit(&mut self, len: usize) -> &mut Habit {
+        &mut self.freed[class(len)]
     }
 
     /// Bytes kept, whether they may serve yet or not.

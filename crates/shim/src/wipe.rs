@@ -117,6 +117,20 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// How many pages of a range are in memory; of a large one, of those that it begins with.
+    pub(crate) fn count_in_memory(&self, range: Range) -> usize {
+        let mut vector = [0_u8; PAGES];
+        let count = PAGES.min(range.len() / PAGE);
+        let end = range.start + count * PAGE;
+        let first = Range { end, ..range };
+        // SAFETY: it only looks.
+        let looked = unsafe { self.kernel.mincore(first, &mut vector[..count]) };
+        if looked.is_err() {
+            return 0;
+        }
+        vector.iter().filter(|page| **page & 1 != 0).count()
+    }
+
     /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
     /// filling those that are not. False if that is not to be had, or not worth it: some of it may be done then.
     ///

@@ -1075,6 +1075,12 @@ fn rule_13_thin_use() {
     must(&build!("thin"), "least=64K,lifetimes=2");
 }
 
+/// Check rule 13: what costs more time than it saves is left to the kernel.
+#[test]
+fn rule_13_worth_its_time() {
+    must(&build!("worth"), "least=64K,lifetimes=2");
+}
+
 /// Check rule 13: a limit that the program sets is no limit for the library to fill.
 #[test]
 fn rule_13_limits_that_come() {

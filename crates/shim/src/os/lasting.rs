@@ -6,8 +6,10 @@ use super::file::File;
 use super::{nr, syscall};
 use crate::kernel::Errno;
 
-/// So that no program finds its own descriptors changed. Where the limit of descriptors is too low there is none.
-const LEAST_NUMBER: usize = 900;
+/// So that no program finds its own descriptors changed; and below the 64 that each process has room for: to make room for
+/// more the kernel waits until no thread looks at the old table (expand_fdtable, fs/file.c, Linux 6.18), which took 13 ms.
+/// Where the limit of descriptors is too low there is none.
+const LEAST_NUMBER: usize = 48;
 
 const EBADF: i32 = 9;
 /// It is another file, or the kernel has no such query.
