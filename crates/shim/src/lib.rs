@@ -42,6 +42,7 @@ mod once;
 pub mod os;
 #[cfg(quell_preload)]
 mod preload;
+mod price;
 mod proof;
 mod range;
 mod region;

@@ -50,6 +50,8 @@ pub struct Shim<K> {
     settings: Once<Settings>,
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes, or one of the two above.
     pub(crate) zero_up_to: AtomicUsize,
+    /// What a page takes that is faulted in; 0 until it is measured.
+    pub(crate) fault_ns: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
     pub(crate) late: Late,
@@ -144,6 +146,7 @@ impl<K: Kernel> Shim<K> {
             kernel,
             settings: Once::new(Settings::IDLE),
             zero_up_to: AtomicUsize::new(0),
+            fault_ns: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
             late: Late::default(),

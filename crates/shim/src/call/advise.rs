@@ -4,11 +4,12 @@ use crate::allowance::Room;
 use crate::keep::Left;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
+use crate::price::Way;
 use crate::proof::Plain;
 use crate::region::Kind;
 use crate::shim::{Locked, MEASURING, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
-use crate::table::{Of, Table};
+use crate::table::{Of, SMALL_PAGES, Table};
 use crate::wipe::Use;
 use crate::{PAGE, Range, keep, measure};
 
@@ -19,6 +20,8 @@ enum GivenBack {
     Done,
     /// The kernel has to be asked.
     Here,
+    /// The same, and how long that takes is to be noted.
+    HereTimed,
     /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for. Most
     /// of a program that uses little of its memory is so, and takes the lock once.
     HereAlone,
@@ -43,20 +46,8 @@ impl<K: Kernel> Shim<K> {
         match advice {
             MADV_DONTNEED => {
                 self.counters.dontneed.one();
-                let left = if self.is_retired() {
-                    GivenBack::Here
-                } else {
-                    // SAFETY: the caller says that nobody needs it.
-                    unsafe { self.zero_in_place(range) }
-                };
-                match left {
-                    GivenBack::Done => {
-                        self.counters.dontneed_zeroed.one();
-                        return Ok(());
-                    }
-                    GivenBack::Here => self.evict(range)?,
-                    GivenBack::HereAlone => {}
-                }
+                // SAFETY: the caller says that nobody needs it.
+                return unsafe { self.dont_need(range) };
             }
             MADV_FREE => {
                 self.counters.free.one();
@@ -65,7 +56,7 @@ impl<K: Kernel> Shim<K> {
                         self.counters.free_dropped.one();
                         return Ok(());
                     }
-                    GivenBack::Here => self.evict(range)?,
+                    GivenBack::Here | GivenBack::HereTimed => self.evict(range)?,
                     GivenBack::HereAlone => {}
                 }
             }
@@ -87,6 +78,57 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: the caller's own call.
         unsafe { self.kernel.madvise(addr, len, advice) }
+    }
+
+    /// MADV_DONTNEED, by the kernel or in its place.
+    unsafe fn dont_need(&self, range: Range) -> Result<(), Errno> {
+        let left = if self.is_retired() {
+            GivenBack::Here
+        } else {
+            // SAFETY: the caller's own call.
+            unsafe { self.zero_in_place(range) }
+        };
+        let timed = left == GivenBack::HereTimed;
+        match left {
+            GivenBack::Done => {
+                self.counters.dontneed_zeroed.one();
+                return Ok(());
+            }
+            GivenBack::Here | GivenBack::HereTimed => self.evict(range)?,
+            GivenBack::HereAlone => {}
+        }
+        let faults = if timed {
+            self.count_in_use(range) * self.fault_ns()
+        } else {
+            0
+        };
+        let began = if timed { self.kernel.cpu_now() } else { 0 };
+        // SAFETY: the caller's own call.
+        unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }?;
+        if timed {
+            self.note_price(range, false, began, faults);
+        }
+        Ok(())
+    }
+
+    /// Notes what it took to give a small range back since `began`, and so many nanoseconds besides.
+    fn note_price(&self, range: Range, zeroed: bool, began: u64, more: usize) {
+        let took = self.kernel.cpu_now().saturating_sub(began);
+        let took = usize::try_from(took)
+            .unwrap_or(usize::MAX)
+            .saturating_add(more);
+        let _ = self.try_locked(|table| table.price(range.len()).took(zeroed, took));
+    }
+
+    /// What a page takes that is faulted in, measured when it is first needed.
+    fn fault_ns(&self) -> usize {
+        let known = self.fault_ns.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
+        let found = measure::fault_ns(&self.kernel);
+        self.fault_ns.store(found, Ordering::Relaxed);
+        found
     }
 
     /// Notes what the program's memory is from now on.
@@ -349,9 +391,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
     /// range was used.
     fn pays_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> Option<bool> {
-        /// To zero fewer pages for nothing costs less than to find out that it is for nothing.
-        const SMALL: usize = 16 * PAGE;
-        if range.len() < SMALL {
+        if range.len() < SMALL_PAGES * PAGE {
             return Some(false);
         }
         let how = self.use_of(Of::GivenBack, range, kind);
@@ -406,13 +446,34 @@ impl<K: Kernel> Shim<K> {
                 habit.begins();
                 habit.looks().then_some((kind, trusted))
             };
-            may_look(table).ok_or_else(|| self.is_nothing_in_the_way(table, range, me))
+            let Some((kind, trusted)) = may_look(table) else {
+                return Err(if self.is_nothing_in_the_way(table, range, me) {
+                    GivenBack::HereAlone
+                } else {
+                    GivenBack::Here
+                });
+            };
+            if range.len() >= SMALL_PAGES * PAGE || settings.lifetimes == 0 {
+                return Ok((kind, trusted, false));
+            }
+            match table.price(range.len()).way() {
+                Way {
+                    zeroes: true,
+                    timed,
+                } => Ok((kind, trusted, timed)),
+                Way { timed: true, .. } => Err(GivenBack::HereTimed),
+                Way { .. } if self.is_nothing_in_the_way(table, range, me) => {
+                    Err(GivenBack::HereAlone)
+                }
+                Way { .. } => Err(GivenBack::Here),
+            }
         });
-        let (kind, zeroed_before) = match asked {
+        let (kind, zeroed_before, timed) = match asked {
             Locked::Done(Ok(known)) => known,
-            Locked::Done(Err(true)) => return GivenBack::HereAlone,
-            Locked::Done(Err(false)) | Locked::Mine | Locked::Busy => return GivenBack::Here,
+            Locked::Done(Err(left)) => return left,
+            Locked::Mine | Locked::Busy => return GivenBack::Here,
         };
+        let began = if timed { self.kernel.cpu_now() } else { 0 };
         // Asked before all that takes longer: near the bound it is so for one range after the other.
         if let Some(Room::Little | Room::Over(_)) = self.room(range.len()) {
             let _ = self.try_locked(|table| table.keep.drop(range));
@@ -460,10 +521,12 @@ impl<K: Kernel> Shim<K> {
                 table.keep.drop(range);
             });
         }
-        if done {
-            GivenBack::Done
-        } else {
-            GivenBack::Here
+        if !done {
+            return GivenBack::Here;
         }
+        if timed {
+            self.note_price(range, true, began, 0);
+        }
+        GivenBack::Done
     }
 }
