@@ -3,7 +3,7 @@
 use crate::Range;
 use crate::kernel::Kernel;
 use crate::lock::Taken;
-use crate::shim::{MEASURING, NOT_MEASURED, Shim};
+use crate::shim::Shim;
 use crate::sync::Ordering;
 use crate::table::Table;
 
@@ -70,10 +70,6 @@ impl<K: Kernel> Shim<K> {
         if self.marking.load(Ordering::SeqCst) != me {
             self.marking.store(0, Ordering::SeqCst);
         }
-        let order = Ordering::Relaxed;
-        let _ = self
-            .zero_up_to
-            .compare_exchange(MEASURING, NOT_MEASURED, order, order);
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {

@@ -78,7 +78,7 @@ pub trait Threads {
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
     /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept
-    /// meanwhile.
+    /// meanwhile. Under a filter of system calls it is [`Threads::now`].
     fn cpu_now(&self) -> u64 {
         self.now()
     }

@@ -1,4 +1,4 @@
-//! From which size on giving memory back costs less than zeroing it, on this machine.
+//! From which size on giving memory back costs less than zeroing it, on this machine, and what a page fault takes.
 
 use crate::kernel::{Kernel, Map};
 use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -38,10 +38,11 @@ pub(crate) fn zero_up_to(kernel: &impl Kernel) -> usize {
     }
 }
 
+/// What a page fault takes, ns, as long as it is not measured.
+pub(crate) const FAULT_NS: usize = 700;
+
 /// What it takes to fault in a page that has no memory, ns. Takes some tens of microseconds.
 pub(crate) fn fault_ns(kernel: &impl Kernel) -> usize {
-    /// Where it can't be measured.
-    const UNKNOWN_NS: usize = 700;
     let map = Map {
         addr: 0,
         len: SMALL,
@@ -53,7 +54,7 @@ pub(crate) fn fault_ns(kernel: &impl Kernel) -> usize {
     // SAFETY: a mapping of our own, which is unmapped again.
     unsafe {
         let Ok(at) = kernel.mmap(&map) else {
-            return UNKNOWN_NS;
+            return FAULT_NS;
         };
         let range = Range {
             start: at,
@@ -73,7 +74,7 @@ pub(crate) fn fault_ns(kernel: &impl Kernel) -> usize {
         let _ = kernel.munmap(at, SMALL);
         least / (SMALL / PAGE)
     }
-    .clamp(100, 10 * UNKNOWN_NS)
+    .clamp(100, 10 * FAULT_NS)
 }
 
 /// The least time to zero and to give back so many bytes that are in memory, ns.

@@ -26,6 +26,7 @@ mod pins;
 mod nr {
     pub(super) const READ: usize = 0;
     pub(super) const CLOSE: usize = 3;
+    pub(super) const FSTAT: usize = 5;
     pub(super) const MMAP: usize = 9;
     pub(super) const MPROTECT: usize = 10;
     pub(super) const MUNMAP: usize = 11;
@@ -601,7 +602,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn has_page_of_zeros(&self, range: Range) -> bool {
-        pagemap::has_page_of_zeros(range).unwrap_or_else(|| !self.is_own(range))
+        !pagemap::has_no_page_of_zeros(range) && !self.is_own(range)
     }
 
     fn fork_begins(&self) {

@@ -40,15 +40,14 @@ const PIN_LOOK_NS: usize = 50_000;
 /// As if so much had been zeroed since the last look.
 const NEVER_LOOKED: usize = 1 << 40;
 
-/// Values of [`Shim::zero_up_to`] that are no size: nobody has measured it, and a thread does.
+/// A value of [`Shim::zero_up_to`] that is no size.
 pub(crate) const NOT_MEASURED: usize = usize::MAX;
-pub(crate) const MEASURING: usize = usize::MAX - 1;
 
 /// The library, over a kernel.
 pub struct Shim<K> {
     pub(crate) kernel: K,
     settings: Once<Settings>,
-    /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes, or one of the two above.
+    /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; [`NOT_MEASURED`] until a thread begins to.
     pub(crate) zero_up_to: AtomicUsize,
     /// What a page takes that is faulted in; 0 until it is measured.
     pub(crate) fault_ns: AtomicUsize,
@@ -98,7 +97,7 @@ pub struct Shim<K> {
     free_memory: AtomicUsize,
     /// What is written into kept pages; 0 is not known yet.
     pub(crate) mark: AtomicUsize,
-    /// How long the last look for pinned pages took.
+    /// What the CPU worked for the last look for pinned pages, and no more than twice what it did for the one before.
     pub(crate) pin_look_ns: AtomicUsize,
     /// By [`Threads::now`](crate::Threads::now), after one that found that some may be pinned.
     pub(crate) no_pin_look_before: AtomicU64,
@@ -194,7 +193,7 @@ impl<K: Kernel> Shim<K> {
         }
         let zero_up_to = match settings.zero {
             Zero::Off => 0,
-            Zero::UpTo(bytes) => bytes,
+            Zero::UpTo(bytes) => bytes.min(NOT_MEASURED - 1),
             Zero::Auto => NOT_MEASURED,
         };
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::nodes::{Id, NONE};
 use crate::proof::Whose;
 use crate::region::State;
 use crate::shim::{Locked, Shim};
-use crate::sync::{AtomicUsize, Guarded, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::waits::{Patience, WAIT_MS};
 use crate::{Part, Range};
@@ -27,6 +27,8 @@ const BATCHES: usize = 256;
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
     taken: AtomicUsize,
+    /// What was given back is counted still, as the lock was not to be had.
+    untold: AtomicBool,
     batch: Guarded<&'static mut Batch>,
 }
 
@@ -72,6 +74,7 @@ impl Leavers {
     pub(crate) fn new(batch: &'static mut Batch) -> Self {
         Leavers {
             taken: AtomicUsize::new(0),
+            untold: AtomicBool::new(false),
             batch: Guarded::new(batch),
         }
     }
@@ -87,6 +90,10 @@ impl Leavers {
 
     fn are_of(&self, thread: usize) -> bool {
         self.who() == thread
+    }
+
+    pub(crate) fn have_untold(&self) -> bool {
+        self.untold.load(Ordering::Relaxed)
     }
 
     /// Works on the batch, unless somebody is at it. A handler that comes meanwhile finds it taken.
@@ -106,6 +113,7 @@ impl Leavers {
         if other {
             // SAFETY: the thread that had it is not in this process.
             unsafe { self.batch.with(|batch| batch.given = None) };
+            self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
     }
@@ -225,6 +233,7 @@ impl<K: Kernel> Shim<K> {
         if told {
             batch.given = None;
         }
+        self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();
         told
     }

@@ -26,7 +26,8 @@ pub(crate) enum Use {
     Dense,
     /// Too little of it is.
     Thin,
-    /// What is in memory is zero, as far as was looked, and this process's own: it was zeroed in place, and not used since.
+    /// What is in memory is zero, as far as was looked, and none of it is the page of zeros: it was zeroed in place, and not used
+    /// since.
     Idle,
     /// None of it is in memory, as far as was looked.
     None,

@@ -949,12 +949,23 @@ fn rule_11_no_malloc() {
     assert!(names.iter().all(|n| ALLOWED.contains(n)), "{text}");
 }
 
+/// Check rule 11: descriptors of the library's are the program's to close, to replace and to need.
+#[test]
+fn rule_11_replaced_descriptors() {
+    let exe = build!("replaced");
+    must(&exe, "");
+    let output = run(Command::new(&exe).arg("few"), "", Duration::from_secs(60));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "few: {text}");
+}
+
 /// Check rule 12: it works before constructors and in signal handlers, also such as never return.
 #[test]
 fn rule_12_handlers() {
     must(&build!("early"), "cache=256K");
     for settings in ["", "rss=1G"] {
         must(&build!("small"), settings);
+        must(&build!("small"), &format!("{settings},lifetimes=1"));
     }
 }
 

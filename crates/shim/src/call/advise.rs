@@ -7,11 +7,21 @@ use crate::linux::*;
 use crate::price::Way;
 use crate::proof::Plain;
 use crate::region::Kind;
-use crate::shim::{Locked, MEASURING, NOT_MEASURED, Shim};
+use crate::shim::{Locked, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
 use crate::table::{Of, SMALL_PAGES, Table};
 use crate::wipe::Use;
 use crate::{PAGE, Range, keep, measure};
+
+/// Whether it is noted how long the kernel takes for a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    No,
+    /// From where it is asked.
+    Here,
+    /// From then on: to zero it was tried in vain, and that is part of what zeroing takes.
+    Since(u64),
+}
 
 /// What became of a range that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,11 +29,9 @@ enum GivenBack {
     /// It reads as zeros; or where it is only freed, it may.
     Done,
     /// The kernel has to be asked.
-    Here,
-    /// The same, and how long that takes is to be noted.
-    HereTimed,
-    /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for. Most
-    /// of a program that uses little of its memory is so, and takes the lock once.
+    Here(Timed),
+    /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for: most
+    /// ranges of a program that uses little of its memory are so, and take the lock once.
     HereAlone,
 }
 
@@ -56,7 +64,7 @@ impl<K: Kernel> Shim<K> {
                         self.counters.free_dropped.one();
                         return Ok(());
                     }
-                    GivenBack::Here | GivenBack::HereTimed => self.evict(range)?,
+                    GivenBack::Here(_) => self.evict(range)?,
                     GivenBack::HereAlone => {}
                 }
             }
@@ -83,30 +91,35 @@ impl<K: Kernel> Shim<K> {
     /// MADV_DONTNEED, by the kernel or in its place.
     unsafe fn dont_need(&self, range: Range) -> Result<(), Errno> {
         let left = if self.is_retired() {
-            GivenBack::Here
+            GivenBack::Here(Timed::No)
         } else {
             // SAFETY: the caller's own call.
             unsafe { self.zero_in_place(range) }
         };
-        let timed = left == GivenBack::HereTimed;
-        match left {
+        let timed = match left {
             GivenBack::Done => {
                 self.counters.dontneed_zeroed.one();
                 return Ok(());
             }
-            GivenBack::Here | GivenBack::HereTimed => self.evict(range)?,
-            GivenBack::HereAlone => {}
-        }
-        let faults = if timed {
-            self.count_in_use(range) * self.fault_ns()
-        } else {
-            0
+            GivenBack::HereAlone => Timed::No,
+            GivenBack::Here(timed) => {
+                self.evict(range)?;
+                timed
+            }
         };
-        let began = if timed { self.kernel.cpu_now() } else { 0 };
+        let (began, faults) = match timed {
+            Timed::Here => {
+                let faults = self.faults_ns(self.count_in_use(range));
+                (self.kernel.cpu_now(), faults)
+            }
+            Timed::No | Timed::Since(_) => (0, 0),
+        };
         // SAFETY: the caller's own call.
         unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }?;
-        if timed {
-            self.note_price(range, false, began, faults);
+        match timed {
+            Timed::No => {}
+            Timed::Here => self.note_price(range, false, began, faults),
+            Timed::Since(began) => self.note_price(range, true, began, 0),
         }
         Ok(())
     }
@@ -120,15 +133,19 @@ impl<K: Kernel> Shim<K> {
         let _ = self.try_locked(|table| table.price(range.len()).took(zeroed, took));
     }
 
-    /// What a page takes that is faulted in, measured when it is first needed.
-    fn fault_ns(&self) -> usize {
-        let known = self.fault_ns.load(Ordering::Relaxed);
-        if known != 0 {
-            return known;
+    /// What so many page faults take. One thread measures it, when it is first needed.
+    fn faults_ns(&self, count: usize) -> usize {
+        let order = Ordering::Relaxed;
+        if count == 0 {
+            return 0;
         }
-        let found = measure::fault_ns(&self.kernel);
-        self.fault_ns.store(found, Ordering::Relaxed);
-        found
+        let first = self
+            .fault_ns
+            .compare_exchange(0, measure::FAULT_NS, order, order);
+        if first.is_ok() {
+            self.fault_ns.store(measure::fault_ns(&self.kernel), order);
+        }
+        count * self.fault_ns.load(order)
     }
 
     /// Notes what the program's memory is from now on.
@@ -141,59 +158,62 @@ impl<K: Kernel> Shim<K> {
 
     /// Leaves a range that is freed as it is, if it is plain, may stay, and that pays.
     fn drop_free(&self, range: Range) -> GivenBack {
+        let here = GivenBack::Here(Timed::No);
         if !self.settings().drop_free || self.is_retired() {
-            return GivenBack::Here;
+            return here;
         }
-        let pays = self.pays_to_drop_free(range);
-        if pays != GivenBack::Done {
-            return pays;
+        if let Err(left) = self.pays_to_drop_free(range) {
+            return left;
         }
-        if !self.may_stay_as(range, Left::Freed) {
-            return GivenBack::Here;
+        if self.may_stay_as(range, Left::Freed) {
+            if self.is_known_plain(range) {
+                return GivenBack::Done;
+            }
+            let _ = self.try_locked(|table| table.keep.drop(range));
         }
-        if self.is_known_plain(range) {
-            return GivenBack::Done;
-        }
-        let _ = self.try_locked(|table| {
-            table.freed_habit(range.len()).pauses();
-            table.keep.drop(range);
-        });
-        GivenBack::Here
+        let _ = self.try_locked(|table| table.freed_habit(range.len()).pauses());
+        here
     }
 
     /// Whether to find out what a range is takes less time than MADV_FREE, which leaves the pages where they are: it takes a
     /// few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are, and other threads.
-    fn pays_to_drop_free(&self, range: Range) -> GivenBack {
+    fn pays_to_drop_free(&self, range: Range) -> Result<(), GivenBack> {
         /// Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.75 times with 256 (bench/shim/patterns).
         const LEAST: usize = 64;
+        let here = Err(GivenBack::Here(Timed::No));
         if self.settings().lifetimes == 0 {
-            return GivenBack::Done;
+            return Ok(());
         }
         if range.len() < LEAST * PAGE {
-            return GivenBack::Here;
+            return here;
         }
         if !self.threaded.load(Ordering::Relaxed) {
             // It is found out now and then.
             self.look();
-            return GivenBack::Here;
+            return here;
         }
         let me = self.kernel.thread();
         let asked = self.try_locked(|table| {
-            let looks = table.freed_habit(range.len()).looks();
-            if looks && !table.anchors.is_in_wedged(range) {
-                GivenBack::Done
-            } else if self.is_nothing_in_the_way(table, range, me) {
-                GivenBack::HereAlone
+            let known = table
+                .kind_of(range)
+                .is_some_and(|kind| kind.may_be_kept() && !kind.named)
+                && !table.anchors.is_in_wedged(range);
+            if known && table.freed_habit(range.len()).looks() {
+                return Ok(());
+            }
+            // Nobody will look at it as what was freed: the kernel may take it from now on.
+            table.keep.drop(range);
+            if self.is_nothing_in_the_way(table, range, me) {
+                Err(GivenBack::HereAlone)
             } else {
-                GivenBack::Here
+                here
             }
         });
         match asked {
-            Locked::Done(GivenBack::Done) => {}
+            Locked::Done(Ok(())) => {}
             Locked::Done(left) => return left,
-            Locked::Mine | Locked::Busy => return GivenBack::Here,
+            Locked::Mine | Locked::Busy => return here,
         }
-        self.look();
         let pays = self.count_in_memory(range) >= LEAST;
         let _ = self.try_locked(|table| {
             let habit = table.freed_habit(range.len());
@@ -201,13 +221,10 @@ impl<K: Kernel> Shim<K> {
                 habit.was_dense();
             } else {
                 habit.was_thin();
+                table.keep.drop(range);
             }
         });
-        if pays {
-            GivenBack::Done
-        } else {
-            GivenBack::Here
-        }
+        if pays { Ok(()) } else { here }
     }
 
     /// Whether a range is all of one kind, and plain: then to drop MADV_FREE is as good as to do it.
@@ -367,7 +384,6 @@ impl<K: Kernel> Shim<K> {
         match self.zero_up_to.load(Ordering::Relaxed) {
             NOT_MEASURED if range.len() <= measure::LEAST => Some(true),
             NOT_MEASURED => None,
-            MEASURING => Some(range.len() <= measure::LEAST),
             known => Some(range.len() <= known),
         }
     }
@@ -375,11 +391,11 @@ impl<K: Kernel> Shim<K> {
     /// The same, and measures if need be. Only one thread does: it takes most of a millisecond, and for that time the others
     /// have their large ranges given back.
     fn is_small_measured(&self, range: Range) -> bool {
-        let order = Ordering::Relaxed;
         self.is_small(range).unwrap_or_else(|| {
+            let (order, least) = (Ordering::Relaxed, measure::LEAST);
             let first = self
                 .zero_up_to
-                .compare_exchange(NOT_MEASURED, MEASURING, order, order);
+                .compare_exchange(NOT_MEASURED, least, order, order);
             if first.is_ok() {
                 let found = measure::zero_up_to(&self.kernel);
                 self.zero_up_to.store(found, order);
@@ -394,6 +410,8 @@ impl<K: Kernel> Shim<K> {
         if range.len() < SMALL_PAGES * PAGE {
             return Some(false);
         }
+        // Whether there are threads is found out here, too.
+        self.look();
         let how = self.use_of(Of::GivenBack, range, kind);
         match how {
             Use::None => {
@@ -429,66 +447,92 @@ impl<K: Kernel> Shim<K> {
         let is_large = self.is_small(range) == Some(false);
         let passes = is_own_stack || is_tiny || is_large || settings.strict;
         if passes || !self.pays_to_prove(range.len()) {
-            return GivenBack::Here;
+            return GivenBack::Here(Timed::No);
         }
-        let me = self.kernel.thread();
         let asked = self.try_locked(|table| {
-            let may_look = |table: &mut Table| {
-                let kind = table
-                    .kind_of(range)
-                    .filter(|kind| kind.may_be_kept() && !kind.named)?;
-                if table.anchors.is_in_wedged(range) {
-                    return None;
-                }
-                let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
-                let habit = table.habit(Of::GivenBack, range.len());
-                // It is used again if it is dense now.
-                habit.begins();
-                habit.looks().then_some((kind, trusted))
-            };
-            let Some((kind, trusted)) = may_look(table) else {
-                return Err(if self.is_nothing_in_the_way(table, range, me) {
-                    GivenBack::HereAlone
-                } else {
-                    GivenBack::Here
-                });
-            };
-            if range.len() >= SMALL_PAGES * PAGE || settings.lifetimes == 0 {
-                return Ok((kind, trusted, false));
+            let way = self.way_of(table, range);
+            if way.is_err() {
+                // What stays of it is in use or gone.
+                table.keep.drop(range);
             }
-            match table.price(range.len()).way() {
-                Way {
-                    zeroes: true,
-                    timed,
-                } => Ok((kind, trusted, timed)),
-                Way { timed: true, .. } => Err(GivenBack::HereTimed),
-                Way { .. } if self.is_nothing_in_the_way(table, range, me) => {
-                    Err(GivenBack::HereAlone)
-                }
-                Way { .. } => Err(GivenBack::Here),
-            }
+            way
         });
         let (kind, zeroed_before, timed) = match asked {
             Locked::Done(Ok(known)) => known,
             Locked::Done(Err(left)) => return left,
-            Locked::Mine | Locked::Busy => return GivenBack::Here,
+            Locked::Mine | Locked::Busy => return GivenBack::Here(Timed::No),
         };
         let began = if timed { self.kernel.cpu_now() } else { 0 };
+        // SAFETY: the caller's own call.
+        let done = unsafe { self.try_to_zero(range, kind, zeroed_before) };
+        match (done, timed) {
+            (false, false) => GivenBack::Here(Timed::No),
+            (false, true) => GivenBack::Here(Timed::Since(began)),
+            (true, _) => {
+                if timed {
+                    self.note_price(range, true, began, 0);
+                }
+                GivenBack::Done
+            }
+        }
+    }
+
+    /// Whether to find out if a range may be zeroed, and then: its kind, whether ranges of its size are trusted to be dense,
+    /// and whether it is timed. Otherwise how it is left to the kernel.
+    fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool, bool), GivenBack> {
+        let settings = self.settings();
+        let kind = table
+            .kind_of(range)
+            .filter(|kind| kind.may_be_kept() && !kind.named)
+            .filter(|_| !table.anchors.is_in_wedged(range));
+        let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
+        let looked = kind.filter(|_| {
+            let habit = table.habit(Of::GivenBack, range.len());
+            // It is used again if it is dense now.
+            habit.begins();
+            habit.looks()
+        });
+        let is_timed_size = range.len() < SMALL_PAGES * PAGE && settings.lifetimes > 0;
+        let way = match looked {
+            Some(_) if is_timed_size => table.price(range.len()).way(),
+            _ => Way {
+                zeroes: true,
+                timed: false,
+            },
+        };
+        match (looked, way) {
+            (
+                Some(kind),
+                Way {
+                    zeroes: true,
+                    timed,
+                },
+            ) => Ok((kind, trusted, timed)),
+            (Some(_), Way { timed: true, .. }) => Err(GivenBack::Here(Timed::Here)),
+            _ if self.is_nothing_in_the_way(table, range, self.kernel.thread()) => {
+                Err(GivenBack::HereAlone)
+            }
+            _ => Err(GivenBack::Here(Timed::No)),
+        }
+    }
+
+    /// Zeroes a range of this kind, if it is plain, that pays, and it may stay.
+    unsafe fn try_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> bool {
         // Asked before all that takes longer: near the bound it is so for one range after the other.
         if let Some(Room::Little | Room::Over(_)) = self.room(range.len()) {
             let _ = self.try_locked(|table| table.keep.drop(range));
             self.counters.passed_budget.one();
-            return GivenBack::Here;
+            return false;
         }
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
-            return GivenBack::Here;
+            return false;
         };
         // Most programs never come here, and so it is never measured.
         if !self.is_small_measured(range)
             || !self.has_no_pins_for(range.len())
             || !self.may_stay(range)
         {
-            return GivenBack::Here;
+            return false;
         }
         // Of what is shared each page would be copied for it.
         let begun = if self.is_shared(range) {
@@ -499,7 +543,7 @@ impl<K: Kernel> Shim<K> {
         let Some(begun) = begun else {
             let _ = self.try_locked(|table| table.keep.drop(range));
             self.is_not_zeroed(range.len());
-            return GivenBack::Here;
+            return false;
         };
         let found = self.prove_plain(range, kind);
         let plain = found == Plain::Yes;
@@ -521,12 +565,6 @@ impl<K: Kernel> Shim<K> {
                 table.keep.drop(range);
             });
         }
-        if !done {
-            return GivenBack::Here;
-        }
-        if timed {
-            self.note_price(range, true, began, 0);
-        }
-        GivenBack::Done
+        done
     }
 }

@@ -51,9 +51,15 @@ impl<K: Kernel> Shim<K> {
         if self.counters.dirty_bytes.get() > 0 {
             self.look();
         }
-        let ready = self.ready_to_keep(range);
+        let is_full = self.is_full_for(range.len());
+        let ready = if is_full {
+            None
+        } else {
+            self.ready_to_keep(range)
+        };
         let may = match ready {
             Some(_) => self.allowance(range.len()),
+            None if is_full => Allowance::of(0),
             None => Allowance::NOTHING,
         };
         let keep_or_not = |table: &mut Table| self.keep_or_not(table, range, may, ready);
@@ -105,7 +111,7 @@ impl<K: Kernel> Shim<K> {
         let settings = self.settings();
         let len = range.len();
         let is_for_it = len >= settings.least && len <= settings.cache && !settings.strict;
-        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) || self.is_full_for(len) {
+        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) {
             return None;
         }
         let asked = self.try_locked(|table| {
@@ -162,20 +168,19 @@ impl<K: Kernel> Shim<K> {
     /// be in vain, and where many threads do, each by calls that wait for the others' mappings, whoever makes what is kept
     /// ready to serve does not get on: 64 threads took 1.6 times as long.
     fn is_full_for(&self, len: usize) -> bool {
-        let is_full = |budget: usize| {
-            let kept = self.counters.dirty_bytes.get() as usize;
-            kept > 0 && kept.saturating_add(len) > budget
-        };
-        if self.settings().resident != 0 || !is_full(self.budget()) {
+        let kept = || self.counters.dirty_bytes.get() as usize;
+        if kept() == 0 || self.settings().resident != 0 {
             return false;
         }
+        let budget = self.budget();
+        let is_full = |budget: usize| kept() > 0 && kept().saturating_add(len) > budget;
         if self.leavers.are_there() {
-            let may = Allowance::of(self.budget()).and_meanwhile(self.budget());
-            return is_full(may.meanwhile);
+            return is_full(Allowance::of(budget).and_meanwhile(budget).meanwhile);
         }
-        // What was given back while a fork had the lock is counted still, unless somebody tells.
-        self.settle();
-        is_full(self.budget())
+        if is_full(budget) && self.leavers.have_untold() {
+            self.settle();
+        }
+        is_full(budget)
     }
 
     /// Notes how a lifetime was, and says whether the next is expected to be dense. What was `served` and not used was

@@ -6,21 +6,25 @@ use super::file::File;
 use super::{nr, syscall};
 use crate::kernel::Errno;
 
-/// So that no program finds its own descriptors changed; and below the 64 that each process has room for: to make room for
-/// more the kernel waits until no thread looks at the old table (expand_fdtable, fs/file.c, Linux 6.18), which took 13 ms.
-/// Where the limit of descriptors is too low there is none.
+/// Above those that most programs use, and below the 64 that each process has room for: to make room for more the kernel waits
+/// until no thread looks at the old table (expand_fdtable, fs/file.c, Linux 6.18), which took 13 ms.
 const LEAST_NUMBER: usize = 48;
+/// Where a process may have fewer, the program may need them all, and none stays open.
+const LEAST_LIMIT: u64 = 512;
 
 const EBADF: i32 = 9;
 /// It is another file, or the kernel has no such query.
 pub(super) const ENOTTY: i32 = 25;
 
-/// A program may close it, or put another file in its place: then it is refused, forgotten, and not closed, as it is not
-/// ours any more. So it is only for what other files refuse, as ioctl(2).
+/// A program may close it, or put another file in its place, perhaps the same one of another process: then it is forgotten, and not
+/// closed, as it is not ours any more. So what it is, is looked at each time.
 pub(super) struct Lasting {
     file: File<'static>,
     /// 0 is none.
     number: AtomicUsize,
+    /// The number of its file. No other that is open has it, in the file system of /proc.
+    inode: AtomicUsize,
+    system: AtomicUsize,
 }
 
 impl Lasting {
@@ -28,6 +32,8 @@ impl Lasting {
         Lasting {
             file,
             number: AtomicUsize::new(0),
+            inode: AtomicUsize::new(0),
+            system: AtomicUsize::new(0),
         }
     }
 
@@ -37,11 +43,13 @@ impl Lasting {
         query: impl Fn(usize) -> Result<T, Errno>,
     ) -> Option<Result<T, Errno>> {
         let order = Ordering::Relaxed;
-        let known = self.number.load(order);
+        let known = self.number.load(Ordering::Acquire);
         if known != 0 {
-            let said = query(known);
-            if !matches!(said, Err(Errno(EBADF | ENOTTY))) {
-                return Some(said);
+            if self.is_ours(known) {
+                let said = query(known);
+                if !matches!(said, Err(Errno(EBADF | ENOTTY))) {
+                    return Some(said);
+                }
             }
             let _ = self.number.compare_exchange(known, 0, order, order);
         }
@@ -56,21 +64,59 @@ impl Lasting {
 
     /// A copy of the process has the descriptor too, and it tells of the process that it was opened in.
     pub(super) fn forget(&self) {
-        self.number.store(0, Ordering::Relaxed);
+        let known = self.number.swap(0, Ordering::Relaxed);
+        if known != 0 && self.is_ours(known) {
+            // SAFETY: it is ours. Where the copy has not a table of descriptors of its own, the other opens it anew.
+            let _ = unsafe { syscall(nr::CLOSE, [known, 0, 0, 0, 0, 0]) };
+        }
+    }
+
+    fn is_ours(&self, number: usize) -> bool {
+        let order = Ordering::Relaxed;
+        identity(number) == Some([self.system.load(order), self.inode.load(order)])
     }
 
     fn keep(&self, fd: usize) {
         const F_DUPFD_CLOEXEC: usize = 1030;
+        if !has_room() {
+            return;
+        }
+        let Some([system, inode]) = identity(fd) else {
+            return;
+        };
         // SAFETY: another descriptor of our own file.
         let made = unsafe { syscall(nr::FCNTL, [fd, F_DUPFD_CLOEXEC, LEAST_NUMBER, 0, 0, 0]) };
         let Ok(number) = made else {
             return;
         };
-        let order = Ordering::Relaxed;
-        let first = self.number.compare_exchange(0, number, order, order);
+        // Two threads that are at it have opened the same file.
+        self.system.store(system, Ordering::Relaxed);
+        self.inode.store(inode, Ordering::Relaxed);
+        let order = (Ordering::Release, Ordering::Relaxed);
+        let first = self.number.compare_exchange(0, number, order.0, order.1);
         if first.is_err() {
             // SAFETY: made just now, and known to nobody.
             let _ = unsafe { syscall(nr::CLOSE, [number, 0, 0, 0, 0, 0]) };
         }
     }
+}
+
+/// The file system and the number of a file in it, if the descriptor is one.
+fn identity(fd: usize) -> Option<[usize; 2]> {
+    // `struct stat` has both first, and is of 144 bytes on x86-64.
+    let mut stat = [0_usize; 18];
+    let args = [fd, stat.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes into our own place, which is large enough.
+    unsafe { syscall(nr::FSTAT, args) }.ok()?;
+    Some([stat[0], stat[1]])
+}
+
+/// Whether the program may open that many files.
+fn has_room() -> bool {
+    const RLIMIT_NOFILE: usize = 7;
+    let mut limits = [0_u64; 2];
+    let args = [0, RLIMIT_NOFILE, 0, limits.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: the kernel writes both limits into our own place.
+    let asked = unsafe { syscall(nr::PRLIMIT64, args) };
+    asked.is_ok() && limits[0] >= LEAST_LIMIT
 }

@@ -1,8 +1,11 @@
 //! What the kernel says of single pages (Documentation/admin-guide/mm/pagemap.rst).
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use super::file::File;
-use super::lasting::Lasting;
+use super::lasting::{ENOTTY, Lasting};
 use super::{nr, syscall};
+use crate::kernel::Errno;
 use crate::{PAGE, Range};
 
 /// At a time, so that any stack has room for them.
@@ -21,12 +24,15 @@ const EXCLUSIVE: u64 = 1 << 56;
 
 const PAGEMAP: File<'_> = File::named(b"/proc/self/pagemap\0");
 static ASKED: Lasting = Lasting::of(PAGEMAP);
+/// The kernel has no such query.
+static NO_SCAN: AtomicBool = AtomicBool::new(false);
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
-/// The page of zeros.
+/// The page of zeros; and a huge page, which may be the huge one of zeros: of that not all kernels tell.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// `struct pm_scan_arg` (include/uapi/linux/fs.h, Linux 6.7).
 #[repr(C)]
@@ -48,16 +54,19 @@ struct Scan {
 
 /// See [`Kernel::has_swapped`](crate::Kernel::has_swapped).
 pub(super) fn has_swapped(range: Range) -> Option<bool> {
-    has_kind(range, PAGE_IS_SWAPPED)
+    has_any(range, PAGE_IS_SWAPPED)
 }
 
-/// See [`Kernel::has_page_of_zeros`](crate::Kernel::has_page_of_zeros).
-pub(super) fn has_page_of_zeros(range: Range) -> Option<bool> {
-    has_kind(range, PAGE_IS_PFNZERO)
+/// Whether none of a range is the page of zeros for sure. Otherwise it may be, or can't be told.
+pub(super) fn has_no_page_of_zeros(range: Range) -> bool {
+    has_any(range, PAGE_IS_PFNZERO | PAGE_IS_HUGE) == Some(false)
 }
 
-/// Whether a page of the range is of this kind; none where that can't be told.
-fn has_kind(range: Range, kind: u64) -> Option<bool> {
+/// Whether a page of the range is of one of these kinds; none where that can't be told.
+fn has_any(range: Range, kinds: u64) -> Option<bool> {
+    if NO_SCAN.load(Ordering::Relaxed) {
+        return None;
+    }
     let asked = ASKED.ask(|fd| {
         // A page_region: begin, end and kinds. One is enough.
         let mut found = [0_u64; 3];
@@ -68,14 +77,17 @@ fn has_kind(range: Range, kind: u64) -> Option<bool> {
             found_at: (&raw mut found) as u64,
             found_room: 1,
             most_pages: 1,
-            wanted: kind,
-            told: kind,
+            wanted_any: kinds,
+            told: kinds,
             ..Scan::default()
         };
         let args = [fd, PAGEMAP_SCAN, (&raw mut scan) as usize, 0, 0, 0];
         // SAFETY: the kernel writes into our own places, no more than there is room for.
         unsafe { syscall(nr::IOCTL, args) }
     });
+    if let Some(Err(Errno(ENOTTY))) = asked {
+        NO_SCAN.store(true, Ordering::Relaxed);
+    }
     asked?.ok().map(|found| found > 0)
 }
 

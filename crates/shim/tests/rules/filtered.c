@@ -37,6 +37,7 @@ int main(int argc, char **argv) {
 	for (int n = 0; n < 500; n++) {
 		char *a = filled((1 + n % 40) * 8 * PAGE), *b = filled(len);
 		MUST(madvise(b, len, MADV_DONTNEED) == 0 && zero(b, len));
+		MUST(madvise(b, PAGE, MADV_DONTNEED) == 0 && madvise(b, len, MADV_FREE) == 0);
 		MUST(munmap(a, (1 + n % 40) * 8 * PAGE) == 0 && munmap(b, len) == 0);
 	}
 	MUST(counter(KEPT) == 0 && counter(SERVED) == 0);

@@ -15,6 +15,14 @@ static void handler(int number) {
 		madvise(p, LEN, MADV_DONTNEED);
 	else if (which == 2)
 		map(LEN);
+	else if (which == 3)
+		madvise(p, LEN, MADV_FREE);
+	else if (which == 4)
+		// Often enough that each way was tried and timed.
+		for (int n = 0; n < 8; n++) {
+			memset(p, 7, 2 * PAGE);
+			madvise(p, 2 * PAGE, MADV_DONTNEED);
+		}
 	else
 		mremap(p, LEN, 2 * LEN, MREMAP_MAYMOVE);
 }
@@ -33,7 +41,7 @@ static void first(int what) {
 }
 
 int main(void) {
-	for (int what = 0; what < 4; what++) {
+	for (int what = 0; what < 6; what++) {
 		pid_t child = fork();
 		if (child == 0) {
 			first(what);
