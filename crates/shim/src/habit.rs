@@ -8,8 +8,9 @@
 
 use crate::PAGE;
 
-/// Four classes for each power of two, from one page up to 2^47 bytes.
-pub(crate) const CLASSES: usize = 4 * 36;
+/// Four classes for each power of two, from one page up to 2^47 bytes. Under loom fewer: its threads have small stacks, on which
+/// the tables are made.
+pub(crate) const CLASSES: usize = 4 * if cfg!(loom) { 9 } else { 36 };
 /// A thin size is looked at once in 2^8 lifetimes at least.
 const MOST_DOUBT: u8 = 9;
 /// So many dense lifetimes take one doubt away, whatever was between them. A dense one that is zeroed in place saves its faults,
