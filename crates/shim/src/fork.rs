@@ -70,6 +70,8 @@ impl<K: Kernel> Shim<K> {
         if self.marking.load(Ordering::SeqCst) != me {
             self.marking.store(0, Ordering::SeqCst);
         }
+        // A thread that measures is gone, too.
+        self.measure_again();
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {

@@ -117,6 +117,20 @@ impl Keep {
         }
     }
 
+    /// The same for those blocks that are given back as a whole, of a range that is not large: what is left out is found when it is
+    /// counted anew. For calls that the library has nothing to do with.
+    pub(crate) fn drop_whole(&mut self, range: Range) {
+        const MOST: usize = 64;
+        if self.count == 0 || range.len() < BLOCK || range.len() > MOST * BLOCK {
+            return;
+        }
+        for block in blocks(range).filter(|block| has_all(range, *block)) {
+            if let Some(at) = self.find(block) {
+                self.drop_at(at, range);
+            }
+        }
+    }
+
     fn drop_at(&mut self, at: usize, range: Range) {
         let block = self.blocks[at] & !FREED;
         if self.blocks[at] & FREED == 0 || has_all(range, block - 1) {

@@ -184,6 +184,10 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
             syscall(nr::PROCESS_VM_READV, args)
         })
     };
+    const ESRCH: i32 = 3;
+    if got == Err(Errno(ESRCH)) {
+        copied::is_another();
+    }
     got.unwrap_or(0).min(local[1])
 }
 

@@ -199,6 +199,16 @@ impl<K: Kernel> Shim<K> {
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
     }
 
+    /// Forgets what it was measured to be, where that is as much as while a thread measures.
+    pub(crate) fn measure_again(&self) {
+        if self.settings().zero == Zero::Auto {
+            let (order, least) = (Ordering::Relaxed, crate::measure::LEAST);
+            let _ = self
+                .zero_up_to
+                .compare_exchange(least, NOT_MEASURED, order, order);
+        }
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         const IDLE: &Settings = &Settings::IDLE;
         self.settings.known().unwrap_or(IDLE)

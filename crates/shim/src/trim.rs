@@ -107,10 +107,10 @@ impl Leavers {
         Some(done)
     }
 
-    /// In the child of fork(2): the thread that was at it is gone, unless it is this one.
+    /// In the child of fork(2): the thread that was at it is gone, unless it is this one. So is what was not told yet, also where
+    /// nobody is at it any more: the table has it back on its shelves.
     pub(crate) fn abandon(&self, me: usize) {
-        let other = self.are_there() && !self.are_of(me);
-        if other {
+        if !self.are_of(me) {
             // SAFETY: the thread that had it is not in this process.
             unsafe { self.batch.with(|batch| batch.given = None) };
             self.untold.store(false, Ordering::Relaxed);

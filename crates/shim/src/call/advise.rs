@@ -17,10 +17,9 @@ use crate::{PAGE, Range, keep, measure};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timed {
     No,
-    /// From where it is asked.
     Here,
-    /// From then on: to zero it was tried in vain, and that is part of what zeroing takes.
-    Since(u64),
+    /// It is, and so many nanoseconds besides in which to zero it was tried in vain: all that is what zeroing takes.
+    After(usize),
 }
 
 /// What became of a range that the program gives back.
@@ -107,29 +106,30 @@ impl<K: Kernel> Shim<K> {
                 timed
             }
         };
-        let (began, faults) = match timed {
-            Timed::Here => {
-                let faults = self.faults_ns(self.count_in_use(range));
-                (self.kernel.cpu_now(), faults)
-            }
-            Timed::No | Timed::Since(_) => (0, 0),
-        };
+        if timed == Timed::No {
+            // SAFETY: the caller's own call.
+            return unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) };
+        }
+        let faults = self.faults_ns(self.count_in_use(range));
+        let began = self.kernel.cpu_now();
         // SAFETY: the caller's own call.
         unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }?;
+        let took = self.worked_since(began).saturating_add(faults);
         match timed {
-            Timed::No => {}
-            Timed::Here => self.note_price(range, false, began, faults),
-            Timed::Since(began) => self.note_price(range, true, began, 0),
+            Timed::After(tried) => self.note_price(range, true, tried.saturating_add(took)),
+            Timed::No | Timed::Here => self.note_price(range, false, took),
         }
         Ok(())
     }
 
-    /// Notes what it took to give a small range back since `began`, and so many nanoseconds besides.
-    fn note_price(&self, range: Range, zeroed: bool, began: u64, more: usize) {
+    /// What the CPU has worked for this thread since then, ns.
+    fn worked_since(&self, began: u64) -> usize {
         let took = self.kernel.cpu_now().saturating_sub(began);
-        let took = usize::try_from(took)
-            .unwrap_or(usize::MAX)
-            .saturating_add(more);
+        usize::try_from(took).unwrap_or(usize::MAX)
+    }
+
+    /// Notes what it took to give a small range back, or to zero it.
+    fn note_price(&self, range: Range, zeroed: bool, took: usize) {
         let _ = self.try_locked(|table| table.price(range.len()).took(zeroed, took));
     }
 
@@ -201,8 +201,8 @@ impl<K: Kernel> Shim<K> {
             if known && table.freed_habit(range.len()).looks() {
                 return Ok(());
             }
-            // Nobody will look at it as what was freed: the kernel may take it from now on.
-            table.keep.drop(range);
+            // The kernel may take it from now on.
+            table.keep.drop_whole(range);
             if self.is_nothing_in_the_way(table, range, me) {
                 Err(GivenBack::HereAlone)
             } else {
@@ -221,7 +221,7 @@ impl<K: Kernel> Shim<K> {
                 habit.was_dense();
             } else {
                 habit.was_thin();
-                table.keep.drop(range);
+                table.keep.drop_whole(range);
             }
         });
         if pays { Ok(()) } else { here }
@@ -452,8 +452,7 @@ impl<K: Kernel> Shim<K> {
         let asked = self.try_locked(|table| {
             let way = self.way_of(table, range);
             if way.is_err() {
-                // What stays of it is in use or gone.
-                table.keep.drop(range);
+                table.keep.drop_whole(range);
             }
             way
         });
@@ -465,16 +464,15 @@ impl<K: Kernel> Shim<K> {
         let began = if timed { self.kernel.cpu_now() } else { 0 };
         // SAFETY: the caller's own call.
         let done = unsafe { self.try_to_zero(range, kind, zeroed_before) };
-        match (done, timed) {
-            (false, false) => GivenBack::Here(Timed::No),
-            (false, true) => GivenBack::Here(Timed::Since(began)),
-            (true, _) => {
-                if timed {
-                    self.note_price(range, true, began, 0);
-                }
-                GivenBack::Done
-            }
+        if !done {
+            let took = if timed { self.worked_since(began) } else { 0 };
+            let _ = self.try_locked(|table| table.keep.drop_whole(range));
+            return GivenBack::Here(if timed { Timed::After(took) } else { Timed::No });
         }
+        if timed {
+            self.note_price(range, true, self.worked_since(began));
+        }
+        GivenBack::Done
     }
 
     /// Whether to find out if a range may be zeroed, and then: its kind, whether ranges of its size are trusted to be dense,

@@ -95,7 +95,7 @@ impl<K: Kernel> Shim<K> {
                 }
                 self.forget(range);
                 // SAFETY: the caller's own call.
-                unsafe { self.kernel.munmap(addr, len) }
+                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }
             Locked::Done(Then::Pass) | Locked::Busy => {
                 // A hole makes two mappings of one.
@@ -284,7 +284,7 @@ impl<K: Kernel> Shim<K> {
                 kept.map_or((range.start, range.start), |k| (k.end.min(to), k.start));
             if start < to {
                 // SAFETY: within the caller's own range, and not kept.
-                unsafe { self.kernel.munmap(start, to - start) }?;
+                self.with_room(|| unsafe { self.kernel.munmap(start, to - start) })?;
             }
             to = next;
         }

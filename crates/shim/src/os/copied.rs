@@ -67,9 +67,24 @@ pub(super) fn process() -> Result<usize, Errno> {
     Ok(asked)
 }
 
+/// Whether this is a child of vfork(2), or such: another process, with this one's memory.
+pub(super) fn is_guest() -> bool {
+    // SAFETY: getpid(2).
+    let asked = unsafe { syscall(nr::GETPID, [0; 6]) };
+    asked != process()
+}
+
 /// It is a copy, and the library was told.
 pub(super) fn is_seen() {
     if let Some(word) = word() {
         word.store(ORIGINAL, Ordering::Relaxed);
+    }
+}
+
+/// What [`process`] says is not so: it was first asked in a child of vfork(2), which has this process's memory, and is gone.
+pub(super) fn is_another() {
+    if let Some(word) = word() {
+        // SAFETY: as in `process`.
+        unsafe { &*core::ptr::from_ref(word).add(1) }.store(0, Ordering::Relaxed);
     }
 }

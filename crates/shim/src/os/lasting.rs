@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::copied;
 use super::file::File;
 use super::{nr, syscall};
 use crate::kernel::Errno;
@@ -22,7 +23,7 @@ pub(super) struct Lasting {
     file: File<'static>,
     /// 0 is none.
     number: AtomicUsize,
-    /// The number of its file. No other that is open has it, in the file system of /proc.
+    /// The number of its file. Another that is open has it only if the kernel has gone through all 32 bits of them meanwhile.
     inode: AtomicUsize,
     system: AtomicUsize,
 }
@@ -44,18 +45,21 @@ impl Lasting {
     ) -> Option<Result<T, Errno>> {
         let order = Ordering::Relaxed;
         let known = self.number.load(Ordering::Acquire);
-        if known != 0 {
-            if self.is_ours(known) {
-                let said = query(known);
-                if !matches!(said, Err(Errno(EBADF | ENOTTY))) {
-                    return Some(said);
-                }
+        if known != 0 && self.is_ours(known) {
+            let said = query(known);
+            if !matches!(said, Err(Errno(EBADF | ENOTTY))) {
+                return Some(said);
             }
+        }
+        // Its descriptors may be others than those of the process whose memory it has.
+        let is_guest = copied::is_guest();
+        if known != 0 && !is_guest {
             let _ = self.number.compare_exchange(known, 0, order, order);
         }
         self.file.with(|fd| {
             let said = query(fd);
-            if !matches!(said, Err(Errno(EBADF | ENOTTY))) && self.number.load(order) == 0 {
+            let works = !matches!(said, Err(Errno(EBADF | ENOTTY)));
+            if works && !is_guest && self.number.load(order) == 0 {
                 self.keep(fd);
             }
             said
