@@ -117,7 +117,8 @@ fn stops_the_worst_case() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
-    let plan = plan(&dir, PRELOAD);
+    // Whatever takes less CPU time, all that may be zeroed is.
+    let plan = plan(&dir, &PRELOAD.replace("cache=8M", "cache=8M,lifetimes=0"));
     let worst = worst(dir.path()).display().to_string();
     // Long enough to be looked at while it runs, with the library and without.
     let under = ["stat", "--json", "-o", "/dev/stderr", "--"];
@@ -129,10 +130,9 @@ fn stops_the_worst_case() {
         .as_u64()
         .expect("the library's counters");
     let asked = shim["dontneed"].as_u64().expect("the library's counters");
-    // Of 61 small ranges two are given back, to find out what that takes.
-    assert!(asked > 1000 && zeroed * 100 >= asked * 95, "{shim}");
+    assert!(asked > 1000 && zeroed * 100 >= asked * 99, "{shim}");
     // A thread that loses the CPU where it holds the library's lock leaves the other to the kernel for so long: on a busy
     // machine that is some hundred calls each time.
     let shootdowns = with["shootdowns"].as_u64().expect("shootdowns");
-    assert!(shootdowns < 300_000, "{shootdowns} of 6,000,000 calls");
+    assert!(shootdowns < 60_000, "{shootdowns} of 6,000,000 calls");
 }
