@@ -42,7 +42,6 @@ mod once;
 pub mod os;
 #[cfg(quell_preload)]
 mod preload;
-mod price;
 mod proof;
 mod range;
 mod region;

@@ -1,4 +1,4 @@
-//! From which size on giving memory back costs less than zeroing it, on this machine, and what a page fault takes.
+//! From which size on giving memory back costs less than zeroing it, on this machine.
 
 use crate::kernel::{Kernel, Map};
 use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -36,45 +36,6 @@ pub(crate) fn zero_up_to(kernel: &impl Kernel) -> usize {
         let _ = kernel.munmap(at, LARGE);
         crossing(small, large)
     }
-}
-
-/// What a page fault takes, ns, as long as it is not measured.
-pub(crate) const FAULT_NS: usize = 700;
-
-/// What it takes to fault in a page that has no memory, ns. Takes some tens of microseconds.
-pub(crate) fn fault_ns(kernel: &impl Kernel) -> usize {
-    let map = Map {
-        addr: 0,
-        len: SMALL,
-        prot: PROT_READ | PROT_WRITE,
-        flags: MAP_PRIVATE | MAP_ANONYMOUS,
-        fd: -1,
-        offset: 0,
-    };
-    // SAFETY: a mapping of our own, which is unmapped again.
-    unsafe {
-        let Ok(at) = kernel.mmap(&map) else {
-            return FAULT_NS;
-        };
-        let range = Range {
-            start: at,
-            end: at + SMALL,
-        };
-        let mut least = usize::MAX;
-        for _ in 0..ROUNDS {
-            let began = kernel.cpu_now();
-            kernel.zero(range);
-            let faulted = kernel.cpu_now();
-            kernel.zero(range);
-            let zeroed = kernel.cpu_now().saturating_sub(faulted);
-            let took = faulted.saturating_sub(began).saturating_sub(zeroed);
-            least = least.min(usize::try_from(took).unwrap_or(usize::MAX));
-            let _ = kernel.madvise(at, SMALL, MADV_DONTNEED);
-        }
-        let _ = kernel.munmap(at, SMALL);
-        least / (SMALL / PAGE)
-    }
-    .clamp(100, 10 * FAULT_NS)
 }
 
 /// The least time to zero and to give back so many bytes that are in memory, ns.

@@ -49,8 +49,6 @@ pub struct Shim<K> {
     settings: Once<Settings>,
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; [`NOT_MEASURED`] until a thread begins to.
     pub(crate) zero_up_to: AtomicUsize,
-    /// What a page takes that is faulted in; 0 until it is measured.
-    pub(crate) fault_ns: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
     pub(crate) late: Late,
@@ -145,7 +143,6 @@ impl<K: Kernel> Shim<K> {
             kernel,
             settings: Once::new(Settings::IDLE),
             zero_up_to: AtomicUsize::new(0),
-            fault_ns: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
             late: Late::default(),

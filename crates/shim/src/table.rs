@@ -7,7 +7,6 @@ use crate::going::{Going, Place};
 use crate::habit::{self, CLASSES, Habit, class};
 use crate::keep::{BLOCKS, Keep};
 use crate::nodes::{Id, Node, Nodes};
-use crate::price::Price;
 use crate::region::{Kind, Region, State};
 use crate::shelf::Shelf;
 use crate::{PAGE, Range};
@@ -26,8 +25,6 @@ pub(crate) struct Table {
     /// How mappings of each size were used, and ranges that were given back by MADV_DONTNEED.
     mapped: [Habit; CLASSES],
     given_back: [Habit; CLASSES],
-    /// Of small ranges that are given back, by their pages.
-    prices: [Price; SMALL_PAGES],
     /// Of what MADV_FREE frees: whether enough of it was in memory that to drop it pays.
     freed: [Habit; CLASSES],
     /// Looks for pinned pages that have begun. What is kept takes the number of the next one.
@@ -36,9 +33,6 @@ pub(crate) struct Table {
     fewest_kept: usize,
     pub(crate) anchors: Anchors,
 }
-
-/// How a range of fewer pages is used is not looked at: that takes longer than to zero it.
-pub(crate) const SMALL_PAGES: usize = 16;
 
 /// Of whose lifetimes a habit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +54,6 @@ impl Table {
             leaving: 0,
             mapped: [Habit::NEW; CLASSES],
             given_back: [Habit::NEW; CLASSES],
-            prices: [Price::NEW; SMALL_PAGES],
             freed: [Habit::NEW; CLASSES],
             pin_looks: 0,
             fewest_kept: 0,
@@ -85,11 +78,7 @@ impl Table {
         &mut habits[class(len)]
     }
 
-    /// Of a range of fewer than [`SMALL_PAGES`].
-    pub(crate) fn price(&mut self, len: usize) -> &mut Price {
-        &mut self.prices[(len / PAGE).min(SMALL_PAGES - 1)]
-    }
-
+    /// Of what MADV_FREE frees.
     pub(crate) fn freed_habit(&mut self, len: usize) -> &mut Habit {
         &mut self.freed[class(len)]
     }

@@ -5,7 +5,7 @@ use crate::linux::MADV_DONTNEED;
 use crate::region::Kind;
 use crate::shim::Shim;
 use crate::sync::Ordering;
-use crate::table::{Of, SMALL_PAGES};
+use crate::table::Of;
 use crate::{PAGE, Range};
 
 /// In one mincore(2).
@@ -116,34 +116,6 @@ impl<K: Kernel> Shim<K> {
             Some(0) if of == Of::GivenBack && !self.kernel.has_page_of_zeros(range) => Use::Idle,
             _ => Use::Thin,
         }
-    }
-
-    /// How many pages of a small range are in memory and have something in them, as far as is seen where they begin and in
-    /// their middle.
-    pub(crate) fn count_in_use(&self, range: Range) -> usize {
-        let mut vector = [0_u8; SMALL_PAGES];
-        let count = SMALL_PAGES.min(range.len() / PAGE);
-        let end = range.start + count * PAGE;
-        // SAFETY: it only looks.
-        let looked = unsafe {
-            self.kernel
-                .mincore(Range { end, ..range }, &mut vector[..count])
-        };
-        if looked.is_err() {
-            return 0;
-        }
-        // To look at another would map the page of zeros there.
-        let mut pages = [0; SMALL_PAGES];
-        let mut there = 0;
-        for (n, _) in vector
-            .iter()
-            .enumerate()
-            .filter(|(_, page)| **page & 1 != 0)
-        {
-            pages[there] = range.start + n * PAGE;
-            there += 1;
-        }
-        self.kernel.count_used(&pages[..there]).unwrap_or(there)
     }
 
     /// How many pages of a range are in memory; of a large one, of those that it begins with.

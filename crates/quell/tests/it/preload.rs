@@ -117,8 +117,7 @@ fn stops_the_worst_case() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder");
-    // Whatever takes less CPU time, all that may be zeroed is.
-    let plan = plan(&dir, &PRELOAD.replace("cache=8M", "cache=8M,lifetimes=0"));
+    let plan = plan(&dir, PRELOAD);
     let worst = worst(dir.path()).display().to_string();
     // Long enough to be looked at while it runs, with the library and without.
     let under = ["stat", "--json", "-o", "/dev/stderr", "--"];

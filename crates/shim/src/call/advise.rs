@@ -4,23 +4,13 @@ use crate::allowance::Room;
 use crate::keep::Left;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
-use crate::price::Way;
 use crate::proof::Plain;
 use crate::region::Kind;
 use crate::shim::{Locked, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
-use crate::table::{Of, SMALL_PAGES, Table};
+use crate::table::{Of, Table};
 use crate::wipe::Use;
 use crate::{PAGE, Range, keep, measure};
-
-/// Whether it is noted how long the kernel takes for a range.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Timed {
-    No,
-    Here,
-    /// It is, and so many nanoseconds besides in which to zero it was tried in vain: all that is what zeroing takes.
-    After(usize),
-}
 
 /// What became of a range that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,10 +18,18 @@ enum GivenBack {
     /// It reads as zeros; or where it is only freed, it may.
     Done,
     /// The kernel has to be asked.
-    Here(Timed),
+    Here,
     /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for: most
     /// ranges of a program that uses little of its memory are so, and take the lock once.
     HereAlone,
+}
+
+/// What a range is, if all of it is of one kind that may be kept and has no name: an anchor has none, and is never in one mapping
+/// with what has.
+fn unnamed_kind_of(table: &Table, range: Range) -> Option<Kind> {
+    table
+        .kind_of(range)
+        .filter(|kind| kind.may_be_kept() && !kind.named)
 }
 
 impl<K: Kernel> Shim<K> {
@@ -63,7 +61,7 @@ impl<K: Kernel> Shim<K> {
                         self.counters.free_dropped.one();
                         return Ok(());
                     }
-                    GivenBack::Here(_) => self.evict(range)?,
+                    GivenBack::Here => self.evict(range)?,
                     GivenBack::HereAlone => {}
                 }
             }
@@ -90,62 +88,21 @@ impl<K: Kernel> Shim<K> {
     /// MADV_DONTNEED, by the kernel or in its place.
     unsafe fn dont_need(&self, range: Range) -> Result<(), Errno> {
         let left = if self.is_retired() {
-            GivenBack::Here(Timed::No)
+            GivenBack::Here
         } else {
             // SAFETY: the caller's own call.
             unsafe { self.zero_in_place(range) }
         };
-        let timed = match left {
+        match left {
             GivenBack::Done => {
                 self.counters.dontneed_zeroed.one();
                 return Ok(());
             }
-            GivenBack::HereAlone => Timed::No,
-            GivenBack::Here(timed) => {
-                self.evict(range)?;
-                timed
-            }
-        };
-        if timed == Timed::No {
-            // SAFETY: the caller's own call.
-            return unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) };
+            GivenBack::Here => self.evict(range)?,
+            GivenBack::HereAlone => {}
         }
-        let faults = self.faults_ns(self.count_in_use(range));
-        let began = self.kernel.cpu_now();
         // SAFETY: the caller's own call.
-        unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }?;
-        let took = self.worked_since(began).saturating_add(faults);
-        match timed {
-            Timed::After(tried) => self.note_price(range, true, tried.saturating_add(took)),
-            Timed::No | Timed::Here => self.note_price(range, false, took),
-        }
-        Ok(())
-    }
-
-    /// What the CPU has worked for this thread since then, ns.
-    fn worked_since(&self, began: u64) -> usize {
-        let took = self.kernel.cpu_now().saturating_sub(began);
-        usize::try_from(took).unwrap_or(usize::MAX)
-    }
-
-    /// Notes what it took to give a small range back, or to zero it.
-    fn note_price(&self, range: Range, zeroed: bool, took: usize) {
-        let _ = self.try_locked(|table| table.price(range.len()).took(zeroed, took));
-    }
-
-    /// What so many page faults take. One thread measures it, when it is first needed.
-    fn faults_ns(&self, count: usize) -> usize {
-        let order = Ordering::Relaxed;
-        if count == 0 {
-            return 0;
-        }
-        let first = self
-            .fault_ns
-            .compare_exchange(0, measure::FAULT_NS, order, order);
-        if first.is_ok() {
-            self.fault_ns.store(measure::fault_ns(&self.kernel), order);
-        }
-        count * self.fault_ns.load(order)
+        unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }
     }
 
     /// Notes what the program's memory is from now on.
@@ -158,7 +115,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Leaves a range that is freed as it is, if it is plain, may stay, and that pays.
     fn drop_free(&self, range: Range) -> GivenBack {
-        let here = GivenBack::Here(Timed::No);
+        let here = GivenBack::Here;
         if !self.settings().drop_free || self.is_retired() {
             return here;
         }
@@ -180,7 +137,7 @@ impl<K: Kernel> Shim<K> {
     fn pays_to_drop_free(&self, range: Range) -> Result<(), GivenBack> {
         /// Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.75 times with 256 (bench/shim/patterns).
         const LEAST: usize = 64;
-        let here = Err(GivenBack::Here(Timed::No));
+        let here = Err(GivenBack::Here);
         if self.settings().lifetimes == 0 {
             return Ok(());
         }
@@ -192,22 +149,15 @@ impl<K: Kernel> Shim<K> {
             self.look();
             return here;
         }
-        let me = self.kernel.thread();
         let asked = self.try_locked(|table| {
-            let known = table
-                .kind_of(range)
-                .is_some_and(|kind| kind.may_be_kept() && !kind.named)
-                && !table.anchors.is_in_wedged(range);
+            let kind = unnamed_kind_of(table, range);
+            let known = kind.is_some() && !table.anchors.is_in_wedged(range);
             if known && table.freed_habit(range.len()).looks() {
                 return Ok(());
             }
             // The kernel may take it from now on.
             table.keep.drop_whole(range);
-            if self.is_nothing_in_the_way(table, range, me) {
-                Err(GivenBack::HereAlone)
-            } else {
-                here
-            }
+            Err(self.left_to_the_kernel(table, range))
         });
         match asked {
             Locked::Done(Ok(())) => {}
@@ -229,8 +179,8 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether a range is all of one kind, and plain: then to drop MADV_FREE is as good as to do it.
     fn is_known_plain(&self, range: Range) -> bool {
-        let kind = match self.try_locked(|table| table.kind_of(range)) {
-            Locked::Done(kind) => kind.filter(|kind| kind.may_be_kept() && !kind.named),
+        let kind = match self.try_locked(|table| unnamed_kind_of(table, range)) {
+            Locked::Done(kind) => kind,
             Locked::Mine | Locked::Busy => None,
         };
         kind.is_some_and(|kind| self.is_plain(range, kind))
@@ -407,7 +357,9 @@ impl<K: Kernel> Shim<K> {
     /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
     /// range was used.
     fn pays_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> Option<bool> {
-        if range.len() < SMALL_PAGES * PAGE {
+        /// To zero fewer pages for nothing costs less than to find out that it is for nothing.
+        const SMALL: usize = 16 * PAGE;
+        if range.len() < SMALL {
             return Some(false);
         }
         // Whether there are threads is found out here, too.
@@ -447,70 +399,45 @@ impl<K: Kernel> Shim<K> {
         let is_large = self.is_small(range) == Some(false);
         let passes = is_own_stack || is_tiny || is_large || settings.strict;
         if passes || !self.pays_to_prove(range.len()) {
-            return GivenBack::Here(Timed::No);
+            return GivenBack::Here;
         }
-        let asked = self.try_locked(|table| {
-            let way = self.way_of(table, range);
-            if way.is_err() {
-                table.keep.drop_whole(range);
-            }
-            way
-        });
-        let (kind, zeroed_before, timed) = match asked {
+        let asked = self.try_locked(|table| self.way_of(table, range));
+        let (kind, zeroed_before) = match asked {
             Locked::Done(Ok(known)) => known,
             Locked::Done(Err(left)) => return left,
-            Locked::Mine | Locked::Busy => return GivenBack::Here(Timed::No),
+            Locked::Mine | Locked::Busy => return GivenBack::Here,
         };
-        let began = if timed { self.kernel.cpu_now() } else { 0 };
         // SAFETY: the caller's own call.
-        let done = unsafe { self.try_to_zero(range, kind, zeroed_before) };
-        if !done {
-            let took = if timed { self.worked_since(began) } else { 0 };
-            let _ = self.try_locked(|table| table.keep.drop_whole(range));
-            return GivenBack::Here(if timed { Timed::After(took) } else { Timed::No });
+        if unsafe { self.try_to_zero(range, kind, zeroed_before) } {
+            return GivenBack::Done;
         }
-        if timed {
-            self.note_price(range, true, self.worked_since(began));
-        }
-        GivenBack::Done
+        let _ = self.try_locked(|table| table.keep.drop_whole(range));
+        GivenBack::Here
     }
 
-    /// Whether to find out if a range may be zeroed, and then: its kind, whether ranges of its size are trusted to be dense,
-    /// and whether it is timed. Otherwise how it is left to the kernel.
-    fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool, bool), GivenBack> {
-        let settings = self.settings();
-        let kind = table
-            .kind_of(range)
-            .filter(|kind| kind.may_be_kept() && !kind.named)
-            .filter(|_| !table.anchors.is_in_wedged(range));
-        let trusted = table.is_trusted(Of::GivenBack, range.len(), settings.lifetimes);
-        let looked = kind.filter(|_| {
+    /// Whether to find out if a range may be zeroed, and then: its kind, and whether ranges of its size are trusted to be dense.
+    /// Otherwise how it is left to the kernel.
+    fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool), GivenBack> {
+        let kind = unnamed_kind_of(table, range).filter(|_| !table.anchors.is_in_wedged(range));
+        if let Some(kind) = kind {
+            let trusted = table.is_trusted(Of::GivenBack, range.len(), self.settings().lifetimes);
             let habit = table.habit(Of::GivenBack, range.len());
             // It is used again if it is dense now.
             habit.begins();
-            habit.looks()
-        });
-        let is_timed_size = range.len() < SMALL_PAGES * PAGE && settings.lifetimes > 0;
-        let way = match looked {
-            Some(_) if is_timed_size => table.price(range.len()).way(),
-            _ => Way {
-                zeroes: true,
-                timed: false,
-            },
-        };
-        match (looked, way) {
-            (
-                Some(kind),
-                Way {
-                    zeroes: true,
-                    timed,
-                },
-            ) => Ok((kind, trusted, timed)),
-            (Some(_), Way { timed: true, .. }) => Err(GivenBack::Here(Timed::Here)),
-            _ if self.is_nothing_in_the_way(table, range, self.kernel.thread()) => {
-                Err(GivenBack::HereAlone)
+            if habit.looks() {
+                return Ok((kind, trusted));
             }
-            _ => Err(GivenBack::Here(Timed::No)),
+        }
+        table.keep.drop_whole(range);
+        Err(self.left_to_the_kernel(table, range))
+    }
+
+    /// How what is not looked at is left to the kernel.
+    fn left_to_the_kernel(&self, table: &Table, range: Range) -> GivenBack {
+        if self.is_nothing_in_the_way(table, range, self.kernel.thread()) {
+            GivenBack::HereAlone
+        } else {
+            GivenBack::Here
         }
     }
 

@@ -18,7 +18,7 @@ static void handler(int number) {
 	else if (which == 3)
 		madvise(p, LEN, MADV_FREE);
 	else if (which == 4)
-		// Often enough that each way was tried and timed.
+		// Again and again, of a size that is not looked at.
 		for (int n = 0; n < 8; n++) {
 			memset(p, 7, 2 * PAGE);
 			madvise(p, 2 * PAGE, MADV_DONTNEED);
