@@ -82,6 +82,11 @@ pub trait Threads {
     fn cpu_now(&self) -> u64 {
         self.now()
     }
+    /// The same for all threads of the process, and what was worked for others may be told up to a tick late. Under a filter
+    /// of system calls it is [`Threads::now`].
+    fn cpu_of_all_now(&self) -> u64 {
+        self.now()
+    }
 }
 
 /// The kernel, or a model of it.
@@ -178,10 +183,6 @@ pub unsafe trait Kernel: Threads {
     /// isn't. May change. Takes some microseconds.
     fn bound(&self) -> Option<usize> {
         None
-    }
-    /// Whether the process has more than one thread. Takes some microseconds.
-    fn has_threads(&self) -> bool {
-        true
     }
     /// How full memory is now. Takes some tens of microseconds.
     fn pressure(&self) -> Pressure;

@@ -40,6 +40,7 @@ mod nodes;
 mod once;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;
+mod others;
 #[cfg(quell_preload)]
 mod preload;
 mod proof;

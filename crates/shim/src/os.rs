@@ -54,6 +54,7 @@ const PIDFD_SELF_PROCESS: isize = -10001;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const CLOCK_MONOTONIC: usize = 1;
+const CLOCK_PROCESS_CPUTIME_ID: usize = 2;
 const CLOCK_THREAD_CPUTIME_ID: usize = 3;
 const PR_SET_VMA: usize = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: usize = 0;
@@ -352,6 +353,13 @@ impl Threads for Linux {
         }
         cpu_now()
     }
+
+    fn cpu_of_all_now(&self) -> u64 {
+        if self.filter.is_there() {
+            return self.now();
+        }
+        time_of(CLOCK_PROCESS_CPUTIME_ID)
+    }
 }
 
 // SAFETY: it is Linux.
@@ -621,12 +629,6 @@ unsafe impl Kernel for Linux {
             pagemap::forget_descriptor();
         }
         OPENED.fork_is_over(child);
-    }
-
-    fn has_threads(&self) -> bool {
-        let status = File::named(b"/proc/self/status\0");
-        let threads = status.find(|line| field(line, b"Threads"));
-        threads.is_some_and(|threads| threads > 1)
     }
 
     fn resident(&self) -> Option<usize> {

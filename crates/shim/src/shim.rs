@@ -16,6 +16,7 @@ use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
 use crate::once::Once;
+use crate::others::Others;
 use crate::scratch::Scratch;
 use crate::settings::{Settings, Zero};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
@@ -80,8 +81,7 @@ pub struct Shim<K> {
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
     /// is kept from now on.
     retired: AtomicBool,
-    /// There was more than one thread when it was last looked at.
-    pub(crate) threaded: AtomicBool,
+    pub(crate) others: Others,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
@@ -160,7 +160,7 @@ impl<K: Kernel> Shim<K> {
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            threaded: AtomicBool::new(false),
+            others: Others::default(),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
             bound: AtomicUsize::new(0),
@@ -463,12 +463,18 @@ impl<K: Kernel> Shim<K> {
         may.and_meanwhile(budget)
     }
 
-    /// Looks at memory pressure now and then, from calls that would keep something.
+    /// Whether giving back memory interrupts somebody.
+    pub(crate) fn interrupts(&self) -> bool {
+        self.others.work() || self.settings().lifetimes == 0
+    }
+
+    /// Looks at memory pressure and at other threads now and then, from calls that would keep something.
     pub(crate) fn look(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         if self.is_retired() || !calls.is_multiple_of(LOOK_EVERY_CALLS) {
             return;
         }
+        self.others.see(self.kernel.thread());
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.
@@ -485,8 +491,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.look_at_bound();
-        self.threaded
-            .store(self.kernel.has_threads(), Ordering::Relaxed);
+        self.others.look(&self.kernel);
         let short = match self.kernel.pressure() {
             Pressure::Some => true,
             Pressure::None(free) => {

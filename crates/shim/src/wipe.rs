@@ -19,6 +19,10 @@ const KEPT_EIGHTHS: usize = 7;
 /// each is never used.
 const ZEROED_EIGHTHS: usize = 4;
 
+/// What is zeroed in place where nobody would be interrupted has to save this many bytes of faults at least, of one to three
+/// microseconds a page, to make up for the proof, of five.
+pub(crate) const LEAST_ALONE: usize = 4 * PAGE;
+
 /// How a range was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -92,12 +96,7 @@ impl<K: Kernel> Shim<K> {
         // What serves is zeroed as a whole.
         let pays = |used: usize, count: usize| match of {
             Of::Mappings => used * 2 >= count,
-            Of::GivenBack => is_worth_zeroing(
-                in_memory,
-                used,
-                count,
-                self.threaded.load(Ordering::Relaxed),
-            ),
+            Of::GivenBack => is_worth_zeroing(in_memory, used, count, self.interrupts()),
         };
         if there * 8 < windows * window * least_eighths || !pays(1, 1) {
             return Use::Thin;
@@ -133,40 +132,41 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
-    /// filling those that are not. False if that is not to be had, or not worth it: some of it may be done then.
+    /// filling those that are not, and says how many had something in them. None if that is not to be had, or not worth it: some
+    /// of it may be done then.
     ///
     /// # Safety
     ///
     /// It is private, anonymous and writable, and nobody uses it meanwhile.
-    pub(crate) unsafe fn wipe(&self, range: Range) -> bool {
+    pub(crate) unsafe fn wipe(&self, range: Range) -> Option<usize> {
+        let mut used = 0;
         let mut start = range.start;
         while start < range.end {
             let end = range.end.min(start + PAGES * PAGE);
             // SAFETY: the caller's range.
-            if !unsafe { self.wipe_part(Range { start, end }) } {
-                return false;
-            }
+            used += unsafe { self.wipe_part(Range { start, end }) }?;
             start = end;
         }
-        true
+        Some(used)
     }
 
-    unsafe fn wipe_part(&self, part: Range) -> bool {
+    unsafe fn wipe_part(&self, part: Range) -> Option<usize> {
         let mut vector = [0_u8; PAGES];
         let pages = &mut vector[..part.len() / PAGE];
         // SAFETY: it only looks.
         if unsafe { self.kernel.mincore(part, pages) }.is_err() {
-            return false;
+            return None;
         }
         let holes = holes_in(pages);
         if holes > HOLES {
-            return false;
+            return None;
         }
         let are_zero = holes > 0 && self.kernel.has_swapped(part) == Some(false);
         // See below.
         if holes > 0 && !are_zero && self.leavers.are_there() {
-            return false;
+            return None;
         }
+        let mut used = 0;
         let mut start = part.start;
         for run in runs_of(pages) {
             let end = start + run.len() * PAGE;
@@ -188,24 +188,35 @@ impl<K: Kernel> Shim<K> {
                 } else {
                     // Many that are zero already may have the page of zeros, see above.
                     let zeros = self.kernel.clear(range);
+                    used += run.len() - zeros;
                     zeros <= run.len() / 2 || !self.kernel.has_page_of_zeros(range)
                 }
             };
             if !done {
-                return false;
+                return None;
             }
         }
-        true
+        Some(used)
+    }
+
+    /// Whether it was worth it to zero a range of few pages, of which so many had something in them.
+    pub(crate) fn was_worth_zeroing(&self, pages: usize, used: usize) -> bool {
+        self.settings().lifetimes == 0
+            || if self.others.work() {
+                used * 2 >= pages
+            } else {
+                used * PAGE >= LEAST_ALONE
+            }
     }
 }
 
 /// Whether to zero so many pages in place takes less time than to give them back, where of `samples` of them `used` are in
-/// use, and will be again. In tenths of a microsecond, roughly, and in a threaded program there is somebody to interrupt.
+/// use, and will be again. In tenths of a microsecond, roughly.
 ///
 /// By what was measured on Linux 6.18 with two CPUs, on a virtual machine: tests/wild's jemalloc-decay-0, which writes 256 bytes of
 /// each block, took 1.12 times the CPU time where a quarter in use, or few pages, were enough, and 0.96 with this; and what
 /// uses all of its blocks (bench/remedies/workload, demo/polars_demo.py) took the same.
-fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, threaded: bool) -> bool {
+fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, interrupts: bool) -> bool {
     /// A page in use that is given back is cleared and faulted in anew.
     const FAULT: usize = 10;
     /// Each that is in memory is read or written, and is hardly ever in the caches.
@@ -214,7 +225,7 @@ fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, threaded: boo
     const PROOF: usize = 80;
     /// The interrupt of another CPU, and the wait for it.
     const SHOOTDOWN: usize = 40;
-    let interrupt = if threaded { SHOOTDOWN } else { 0 };
+    let interrupt = if interrupts { SHOOTDOWN } else { 0 };
     let saved = used * in_memory * FAULT + interrupt * samples;
     saved >= samples * (in_memory * READ + PROOF)
 }
@@ -237,7 +248,8 @@ mod tests {
     /// from many where a quarter is, and never where next to nothing is.
     #[test]
     fn worth() {
-        let least = |used, threaded| (1..4096).find(|n| is_worth_zeroing(*n, used, 8, threaded));
+        let least =
+            |used, interrupts| (1..4096).find(|n| is_worth_zeroing(*n, used, 8, interrupts));
         assert_eq!(least(8, true), Some(5));
         assert_eq!(least(8, false), Some(10));
         assert_eq!(least(4, true), Some(14));
@@ -248,10 +260,10 @@ mod tests {
     proptest! {
         /// Check that what is used more is worth no less, and that where it pays more pages as dense pay too.
         #[test]
-        fn more_is_worth_more(pages in 1..5000_usize, used in 0..8_usize, threaded: bool) {
-            let worth = is_worth_zeroing(pages, used, 8, threaded);
-            prop_assert!(!worth || is_worth_zeroing(pages, used + 1, 8, threaded));
-            prop_assert!(!worth || used < 2 || is_worth_zeroing(pages + 1, used, 8, threaded));
+        fn more_is_worth_more(pages in 1..5000_usize, used in 0..8_usize, interrupts: bool) {
+            let worth = is_worth_zeroing(pages, used, 8, interrupts);
+            prop_assert!(!worth || is_worth_zeroing(pages, used + 1, 8, interrupts));
+            prop_assert!(!worth || used < 2 || is_worth_zeroing(pages + 1, used, 8, interrupts));
         }
     }
 }

@@ -129,7 +129,8 @@ fn stops_the_worst_case() {
         .as_u64()
         .expect("the library's counters");
     let asked = shim["dontneed"].as_u64().expect("the library's counters");
-    assert!(asked > 1000 && zeroed * 100 >= asked * 99, "{shim}");
+    // When one of the two threads has ended, or does not get its CPU, there is nobody to interrupt.
+    assert!(asked > 1000 && zeroed * 2 >= asked, "{shim}");
     // A thread that loses the CPU where it holds the library's lock leaves the other to the kernel for so long: on a busy
     // machine that is some hundred calls each time.
     let shootdowns = with["shootdowns"].as_u64().expect("shootdowns");

@@ -9,8 +9,11 @@ use crate::region::Kind;
 use crate::shim::{Locked, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
 use crate::table::{Of, Table};
-use crate::wipe::Use;
+use crate::wipe::{LEAST_ALONE, Use};
 use crate::{PAGE, Range, keep, measure};
+
+/// To zero fewer pages than these where that saves nothing costs less than to find out whether it does.
+const SMALL: usize = 16 * PAGE;
 
 /// What became of a range that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,38 +136,42 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Whether to find out what a range is takes less time than MADV_FREE, which leaves the pages where they are: it takes a
-    /// few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are, and other threads.
+    /// few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are.
     fn pays_to_drop_free(&self, range: Range) -> Result<(), GivenBack> {
-        /// Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.75 times with 256 (bench/shim/patterns).
-        const LEAST: usize = 64;
+        /// Where others are at work. Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.9 times with 64
+        /// (bench/shim/patterns).
+        const LEAST_BESIDE_OTHERS: usize = 64;
+        /// Where one thread is at work alone it took up to 1.6 times as long with 64, and 0.4 times with 256.
+        const LEAST_OF_ONE: usize = 256;
         let here = Err(GivenBack::Here);
         if self.settings().lifetimes == 0 {
             return Ok(());
         }
-        if range.len() < LEAST * PAGE {
+        if range.len() < LEAST_BESIDE_OTHERS * PAGE {
             return here;
         }
-        if !self.threaded.load(Ordering::Relaxed) {
-            // It is found out now and then.
-            self.look();
-            return here;
-        }
+        let least = if self.others.work() {
+            LEAST_BESIDE_OTHERS
+        } else {
+            LEAST_OF_ONE
+        };
         let asked = self.try_locked(|table| {
             let kind = unnamed_kind_of(table, range);
             let known = kind.is_some() && !table.anchors.is_in_wedged(range);
-            if known && table.freed_habit(range.len()).looks() {
+            let many = range.len() >= least * PAGE;
+            if many && known && table.freed_habit(range.len()).looks() {
                 return Ok(());
             }
             // The kernel may take it from now on.
             table.keep.drop_whole(range);
             Err(self.left_to_the_kernel(table, range))
         });
-        match asked {
-            Locked::Done(Ok(())) => {}
-            Locked::Done(left) => return left,
-            Locked::Mine | Locked::Busy => return here,
-        }
-        let pays = self.count_in_memory(range) >= LEAST;
+        let Locked::Done(asked) = asked else {
+            return here;
+        };
+        self.look();
+        asked?;
+        let pays = self.count_in_memory(range) >= least;
         let _ = self.try_locked(|table| {
             let habit = table.freed_habit(range.len());
             if pays {
@@ -357,13 +364,9 @@ impl<K: Kernel> Shim<K> {
     /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
     /// range was used.
     fn pays_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> Option<bool> {
-        /// To zero fewer pages for nothing costs less than to find out that it is for nothing.
-        const SMALL: usize = 16 * PAGE;
         if range.len() < SMALL {
             return Some(false);
         }
-        // Whether there are threads is found out here, too.
-        self.look();
         let how = self.use_of(Of::GivenBack, range, kind);
         match how {
             Use::None => {
@@ -401,11 +404,14 @@ impl<K: Kernel> Shim<K> {
         if passes || !self.pays_to_prove(range.len()) {
             return GivenBack::Here;
         }
-        let asked = self.try_locked(|table| self.way_of(table, range));
+        let Locked::Done(asked) = self.try_locked(|table| self.way_of(table, range)) else {
+            return GivenBack::Here;
+        };
+        // Not where the lock is not to be had: while another thread forks nothing can be told of memory.
+        self.look();
         let (kind, zeroed_before) = match asked {
-            Locked::Done(Ok(known)) => known,
-            Locked::Done(Err(left)) => return left,
-            Locked::Mine | Locked::Busy => return GivenBack::Here,
+            Ok(known) => known,
+            Err(left) => return left,
         };
         // SAFETY: the caller's own call.
         if unsafe { self.try_to_zero(range, kind, zeroed_before) } {
@@ -418,7 +424,10 @@ impl<K: Kernel> Shim<K> {
     /// Whether to find out if a range may be zeroed, and then: its kind, and whether ranges of its size are trusted to be dense.
     /// Otherwise how it is left to the kernel.
     fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool), GivenBack> {
-        let kind = unnamed_kind_of(table, range).filter(|_| !table.anchors.is_in_wedged(range));
+        // Few pages are zeroed for the interrupt that this saves: some faults less are worth no proof.
+        let may_pay = range.len() >= LEAST_ALONE || self.interrupts();
+        let kind =
+            unnamed_kind_of(table, range).filter(|_| may_pay && !table.anchors.is_in_wedged(range));
         if let Some(kind) = kind {
             let trusted = table.is_trusted(Of::GivenBack, range.len(), self.settings().lifetimes);
             let habit = table.habit(Of::GivenBack, range.len());
@@ -472,9 +481,14 @@ impl<K: Kernel> Shim<K> {
         };
         let found = self.prove_plain(range, kind);
         let plain = found == Plain::Yes;
-        // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it is
-        // over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
-        let done = plain && unsafe { self.wipe(range) };
+        let used = if plain {
+            // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it
+            // is over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
+            unsafe { self.wipe(range) }
+        } else {
+            None
+        };
+        let done = used.is_some();
         self.end(begun);
         if !done {
             self.is_not_zeroed(range.len());
@@ -482,12 +496,16 @@ impl<K: Kernel> Shim<K> {
         if !(done && learned) {
             let _ = self.try_locked(|table| {
                 let habit = table.habit(Of::GivenBack, range.len());
-                match (done, found) {
-                    (true, _) => return habit.was_dense(),
-                    (false, Plain::Yes) => habit.was_thin(),
-                    (false, Plain::No | Plain::NoRoom) => habit.pauses(),
+                match (used, found) {
+                    (Some(used), _) if self.was_worth_zeroing(range.len() / PAGE, used) => {
+                        habit.was_dense();
+                    }
+                    (Some(_), _) | (None, Plain::Yes) => habit.was_thin(),
+                    (None, Plain::No | Plain::NoRoom) => habit.pauses(),
                 }
-                table.keep.drop(range);
+                if !done {
+                    table.keep.drop(range);
+                }
             });
         }
         done

@@ -1,0 +1,163 @@
+//! Whether other threads are at work while one gives memory back: only then is there somebody to interrupt. A program may have
+//! a pool of threads that sleep, as whoever loads numpy or Polars has, and then a shootdown interrupts nobody.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::kernel::Threads;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// They are at work where the CPUs work for them by so much of what they work for the thread that looks: one part of so many.
+/// The kernel brings the time of threads that run up to date with each tick only, of 10 ms at most
+/// (thread_group_cputime, kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks.
+const PART: u64 = 8;
+
+/// All of it is an estimate, by which something is done in one way or another that are both right: so nothing is said of the
+/// order in which others see it.
+pub(crate) struct Others {
+    work: AtomicBool,
+    /// The thread that was seen last, and whether there was another since the last look.
+    seen: AtomicUsize,
+    was_another_seen: AtomicBool,
+    /// At the last look, ns: what the CPUs had worked for the thread that looked, and for all.
+    looker: AtomicUsize,
+    mine_ns: AtomicU64,
+    all_ns: AtomicU64,
+}
+
+impl Default for Others {
+    fn default() -> Self {
+        Others {
+            work: AtomicBool::new(false),
+            seen: AtomicUsize::new(0),
+            was_another_seen: AtomicBool::new(false),
+            looker: AtomicUsize::new(0),
+            mine_ns: AtomicU64::new(0),
+            all_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Others {
+    /// As last seen.
+    pub(crate) fn work(&self) -> bool {
+        self.work.load(Ordering::Relaxed)
+    }
+
+    /// A thread makes a call. Now and then is enough: two that give back are soon seen one after the other.
+    pub(crate) fn see(&self, thread: usize) {
+        let last = self.seen.swap(thread, Ordering::Relaxed);
+        if last != 0 && last != thread {
+            self.was_another_seen.store(true, Ordering::Relaxed);
+            self.work.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks at what the CPUs have worked for whom since the last time.
+    pub(crate) fn look(&self, kernel: &impl Threads) {
+        let order = Ordering::Relaxed;
+        let was_another_seen = self.was_another_seen.swap(false, order);
+        let (me, mine, all) = (kernel.thread(), kernel.cpu_now(), kernel.cpu_of_all_now());
+        let last = self.looker.swap(me, order);
+        let mine_before = self.mine_ns.swap(mine, order);
+        let all_before = self.all_ns.swap(all, order);
+        // Neither is known of another thread, or of this one before a fork(2).
+        let since = (last == me)
+            .then(|| {
+                mine.checked_sub(mine_before)
+                    .zip(all.checked_sub(all_before))
+            })
+            .flatten();
+        let work = match since {
+            Some((mine, all)) => are_at_work(mine, all),
+            None => self.work(),
+        };
+        self.work.store(was_another_seen || work, order);
+    }
+
+    /// This is the child of a fork(2), which has one thread.
+    pub(crate) fn are_gone(&self) {
+        self.work.store(false, Ordering::Relaxed);
+        self.was_another_seen.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Whether others are, if the CPUs worked so long for one thread and so long for all, in ns.
+fn are_at_work(mine: u64, all: u64) -> bool {
+    all.saturating_sub(mine) > mine / PART
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::AtomicU32;
+    use core::cell::Cell;
+    use proptest::prelude::*;
+
+    /// A thread, and what was worked for it and for all.
+    #[derive(Default)]
+    struct Clocks(Cell<(usize, u64, u64)>);
+
+    impl Threads for Clocks {
+        fn thread(&self) -> usize {
+            self.0.get().0
+        }
+        fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {}
+        fn wake(&self, _: &AtomicU32) {}
+        fn now(&self) -> u64 {
+            0
+        }
+        fn cpu_now(&self) -> u64 {
+            self.0.get().1
+        }
+        fn cpu_of_all_now(&self) -> u64 {
+            self.0.get().2
+        }
+    }
+
+    /// Check that a thread is alone at work whatever others did before, that another is seen by what the CPU works for it and
+    /// by its calls, and that a thread that looks for the first time changes nothing.
+    #[test]
+    fn others() {
+        let (others, clocks) = (Others::default(), Clocks::default());
+        let look = |thread, mine, all| {
+            clocks.0.set((thread, mine, all));
+            others.look(&clocks);
+            others.work()
+        };
+        assert!(!look(1, 100, 5_000));
+        assert!(!look(1, 1_100, 6_010));
+        assert!(look(1, 2_100, 7_500));
+        assert!(look(2, 50, 9_000));
+        assert!(!look(2, 1_050, 10_000));
+        for thread in [2, 2, 3] {
+            others.see(thread);
+        }
+        assert!(others.work());
+        assert!(look(2, 2_050, 11_000));
+        assert!(!look(2, 3_050, 12_000));
+    }
+
+    /// Check that a child of a fork has nobody beside it, and that clocks which begin anew are no work of others.
+    #[test]
+    fn child() {
+        let (others, clocks) = (Others::default(), Clocks::default());
+        others.see(1);
+        others.see(2);
+        others.are_gone();
+        assert!(!others.work());
+        clocks.0.set((2, 5_000, 9_000));
+        others.look(&clocks);
+        clocks.0.set((2, 10, 10));
+        others.look(&clocks);
+        assert!(!others.work());
+    }
+
+    proptest! {
+        /// Check that more work of others never makes them idle, and none of theirs never makes them work.
+        #[test]
+        fn more(mine in 0..1_u64 << 40, theirs in 0..1_u64 << 40, more in 0..1_u64 << 40) {
+            prop_assert!(!are_at_work(mine, mine));
+            prop_assert!(!are_at_work(mine, mine + theirs) || are_at_work(mine, mine + theirs + more));
+        }
+    }
+}
