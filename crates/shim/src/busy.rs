@@ -134,16 +134,16 @@ impl Busy {
 
 impl<K: Kernel> Shim<K> {
     /// Begins with a range that is writable memory of the program's, if nobody is at it.
+    /// With the lock; [`Shim::has_begun`] comes after it.
     pub(crate) fn begin_to_wipe(&self, range: Range) -> Option<Begun> {
-        let me = self.kernel.thread();
-        let begun = self.try_locked(|table| {
-            let may = table.all_live(range, |region| region.kind.is_read_write())
-                && !self.busy.is_at(range);
-            if may { self.busy.put(range, me) } else { None }
-        });
-        let Locked::Done(Some(begun)) = begun else {
+        if self.busy.is_at(range) {
             return None;
-        };
+        }
+        self.busy.put(range, self.kernel.thread())
+    }
+
+    /// The same, when the lock was given back: none where the library was turned off meanwhile.
+    pub(crate) fn has_begun(&self, begun: Begun) -> Option<Begun> {
         // Who turned it off meanwhile has seen that we begin, or we see that here.
         if self.is_off_now() {
             self.end(begun);

@@ -72,7 +72,7 @@ impl<K: Kernel> Shim<K> {
         }
         // A thread that measures is gone, too.
         self.measure_again();
-        self.others.are_gone();
+        self.is_alone();
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {

@@ -75,6 +75,10 @@ pub trait Threads {
     fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);
     /// Wakes all that sleep on `word`.
     fn wake(&self, word: &AtomicU32);
+    /// Wakes one of them.
+    fn wake_one(&self, word: &AtomicU32) {
+        self.wake(word);
+    }
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
     /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept

@@ -25,6 +25,7 @@ mod busy;
 mod call;
 mod check;
 mod counters;
+mod crowd;
 mod fork;
 mod going;
 mod habit;

@@ -6,6 +6,8 @@
 //! by whom. A handler that leaves by siglongjmp(3) out of the holder leaves the lock taken for good; the
 //! library then turns itself off (see [`Lock::take`]).
 
+use core::sync::atomic::AtomicU32 as Statistic;
+
 use crate::Threads;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
@@ -42,7 +44,9 @@ pub(crate) enum Taken {
     Busy,
 }
 
+/// In a place of its own in the caches: who waits looks at it again and again.
 #[derive(Default)]
+#[cfg_attr(not(loom), repr(align(128)))]
 pub(crate) struct Lock {
     /// The number of the thread that holds it; 0 is nobody.
     holder: AtomicUsize,
@@ -54,10 +58,21 @@ pub(crate) struct Lock {
     pub(crate) forking: AtomicU32,
     /// Somebody has waited for that in vain: it may be the fork that waits, for a lock that he has.
     given_up: AtomicBool,
+    /// So often it was looked at while it was held, since somebody asked; a sleep is as many looks as are made before one.
+    looks: Statistic,
 }
 
 impl Lock {
     fn at_once(&self, me: usize) -> Taken {
+        // To try it would take its place in the caches from the holder, who is about to write there. To loom it is one look more,
+        // in ten times as many orders.
+        if cfg!(not(loom)) {
+            match self.holder.load(Ordering::Relaxed) {
+                0 => {}
+                holder if holder == me => return Taken::Mine,
+                _ => return Taken::Busy,
+            }
+        }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         match self.holder.compare_exchange(0, me, order.0, order.1) {
             Ok(_) => Taken::Yes,
@@ -69,13 +84,34 @@ impl Lock {
     /// Takes it if that is possible soon.
     pub(crate) fn try_take(&self, kernel: &impl Threads) -> Taken {
         let me = kernel.thread();
-        for _ in 0..LOOKS {
-            match self.at_once(me) {
-                Taken::Busy => pause(),
-                taken => return taken,
-            }
+        let mut taken = self.at_once(me);
+        let mut looks = 0;
+        while taken == Taken::Busy && looks < LOOKS {
+            pause();
+            taken = self.at_once(me);
+            looks += 1;
         }
-        Taken::Busy
+        if looks > 0 {
+            self.looked(looks);
+        }
+        taken
+    }
+
+    /// A fork is no crowd.
+    fn looked(&self, looks: u32) {
+        if !self.is_forking() {
+            self.looks.fetch_add(looks, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes it if nobody holds it: for what is left undone otherwise.
+    pub(crate) fn take_free(&self, kernel: &impl Threads) -> Taken {
+        self.at_once(kernel.thread())
+    }
+
+    /// How often it was looked at while it was held, since this was asked last.
+    pub(crate) fn looks(&self) -> u32 {
+        self.looks.swap(0, Ordering::Relaxed)
     }
 
     /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone.
@@ -113,6 +149,7 @@ impl Lock {
                 break;
             }
             kernel.sleep(&self.freed, seen, SLEEP_MS);
+            self.looked(LOOKS);
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -126,7 +163,8 @@ impl Lock {
         // Whoever is counted after this has seen the lock free, or sleeps until the next one, or 16 ms.
         if self.asleep.load(Ordering::SeqCst) > 0 {
             self.freed.fetch_add(1, Ordering::SeqCst);
-            kernel.wake(&self.freed);
+            // One can take it. If another was faster, he wakes the next.
+            kernel.wake_one(&self.freed);
         }
     }
 

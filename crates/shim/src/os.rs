@@ -252,6 +252,13 @@ fn time_of(clock: usize) -> u64 {
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
+/// Wakes so many at most that sleep on a word.
+fn wake(word: &AtomicU32, most: usize) {
+    let args = [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, most, 0, 0, 0];
+    // SAFETY: futex(2) on a word that lives.
+    let _ = unsafe { syscall(nr::FUTEX, args) };
+}
+
 /// See [`Kernel::thread`].
 fn thread() -> usize {
     let own: usize;
@@ -326,16 +333,11 @@ impl Threads for Linux {
     }
 
     fn wake(&self, word: &AtomicU32) {
-        let args = [
-            word.as_ptr() as usize,
-            FUTEX_WAKE_PRIVATE,
-            i32::MAX as usize,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: futex(2) on a word that lives.
-        let _ = unsafe { syscall(nr::FUTEX, args) };
+        wake(word, i32::MAX as usize);
+    }
+
+    fn wake_one(&self, word: &AtomicU32) {
+        wake(word, 1);
     }
 
     fn now(&self) -> u64 {

@@ -1,10 +1,9 @@
 //! Whether other threads are at work while one gives memory back: only then is there somebody to interrupt. A program may have
 //! a pool of threads that sleep, as whoever loads numpy or Polars has, and then a shootdown interrupts nobody.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::kernel::Threads;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// They are at work where the CPUs work for them by so much of what they work for the thread that looks: one part of so many.
 /// The kernel brings the time of threads that run up to date with each tick only, of 10 ms at most

@@ -4,12 +4,13 @@
 //! which it has unmapped may still be there. Every call that changes what a range is goes through
 //! here, or else the range is not known, and then the kernel is asked for everything.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool as Hint, AtomicU64};
 
 use crate::Range;
 use crate::allowance::{Allowance, Room};
 use crate::busy::Busy;
 use crate::counters::Counters;
+use crate::crowd::Crowd;
 use crate::going::PLACES;
 use crate::kernel::{Kernel, Pressure};
 use crate::late::Late;
@@ -82,6 +83,9 @@ pub struct Shim<K> {
     /// is kept from now on.
     retired: AtomicBool,
     pub(crate) others: Others,
+    crowd: Crowd,
+    /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
+    pub(crate) anchors_are_wanted: Hint,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
@@ -161,6 +165,8 @@ impl<K: Kernel> Shim<K> {
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             others: Others::default(),
+            crowd: Crowd::default(),
+            anchors_are_wanted: Hint::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
             bound: AtomicUsize::new(0),
@@ -291,6 +297,13 @@ impl<K: Kernel> Shim<K> {
     /// Work that may be left undone.
     pub(crate) fn try_locked<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         self.run(self.lock.try_take(&self.kernel), work)
+    }
+
+    /// The same, where it is not even worth a wait.
+    pub(crate) fn if_free(&self, work: impl FnOnce(&mut Table)) {
+        if self.lock.take_free(&self.kernel) == Taken::Yes {
+            self.finish(work);
+        }
     }
 
     /// Work that must be done. Where its holder is gone, the library turns itself off.
@@ -463,6 +476,26 @@ impl<K: Kernel> Shim<K> {
         may.and_meanwhile(budget)
     }
 
+    /// Whether what need not be done is to be left, as too many threads are at the lock. Counted as a call.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let crowded = self.crowd.is_there(self.calls.load(Ordering::Relaxed));
+        if crowded {
+            self.look();
+        }
+        crowded
+    }
+
+    /// The same, in the child of a fork(2), which has one thread.
+    pub(crate) fn is_alone(&self) {
+        self.others.are_gone();
+        self.crowd.is_gone();
+    }
+
+    /// Whether nothing is kept that a call of the program's could be in the way of.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        self.counters.dirty_bytes.get() == 0 && !self.leavers.are_there()
+    }
+
     /// Whether giving back memory interrupts somebody.
     pub(crate) fn interrupts(&self) -> bool {
         self.others.work() || self.settings().lifetimes == 0
@@ -471,10 +504,13 @@ impl<K: Kernel> Shim<K> {
     /// Looks at memory pressure and at other threads now and then, from calls that would keep something.
     pub(crate) fn look(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.is_retired() || !calls.is_multiple_of(LOOK_EVERY_CALLS) {
+        // While another thread forks nothing can be told of memory.
+        if self.is_retired() || !calls.is_multiple_of(LOOK_EVERY_CALLS) || self.lock.is_forking() {
             return;
         }
         self.others.see(self.kernel.thread());
+        self.crowd
+            .looked(calls, LOOK_EVERY_CALLS, self.lock.looks());
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.

@@ -1,6 +1,7 @@
 //! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
 
 use crate::allowance::Room;
+use crate::busy::Begun;
 use crate::keep::Left;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
@@ -122,10 +123,13 @@ impl<K: Kernel> Shim<K> {
         if !self.settings().drop_free || self.is_retired() {
             return here;
         }
+        if self.is_crowded() {
+            return self.left_as_it_is();
+        }
         if let Err(left) = self.pays_to_drop_free(range) {
             return left;
         }
-        if self.may_stay_as(range, Left::Freed) {
+        if self.may_stay_as(range, Left::Freed, || ()).is_some() {
             if self.is_known_plain(range) {
                 return GivenBack::Done;
             }
@@ -145,6 +149,7 @@ impl<K: Kernel> Shim<K> {
         const LEAST_OF_ONE: usize = 256;
         let here = Err(GivenBack::Here);
         if self.settings().lifetimes == 0 {
+            self.look();
             return Ok(());
         }
         if range.len() < LEAST_BESIDE_OTHERS * PAGE {
@@ -193,13 +198,25 @@ impl<K: Kernel> Shim<K> {
         kind.is_some_and(|kind| self.is_plain(range, kind))
     }
 
-    /// Whether the range is the program's and known, and the budget allows it to stay in memory, to be zeroed there.
-    fn may_stay(&self, range: Range) -> bool {
-        let stays = self.may_stay_as(range, Left::Zeros);
-        if !stays {
+    /// Where too many threads are at the lock: how a range is left to the kernel. What is counted that stays is then too much.
+    fn left_as_it_is(&self) -> GivenBack {
+        if self.keeps_nothing() {
+            // Whoever zeroes in there does no harm: the range reads as zeros either way.
+            GivenBack::HereAlone
+        } else {
+            GivenBack::Here
+        }
+    }
+
+    /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
+    fn begin_to_zero(&self, range: Range) -> Option<Begun> {
+        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_wipe(range));
+        let begun = stays.flatten().and_then(|begun| self.has_begun(begun));
+        if begun.is_none() {
+            let _ = self.try_locked(|table| table.keep.drop(range));
             self.is_not_zeroed(range.len());
         }
-        stays
+        begun
     }
 
     /// What is not zeroed after all brings no look for pinned pages nearer: of what is given back for good these would be many.
@@ -209,14 +226,15 @@ impl<K: Kernel> Shim<K> {
         let _ = self.zeroed_since_look.fetch_update(order, order, less);
     }
 
-    fn may_stay_as(&self, range: Range, left: Left) -> bool {
+    /// Whether the range is the program's and known, and may stay in memory: then it is counted, and `then` done at once,
+    /// with the lock.
+    fn may_stay_as<T>(&self, range: Range, left: Left, then: impl Fn() -> T) -> Option<T> {
         if self.is_retired() {
-            return false;
+            return None;
         }
-        self.look();
         let budget = match (self.take_room(range.len()), left) {
             (Some(Room::Over(_) | Room::Little), _) => 0,
-            (Some(Room::Enough), Left::Zeros) => return self.stays_uncounted(range),
+            (Some(Room::Enough), Left::Zeros) => return self.stays_uncounted(range, then),
             // The bound is kept to by what is in memory. But what was freed could be taken by the kernel where memory
             // runs out below the bound, and can't where that is dropped.
             (Some(Room::Enough), Left::Freed) => self.free_share(),
@@ -226,44 +244,49 @@ impl<K: Kernel> Shim<K> {
             self.try_locked(|table| {
                 if !table.all_live(range, |region| region.kind.is_read_write()) {
                     self.counters.passed_unknown.one();
-                    return Some(false);
+                    return Some(None);
                 }
                 if range.len() <= budget && table.keep.admit(range, left, budget) {
-                    return Some(true);
+                    return Some(Some(then()));
                 }
                 if last || range.len() > budget || !table.keep.rest.looks() {
                     // It is given back now.
                     table.keep.drop(range);
                     self.counters.passed_budget.one();
-                    return Some(false);
+                    return Some(None);
                 }
                 None
             })
         };
         match ask(false) {
-            Locked::Done(Some(stay)) => stay,
+            Locked::Done(Some(stays)) => stays,
             // Much of what is counted may be in use again.
             Locked::Done(None) => {
                 self.recount(range.len());
-                matches!(ask(true), Locked::Done(Some(true)))
+                match ask(true) {
+                    Locked::Done(Some(stays)) => stays,
+                    _ => None,
+                }
             }
-            Locked::Mine | Locked::Busy => false,
+            Locked::Mine | Locked::Busy => None,
         }
     }
 
     /// Whether the range is the program's and known, where it is not counted what stays.
-    fn stays_uncounted(&self, range: Range) -> bool {
+    fn stays_uncounted<T>(&self, range: Range, then: impl Fn() -> T) -> Option<T> {
         let known = self.try_locked(|table| {
-            let known = table.all_live(range, |r| r.kind.is_read_write());
-            if known {
-                // What was freed there is zeros now.
-                table.keep.drop(range);
-            } else {
+            if !table.all_live(range, |r| r.kind.is_read_write()) {
                 self.counters.passed_unknown.one();
+                return None;
             }
-            known
+            // What was freed there is zeros now.
+            table.keep.drop(range);
+            Some(then())
         });
-        matches!(known, Locked::Done(true))
+        match known {
+            Locked::Done(known) => known,
+            Locked::Mine | Locked::Busy => None,
+        }
     }
 
     /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
@@ -404,6 +427,9 @@ impl<K: Kernel> Shim<K> {
         if passes || !self.pays_to_prove(range.len()) {
             return GivenBack::Here;
         }
+        if self.is_crowded() {
+            return self.left_as_it_is();
+        }
         let Locked::Done(asked) = self.try_locked(|table| self.way_of(table, range)) else {
             return GivenBack::Here;
         };
@@ -461,22 +487,14 @@ impl<K: Kernel> Shim<K> {
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
             return false;
         };
-        // Most programs never come here, and so it is never measured.
+        // Most programs never come here, and so it is never measured. And of what is shared each page would be copied for it.
         if !self.is_small_measured(range)
+            || self.is_shared(range)
             || !self.has_no_pins_for(range.len())
-            || !self.may_stay(range)
         {
             return false;
         }
-        // Of what is shared each page would be copied for it.
-        let begun = if self.is_shared(range) {
-            None
-        } else {
-            self.begin_to_wipe(range)
-        };
-        let Some(begun) = begun else {
-            let _ = self.try_locked(|table| table.keep.drop(range));
-            self.is_not_zeroed(range.len());
+        let Some(begun) = self.begin_to_zero(range) else {
             return false;
         };
         let found = self.prove_plain(range, kind);
@@ -488,26 +506,33 @@ impl<K: Kernel> Shim<K> {
         } else {
             None
         };
-        let done = used.is_some();
         self.end(begun);
-        if !done {
+        if used.is_none() {
             self.is_not_zeroed(range.len());
         }
-        if !(done && learned) {
-            let _ = self.try_locked(|table| {
-                let habit = table.habit(Of::GivenBack, range.len());
-                match (used, found) {
-                    (Some(used), _) if self.was_worth_zeroing(range.len() / PAGE, used) => {
+        if let Some(used) = used {
+            if !learned {
+                let was_worth_it = self.was_worth_zeroing(range.len() / PAGE, used);
+                // One more or less says nothing.
+                self.if_free(|table| {
+                    let habit = table.habit(Of::GivenBack, range.len());
+                    if was_worth_it {
                         habit.was_dense();
+                    } else {
+                        habit.was_thin();
                     }
-                    (Some(_), _) | (None, Plain::Yes) => habit.was_thin(),
-                    (None, Plain::No | Plain::NoRoom) => habit.pauses(),
-                }
-                if !done {
-                    table.keep.drop(range);
-                }
-            });
+                });
+            }
+            return true;
         }
-        done
+        let _ = self.try_locked(|table| {
+            let habit = table.habit(Of::GivenBack, range.len());
+            match found {
+                Plain::Yes => habit.was_thin(),
+                Plain::No | Plain::NoRoom => habit.pauses(),
+            }
+            table.keep.drop(range);
+        });
+        false
     }
 }

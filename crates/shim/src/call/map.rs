@@ -4,6 +4,7 @@ use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
+use crate::sync::Ordering;
 use crate::table::Of;
 use crate::{PAGE, Range};
 
@@ -118,6 +119,7 @@ impl<K: Kernel> Shim<K> {
             || settings.cache < len
             || len < settings.least
             || len.is_multiple_of(HUGE)
+            || !self.anchors_are_wanted.load(Ordering::Relaxed)
         {
             return false;
         }
@@ -178,7 +180,7 @@ impl<K: Kernel> Shim<K> {
     fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
         let settings = self.settings();
         let len = range.len();
-        if len < settings.least || self.counters.dirty_bytes.get() == 0 {
+        if len < settings.least || self.counters.dirty_bytes.get() == 0 || self.is_crowded() {
             return None;
         }
         self.look();

@@ -7,6 +7,7 @@ use crate::kernel::{Errno, Kernel};
 use crate::proof::Plain;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
+use crate::sync::Ordering;
 use crate::table::{Of, Table};
 use crate::wipe::Use;
 
@@ -20,6 +21,15 @@ struct Ready {
     fingerprint: u64,
 }
 
+/// Whether it is.
+enum Readiness {
+    Ready(Ready),
+    Not,
+    /// By its habit it is not asked for, and so it was told of at once.
+    NotAsked(Then),
+}
+
+#[derive(Clone, Copy)]
 enum Then {
     Kept,
     /// It would be, if there were not so much already, or so many.
@@ -52,18 +62,21 @@ impl<K: Kernel> Shim<K> {
             self.look();
         }
         let is_full = self.is_full_for(range.len());
-        let ready = if is_full {
-            None
+        let readiness = if is_full {
+            Readiness::Not
         } else {
             self.ready_to_keep(range)
         };
-        let may = match ready {
-            Some(_) => self.allowance(range.len()),
-            None if is_full => Allowance::of(0),
-            None => Allowance::NOTHING,
+        let (ready, may) = match readiness {
+            Readiness::Ready(ready) => (Some(ready), self.allowance(range.len())),
+            _ if is_full => (None, Allowance::of(0)),
+            _ => (None, Allowance::NOTHING),
         };
         let keep_or_not = |table: &mut Table| self.keep_or_not(table, range, may, ready);
-        let mut done = self.locked(keep_or_not);
+        let mut done = match readiness {
+            Readiness::NotAsked(then) => Locked::Done(then),
+            _ => self.locked(keep_or_not),
+        };
         for _ in 0..TURNS {
             match done {
                 Locked::Done(Then::Busy) => self.wait_until_idle(range),
@@ -107,29 +120,44 @@ impl<K: Kernel> Shim<K> {
 
     /// A range that the program unmaps and that may be kept for another mapping: it is worth that, and is plain memory, all
     /// of it there. Its content is as it was: the program's call may fail yet.
-    fn ready_to_keep(&self, range: Range) -> Option<Ready> {
+    fn ready_to_keep(&self, range: Range) -> Readiness {
         let settings = self.settings();
         let len = range.len();
         let is_for_it = len >= settings.least && len <= settings.cache && !settings.strict;
-        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) {
-            return None;
+        if !is_for_it || self.is_retired() || !self.pays_to_prove(len) || self.is_crowded() {
+            return Readiness::Not;
         }
         let asked = self.try_locked(|table| {
-            let kind = table.kind_of(range).filter(|kind| kind.may_be_kept())?;
-            let habit = table.habit(Of::Mappings, len);
-            let looks = habit.looks();
-            let served = !table.all_live(range, |region| !region.served);
-            looks.then_some((kind, served))
+            let kind = table.kind_of(range).filter(|kind| kind.may_be_kept());
+            if let Some(kind) = kind
+                && table.habit(Of::Mappings, len).looks()
+            {
+                let served = !table.all_live(range, |region| !region.served);
+                return Ok((kind, served));
+            }
+            // Most ranges of a program that uses little of its memory are so, and take the lock once.
+            Err(self.keep_or_not(table, range, Allowance::NOTHING, None))
         });
-        let Locked::Done(Some((mut kind, served))) = asked else {
-            return None;
+        let (kind, served) = match asked {
+            Locked::Done(Ok(known)) => known,
+            Locked::Done(Err(then)) => return Readiness::NotAsked(then),
+            Locked::Mine | Locked::Busy => return Readiness::Not,
         };
+        self.look();
+        match self.make_ready(range, kind, served) {
+            Some(ready) => Readiness::Ready(ready),
+            None => Readiness::Not,
+        }
+    }
+
+    /// The same for a range of this kind, of which its habit says that it may be worth it.
+    fn make_ready(&self, range: Range, mut kind: Kind, served: bool) -> Option<Ready> {
+        let len = range.len();
         let dense = self.use_of(Of::Mappings, range, kind) == Use::Dense;
         let trusted = self.learn(Of::Mappings, len, dense, served);
         if !dense || !trusted {
             return None;
         }
-        self.look();
         if self.budget() < len || self.is_shared(range) {
             return None;
         }
@@ -155,6 +183,7 @@ impl<K: Kernel> Shim<K> {
                     habit.pauses();
                 }
                 habit.brings_anchor = true;
+                self.anchors_are_wanted.store(true, Ordering::Relaxed);
             });
         }
         ready.then(|| Ready {
