@@ -1,5 +1,7 @@
 //! Where the library's own pages are that show what kind of mapping they are in (see `proof`).
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use crate::{PAGE, Range};
 
 /// So many at once: each is a page in memory, and perhaps a mapping.
@@ -24,6 +26,40 @@ struct Wedged {
     mapping: Range,
     /// So many times it is taken for one yet.
     left: u8,
+}
+
+/// Where there may be an anchor, for who does not hold the lock: a bit for each page that one was ever to be put at, by its
+/// number's hash.
+pub(crate) struct Anchored([AtomicU64; ANCHORED]);
+
+/// Of 64 bits each: with as many anchors as there can be, one in sixteen is set.
+const ANCHORED: usize = 128;
+
+impl Default for Anchored {
+    fn default() -> Self {
+        Anchored(core::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Anchored {
+    fn bit_of(&self, page: usize) -> (&AtomicU64, u64) {
+        let hash = ((page / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
+        (&self.0[hash as usize / 64], 1 << (hash % 64))
+    }
+
+    /// Before the page is mapped.
+    pub(crate) fn add(&self, page: usize) {
+        let (word, bit) = self.bit_of(page);
+        word.fetch_or(bit, Ordering::SeqCst);
+    }
+
+    /// Whether there may be one in a range.
+    pub(crate) fn may_have_any_in(&self, range: Range) -> bool {
+        (range.start..range.end).step_by(PAGE).any(|page| {
+            let (word, bit) = self.bit_of(page);
+            word.load(Ordering::SeqCst) & bit != 0
+        })
+    }
 }
 
 impl Anchors {
@@ -121,6 +157,26 @@ fn place_of(mapping: Range) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that where an anchor was put there may be one for ever, and that of other pages hardly any is taken for one.
+    #[test]
+    fn anchored() {
+        let anchored = Anchored::default();
+        let page = |n: usize| Range {
+            start: n * PAGE,
+            end: (n + 1) * PAGE,
+        };
+        for n in 0..ANCHORS {
+            anchored.add(n * n * 7 * PAGE);
+        }
+        assert!((0..ANCHORS).all(|n| anchored.may_have_any_in(page(n * n * 7))));
+        assert!(anchored.may_have_any_in(Range {
+            start: 0,
+            end: 9 * PAGE
+        }));
+        let wrong = (1 << 30..(1 << 30) + 1000).filter(|n| anchored.may_have_any_in(page(*n)));
+        assert!(wrong.count() < 150);
+    }
 
     /// Check that a mapping without room is known so many times, and another one or a changed one is not.
     #[test]

@@ -2,15 +2,25 @@
 //!
 //! All that the library does to save time takes the lock a few times, for a tenth of a microsecond each. Two threads that do
 //! nothing else hardly meet. Sixteen on as many CPUs do all the time: each page given back took five times as long as the kernel
-//! takes. Then what needs not be done is left for a while, so that only that needs the lock which the table has to know.
+//! takes. Then what need not be done is left for a while, so that only that takes the lock which the table has to know.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// So many looks at a lock that was held for each call, on average, are a crowd. A look takes 10 to 50 ns.
-const MANY: u32 = 8;
+/// So many looks at a lock that was held, for each time that it was taken, are a crowd. A look takes 10 to 50 ns, and a call that
+/// zeroes takes it three or four times.
+const MANY: u32 = 2;
 /// The first pause is of so many calls, and each that follows a pause closely is twice as long, so often.
 const PAUSE: u32 = 1 << 10;
 const MOST_DOUBLED: u32 = 10;
+/// None is longer than this, more or less: a program may make few calls.
+const MOST_NS: u64 = 1_000_000_000;
+
+/// How often the lock was taken, and looked at while it was held.
+#[derive(Clone, Copy)]
+pub(crate) struct Use {
+    pub(crate) taken: u32,
+    pub(crate) looks: u32,
+}
 
 /// All of it is an estimate.
 #[derive(Default)]
@@ -18,26 +28,32 @@ pub(crate) struct Crowd {
     /// The number of the call at which the pause began, and how many calls it lasts; 0 where there is none.
     from: AtomicU32,
     lasts: AtomicU32,
+    /// When it was first seen, ns; 0 where it was not.
+    since: AtomicU64,
     /// Pauses that followed each other, less the times that there was no crowd.
     pauses: AtomicU32,
 }
 
 impl Crowd {
-    /// Whether what needs not be done is to be left, at the call of this number. Numbers begin anew after the last.
+    /// Whether what need not be done is to be left, at the call of this number. Numbers begin anew after the last.
     pub(crate) fn is_there(&self, call: u32) -> bool {
         let lasts = self.lasts.load(Ordering::Relaxed);
         lasts > 0 && call.wrapping_sub(self.from.load(Ordering::Relaxed)) < lasts
     }
 
-    /// At the call of this number, after so many: how many looks there were at a lock that was held.
-    pub(crate) fn looked(&self, call: u32, calls: u32, looks: u32) {
+    /// At the call of this number: how the lock was used by the last so many calls.
+    pub(crate) fn looked(&self, call: u32, calls: u32, used: Use) {
         let order = Ordering::Relaxed;
-        if self.is_there(call) {
+        let lasts = self.lasts.load(order);
+        let gone = call.wrapping_sub(self.from.load(order));
+        // What was seen during a pause, be it for one call, says nothing of what comes after it.
+        if lasts > 0 && gone < lasts.saturating_add(calls) {
             return;
         }
+        self.lasts.store(0, order);
+        self.since.store(0, order);
         let pauses = self.pauses.load(order);
-        if looks < calls.saturating_mul(MANY) {
-            self.lasts.store(0, order);
+        if used.looks < used.taken.max(1).saturating_mul(MANY) {
             self.pauses.store(pauses.saturating_sub(1), order);
             return;
         }
@@ -46,9 +62,25 @@ impl Crowd {
         self.pauses.store((pauses + 1).min(MOST_DOUBLED), order);
     }
 
+    /// Ends a pause that has lasted for long; `now` is in ns, and asked now and then.
+    pub(crate) fn ends(&self, now: u64) {
+        let order = Ordering::Relaxed;
+        if self.lasts.load(order) == 0 {
+            return;
+        }
+        let since = self.since.load(order);
+        if since == 0 {
+            self.since.store(now, order);
+        } else if now.saturating_sub(since) >= MOST_NS {
+            self.lasts.store(0, order);
+            self.since.store(0, order);
+        }
+    }
+
     /// This is the child of a fork(2), which has one thread.
     pub(crate) fn is_gone(&self) {
         self.lasts.store(0, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
         self.pauses.store(0, Ordering::Relaxed);
     }
 }
@@ -58,27 +90,60 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Check that a crowd pauses what need not be done for twice as many calls each time, and that without one it goes on.
+    const CALLS: u32 = 64;
+    const CROWDED: Use = Use {
+        taken: 200,
+        looks: 200 * MANY,
+    };
+    const IDLE: Use = Use { taken: 0, looks: 0 };
+
+    /// Makes calls, of which the crowd is told as the library tells it, until a pause begins or is over, and counts them.
+    fn calls_until(crowd: &Crowd, call: &mut u32, there: bool, used: Use) -> u32 {
+        let mut count = 0;
+        while crowd.is_there(*call) != there && count < 1 << 22 {
+            *call = call.wrapping_add(CALLS);
+            crowd.looked(*call, CALLS, if there { used } else { IDLE });
+            count += CALLS;
+        }
+        count
+    }
+
+    /// Check that a crowd pauses what need not be done for twice as many calls each time, though nobody is at the lock in a
+    /// pause, and tries it for a few calls in between; and that without a crowd it goes on.
     #[test]
     fn pauses() {
         let crowd = Crowd::default();
         let mut call = u32::MAX - 100;
         assert!(!crowd.is_there(call));
         for pause in [1024, 2048, 4096] {
-            crowd.looked(call, 64, 64 * MANY);
-            assert!(crowd.is_there(call) && crowd.is_there(call.wrapping_add(pause - 1)));
-            call = call.wrapping_add(pause);
-            assert!(!crowd.is_there(call));
+            assert!(calls_until(&crowd, &mut call, true, CROWDED) <= 2 * CALLS);
+            assert_eq!(calls_until(&crowd, &mut call, false, CROWDED), pause);
         }
-        crowd.looked(call, 64, 64 * MANY - 1);
-        assert!(!crowd.is_there(call));
+        let few = Use {
+            looks: CROWDED.looks - 1,
+            ..CROWDED
+        };
+        assert_eq!(calls_until(&crowd, &mut call, true, few), 1 << 22);
+        assert!(calls_until(&crowd, &mut call, true, CROWDED) <= CALLS);
+        assert_eq!(calls_until(&crowd, &mut call, false, CROWDED), 1024);
+    }
+
+    /// Check that a pause of few calls ends by the clock.
+    #[test]
+    fn ends() {
+        let crowd = Crowd::default();
+        crowd.looked(7, CALLS, CROWDED);
+        for (ms, there) in [(5_000, true), (5_900, true), (6_100, false)] {
+            crowd.ends(ms * 1_000_000);
+            assert_eq!(crowd.is_there(8), there, "{ms} ms");
+        }
     }
 
     /// Check that a child of a fork begins without a crowd.
     #[test]
     fn child() {
         let crowd = Crowd::default();
-        crowd.looked(7, 64, 1 << 20);
+        crowd.looked(7, CALLS, CROWDED);
         assert!(crowd.is_there(8));
         crowd.is_gone();
         assert!(!crowd.is_there(8));
@@ -89,21 +154,15 @@ mod tests {
         #[test]
         fn a_crowd_that_stays(first: u32) {
             let crowd = Crowd::default();
-            let (mut call, mut tried) = (first, 0_u64);
-            let mut calls = 0_u64;
-            while calls < 1 << 22 {
-                if crowd.is_there(call) {
-                    calls += 64;
-                    call = call.wrapping_add(64);
-                    continue;
-                }
-                tried += 64;
-                calls += 64;
-                call = call.wrapping_add(64);
-                crowd.looked(call, 64, u32::MAX);
+            let mut call = first;
+            let (mut tried, mut all) = (0, 0);
+            while all < 1 << 22 {
+                tried += calls_until(&crowd, &mut call, true, CROWDED);
+                let pause = calls_until(&crowd, &mut call, false, CROWDED);
+                prop_assert!(pause <= PAUSE << MOST_DOUBLED);
+                all += pause;
             }
-            prop_assert!(tried < 1024, "{tried}");
-            prop_assert!(!crowd.is_there(call.wrapping_add(PAUSE << MOST_DOUBLED)));
+            prop_assert!(tried < 2048, "{tried}");
         }
     }
 }

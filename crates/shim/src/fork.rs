@@ -72,7 +72,7 @@ impl<K: Kernel> Shim<K> {
         }
         // A thread that measures is gone, too.
         self.measure_again();
-        self.is_alone();
+        self.forget_others();
         table.going.only(me);
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {

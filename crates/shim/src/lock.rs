@@ -9,6 +9,7 @@
 use core::sync::atomic::AtomicU32 as Statistic;
 
 use crate::Threads;
+use crate::crowd::Use;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
@@ -60,6 +61,8 @@ pub(crate) struct Lock {
     given_up: AtomicBool,
     /// So often it was looked at while it was held, since somebody asked; a sleep is as many looks as are made before one.
     looks: Statistic,
+    /// So often it was taken since then.
+    taken: Statistic,
 }
 
 impl Lock {
@@ -75,7 +78,12 @@ impl Lock {
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         match self.holder.compare_exchange(0, me, order.0, order.1) {
-            Ok(_) => Taken::Yes,
+            Ok(_) => {
+                // Nobody else counts meanwhile, but whoever asks.
+                let taken = self.taken.load(Ordering::Relaxed);
+                self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
+                Taken::Yes
+            }
             Err(holder) if holder == me => Taken::Mine,
             Err(_) => Taken::Busy,
         }
@@ -109,9 +117,12 @@ impl Lock {
         self.at_once(kernel.thread())
     }
 
-    /// How often it was looked at while it was held, since this was asked last.
-    pub(crate) fn looks(&self) -> u32 {
-        self.looks.swap(0, Ordering::Relaxed)
+    /// How it was used since this was asked last.
+    pub(crate) fn used(&self) -> Use {
+        Use {
+            taken: self.taken.swap(0, Ordering::Relaxed),
+            looks: self.looks.swap(0, Ordering::Relaxed),
+        }
     }
 
     /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone.
@@ -148,8 +159,12 @@ impl Lock {
                 taken = Taken::Mine;
                 break;
             }
+            // Whoever has forked says so before he gives it back.
+            let forking = self.is_forking();
             kernel.sleep(&self.freed, seen, SLEEP_MS);
-            self.looked(LOOKS);
+            if !forking {
+                self.looked(LOOKS);
+            }
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -203,6 +218,7 @@ mod tests {
         /// Nobody gives it back, and signals end the sleep at once.
         signals: bool,
         sleeps: Cell<u32>,
+        woken: Cell<u32>,
         clock: Cell<u64>,
     }
 
@@ -226,6 +242,9 @@ mod tests {
             self.others.set(self.others.get().saturating_sub(1));
         }
         fn wake(&self, _: &AtomicU32) {}
+        fn wake_one(&self, _: &AtomicU32) {
+            self.woken.set(self.woken.get() + 1);
+        }
         fn now(&self) -> u64 {
             self.clock.get()
         }
@@ -239,6 +258,34 @@ mod tests {
         };
         crowded.lock.holder.store(3, Ordering::SeqCst);
         crowded
+    }
+
+    /// Check that whoever gives the lock back wakes one where somebody sleeps for it, and makes no call where nobody does.
+    #[test]
+    fn one_is_woken() {
+        for asleep in [0, 1, 7] {
+            let crowded = Crowded::default();
+            assert_eq!(crowded.lock.take(&crowded), Taken::Yes);
+            crowded.lock.asleep.store(asleep, Ordering::SeqCst);
+            crowded.lock.release(&crowded);
+            assert_eq!(crowded.woken.get(), asleep.min(1));
+        }
+    }
+
+    /// Check that takings and looks are counted until somebody asks, and looks for a fork's lock are not.
+    #[test]
+    fn used() {
+        let crowded = held(0, false);
+        for (forking, looks) in [(0, LOOKS), (1, 0)] {
+            crowded.lock.forking.store(forking, Ordering::Relaxed);
+            assert_eq!(crowded.lock.try_take(&crowded), Taken::Busy);
+            let used = crowded.lock.used();
+            assert_eq!((used.taken, used.looks), (0, looks));
+        }
+        crowded.lock.release(&crowded);
+        assert_eq!(crowded.lock.try_take(&crowded), Taken::Yes);
+        assert_eq!(crowded.lock.used().taken, 1);
+        assert_eq!(crowded.lock.used().taken, 0);
     }
 
     /// Check that a lock that others take first a thousand times in a millisecond is had in the end, and not given up.

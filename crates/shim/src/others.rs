@@ -7,7 +7,8 @@ use crate::kernel::Threads;
 
 /// They are at work where the CPUs work for them by so much of what they work for the thread that looks: one part of so many.
 /// The kernel brings the time of threads that run up to date with each tick only, of 10 ms at most
-/// (thread_group_cputime, kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks.
+/// (thread_group_cputime, kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks. On CPUs
+/// without a tick (nohz_full) that is a second, and in between those threads count as idle.
 const PART: u64 = 8;
 
 /// All of it is an estimate, by which something is done in one way or another that are both right: so nothing is said of the
@@ -76,6 +77,7 @@ impl Others {
     /// This is the child of a fork(2), which has one thread.
     pub(crate) fn are_gone(&self) {
         self.work.store(false, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
         self.was_another_seen.store(false, Ordering::Relaxed);
     }
 }
@@ -143,6 +145,7 @@ mod tests {
         others.see(1);
         others.see(2);
         others.are_gone();
+        others.see(1);
         assert!(!others.work());
         clocks.0.set((2, 5_000, 9_000));
         others.look(&clocks);

@@ -101,6 +101,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Makes an anchor of a page that was mapped together with what lies below it.
     pub(crate) fn bring_anchor(&self, page: Range, kind: Kind) {
+        self.anchored.add(page.start);
         // SAFETY: the page is ours.
         unsafe { self.kernel.mark(page, self.mark()) };
         let noted = self.locked(|table| table.note_anchor(page, kind));
@@ -125,6 +126,7 @@ impl<K: Kernel> Shim<K> {
             fd: -1,
             offset: 0,
         };
+        self.anchored.add(start);
         // SAFETY: nothing is there, or the kernel refuses it.
         if unsafe { self.kernel.mmap(&map) } != Ok(start) {
             return false;

@@ -6,8 +6,8 @@
 
 use core::sync::atomic::{AtomicBool as Hint, AtomicU64};
 
-use crate::Range;
 use crate::allowance::{Allowance, Room};
+use crate::anchors::Anchored;
 use crate::busy::Busy;
 use crate::counters::Counters;
 use crate::crowd::Crowd;
@@ -23,6 +23,7 @@ use crate::settings::{Settings, Zero};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::trim::Leavers;
+use crate::{PAGE, Range};
 
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
@@ -84,6 +85,7 @@ pub struct Shim<K> {
     retired: AtomicBool,
     pub(crate) others: Others,
     crowd: Crowd,
+    pub(crate) anchored: Anchored,
     /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
     pub(crate) anchors_are_wanted: Hint,
     /// The program has forked: pages may be shared with a child.
@@ -166,6 +168,7 @@ impl<K: Kernel> Shim<K> {
             retired: AtomicBool::new(false),
             others: Others::default(),
             crowd: Crowd::default(),
+            anchored: Anchored::default(),
             anchors_are_wanted: Hint::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
@@ -476,24 +479,36 @@ impl<K: Kernel> Shim<K> {
         may.and_meanwhile(budget)
     }
 
-    /// Whether what need not be done is to be left, as too many threads are at the lock. Counted as a call.
+    /// Whether what need not be done is to be left, as too many threads are at the lock. Then it looks as well: who is turned away
+    /// here does not come to where that is done otherwise.
     pub(crate) fn is_crowded(&self) -> bool {
-        let crowded = self.crowd.is_there(self.calls.load(Ordering::Relaxed));
+        let crowded = self.settings().lifetimes > 0
+            && self.crowd.is_there(self.calls.load(Ordering::Relaxed));
         if crowded {
             self.look();
         }
         crowded
     }
 
-    /// The same, in the child of a fork(2), which has one thread.
-    pub(crate) fn is_alone(&self) {
+    /// This is the child of a fork(2), which has one thread.
+    pub(crate) fn forget_others(&self) {
         self.others.are_gone();
         self.crowd.is_gone();
+        let _ = self.lock.used();
     }
 
-    /// Whether nothing is kept that a call of the program's could be in the way of.
-    pub(crate) fn keeps_nothing(&self) -> bool {
-        self.counters.dirty_bytes.get() == 0 && !self.leavers.are_there()
+    /// Whether nothing of the library's is in a range, without the lock: nothing is kept or being given back or unmapped anywhere,
+    /// and no anchor was ever put there. False where that would take long to tell.
+    pub(crate) fn has_nothing_in(&self, range: Range) -> bool {
+        const MOST_PAGES: usize = 1024;
+        range.len() <= MOST_PAGES * PAGE
+            && self.counters.dirty_bytes.get() == 0
+            && !self.leavers.are_there()
+            && self
+                .unmapping
+                .iter()
+                .all(|place| place.load(Ordering::SeqCst) == 0)
+            && !self.anchored.may_have_any_in(range)
     }
 
     /// Whether giving back memory interrupts somebody.
@@ -509,8 +524,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.others.see(self.kernel.thread());
-        self.crowd
-            .looked(calls, LOOK_EVERY_CALLS, self.lock.looks());
+        self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.
@@ -528,6 +542,7 @@ impl<K: Kernel> Shim<K> {
         }
         self.look_at_bound();
         self.others.look(&self.kernel);
+        self.crowd.ends(now);
         let short = match self.kernel.pressure() {
             Pressure::Some => true,
             Pressure::None(free) => {

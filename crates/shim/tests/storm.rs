@@ -31,6 +31,8 @@ const SETTINGS: &[&str] = &[
     "cache=16M,zero=1M,prefault=64K,huge=2M",
     "cache=2M,zero=off,free=pass",
     "strict",
+    // What is paused where many threads are at the lock, too.
+    "lifetimes=1,cache=1M",
 ];
 
 /// Check that under any settings the real library on the real kernel keeps what Linux promises.

@@ -23,8 +23,8 @@ enum GivenBack {
     Done,
     /// The kernel has to be asked.
     Here,
-    /// The same, and nothing that is kept lies in it, and nobody is at it, as was seen where its habit was asked for: most
-    /// ranges of a program that uses little of its memory are so, and take the lock once.
+    /// The same, and nothing of the library's lies in it, as was seen where its habit was asked for, or without the lock: most
+    /// ranges of a program that uses little of its memory are so, and take the lock once, or not at all.
     HereAlone,
 }
 
@@ -124,7 +124,7 @@ impl<K: Kernel> Shim<K> {
             return here;
         }
         if self.is_crowded() {
-            return self.left_as_it_is();
+            return self.left_in_a_crowd(range);
         }
         if let Err(left) = self.pays_to_drop_free(range) {
             return left;
@@ -153,6 +153,7 @@ impl<K: Kernel> Shim<K> {
             return Ok(());
         }
         if range.len() < LEAST_BESIDE_OTHERS * PAGE {
+            self.look();
             return here;
         }
         let least = if self.others.work() {
@@ -199,9 +200,10 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Where too many threads are at the lock: how a range is left to the kernel. What is counted that stays is then too much.
-    fn left_as_it_is(&self) -> GivenBack {
-        if self.keeps_nothing() {
-            // Whoever zeroes in there does no harm: the range reads as zeros either way.
+    fn left_in_a_crowd(&self, range: Range) -> GivenBack {
+        if self.has_nothing_in(range) {
+            // Another thread may be zeroing there, in a call that is not over: it is not waited for, as the kernel's own
+            // MADV_DONTNEED would not be. Nor is one that changes its protection.
             GivenBack::HereAlone
         } else {
             GivenBack::Here
@@ -211,9 +213,12 @@ impl<K: Kernel> Shim<K> {
     /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
     fn begin_to_zero(&self, range: Range) -> Option<Begun> {
         let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_wipe(range));
+        let was_counted = stays.is_some();
         let begun = stays.flatten().and_then(|begun| self.has_begun(begun));
         if begun.is_none() {
-            let _ = self.try_locked(|table| table.keep.drop(range));
+            if was_counted {
+                let _ = self.try_locked(|table| table.keep.drop(range));
+            }
             self.is_not_zeroed(range.len());
         }
         begun
@@ -424,11 +429,12 @@ impl<K: Kernel> Shim<K> {
         let is_tiny = range.len() < settings.least_zeroed;
         let is_large = self.is_small(range) == Some(false);
         let passes = is_own_stack || is_tiny || is_large || settings.strict;
-        if passes || !self.pays_to_prove(range.len()) {
-            return GivenBack::Here;
-        }
         if self.is_crowded() {
-            return self.left_as_it_is();
+            return self.left_in_a_crowd(range);
+        }
+        if passes || !self.pays_to_prove(range.len()) {
+            self.look();
+            return GivenBack::Here;
         }
         let Locked::Done(asked) = self.try_locked(|table| self.way_of(table, range)) else {
             return GivenBack::Here;

@@ -21,11 +21,11 @@ struct Ready {
     fingerprint: u64,
 }
 
-/// Whether it is.
+/// Whether a range that the program unmaps may be kept.
 enum Readiness {
     Ready(Ready),
     Not,
-    /// By its habit it is not asked for, and so it was told of at once.
+    /// It is not known, or by the habit of its size not even asked for, and so the table was told of it at once.
     NotAsked(Then),
 }
 
