@@ -59,7 +59,7 @@ pub(crate) struct Lock {
     pub(crate) forking: AtomicU32,
     /// Somebody has waited for that in vain: it may be the fork that waits, for a lock that he has.
     given_up: AtomicBool,
-    /// So often it was looked at while it was held, since somebody asked; a sleep is as many looks as are made before one.
+    /// So often it was looked at while it was held, by those who had it soon, since somebody asked.
     looks: Statistic,
     /// So often it was taken since then.
     taken: Statistic,
@@ -99,17 +99,11 @@ impl Lock {
             taken = self.at_once(me);
             looks += 1;
         }
-        if looks > 0 {
-            self.looked(looks);
-        }
-        taken
-    }
-
-    /// A fork is no crowd.
-    fn looked(&self, looks: u32) {
-        if !self.is_forking() {
+        // Where it was in vain the holder has lost the CPU, or forks: that is no crowd.
+        if looks > 0 && taken == Taken::Yes {
             self.looks.fetch_add(looks, Ordering::Relaxed);
         }
+        taken
     }
 
     /// Takes it if nobody holds it: for what is left undone otherwise.
@@ -159,12 +153,7 @@ impl Lock {
                 taken = Taken::Mine;
                 break;
             }
-            // Whoever has forked says so before he gives it back.
-            let forking = self.is_forking();
             kernel.sleep(&self.freed, seen, SLEEP_MS);
-            if !forking {
-                self.looked(LOOKS);
-            }
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -272,16 +261,13 @@ mod tests {
         }
     }
 
-    /// Check that takings and looks are counted until somebody asks, and looks for a fork's lock are not.
+    /// Check that takings are counted until somebody asks, and that looks in vain are not.
     #[test]
     fn used() {
         let crowded = held(0, false);
-        for (forking, looks) in [(0, LOOKS), (1, 0)] {
-            crowded.lock.forking.store(forking, Ordering::Relaxed);
-            assert_eq!(crowded.lock.try_take(&crowded), Taken::Busy);
-            let used = crowded.lock.used();
-            assert_eq!((used.taken, used.looks), (0, looks));
-        }
+        assert_eq!(crowded.lock.try_take(&crowded), Taken::Busy);
+        let used = crowded.lock.used();
+        assert_eq!((used.taken, used.looks), (0, 0));
         crowded.lock.release(&crowded);
         assert_eq!(crowded.lock.try_take(&crowded), Taken::Yes);
         assert_eq!(crowded.lock.used().taken, 1);
