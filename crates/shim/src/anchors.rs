@@ -28,11 +28,11 @@ struct Wedged {
     left: u8,
 }
 
-/// Where there may be an anchor, for who does not hold the lock: a bit for each page that one was ever to be put at, by its
-/// number's hash.
+/// Where there may be an anchor, for who does not hold the lock: a bit for each page that one was ever put at, by the hash of its
+/// number. A bit stays set, so in a program whose mappings move for long there may be one anywhere, and who asks takes the lock.
 pub(crate) struct Anchored([AtomicU64; ANCHORED]);
 
-/// Of 64 bits each: with as many anchors as there can be, one in sixteen is set.
+/// Of 64 bits each: with as many anchors as there can be at once, one bit in sixteen is set.
 const ANCHORED: usize = 128;
 
 impl Default for Anchored {
@@ -47,7 +47,7 @@ impl Anchored {
         (&self.0[hash as usize / 64], 1 << (hash % 64))
     }
 
-    /// Before the page is mapped.
+    /// Before the table knows of it.
     pub(crate) fn add(&self, page: usize) {
         let (word, bit) = self.bit_of(page);
         word.fetch_or(bit, Ordering::SeqCst);

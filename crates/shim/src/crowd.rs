@@ -12,7 +12,7 @@ const MANY: u32 = 2;
 /// The first pause is of so many calls, and each that follows a pause closely is twice as long, so often.
 const PAUSE: u32 = 1 << 10;
 const MOST_DOUBLED: u32 = 10;
-/// None is longer than this, more or less: a program may make few calls.
+/// None is longer than this by much, which is looked at every 64 calls: a program may make few.
 const MOST_NS: u64 = 1_000_000_000;
 
 /// How often the lock was taken, and looked at while it was held.
@@ -28,7 +28,7 @@ pub(crate) struct Crowd {
     /// The number of the call at which the pause began, and how many calls it lasts; 0 where there is none.
     from: AtomicU32,
     lasts: AtomicU32,
-    /// When it was first seen, ns; 0 where it was not.
+    /// When the pause was first seen by the clock, ns; 0 where it was not.
     since: AtomicU64,
     /// Pauses that followed each other, less the times that there was no crowd.
     pauses: AtomicU32,
@@ -46,8 +46,9 @@ impl Crowd {
         let order = Ordering::Relaxed;
         let lasts = self.lasts.load(order);
         let gone = call.wrapping_sub(self.from.load(order));
-        // What was seen during a pause, be it for one call, says nothing of what comes after it.
-        if lasts > 0 && gone < lasts.saturating_add(calls) {
+        // What was seen during a pause, be it for one call, says nothing of what comes after it. Nor does what a thread saw that
+        // comes late, when another has begun a pause at a later call: then less than none are gone.
+        if lasts > 0 && gone.cast_signed() < (lasts + calls).cast_signed() {
             return;
         }
         self.lasts.store(0, order);
@@ -126,6 +127,15 @@ mod tests {
         assert_eq!(calls_until(&crowd, &mut call, true, few), 1 << 22);
         assert!(calls_until(&crowd, &mut call, true, CROWDED) <= CALLS);
         assert_eq!(calls_until(&crowd, &mut call, false, CROWDED), 1024);
+    }
+
+    /// Check that a thread that comes late with what it saw does not end the pause that another has begun meanwhile.
+    #[test]
+    fn a_late_look() {
+        let crowd = Crowd::default();
+        crowd.looked(128, CALLS, CROWDED);
+        crowd.looked(64, CALLS, IDLE);
+        assert!(crowd.is_there(129));
     }
 
     /// Check that a pause of few calls ends by the clock.

@@ -126,11 +126,11 @@ impl<K: Kernel> Shim<K> {
             fd: -1,
             offset: 0,
         };
-        self.anchored.add(start);
         // SAFETY: nothing is there, or the kernel refuses it.
         if unsafe { self.kernel.mmap(&map) } != Ok(start) {
             return false;
         }
+        self.anchored.add(start);
         // SAFETY: the page is ours. The advice changes no content.
         let advised =
             !kind.huge || unsafe { self.kernel.madvise(start, PAGE, MADV_HUGEPAGE) }.is_ok();

@@ -500,7 +500,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether nothing of the library's is in a range, without the lock: nothing is kept or being given back or unmapped anywhere,
     /// and no anchor was ever put there. False where that would take long to tell.
     pub(crate) fn has_nothing_in(&self, range: Range) -> bool {
-        const MOST_PAGES: usize = 1024;
+        const MOST_PAGES: usize = 64;
         range.len() <= MOST_PAGES * PAGE
             && self.counters.dirty_bytes.get() == 0
             && !self.leavers.are_there()
@@ -516,7 +516,8 @@ impl<K: Kernel> Shim<K> {
         self.others.work() || self.settings().lifetimes == 0
     }
 
-    /// Looks at memory pressure and at other threads now and then, from calls that would keep something.
+    /// Looks at memory pressure and at other threads now and then, from calls that would keep something, or leave something to the
+    /// kernel for time's sake.
     pub(crate) fn look(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         // While another thread forks nothing can be told of memory.

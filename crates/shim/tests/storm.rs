@@ -31,7 +31,7 @@ const SETTINGS: &[&str] = &[
     "cache=16M,zero=1M,prefault=64K,huge=2M",
     "cache=2M,zero=off,free=pass",
     "strict",
-    // What is paused where many threads are at the lock, too.
+    // As users have it: by the habits of sizes, and with what is paused where many threads are at the lock.
     "lifetimes=1,cache=1M",
 ];
 

@@ -439,7 +439,6 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(asked) = self.try_locked(|table| self.way_of(table, range)) else {
             return GivenBack::Here;
         };
-        // Not where the lock is not to be had: while another thread forks nothing can be told of memory.
         self.look();
         let (kind, zeroed_before) = match asked {
             Ok(known) => known,
