@@ -164,7 +164,7 @@ unsafe extern "C" fn start() {
         say(&[
             b"libquell.so: QUELL_SHIM has '",
             &text[bad.0..bad.1],
-            b"', which is no setting; it is left out\n",
+            b"', which is no setting, or no value of it; it is left out\n",
         ]);
     }
     let Some(shim) = shim() else {

@@ -55,7 +55,7 @@ fn bad_setting_is_said() {
     let (_, complaint) = said(&out);
     assert_eq!(
         complaint,
-        "libquell.so: QUELL_SHIM has 'colour=red', which is no setting; it is left out\n"
+        "libquell.so: QUELL_SHIM has 'colour=red', which is no setting, or no value of it; it is left out\n"
     );
 }
 
