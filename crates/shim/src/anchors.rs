@@ -28,8 +28,8 @@ struct Wedged {
     left: u8,
 }
 
-/// Where there may be an anchor, for who does not hold the lock: a bit for each page that one was ever put at, by the hash of its
-/// number. A bit stays set, so in a program whose mappings move for long there may be one anywhere, and who asks takes the lock.
+/// Where there may be an anchor, for whoever does not hold the lock: a bit for each page that one was ever put at, by the hash of its
+/// number. A bit stays set, so in a program whose mappings move for long there may be one anywhere, and whoever asks takes the lock.
 pub(crate) struct Anchored([AtomicU64; ANCHORED]);
 
 /// Of 64 bits each: with as many anchors as there can be at once, one bit in sixteen is set.
@@ -43,7 +43,7 @@ impl Default for Anchored {
 
 impl Anchored {
     fn bit_of(&self, page: usize) -> (&AtomicU64, u64) {
-        let hash = ((page / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
+        let hash = hash_of(page) >> 51;
         (&self.0[hash as usize / 64], 1 << (hash % 64))
     }
 
@@ -150,8 +150,12 @@ impl Anchors {
 }
 
 fn place_of(mapping: Range) -> usize {
-    // The high bits of a product are those that all bits of the factor move.
-    ((mapping.start / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58
+    (hash_of(mapping.start) >> 58) as usize
+}
+
+/// Of the page at an address. Its high bits are to be used: they are those of a product that all bits of the factor move.
+fn hash_of(page: usize) -> u64 {
+    ((page / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]

@@ -133,8 +133,8 @@ impl Busy {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Begins with a range that is writable memory of the program's, if nobody is at it.
-    /// With the lock; [`Shim::has_begun`] comes after it.
+    /// Begins with a range that the table has as writable memory of the program's, if nobody is at it. With the lock; when it
+    /// was given back, [`Shim::has_begun`] says whether it holds.
     pub(crate) fn begin_to_wipe(&self, range: Range) -> Option<Begun> {
         if self.busy.is_at(range) {
             return None;
@@ -142,7 +142,7 @@ impl<K: Kernel> Shim<K> {
         self.busy.put(range, self.kernel.thread())
     }
 
-    /// The same, when the lock was given back: none where the library was turned off meanwhile.
+    /// What was begun, or none where the library was turned off meanwhile. Without the lock.
     pub(crate) fn has_begun(&self, begun: Begun) -> Option<Begun> {
         // Who turned it off meanwhile has seen that we begin, or we see that here.
         if self.is_off_now() {

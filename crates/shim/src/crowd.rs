@@ -17,7 +17,7 @@ const MOST_NS: u64 = 1_000_000_000;
 
 /// How often the lock was taken, and looked at while it was held.
 #[derive(Clone, Copy)]
-pub(crate) struct Use {
+pub(crate) struct LockUse {
     pub(crate) taken: u32,
     pub(crate) looks: u32,
 }
@@ -42,7 +42,7 @@ impl Crowd {
     }
 
     /// At the call of this number: how the lock was used by the last so many calls.
-    pub(crate) fn looked(&self, call: u32, calls: u32, used: Use) {
+    pub(crate) fn looked(&self, call: u32, calls: u32, used: LockUse) {
         let order = Ordering::Relaxed;
         let lasts = self.lasts.load(order);
         let gone = call.wrapping_sub(self.from.load(order));
@@ -92,14 +92,14 @@ mod tests {
     use proptest::prelude::*;
 
     const CALLS: u32 = 64;
-    const CROWDED: Use = Use {
+    const CROWDED: LockUse = LockUse {
         taken: 200,
         looks: 200 * MANY,
     };
-    const IDLE: Use = Use { taken: 0, looks: 0 };
+    const IDLE: LockUse = LockUse { taken: 0, looks: 0 };
 
     /// Makes calls, of which the crowd is told as the library tells it, until a pause begins or is over, and counts them.
-    fn calls_until(crowd: &Crowd, call: &mut u32, there: bool, used: Use) -> u32 {
+    fn calls_until(crowd: &Crowd, call: &mut u32, there: bool, used: LockUse) -> u32 {
         let mut count = 0;
         while crowd.is_there(*call) != there && count < 1 << 22 {
             *call = call.wrapping_add(CALLS);
@@ -120,7 +120,7 @@ mod tests {
             assert!(calls_until(&crowd, &mut call, true, CROWDED) <= 2 * CALLS);
             assert_eq!(calls_until(&crowd, &mut call, false, CROWDED), pause);
         }
-        let few = Use {
+        let few = LockUse {
             looks: CROWDED.looks - 1,
             ..CROWDED
         };

@@ -9,7 +9,7 @@
 use core::sync::atomic::AtomicU32 as Statistic;
 
 use crate::Threads;
-use crate::crowd::Use;
+use crate::crowd::LockUse;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
@@ -112,8 +112,8 @@ impl Lock {
     }
 
     /// How it was used since this was asked last.
-    pub(crate) fn used(&self) -> Use {
-        Use {
+    pub(crate) fn used(&self) -> LockUse {
+        LockUse {
             taken: self.taken.swap(0, Ordering::Relaxed),
             looks: self.looks.swap(0, Ordering::Relaxed),
         }

@@ -350,17 +350,22 @@ impl Threads for Linux {
     }
 
     fn cpu_now(&self) -> u64 {
-        if self.filter.is_there() {
-            return self.now();
-        }
-        cpu_now()
+        self.cpu_time_of(CLOCK_THREAD_CPUTIME_ID)
     }
 
     fn cpu_of_all_now(&self) -> u64 {
+        self.cpu_time_of(CLOCK_PROCESS_CPUTIME_ID)
+    }
+}
+
+impl Linux {
+    /// By this clock, or by the one that needs no system call, see [`Threads::cpu_now`].
+    fn cpu_time_of(&self, clock: usize) -> u64 {
         if self.filter.is_there() {
-            return self.now();
+            self.now()
+        } else {
+            time_of(clock)
         }
-        time_of(CLOCK_PROCESS_CPUTIME_ID)
     }
 }
 

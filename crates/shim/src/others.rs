@@ -96,9 +96,9 @@ mod tests {
 
     /// A thread, and what was worked for it and for all.
     #[derive(Default)]
-    struct Clocks(Cell<(usize, u64, u64)>);
+    struct ThreadClocks(Cell<(usize, u64, u64)>);
 
-    impl Threads for Clocks {
+    impl Threads for ThreadClocks {
         fn thread(&self) -> usize {
             self.0.get().0
         }
@@ -119,7 +119,7 @@ mod tests {
     /// by its calls, and that a thread that looks for the first time changes nothing.
     #[test]
     fn others() {
-        let (others, clocks) = (Others::default(), Clocks::default());
+        let (others, clocks) = (Others::default(), ThreadClocks::default());
         let look = |thread, mine, all| {
             clocks.0.set((thread, mine, all));
             others.look(&clocks);
@@ -141,7 +141,7 @@ mod tests {
     /// Check that a child of a fork has nobody beside it, and that clocks which begin anew are no work of others.
     #[test]
     fn child() {
-        let (others, clocks) = (Others::default(), Clocks::default());
+        let (others, clocks) = (Others::default(), ThreadClocks::default());
         others.see(1);
         others.see(2);
         others.are_gone();
