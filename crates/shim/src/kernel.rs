@@ -158,6 +158,11 @@ pub unsafe trait Kernel: Threads {
     fn is_unseen_copy(&self) -> bool {
         false
     }
+    /// Whether the program has forbidden itself system calls (seccomp(2)) by a call that nobody saw: it may be killed for one
+    /// that only the library makes.
+    fn is_filtered_unseen(&self) -> bool {
+        false
+    }
     /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
     unsafe fn clear(&self, range: Range) -> usize;
     /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be

@@ -436,7 +436,7 @@ unsafe impl Kernel for Linux {
         if pages.len() < range.len() / PAGE {
             return Err(Errno::EINVAL);
         }
-        if self.filter.is_there() {
+        if self.filter.has_come() {
             return Err(Errno::EPERM);
         }
         let args = [
@@ -516,7 +516,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn mapping_at(&self, range: Range) -> Option<Mapping> {
-        if self.filter.is_there() {
+        if self.filter.has_come() {
             return None;
         }
         maps::mapping_at(range)
@@ -606,6 +606,10 @@ unsafe impl Kernel for Linux {
         copied::is_unseen()
     }
 
+    fn is_filtered_unseen(&self) -> bool {
+        self.filter.has_come_unseen()
+    }
+
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {
         // SAFETY: the caller's pages.
         let used = pages.iter().filter(|page| !unsafe { is_zero(**page) });
@@ -639,6 +643,9 @@ unsafe impl Kernel for Linux {
     }
 
     fn resident(&self) -> Option<usize> {
+        if self.filter.has_come_unseen() {
+            return None;
+        }
         let mut buffer = [0; 64];
         let text = File::named(b"/proc/self/statm\0").read(&mut buffer)?;
         // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
@@ -648,7 +655,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn bound(&self) -> Option<usize> {
-        bound::lowest()
+        (!self.filter.has_come_unseen()).then(bound::lowest)?
     }
 
     fn pressure(&self) -> Pressure {

@@ -541,6 +541,10 @@ impl<K: Kernel> Shim<K> {
         if mine.is_err() {
             return;
         }
+        if self.kernel.is_filtered_unseen() {
+            self.retire();
+            return;
+        }
         self.look_at_bound();
         self.others.look(&self.kernel);
         self.crowd.ends(now);

@@ -332,6 +332,7 @@ fn rule_09_leaves_alone() {
     for settings in ["", "zero=64M,rss=4M"] {
         must(&build!("pipes"), settings);
         must(&build!("closed"), settings);
+        must(&build!("shut"), settings);
         must(&build!("filtered"), settings);
     }
 }

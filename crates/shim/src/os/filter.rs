@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::file::File;
+use super::{nr, syscall};
 
 #[derive(Default)]
 pub(super) struct Filter(AtomicU8);
@@ -11,6 +12,8 @@ pub(super) struct Filter(AtomicU8);
 const NOT_ASKED: u8 = 0;
 const THERE: u8 = 1;
 const NONE: u8 = 2;
+/// The program has set up one past the library.
+const CAME_UNSEEN: u8 = 3;
 
 impl Filter {
     pub(super) const fn new() -> Filter {
@@ -18,12 +21,36 @@ impl Filter {
     }
 
     /// Asked once, when it first matters: most programs end before that, and /proc takes longer than all else that
-    /// the library does at the start. A program that sets up one later says so ([`Filter::comes`]).
+    /// the library does at the start. A program that sets up one later says so ([`Filter::comes`]), or
+    /// is asked about ([`Filter::has_come`]).
     pub(super) fn is_there(&self) -> bool {
         match self.0.load(Ordering::Relaxed) {
             NOT_ASKED => self.ask(),
             known => known != NONE,
         }
+    }
+
+    /// The same, and asks whether the program has set up one past the library, as a Go program does, whose system calls are its
+    /// own. Takes as long as the shortest system call. One that kills for prctl(2) as well kills here: whatever is asked
+    /// might be what it kills for.
+    pub(super) fn has_come(&self) -> bool {
+        const PR_GET_SECCOMP: usize = 21;
+        const SECCOMP_MODE_FILTER: usize = 2;
+        if self.is_there() {
+            return true;
+        }
+        // SAFETY: it only asks.
+        let mode = unsafe { syscall(nr::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
+        let has_come = mode == Ok(SECCOMP_MODE_FILTER);
+        if has_come {
+            self.0.store(CAME_UNSEEN, Ordering::Relaxed);
+        }
+        has_come
+    }
+
+    /// Whether there is one that the program has set up past the library, and asks.
+    pub(super) fn has_come_unseen(&self) -> bool {
+        self.has_come() && self.0.load(Ordering::Relaxed) == CAME_UNSEEN
     }
 
     /// The program sets one up.
