@@ -1,8 +1,9 @@
-//! What the tables hold, for tests: the library itself never asks.
+//! What the tables hold, and a crowd where there is none, for tests: the library itself never asks.
 
 use crate::kernel::Kernel;
 use crate::region::State;
 use crate::shim::{Locked, Shim};
+use crate::sync::Ordering;
 use crate::table::Table;
 use crate::{PAGE, Range};
 
@@ -69,6 +70,11 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(done) => done,
             Locked::Mine | Locked::Busy => Ok(()),
         }
+    }
+
+    /// For so many calls from now on it is as if too many threads were at the lock.
+    pub fn crowd(&self, calls: u32) {
+        self.crowd.begins(self.calls.load(Ordering::Relaxed), calls);
     }
 
     /// Every region that is known, in order.

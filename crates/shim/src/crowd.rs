@@ -58,9 +58,14 @@ impl Crowd {
             self.pauses.store(pauses.saturating_sub(1), order);
             return;
         }
-        self.from.store(call, order);
-        self.lasts.store(PAUSE << pauses.min(MOST_DOUBLED), order);
+        self.begins(call, PAUSE << pauses.min(MOST_DOUBLED));
         self.pauses.store((pauses + 1).min(MOST_DOUBLED), order);
+    }
+
+    /// A pause of so many calls begins, at the call of this number.
+    pub(crate) fn begins(&self, call: u32, lasts: u32) {
+        self.from.store(call, Ordering::Relaxed);
+        self.lasts.store(lasts, Ordering::Relaxed);
     }
 
     /// Ends a pause that has lasted for long; `now` is in ns, and asked now and then.

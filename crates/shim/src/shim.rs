@@ -84,7 +84,7 @@ pub struct Shim<K> {
     /// is kept from now on.
     retired: AtomicBool,
     pub(crate) others: Others,
-    crowd: Crowd,
+    pub(crate) crowd: Crowd,
     pub(crate) anchored: Anchored,
     /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
     pub(crate) anchors_are_wanted: Hint,
@@ -482,8 +482,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether what need not be done is to be left, as too many threads are at the lock. Then it looks as well: who is turned away
     /// here does not come to where that is done otherwise.
     pub(crate) fn is_crowded(&self) -> bool {
-        let crowded = self.settings().lifetimes > 0
-            && self.crowd.is_there(self.calls.load(Ordering::Relaxed));
+        let crowded = self.crowd.is_there(self.calls.load(Ordering::Relaxed));
         if crowded {
             self.look();
         }
@@ -525,7 +524,9 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.others.see(self.kernel.thread());
-        self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
+        if self.settings().lifetimes > 0 {
+            self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
+        }
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.

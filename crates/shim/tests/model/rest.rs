@@ -196,12 +196,17 @@ impl World {
         self.shim.after_fork(false);
     }
 
-    /// The machine's doing: pages are swapped out, and memory gets short.
+    /// The machine's doing: pages are swapped out, memory gets short, and the threads of many CPUs meet at the lock.
     pub(super) fn disturb(&self) {
         let (what, range) = (self.byte(), self.any_range());
         let kernel = self.shim.kernel();
         if what.is_multiple_of(8) {
             kernel.short.set(!kernel.short.get());
+            return;
+        }
+        if what % 8 == 1 {
+            // What need not be done is left for some calls.
+            self.shim.crowd(what as u32 / 8);
             return;
         }
         for n in numbers(range) {
