@@ -1,4 +1,4 @@
-//! What the tables hold, and a crowd where there is none, for tests: the library itself never asks.
+//! What the tables hold, and a crowd where there is none, for tests: the library itself uses none of it.
 
 use crate::kernel::Kernel;
 use crate::region::State;

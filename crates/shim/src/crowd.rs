@@ -65,6 +65,7 @@ impl Crowd {
     /// A pause of so many calls begins, at the call of this number.
     pub(crate) fn begins(&self, call: u32, lasts: u32) {
         self.from.store(call, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
         self.lasts.store(lasts, Ordering::Relaxed);
     }
 

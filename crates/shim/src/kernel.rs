@@ -158,9 +158,9 @@ pub unsafe trait Kernel: Threads {
     fn is_unseen_copy(&self) -> bool {
         false
     }
-    /// Whether the program has forbidden itself system calls (seccomp(2)) by a call that nobody saw: it may be killed for one
-    /// that only the library makes.
-    fn is_filtered_unseen(&self) -> bool {
+    /// Whether the program may be killed for a system call that only the library makes (seccomp(2)). Then nothing of memory can be
+    /// told.
+    fn is_filtered(&self) -> bool {
         false
     }
     /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.

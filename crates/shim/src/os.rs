@@ -153,7 +153,7 @@ impl Linux {
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
         let mut words = [0_usize; 2];
         let len = size_of_val(&words);
-        if self.filter.is_there() {
+        if self.filter.has_come() {
             // SAFETY: the kernel has no harmless way to read it here that is not forbidden perhaps; it is the
             // program's own array.
             words = unsafe { (at as *const [usize; 2]).read_unaligned() };
@@ -594,7 +594,7 @@ unsafe impl Kernel for Linux {
 
     fn pins(&self) -> Pins {
         pins::or_while_forking(|| {
-            if self.filter.is_there() {
+            if self.filter.has_come() {
                 Pins::Perhaps
             } else {
                 pins::find()
@@ -606,8 +606,8 @@ unsafe impl Kernel for Linux {
         copied::is_unseen()
     }
 
-    fn is_filtered_unseen(&self) -> bool {
-        self.filter.has_come_unseen()
+    fn is_filtered(&self) -> bool {
+        self.filter.has_come()
     }
 
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {
@@ -617,15 +617,15 @@ unsafe impl Kernel for Linux {
     }
 
     fn has_swapped(&self, range: Range) -> Option<bool> {
-        pagemap::has_swapped(range)
+        (!self.filter.has_come()).then(|| pagemap::has_swapped(range))?
     }
 
     fn is_own(&self, range: Range) -> bool {
-        pagemap::are_exclusive(range)
+        !self.filter.has_come() && pagemap::are_exclusive(range)
     }
 
     fn has_page_of_zeros(&self, range: Range) -> bool {
-        !pagemap::has_no_page_of_zeros(range) && !self.is_own(range)
+        self.filter.has_come() || !pagemap::has_no_page_of_zeros(range) && !self.is_own(range)
     }
 
     fn fork_begins(&self) {
@@ -636,14 +636,16 @@ unsafe impl Kernel for Linux {
         if child {
             self.pressed.abandon();
             copied::is_seen();
-            maps::forget_descriptor();
-            pagemap::forget_descriptor();
+            // Under a filter it stays open: to close it takes a call that the program might not make.
+            let closes = !self.filter.has_come();
+            maps::forget_descriptor(closes);
+            pagemap::forget_descriptor(closes);
         }
         OPENED.fork_is_over(child);
     }
 
     fn resident(&self) -> Option<usize> {
-        if self.filter.has_come_unseen() {
+        if self.filter.has_come() {
             return None;
         }
         let mut buffer = [0; 64];
@@ -655,7 +657,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn bound(&self) -> Option<usize> {
-        (!self.filter.has_come_unseen()).then(bound::lowest)?
+        (!self.filter.has_come()).then(bound::lowest)?
     }
 
     fn pressure(&self) -> Pressure {

@@ -390,8 +390,7 @@ impl<K: Kernel> Shim<K> {
             self.drain();
         }
         let done = call();
-        self.look_at_bound();
-        if !self.is_off() && self.bound() != usize::MAX {
+        if !self.is_off() && !self.is_retired() && self.look_at_bound() != usize::MAX {
             self.drain();
         }
         done
@@ -524,6 +523,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.others.see(self.kernel.thread());
+        // At 0 everything is done, whatever it costs.
         if self.settings().lifetimes > 0 {
             self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
         }
@@ -542,8 +542,11 @@ impl<K: Kernel> Shim<K> {
         if mine.is_err() {
             return;
         }
-        if self.kernel.is_filtered_unseen() {
-            self.retire();
+        if self.kernel.is_filtered() {
+            if self.counters.dirty_bytes.get() > 0 {
+                // It came unseen. What is kept can't be told from what the program may have mapped over it, and stays.
+                self.retire();
+            }
             return;
         }
         self.look_at_bound();

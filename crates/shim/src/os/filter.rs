@@ -1,5 +1,5 @@
-//! Whether the process is under a filter of seccomp(2), which may kill for a call that only we make: then no others are
-//! made than any program's loader and malloc(3) make.
+//! Whether the process is under a filter of seccomp(2), which may kill for a call that only the library makes: then it makes none
+//! but those of the program's, and what it needs for its lock.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,8 +12,6 @@ pub(super) struct Filter(AtomicU8);
 const NOT_ASKED: u8 = 0;
 const THERE: u8 = 1;
 const NONE: u8 = 2;
-/// The program has set up one past the library.
-const CAME_UNSEEN: u8 = 3;
 
 impl Filter {
     pub(super) const fn new() -> Filter {
@@ -30,31 +28,26 @@ impl Filter {
         }
     }
 
-    /// The same, and asks whether the program has set up one past the library, as a Go program does, whose system calls are its
-    /// own. Takes as long as the shortest system call. One that kills for prctl(2) as well kills here: whatever is asked
-    /// might be what it kills for.
+    /// The same, and asks whether the program has set up one past the library, as the Go parts of a program do, whose system calls
+    /// are their own. Takes as long as the shortest system call. A filter that kills for prctl(2) too ends the program here.
+    /// That can't be helped: any question could be the one that it kills for.
     pub(super) fn has_come(&self) -> bool {
         const PR_GET_SECCOMP: usize = 21;
-        const SECCOMP_MODE_FILTER: usize = 2;
+        const DISABLED: usize = 0;
         if self.is_there() {
             return true;
         }
         // SAFETY: it only asks.
         let mode = unsafe { syscall(nr::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
-        let has_come = mode == Ok(SECCOMP_MODE_FILTER);
+        // Where it is refused, there is one that refuses it: a kernel without filters has no such line in /proc.
+        let has_come = mode != Ok(DISABLED);
         if has_come {
-            self.0.store(CAME_UNSEEN, Ordering::Relaxed);
+            self.comes();
         }
         has_come
     }
 
-    /// Whether there is one that the program has set up past the library, and asks.
-    pub(super) fn has_come_unseen(&self) -> bool {
-        self.has_come() && self.0.load(Ordering::Relaxed) == CAME_UNSEEN
-    }
-
     /// The program sets one up.
-    #[cfg(quell_preload)]
     pub(super) fn comes(&self) {
         self.0.store(THERE, Ordering::Relaxed);
     }

@@ -67,9 +67,9 @@ impl Lasting {
     }
 
     /// A copy of the process has the descriptor too, and it tells of the process that it was opened in.
-    pub(super) fn forget(&self) {
+    pub(super) fn forget(&self, closes: bool) {
         let known = self.number.swap(0, Ordering::Relaxed);
-        if known != 0 && self.is_ours(known) {
+        if closes && known != 0 && self.is_ours(known) {
             // SAFETY: it is ours. Where the copy has not a table of descriptors of its own, the other opens it anew.
             let _ = unsafe { syscall(nr::CLOSE, [known, 0, 0, 0, 0, 0]) };
         }

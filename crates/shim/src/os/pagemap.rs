@@ -92,8 +92,8 @@ fn has_any(range: Range, kinds: u64) -> Option<bool> {
 }
 
 /// See [`Lasting::forget`].
-pub(super) fn forget_descriptor() {
-    ASKED.forget();
+pub(super) fn forget_descriptor(closes: bool) {
+    ASKED.forget(closes);
 }
 
 /// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did, and all could be

@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use super::{madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
 use crate::Part;
-use crate::kernel::Errno;
+use crate::kernel::{Errno, Kernel};
 use crate::os::syscall as raw;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
@@ -125,8 +125,9 @@ unsafe extern "C" fn syscall() {
 /// Nothing is kept any more, and nothing is asked of the kernel that the program does not ask for.
 fn step_back() {
     if let Some(shim) = shim() {
-        shim.kernel().filter_comes();
+        // Before it comes the kernel can still be asked what is kept, which is then given back.
         shim.retire();
+        shim.kernel().filter_comes();
     }
 }
 
@@ -285,11 +286,14 @@ exported! {
         const SIZE: usize = 6;
         let args = [id as usize, addr, flags as usize, 0, 0, 0];
         let call = || raw(nr::SHMAT, args);
+        let Some(shim) = shim().filter(|shim| addr != 0 && !shim.kernel().is_filtered()) else {
+            return super::address(call());
+        };
         let mut about = [0_usize; 32];
         let known = raw(nr::SHMCTL, [id as usize, IPC_STAT, (&raw mut about) as usize, 0, 0, 0]);
-        super::address(match shim() {
-            Some(shim) if addr != 0 && known.is_ok() => shim.other(addr, about[SIZE], call),
-            _ => call(),
+        super::address(match known {
+            Ok(_) => shim.other(addr, about[SIZE], call),
+            Err(_) => call(),
         })
     }
     // The pipe has the pages then, and not what was in them: they must be the program's alone until it is read, so

@@ -89,9 +89,15 @@ unsafe impl Kernel for Fake {
         call!(self, self.do_mremap(old, old_len, new_len, flags, new))
     }
     unsafe fn unname(&self, range: Range) -> Result<(), Errno> {
+        if self.filtered.get() {
+            return Err(Errno::EPERM);
+        }
         call!(self, self.name(range, 0))
     }
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
+        if self.filtered.get() {
+            return Err(Errno::EPERM);
+        }
         let before = self.shootdowns.get();
         let mut done = 0;
         for part in ranges {
@@ -113,7 +119,13 @@ unsafe impl Kernel for Fake {
             Ok(done)
         }
     }
+    fn is_filtered(&self) -> bool {
+        self.filtered.get()
+    }
     unsafe fn mincore(&self, range: Range, out: &mut [u8]) -> Result<(), Errno> {
+        if self.filtered.get() {
+            return Err(Errno::EPERM);
+        }
         call!(self, Errno(EAGAIN), {
             if !self.all(range, |_| true) {
                 return Err(Errno::ENOMEM);
@@ -143,6 +155,9 @@ unsafe impl Kernel for Fake {
         zeros
     }
     fn count_used(&self, pages: &[usize]) -> Option<usize> {
+        if self.filtered.get() {
+            return None;
+        }
         let all = self.pages.borrow();
         let mut count = 0;
         for at in pages {
@@ -159,7 +174,7 @@ unsafe impl Kernel for Fake {
     }
     fn mapping_at(&self, range: Range) -> Option<Mapping> {
         self.meddle();
-        if self.by_file.get() && self.forks.get() > 0 {
+        if self.filtered.get() || self.by_file.get() && self.forks.get() > 0 {
             return None;
         }
         let (whole, attr) = self.whole_mapping(range.start / PAGE)?;
@@ -172,14 +187,14 @@ unsafe impl Kernel for Fake {
     fn all_there(&self, range: Range) -> bool {
         self.meddle();
         // With a value and not in memory it is swapped out.
-        self.all(range, |p| !p.guard && (p.present || p.value != 0))
+        !self.filtered.get() && self.all(range, |p| !p.guard && (p.present || p.value != 0))
     }
     unsafe fn mark(&self, range: Range, _: u64) {
         numbers(range).for_each(|n| self.write(n * PAGE, MARK));
         self.meddle();
     }
     fn is_marked(&self, range: Range, _: u64) -> bool {
-        self.all(range, |p| p.value == MARK && !p.guard)
+        !self.filtered.get() && self.all(range, |p| p.value == MARK && !p.guard)
     }
     unsafe fn fingerprint(&self, range: Range) -> u64 {
         // Other memory always has something else in it here, and so have two that differ in one page only. Where a program
@@ -194,7 +209,7 @@ unsafe impl Kernel for Fake {
     fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool {
         let readable = self.all(range, |p| p.attr.prot & PROT_READ != 0 && !p.guard);
         // SAFETY: it can be read.
-        readable && unsafe { self.fingerprint(range) } == fingerprint
+        !self.filtered.get() && readable && unsafe { self.fingerprint(range) } == fingerprint
     }
     unsafe fn clear_marked(&self, range: Range, _: u64) -> bool {
         for at in (range.start..range.end).step_by(PAGE) {
@@ -207,7 +222,7 @@ unsafe impl Kernel for Fake {
         true
     }
     fn pins(&self) -> Pins {
-        if self.pinned.borrow().is_empty() {
+        if self.pinned.borrow().is_empty() && !self.filtered.get() {
             Pins::None
         } else {
             Pins::Perhaps
@@ -221,16 +236,18 @@ unsafe impl Kernel for Fake {
         self.forks.set(if child { 0 } else { less });
     }
     fn is_own(&self, range: Range) -> bool {
-        self.all(range, |p| !p.shared)
+        !self.filtered.get() && self.all(range, |p| !p.shared)
     }
     fn resident(&self) -> Option<usize> {
         let present = self.pages.borrow().values().filter(|p| p.present).count();
-        Some(present * PAGE)
+        (!self.filtered.get()).then_some(present * PAGE)
     }
     fn bound(&self) -> Option<usize> {
-        self.bound.get()
+        self.bound.get().filter(|_| !self.filtered.get())
     }
     fn pressure(&self) -> Pressure {
+        // The program would be killed for it.
+        assert!(!self.filtered.get());
         if self.short.get() {
             Pressure::Some
         } else {

@@ -65,6 +65,8 @@ pub struct Fake {
     /// Runs another thread, now and then; true makes the call fail.
     pub hook: RefCell<Option<Hook>>,
     pub short: Cell<bool>,
+    /// The program has forbidden itself what only the library asks.
+    pub filtered: Cell<bool>,
     last_frame: Cell<u32>,
     /// Pinned memory.
     pub pinned: RefCell<Vec<u32>>,

@@ -204,6 +204,18 @@ impl World {
             kernel.short.set(!kernel.short.get());
             return;
         }
+        if what == 2 && self.setup.unseen {
+            kernel.filtered.set(true);
+            // What is kept can't be told from what may be there instead, and is left alone.
+            self.set_unseen(
+                Range {
+                    start: BASE,
+                    end: END,
+                },
+                true,
+            );
+            return;
+        }
         if what % 8 == 1 {
             // What need not be done is left for some calls.
             self.shim.crowd(what as u32 / 8);

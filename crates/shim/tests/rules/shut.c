@@ -1,9 +1,12 @@
-// A program that forbids itself system calls by a call that nobody sees, as Go programs do: the library finds it
-// before it makes a call that the filter kills for.
+// A program that forbids itself system calls by a call that nobody sees, as the Go parts of a program do: the library
+// finds it before it makes a call that the filter kills for.
+#define _GNU_SOURCE
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
 
 #define KILL(number)                                                 \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),           \
@@ -35,13 +38,17 @@ static void *use(void *nothing) {
 
 // Each way first by itself: which call of the library's would be the first differs.
 int main(void) {
-	for (int way = 0; way < 4; way++) {
+	for (int way = 0; way < 9; way++) {
 		pid_t child = fork();
 		if (child > 0) {
 			wait_for(child);
 			continue;
 		}
-		char *p = kept(64 * PAGE), *q = filled(256 * PAGE);
+		char *q = filled(256 * PAGE), *p = kept(64 * PAGE);
+		struct iovec part = { q, PAGE };
+		struct rlimit limit = { 4UL << 30, 4UL << 30 };
+		int ends[2];
+		MUST(pipe(ends) == 0);
 		close_door();
 		switch (way) {
 		case 0:
@@ -52,6 +59,26 @@ int main(void) {
 			break;
 		case 2:
 			MUST(madvise(q, 256 * PAGE, MADV_DONTNEED) == 0 && zero(q, 256 * PAGE));
+			break;
+		case 3:
+			MUST(madvise(q, 8 * PAGE, MADV_DONTNEED) == 0 && zero(q, 8 * PAGE));
+			break;
+		case 4:
+			MUST(vmsplice(ends[1], &part, 1, 0) == PAGE);
+			break;
+		case 5:
+			MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+			break;
+		case 6:
+			if ((child = fork()) == 0) {
+				MUST(madvise(q, 256 * PAGE, MADV_DONTNEED) == 0 && zero(q, 256 * PAGE));
+				_exit(0);
+			}
+			wait_for(child);
+			MUST(madvise(q, 8 * PAGE, MADV_DONTNEED) == 0 && zero(q, 8 * PAGE));
+			break;
+		case 7:
+			MUST(mremap(q, 256 * PAGE, 128 * PAGE, 0) == q);
 			break;
 		default:
 			MUST(madvise(q, 256 * PAGE, MADV_FREE) == 0 && mprotect(q, 256 * PAGE, PROT_READ) == 0);
