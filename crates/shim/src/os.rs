@@ -136,10 +136,15 @@ impl Linux {
         }
     }
 
-    /// Prepares to notice that this process is a copy that nobody has told it of. Once, at the start.
+    /// Prepares to notice that this process is a copy that nobody has told it of. Not at the start: a process may be under a
+    /// filter from then on that kills for madvise(2), as long as it makes no such call itself.
     #[cfg(quell_preload)]
-    pub(crate) fn notice_copies(&self) {
-        copied::notice();
+    #[cold]
+    #[inline(never)]
+    fn notice_copies(&self) {
+        if !self.filter.is_known() {
+            copied::notice();
+        }
     }
 
     /// The program sets up a filter of system calls.
@@ -148,16 +153,12 @@ impl Linux {
         self.filter.comes();
     }
 
-    /// What a program's `struct iovec` holds; none where there is no memory.
+    /// What a program's `struct iovec` holds; none where there is no memory. Not under a filter.
     #[cfg(quell_preload)]
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
         let mut words = [0_usize; 2];
         let len = size_of_val(&words);
-        if self.filter.has_come() {
-            // SAFETY: the kernel has no harmless way to read it here that is not forbidden perhaps; it is the
-            // program's own array.
-            words = unsafe { (at as *const [usize; 2]).read_unaligned() };
-        } else if copy(&mut words, &[[at, len]]) != len {
+        if copy(&mut words, &[[at, len]]) != len {
             return None;
         }
         Some(Part {
@@ -212,6 +213,9 @@ fn hashed(hash: u64, words: [u64; 2]) -> u64 {
 }
 
 /// Shows the words of each page until `go_on` says no. Whether it never did, and all could be read.
+///
+/// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
+#[inline(never)]
 fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
     const PAGES: usize = 32;
     let mut start = range.start;
@@ -523,7 +527,8 @@ unsafe impl Kernel for Linux {
     }
 
     fn all_there(&self, range: Range) -> bool {
-        const AT_ONCE: usize = 1024;
+        /// Of a signal handler's stack.
+        const AT_ONCE: usize = 256;
         let mut vector = [0_u8; AT_ONCE];
         let mut start = range.start;
         while start < range.end {
@@ -603,6 +608,10 @@ unsafe impl Kernel for Linux {
     }
 
     fn is_unseen_copy(&self) -> bool {
+        #[cfg(quell_preload)]
+        if copied::is_first_call() {
+            self.notice_copies();
+        }
         copied::is_unseen()
     }
 

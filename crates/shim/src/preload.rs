@@ -177,9 +177,6 @@ unsafe extern "C" fn start() {
         shim.turn_off();
         return;
     }
-    if !settings.off {
-        shim.kernel().notice_copies();
-    }
     shim.start(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
@@ -292,6 +289,10 @@ exported! {
         other(149, [addr, len, 0, 0, 0, 0])
     }
     fn mlock2(addr: usize, len: usize, flags: u32) -> c_int {
+        // As in glibc: without a flag it is mlock.
+        if flags == 0 {
+            return mlock(addr, len);
+        }
         other(325, [addr, len, flags as usize, 0, 0, 0])
     }
     fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {

@@ -60,6 +60,8 @@ pub struct Shim<K> {
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
+    /// So many threads wait for that; more where a handler has left its wait by siglongjmp(3).
+    pub(crate) waiting: AtomicU32,
     /// Places in the list of what is being unmapped that are over, and the table is not told yet.
     pub(crate) over: AtomicU32,
     /// The same where it was not unmapped.
@@ -155,6 +157,7 @@ impl<K: Kernel> Shim<K> {
             table: Guarded::new(Table::new(places, blocks)),
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             over: AtomicU32::new(0),
             stays: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),

@@ -477,8 +477,11 @@ impl<K: Kernel> Shim<K> {
     }
 
     pub(crate) fn somebody_left(&self) {
-        self.left.fetch_add(1, Ordering::Release);
-        self.kernel.wake(&self.left);
+        self.left.fetch_add(1, Ordering::SeqCst);
+        // Whoever comes to wait after this has seen the new number. A program without threads might not make the call.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.kernel.wake(&self.left);
+        }
     }
 
     /// Whether this thread gives back or marks, below the signal handler that we are in.

@@ -52,12 +52,14 @@ impl<K: Kernel> Shim<K> {
 
     pub(crate) fn wait_while(&self, there: impl Fn() -> bool) {
         let mut patience = Patience::default();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         loop {
-            let seen = self.left.load(Ordering::Acquire);
+            let seen = self.left.load(Ordering::SeqCst);
             if !there() || patience.is_over(&self.kernel) {
-                return;
+                break;
             }
             self.kernel.sleep(&self.left, seen, WAIT_MS);
         }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -61,7 +61,8 @@ impl<K: Kernel> Shim<K> {
             Locked::Mine | Locked::Busy => None,
         };
         let kind = known.filter(|_| plain);
-        if kind.is_some() && !to_fixed && to.end < from.end {
+        // Under a filter the end is not kept, and the program may have forbidden itself to unmap it by itself.
+        if kind.is_some() && !to_fixed && to.end < from.end && !self.kernel.is_filtered() {
             // SAFETY: to shrink is to unmap the end.
             unsafe { self.munmap(to.end, from.end - to.end) }?;
             return Ok(old);

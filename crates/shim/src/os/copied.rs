@@ -4,6 +4,8 @@
 //! A page of the library's own is wiped by the kernel in the copy (MADV_WIPEONFORK, Linux 4.14). A child of vfork(2), and
 //! of clone(2) with CLONE_VM, has the memory itself and not a copy of it.
 
+#[cfg(quell_preload)]
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::{nr, syscall};
@@ -16,6 +18,13 @@ static PAGE_AT: core::sync::atomic::AtomicPtr<AtomicU32> =
     core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
 /// What it begins with in the process that it was made in.
 const ORIGINAL: u32 = 1;
+
+/// Whether the library was asked for nothing yet.
+#[cfg(quell_preload)]
+pub(super) fn is_first_call() -> bool {
+    static WAS_CALLED: AtomicBool = AtomicBool::new(false);
+    !WAS_CALLED.load(Ordering::Relaxed) && !WAS_CALLED.swap(true, Ordering::Relaxed)
+}
 
 /// Makes the page.
 #[cfg_attr(

@@ -47,6 +47,12 @@ impl Filter {
         has_come
     }
 
+    /// Whether one is known to be there, and not only taken for granted.
+    #[cfg(quell_preload)]
+    pub(super) fn is_known(&self) -> bool {
+        self.is_there() && self.0.load(Ordering::Relaxed) == THERE
+    }
+
     /// The program sets one up.
     pub(super) fn comes(&self) {
         self.0.store(THERE, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use crate::kernel::Errno;
 use crate::{PAGE, Range};
 
 /// At a time, so that any stack has room for them.
-const PAGES: usize = 256;
+const PAGES: usize = 128;
 /// It is in memory.
 const PRESENT: u64 = 1 << 63;
 /// It is swapped out, or there is a mark in its place; the low bits say which.

@@ -166,7 +166,7 @@ unsafe extern "C" fn ours(
                 }
                 number_or_error(raw(number, args))
             }
-            nr::SETRLIMIT => c_long::from(setrlimit(int(a), b)),
+            nr::SETRLIMIT => c_long::from(limiting(number, args, is_of_mappings(int(a)))),
             nr::PRLIMIT64 => c_long::from(prlimit(int(a), int(b), c, d)),
             nr::PROCESS_MADVISE => {
                 process_madvise(int(a), b as *const Part, c, int(d), e as u32) as c_long
@@ -219,7 +219,9 @@ fn is_of_mappings(resource: c_int) -> bool {
 unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
     /// No more are taken (UIO_MAXIOV).
     const MOST: usize = 1024;
-    let Some(shim) = shim().filter(|_| count <= MOST) else {
+    // Under a filter nothing is kept or zeroed, so what is known does not matter; nor can the array be read then without a
+    // fault where it is not there.
+    let Some(shim) = shim().filter(|shim| count <= MOST && !shim.kernel().is_filtered()) else {
         return true;
     };
     for n in 0..count {
@@ -240,7 +242,8 @@ unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
 exported! {
     // glibc has these names twice, for programs of different ages.
     fn setrlimit(resource: c_int, limit: usize) -> c_int {
-        limiting(nr::SETRLIMIT, [resource as usize, limit, 0, 0, 0, 0], is_of_mappings(resource))
+        // By the call that glibc and musl make: a filter may allow only that.
+        limiting(nr::PRLIMIT64, [0, resource as usize, limit, 0, 0, 0], is_of_mappings(resource))
     }
     fn setrlimit64(resource: c_int, limit: usize) -> c_int {
         setrlimit(resource, limit)

@@ -64,10 +64,11 @@ int main(void) {
 			MUST(madvise(q, 8 * PAGE, MADV_DONTNEED) == 0 && zero(q, 8 * PAGE));
 			break;
 		case 4:
+			MUST(vmsplice(ends[1], (void *)8, 1, 0) == -1 && errno == EFAULT);
 			MUST(vmsplice(ends[1], &part, 1, 0) == PAGE);
 			break;
 		case 5:
-			MUST(setrlimit(RLIMIT_AS, &limit) == 0);
+			MUST(syscall(SYS_setrlimit, RLIMIT_AS, &limit) == 0);
 			break;
 		case 6:
 			if ((child = fork()) == 0) {
