@@ -170,13 +170,15 @@ pub unsafe trait Kernel: Threads {
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
     /// How many of these pages have something else than zeros anywhere.
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize;
-    /// Whether a page of a range is swapped out, or has a mark in its place, as a guard page; none where that can't be told.
+    /// Whether a page of a range is swapped out, or has a mark in its place, as a guard page; none where that can't be told. After
+    /// [`Kernel::mincore`], which finds filters.
     fn has_swapped(&self, _range: Range) -> Option<bool> {
         None
     }
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;
-    /// Whether a page of this range was only read, and has the page of zeros that all share; true if not known.
+    /// Whether a page of this range was only read, and has the page of zeros that all share; true if not known. After
+    /// [`Kernel::mincore`], which finds filters.
     fn has_page_of_zeros(&self, range: Range) -> bool {
         !self.is_own(range)
     }

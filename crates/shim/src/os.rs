@@ -626,7 +626,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn has_swapped(&self, range: Range) -> Option<bool> {
-        (!self.filter.has_come()).then(|| pagemap::has_swapped(range))?
+        (!self.filter.is_there()).then(|| pagemap::has_swapped(range))?
     }
 
     fn is_own(&self, range: Range) -> bool {
@@ -634,7 +634,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn has_page_of_zeros(&self, range: Range) -> bool {
-        self.filter.has_come() || !pagemap::has_no_page_of_zeros(range) && !self.is_own(range)
+        self.filter.is_there() || !pagemap::has_no_page_of_zeros(range) && !self.is_own(range)
     }
 
     fn fork_begins(&self) {

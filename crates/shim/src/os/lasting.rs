@@ -66,7 +66,8 @@ impl Lasting {
         })
     }
 
-    /// A copy of the process has the descriptor too, and it tells of the process that it was opened in.
+    /// A copy of the process has the descriptor too, and it tells of the process that it was opened in. It is
+    /// closed where that may be, and otherwise left open.
     pub(super) fn forget(&self, closes: bool) {
         let known = self.number.swap(0, Ordering::Relaxed);
         if closes && known != 0 && self.is_ours(known) {

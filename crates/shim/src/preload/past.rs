@@ -243,7 +243,7 @@ exported! {
     // glibc has these names twice, for programs of different ages.
     fn setrlimit(resource: c_int, limit: usize) -> c_int {
         // By the call that glibc and musl make: a filter may allow only that.
-        limiting(nr::PRLIMIT64, [0, resource as usize, limit, 0, 0, 0], is_of_mappings(resource))
+        prlimit(0, resource, limit, 0)
     }
     fn setrlimit64(resource: c_int, limit: usize) -> c_int {
         setrlimit(resource, limit)

@@ -1,19 +1,14 @@
 // From the moment that the program forbids itself system calls, none is made that it does not make itself:
 // the filter kills for any but those for memory, and for writing and leaving.
 #include "check.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-
-#define ALLOW(number)                                                \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##number, 0, 1),     \
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#include "filter.h"
 
 int main(void) {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		ALLOW(mmap), ALLOW(munmap), ALLOW(madvise), ALLOW(mprotect), ALLOW(mremap), ALLOW(write), ALLOW(exit_group), ALLOW(futex),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		NUMBER,
+		ALLOW(SYS_mmap), ALLOW(SYS_munmap), ALLOW(SYS_madvise), ALLOW(SYS_mprotect),
+		ALLOW(SYS_mremap), ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_futex),
+		KILL_ALL_ELSE,
 	};
 	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 	char *p = filled(64 * PAGE), *q = filled(256 * PAGE);

@@ -1,20 +1,14 @@
 // A program that was started under a filter which kills for what only the library asks of the kernel, as
 // systemd's SystemCallFilter= does: it makes none of those calls, and so it can't find out what memory is, and keeps none.
 #include "check.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-
-#define KILL(number)                                                 \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),           \
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+#include "filter.h"
 
 static void close_door(void) {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		NUMBER,
 		KILL(440), // process_madvise
 		KILL(SYS_mincore), KILL(SYS_process_vm_readv), KILL(SYS_clock_gettime), KILL(SYS_getpid),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		ALLOW_ALL_ELSE,
 	};
 	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
