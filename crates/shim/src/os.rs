@@ -136,14 +136,20 @@ impl Linux {
         }
     }
 
-    /// Prepares to notice that this process is a copy that nobody has told it of. Not at the start: a process may be under a
-    /// filter from then on that kills for madvise(2), as long as it makes no such call itself.
+    /// Prepares to notice that this process is a copy that nobody has told it of: at the start.
+    #[cfg(quell_preload)]
+    pub(crate) fn notice_copies(&self) {
+        copied::map_page();
+    }
+
+    /// The rest of that, at the first call: a process may be under a filter from its start on that kills for madvise(2), and
+    /// makes no such call itself.
     #[cfg(quell_preload)]
     #[cold]
     #[inline(never)]
-    fn notice_copies(&self) {
+    fn notice_copies_by(&self, page: &'static AtomicU32) {
         if !self.filter.is_known() {
-            copied::notice();
+            copied::notice(page);
         }
     }
 
@@ -609,8 +615,8 @@ unsafe impl Kernel for Linux {
 
     fn is_unseen_copy(&self) -> bool {
         #[cfg(quell_preload)]
-        if copied::is_first_call() {
-            self.notice_copies();
+        if let Some(page) = copied::take_page() {
+            self.notice_copies_by(page);
         }
         copied::is_unseen()
     }

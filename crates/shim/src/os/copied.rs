@@ -4,46 +4,59 @@
 //! A page of the library's own is wiped by the kernel in the copy (MADV_WIPEONFORK, Linux 4.14). A child of vfork(2), and
 //! of clone(2) with CLONE_VM, has the memory itself and not a copy of it.
 
-#[cfg(quell_preload)]
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::{nr, syscall};
+#[cfg(quell_preload)]
 use crate::PAGE;
 use crate::kernel::Errno;
+#[cfg(quell_preload)]
 use crate::linux::{MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
 /// Where the page is; null where there is none.
-static PAGE_AT: core::sync::atomic::AtomicPtr<AtomicU32> =
-    core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+static PAGE_AT: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 /// What it begins with in the process that it was made in.
 const ORIGINAL: u32 = 1;
 
-/// Whether the library was asked for nothing yet.
+/// The page while it is not known yet whether the kernel may be asked to wipe it.
 #[cfg(quell_preload)]
-pub(super) fn is_first_call() -> bool {
-    static WAS_CALLED: AtomicBool = AtomicBool::new(false);
-    !WAS_CALLED.load(Ordering::Relaxed) && !WAS_CALLED.swap(true, Ordering::Relaxed)
-}
+static MAPPED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Makes the page.
-#[cfg_attr(
-    not(quell_preload),
-    allow(dead_code, reason = "for the library itself")
-)]
-pub(super) fn notice() {
+/// Maps the page. At the start, so that it lies among the libraries: beside a mapping of the program's it would take the room of an
+/// anchor.
+#[cfg(quell_preload)]
+pub(super) fn map_page() {
     let (prot, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     let args = [0, PAGE, prot as usize, flags as usize, usize::MAX, 0];
     // SAFETY: a new mapping of our own.
-    let Ok(at) = (unsafe { syscall(nr::MMAP, args) }) else {
-        return;
-    };
-    let args = [at, PAGE, MADV_WIPEONFORK as usize, 0, 0, 0];
+    if let Ok(at) = unsafe { syscall(nr::MMAP, args) } {
+        MAPPED.store(at as *mut AtomicU32, Ordering::Release);
+    }
+}
+
+/// The page, for the one who is to ask the kernel to wipe it, if nobody was yet.
+#[cfg(quell_preload)]
+pub(super) fn take_page() -> Option<&'static AtomicU32> {
+    if MAPPED.load(Ordering::Relaxed).is_null() {
+        return None;
+    }
+    // SAFETY: null, or the page, which is never unmapped.
+    unsafe {
+        MAPPED
+            .swap(core::ptr::null_mut(), Ordering::Acquire)
+            .as_ref()
+    }
+}
+
+/// Has the kernel wipe the page in copies.
+#[cfg(quell_preload)]
+pub(super) fn notice(page: &'static AtomicU32) {
+    let at = core::ptr::from_ref(page);
+    let args = [at as usize, PAGE, MADV_WIPEONFORK as usize, 0, 0, 0];
     // SAFETY: our own page; the kernel refuses it or not.
     if unsafe { syscall(nr::MADVISE, args) }.is_ok() {
-        // SAFETY: it is mapped, aligned and zero.
-        unsafe { &*(at as *const AtomicU32) }.store(ORIGINAL, Ordering::Relaxed);
-        PAGE_AT.store(at as *mut AtomicU32, Ordering::Release);
+        page.store(ORIGINAL, Ordering::Relaxed);
+        PAGE_AT.store(at.cast_mut(), Ordering::Release);
     }
 }
 
