@@ -7,15 +7,16 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// So many looks at a lock that was held, for each time that it was taken, are a crowd. A look takes 10 to 50 ns, and a call that
-/// zeroes takes it three or four times.
-const MANY: u32 = 2;
+/// zeroes takes it three or four times: that is about what it saves. Two threads alone are none, however often they meet: they may
+/// stay in step for a whole run, at 2.4 looks each time, and are as fast so as any (bench/overhead/worst).
+const MANY: u32 = 8;
 /// The first pause is of so many calls, and each that follows a pause closely is twice as long, so often.
 const PAUSE: u32 = 1 << 10;
 const MOST_DOUBLED: u32 = 10;
 /// None is longer than this by much, which is looked at every 64 calls: a program may make few.
 const MOST_NS: u64 = 1_000_000_000;
 
-/// How often the lock was taken, and looked at while it was held.
+/// How often the lock was taken, and looked at while one thread after the other held it.
 #[derive(Clone, Copy)]
 pub(crate) struct LockUse {
     pub(crate) taken: u32,

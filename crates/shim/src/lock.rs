@@ -59,31 +59,34 @@ pub(crate) struct Lock {
     pub(crate) forking: AtomicU32,
     /// Somebody has waited for that in vain: it may be the fork that waits, for a lock that he has.
     given_up: AtomicBool,
-    /// So often it was looked at while it was held, by those who had it soon, since somebody asked.
+    /// So often it was looked at while one after the other held it, by those who had it soon, since somebody asked.
     looks: Statistic,
     /// So often it was taken since then.
     taken: Statistic,
 }
 
 impl Lock {
-    fn at_once(&self, me: usize) -> Taken {
+    /// Takes it, or says who has it.
+    fn take_or_see_holder(&self, me: usize) -> Result<(), usize> {
         // To try it would take its place in the caches from the holder, who is about to write there. To loom it is one look more,
         // in ten times as many orders.
         if cfg!(not(loom)) {
-            match self.holder.load(Ordering::Relaxed) {
-                0 => {}
-                holder if holder == me => return Taken::Mine,
-                _ => return Taken::Busy,
+            let holder = self.holder.load(Ordering::Relaxed);
+            if holder != 0 {
+                return Err(holder);
             }
         }
         let order = (Ordering::SeqCst, Ordering::Relaxed);
-        match self.holder.compare_exchange(0, me, order.0, order.1) {
-            Ok(_) => {
-                // Nobody else counts meanwhile. Whoever asks may find that his 0 was written over: it is an estimate.
-                let taken = self.taken.load(Ordering::Relaxed);
-                self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
-                Taken::Yes
-            }
+        self.holder.compare_exchange(0, me, order.0, order.1)?;
+        // Nobody else counts meanwhile. Whoever asks may find that his 0 was written over: it is an estimate.
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn at_once(&self, me: usize) -> Taken {
+        match self.take_or_see_holder(me) {
+            Ok(()) => Taken::Yes,
             Err(holder) if holder == me => Taken::Mine,
             Err(_) => Taken::Busy,
         }
@@ -91,19 +94,32 @@ impl Lock {
 
     /// Takes it if that is possible soon.
     pub(crate) fn try_take(&self, kernel: &impl Threads) -> Taken {
-        let me = kernel.thread();
-        let mut taken = self.at_once(me);
-        let mut looks = 0;
-        while taken == Taken::Busy && looks < LOOKS {
-            pause();
-            taken = self.at_once(me);
-            looks += 1;
+        self.take_within_looks(kernel.thread(), pause)
+    }
+
+    fn take_within_looks(&self, me: usize, mut pause: impl FnMut()) -> Taken {
+        let mut first_holder = None;
+        let mut holders_changed = false;
+        for looks in 0..=LOOKS {
+            match self.take_or_see_holder(me) {
+                Ok(()) => {
+                    // One that waits for one other is no crowd.
+                    if holders_changed {
+                        self.looks.fetch_add(looks, Ordering::Relaxed);
+                    }
+                    return Taken::Yes;
+                }
+                Err(holder) if holder == me => return Taken::Mine,
+                Err(holder) => {
+                    holders_changed |= *first_holder.get_or_insert(holder) != holder;
+                }
+            }
+            if looks < LOOKS {
+                pause();
+            }
         }
-        // Where it was in vain the holder has lost the CPU, or forks: that is no crowd.
-        if looks > 0 && taken == Taken::Yes {
-            self.looks.fetch_add(looks, Ordering::Relaxed);
-        }
-        taken
+        // Its holder has lost the CPU, or forks: that is no crowd.
+        Taken::Busy
     }
 
     /// Takes it if nobody holds it: for what is left undone otherwise.
@@ -273,6 +289,24 @@ mod tests {
         let used = crowded.lock.used();
         assert_eq!((used.taken, used.looks), (1, 0));
         assert_eq!(crowded.lock.used().taken, 0);
+    }
+
+    /// Check that the looks of who waits for one other thread are not counted, however long that one has it, and those of who sees
+    /// another have it after the first are.
+    #[test]
+    fn looks() {
+        for (holders, counted) in [(&[3; 90][..], 0), (&[3, 4], 2), (&[3, 4, 3], 3)] {
+            let lock = Lock::default();
+            let mut next = holders.iter().copied().chain([0]);
+            let mut give = || {
+                lock.holder
+                    .store(next.next().unwrap_or(0), Ordering::SeqCst);
+            };
+            give();
+            assert_eq!(lock.take_within_looks(7, give), Taken::Yes);
+            let used = lock.used();
+            assert_eq!((used.taken, used.looks), (1, counted), "{holders:?}");
+        }
     }
 
     /// Check that a lock that others take first a thousand times in a millisecond is had in the end, and not given up.
