@@ -136,20 +136,14 @@ impl Linux {
         }
     }
 
-    /// Prepares to notice that this process is a copy that nobody has told it of: at the start.
-    #[cfg(quell_preload)]
-    pub(crate) fn notice_copies(&self) {
-        copied::map_page();
-    }
-
-    /// The rest of that, at the first call: a process may be under a filter from its start on that kills for madvise(2), and
-    /// makes no such call itself.
+    /// Prepares to notice that this process is a copy that nobody has told it of, at the first call: a process may be under a filter
+    /// from its start on that kills for madvise(2), and makes no such call itself.
     #[cfg(quell_preload)]
     #[cold]
     #[inline(never)]
-    fn notice_copies_by(&self, page: &'static AtomicU32) {
+    fn notice_copies(&self) {
         if !self.filter.is_known() {
-            copied::notice(page);
+            copied::notice();
         }
     }
 
@@ -615,8 +609,8 @@ unsafe impl Kernel for Linux {
 
     fn is_unseen_copy(&self) -> bool {
         #[cfg(quell_preload)]
-        if let Some(page) = copied::take_page() {
-            self.notice_copies_by(page);
+        if copied::is_first() {
+            self.notice_copies();
         }
         copied::is_unseen()
     }

@@ -177,9 +177,6 @@ unsafe extern "C" fn start() {
         shim.turn_off();
         return;
     }
-    if !settings.off {
-        shim.kernel().notice_copies();
-    }
     shim.start(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;

@@ -151,11 +151,15 @@ fn rule_01_never_more() {
     }
 }
 
-/// Check rule 2: what other ways have mapped or unmapped is never taken for ours, and a static program
-/// runs as without.
+/// Check rule 2: what other ways have mapped or unmapped is never taken for ours, a program may freeze what it does not know, and
+/// a static program runs as without.
 #[test]
 fn rule_02_what_is_not_seen() {
     must(&build!("unknown"), "");
+    let frozen = build!("frozen");
+    for settings in ["", "cache=1M", "lifetimes=0"] {
+        must(&frozen, settings);
+    }
     let over = build!("over");
     for settings in ["cache=1M", "cache=1M,trim=each"] {
         must(&over, settings);

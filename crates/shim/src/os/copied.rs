@@ -3,79 +3,68 @@
 //!
 //! A page of the library's own is wiped by the kernel in the copy (MADV_WIPEONFORK, Linux 4.14). A child of vfork(2), and
 //! of clone(2) with CLONE_VM, has the memory itself and not a copy of it.
+//!
+//! It lies among the library's variables, of which the kernel makes anonymous memory. A mapping of its own would be one that
+//! nobody can tell from the program's: in the way of its anchors, and taken away by who unmaps or protects what he doesn't know.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{nr, syscall};
-#[cfg(quell_preload)]
 use crate::PAGE;
 use crate::kernel::Errno;
 #[cfg(quell_preload)]
-use crate::linux::{MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::linux::MADV_WIPEONFORK;
 
-/// Where the page is; null where there is none.
-static PAGE_AT: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
-/// What it begins with in the process that it was made in.
+const WORDS: usize = PAGE / size_of::<AtomicU32>();
+/// A page with nothing beside it.
+#[repr(align(4096))]
+struct Wiped([AtomicU32; WORDS]);
+
+const _: () = assert!(align_of::<Wiped>() == PAGE && size_of::<Wiped>() == PAGE);
+
+/// It begins with [`ORIGINAL`] and the number of the process, where the kernel wipes it in copies.
+static WIPED: Wiped = Wiped([const { AtomicU32::new(0) }; WORDS]);
+static IS_WIPED: AtomicBool = AtomicBool::new(false);
 const ORIGINAL: u32 = 1;
 
-/// The page while it is not known yet whether the kernel may be asked to wipe it.
+/// Whether the caller is the first to ask this.
 #[cfg(quell_preload)]
-static MAPPED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Maps the page. At the start, so that it lies among the libraries: beside a mapping of the program's it would take the room of an
-/// anchor.
-#[cfg(quell_preload)]
-pub(super) fn map_page() {
-    let (prot, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-    let args = [0, PAGE, prot as usize, flags as usize, usize::MAX, 0];
-    // SAFETY: a new mapping of our own.
-    if let Ok(at) = unsafe { syscall(nr::MMAP, args) } {
-        MAPPED.store(at as *mut AtomicU32, Ordering::Release);
-    }
-}
-
-/// The page, for the one who is to ask the kernel to wipe it, if nobody was yet.
-#[cfg(quell_preload)]
-pub(super) fn take_page() -> Option<&'static AtomicU32> {
-    if MAPPED.load(Ordering::Relaxed).is_null() {
-        return None;
-    }
-    // SAFETY: null, or the page, which is never unmapped.
-    unsafe {
-        MAPPED
-            .swap(core::ptr::null_mut(), Ordering::Acquire)
-            .as_ref()
-    }
+pub(super) fn is_first() -> bool {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    // Hardly ever is there anything to write, and each call asks.
+    !ASKED.load(Ordering::Relaxed) && !ASKED.swap(true, Ordering::Relaxed)
 }
 
 /// Has the kernel wipe the page in copies.
 #[cfg(quell_preload)]
-pub(super) fn notice(page: &'static AtomicU32) {
-    let at = core::ptr::from_ref(page);
-    let args = [at as usize, PAGE, MADV_WIPEONFORK as usize, 0, 0, 0];
+pub(super) fn notice() {
+    let args = [
+        (&raw const WIPED).addr(),
+        PAGE,
+        MADV_WIPEONFORK as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: our own page; the kernel refuses it or not.
     if unsafe { syscall(nr::MADVISE, args) }.is_ok() {
-        page.store(ORIGINAL, Ordering::Relaxed);
-        PAGE_AT.store(at.cast_mut(), Ordering::Release);
+        WIPED.0[0].store(ORIGINAL, Ordering::Relaxed);
+        IS_WIPED.store(true, Ordering::Release);
     }
 }
 
-fn word() -> Option<&'static AtomicU32> {
-    // SAFETY: null, or the page, which is never unmapped.
-    unsafe { PAGE_AT.load(Ordering::Acquire).as_ref() }
+fn words() -> Option<&'static [AtomicU32; WORDS]> {
+    IS_WIPED.load(Ordering::Acquire).then_some(&WIPED.0)
 }
 
 /// Whether this is such a copy.
 pub(super) fn is_unseen() -> bool {
-    word().is_some_and(|word| word.load(Ordering::Relaxed) != ORIGINAL)
+    words().is_some_and(|words| words[0].load(Ordering::Relaxed) != ORIGINAL)
 }
 
 /// The number of this process: it is in the page too, so that a copy has none there.
 pub(super) fn process() -> Result<usize, Errno> {
-    let known = word().map(|word| {
-        // SAFETY: the page has room for both.
-        unsafe { &*core::ptr::from_ref(word).add(1) }
-    });
+    let known = words().map(|words| &words[1]);
     if let Some(known) = known
         && known.load(Ordering::Relaxed) != 0
     {
@@ -98,15 +87,14 @@ pub(super) fn is_guest() -> bool {
 
 /// It is a copy, and the library was told.
 pub(super) fn is_seen() {
-    if let Some(word) = word() {
-        word.store(ORIGINAL, Ordering::Relaxed);
+    if let Some(words) = words() {
+        words[0].store(ORIGINAL, Ordering::Relaxed);
     }
 }
 
 /// What [`process`] says is not so: it was first asked in a child of vfork(2), which has this process's memory, and is gone.
 pub(super) fn is_another() {
-    if let Some(word) = word() {
-        // SAFETY: as in `process`.
-        unsafe { &*core::ptr::from_ref(word).add(1) }.store(0, Ordering::Relaxed);
+    if let Some(words) = words() {
+        words[1].store(0, Ordering::Relaxed);
     }
 }
