@@ -7,8 +7,9 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// So many looks at a lock that was held, for each time that it was taken, are a crowd. A look takes 10 to 50 ns, and a call that
-/// zeroes takes it three or four times: that is about what it saves. Two threads alone are none, however often they meet: they may
-/// stay in step for a whole run, at 2.4 looks each time, and are as fast so as any (bench/overhead/worst).
+/// zeroes takes it three or four times: so many looks each time take about as long as the call saves. Two threads alone are no
+/// crowd, however often they meet: they may stay in step for a whole run, at 2.4 looks each time, and such runs are as fast as others
+/// (bench/overhead/worst).
 const MANY: u32 = 8;
 /// The first pause is of so many calls, and each that follows a pause closely is twice as long, so often.
 const PAUSE: u32 = 1 << 10;

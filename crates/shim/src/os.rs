@@ -609,7 +609,7 @@ unsafe impl Kernel for Linux {
 
     fn is_unseen_copy(&self) -> bool {
         #[cfg(quell_preload)]
-        if copied::is_first() {
+        if copied::is_first_call() {
             self.notice_copies();
         }
         copied::is_unseen()

@@ -27,9 +27,9 @@ static WIPED: Wiped = Wiped([const { AtomicU32::new(0) }; WORDS]);
 static IS_WIPED: AtomicBool = AtomicBool::new(false);
 const ORIGINAL: u32 = 1;
 
-/// Whether the caller is the first to ask this.
+/// Whether the library was asked for nothing yet: true once.
 #[cfg(quell_preload)]
-pub(super) fn is_first() -> bool {
+pub(super) fn is_first_call() -> bool {
     static ASKED: AtomicBool = AtomicBool::new(false);
     // Hardly ever is there anything to write, and each call asks.
     !ASKED.load(Ordering::Relaxed) && !ASKED.swap(true, Ordering::Relaxed)

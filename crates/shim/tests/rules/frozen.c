@@ -1,5 +1,5 @@
-// A program may take the rights from all memory that lies in no library, as what makes snapshots of it does: the library has
-// nothing there that it needs.
+// A program may make all memory read-only that lies in no library, as what takes snapshots of it does: libquell.so writes nothing
+// there that it needs.
 #define _GNU_SOURCE
 #include <link.h>
 
