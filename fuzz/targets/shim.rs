@@ -27,6 +27,7 @@ fuzz_target!(|data: &[u8]| {
         batch: flags & 4 == 0,
         strict: flags & 56 == 56,
         unseen: unseen % 2 == 1,
+        least: 1 + usize::from(unseen / 2 % 5),
     };
     World::new(setup, bytes).run();
 });

@@ -41,57 +41,76 @@ struct One {
     given_out: bool,
 }
 
-pub(crate) struct Going([Option<One>; PLACES]);
+pub(crate) struct Going {
+    places: [Option<One>; PLACES],
+    /// How many are taken: mostly none, and each new mapping asks.
+    taken: usize,
+}
 
 impl Going {
-    pub(crate) const NONE: Going = Going([None; PLACES]);
+    pub(crate) const NONE: Going = Going {
+        places: [None; PLACES],
+        taken: 0,
+    };
+
+    /// Those that are taken.
+    fn all(&self) -> impl Iterator<Item = &One> {
+        let many = if self.taken == 0 { 0 } else { PLACES };
+        self.places[..many].iter().flatten()
+    }
 
     pub(crate) fn free(&self) -> Option<Place> {
-        self.0.iter().position(Option::is_none).map(Place)
+        self.places.iter().position(Option::is_none).map(Place)
     }
 
     /// This thread is about to unmap it.
     pub(crate) fn put(&mut self, place: Place, region: Region, thread: usize) {
-        self.0[place.0] = Some(One {
+        let before = self.places[place.0].replace(One {
             region,
             thread,
             given_out: false,
         });
+        self.taken += usize::from(before.is_none());
     }
 
     /// Its thread has come back from it. None where it was given out before.
     pub(crate) fn take(&mut self, place: Place) -> Option<Region> {
-        let one = self.0[place.0].take()?;
+        let one = self.places[place.0].take()?;
+        self.taken -= 1;
         (!one.given_out).then_some(one.region)
     }
 
     /// The kernel has just mapped something new at `range`. It has not replaced anything there: nobody but its own
     /// thread unmaps what is here, and whoever names an address waits for that.
     pub(crate) fn given_out(&mut self, range: Range) {
-        for one in self.0.iter_mut().flatten() {
+        if self.taken == 0 {
+            return;
+        }
+        for one in self.places.iter_mut().flatten() {
             one.given_out |= one.region.range.and(range).is_some();
         }
     }
 
     /// Who is unmapping something in `range`.
     pub(crate) fn in_range(&self, range: Range) -> Option<usize> {
-        let mut all = self.0.iter().flatten();
-        all.find(|one| !one.given_out && one.region.range.and(range).is_some())
+        self.all()
+            .find(|one| !one.given_out && one.region.range.and(range).is_some())
             .map(|one| one.thread)
     }
 
     /// What is being unmapped in `range`, the last by its address.
     pub(crate) fn last_in(&self, range: Range) -> Option<Range> {
-        let all = self.0.iter().flatten().filter(|one| !one.given_out);
+        let all = self.all().filter(|one| !one.given_out);
         all.filter_map(|one| one.region.range.and(range))
             .max_by_key(|part| part.start)
     }
 
     /// The other threads are gone (fork(2)): so is what they were about.
     pub(crate) fn only(&mut self, thread: usize) {
-        for place in &mut self.0 {
+        for place in &mut self.places {
             if place.is_some_and(|one| one.thread != thread) {
                 *place = None;
+                self.taken -= 1;
             }
         }
     }

@@ -220,7 +220,7 @@ impl<K: Kernel> Shim<K> {
             // library does not see, would find a word in it.
             unsafe { self.kernel.mark(range, self.mark()) };
             let told = self.locked(|table| table.is_marked(range));
-            if !matches!(told, Locked::Done(())) && !self.marked.add(range) {
+            if !matches!(told, Locked::Done(())) && !self.tell(&self.marked, range) {
                 // It would be leaving for ever, and nobody at it.
                 self.turn_off();
             }

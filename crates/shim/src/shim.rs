@@ -77,6 +77,8 @@ pub struct Shim<K> {
     pub(crate) marked: Late,
     /// What left to be marked, and was not, where the table could not be told.
     pub(crate) unmarked: Late,
+    /// Something is in these lists, or the like, that the table is to be told ([`Shim::hear`]). Written after that is there.
+    news: AtomicBool,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
     pub(crate) busy: Busy,
@@ -165,6 +167,7 @@ impl<K: Kernel> Shim<K> {
             new: Late::default(),
             marked: Late::default(),
             unmarked: Late::default(),
+            news: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             busy: Busy::default(),
             off: AtomicBool::new(false),
@@ -270,21 +273,9 @@ impl<K: Kernel> Shim<K> {
         let done = unsafe {
             self.table.with(|table| {
                 let told = |table: &mut Table| {
-                    if self.orphaned.load(Ordering::Relaxed) {
-                        self.give_up_others(table);
+                    if self.news.load(Ordering::Acquire) {
+                        self.hear(table);
                     }
-                    let new = self.new.each(|range| {
-                        table.is_new(range);
-                    });
-                    let late = self.late.each(|range| {
-                        table.forget(range, true);
-                    });
-                    let marked = self.marked.each(|range| table.is_marked(range));
-                    let unmarked = self.unmarked.each(|range| table.is_not_marked(range));
-                    if !(new && late && marked && unmarked) {
-                        self.turn_off();
-                    }
-                    self.tell_over(table);
                 };
                 told(table);
                 let done = work(table);
@@ -298,6 +289,38 @@ impl<K: Kernel> Shim<K> {
         };
         self.lock.release(&self.kernel);
         done
+    }
+
+    /// Tells the table what others could not, as the lock was held. What comes meanwhile says so anew.
+    #[cold]
+    fn hear(&self, table: &mut Table) {
+        self.news.swap(false, Ordering::AcqRel);
+        if self.orphaned.load(Ordering::Relaxed) {
+            self.give_up_others(table);
+        }
+        let new = self.new.each(|range| {
+            table.is_new(range);
+        });
+        let late = self.late.each(|range| {
+            table.forget(range, true);
+        });
+        let marked = self.marked.each(|range| table.is_marked(range));
+        let unmarked = self.unmarked.each(|range| table.is_not_marked(range));
+        if !(new && late && marked && unmarked) {
+            self.turn_off();
+        }
+        self.tell_over(table);
+    }
+
+    /// Notes a range in one of the lists that the next holder of the lock hears of. False if there is no room.
+    pub(crate) fn tell(&self, late: &Late, range: Range) -> bool {
+        let done = late.add(range);
+        self.has_news();
+        done
+    }
+
+    pub(crate) fn has_news(&self) {
+        self.news.store(true, Ordering::Release);
     }
 
     /// Work that may be left undone.
@@ -339,7 +362,7 @@ impl<K: Kernel> Shim<K> {
     /// at an address that the thread below it has just unmapped.
     pub(crate) fn mapped(&self, range: Range, note: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(note), Locked::Done(())) {
-            self.new.add(range);
+            self.tell(&self.new, range);
         }
     }
 
@@ -355,10 +378,11 @@ impl<K: Kernel> Shim<K> {
         if !matches!(done, Locked::Done(false)) {
             self.wait_until_idle(range);
         }
-        if matches!(done, Locked::Mine) && !self.late.add(range) {
+        if matches!(done, Locked::Mine) && !self.tell(&self.late, range) {
             if self.lock.is_forking() {
                 // Many threads, while one waits in a fork for what another of them has.
-                return self.late.add_all();
+                self.late.add_all();
+                return self.has_news();
             }
             // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
             // A handler has left by siglongjmp(3), and this is what the program does after that.

@@ -43,6 +43,15 @@ pub(crate) enum Of {
     GivenBack,
 }
 
+/// What [`Table::forget`] has found.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Forgotten {
+    /// Something was known, of a part at least.
+    pub(crate) was_known: bool,
+    /// Something is there still: it leaves, or is kept.
+    pub(crate) others_stay: bool,
+}
+
 impl Table {
     pub(crate) fn new(places: &'static mut [Node], blocks: &'static mut [usize; BLOCKS]) -> Self {
         Table {
@@ -208,9 +217,9 @@ impl Table {
     }
 
     /// Forgets what is known of the program's mappings in `range`. What is kept there for later stays,
-    /// unless `kept` says that it is gone too. True if something there is leaving.
-    pub(crate) fn forget(&mut self, range: Range, kept: bool) -> bool {
-        let mut leaving = false;
+    /// unless `kept` says that it is gone too; what leaves stays until it has left.
+    pub(crate) fn forget(&mut self, range: Range, kept: bool) -> Forgotten {
+        let mut done = Forgotten::default();
         let mut from = range.start;
         while let Some(id) = self.nodes.first_in(Range {
             start: from,
@@ -219,15 +228,21 @@ impl Table {
             let region = *self.nodes.get(id);
             match region.state {
                 State::Leaving | State::Lost => {
-                    leaving = true;
+                    done.others_stay = true;
                     if kept {
                         self.nodes.get_mut(id).state = State::Lost;
                     }
                 }
-                State::Dirty | State::Fresh | State::Anchor if !kept => {}
+                State::Dirty | State::Fresh | State::Anchor if !kept => done.others_stay = true,
+                // Most are, and go as a whole: it is on no shelf, and nothing of it is left.
+                State::Live if region.range.and(range) == Some(region.range) => {
+                    self.nodes.remove(id);
+                    done.was_known = true;
+                }
                 State::Live | State::Dirty | State::Fresh | State::Anchor => {
                     let (part, _) = self.carve(id, range);
                     self.remove(part);
+                    done.was_known = true;
                 }
             }
             from = region.range.end;
@@ -235,7 +250,7 @@ impl Table {
                 break;
             }
         }
-        leaving
+        done
     }
 
     /// Takes one from the table that is on no shelf.
@@ -251,7 +266,7 @@ impl Table {
     /// leaving: that is mapped until it has left, unless somebody has unmapped it past us.
     pub(crate) fn is_new(&mut self, range: Range) -> bool {
         self.going.given_out(range);
-        self.forget(range, true)
+        self.forget(range, true).others_stay
     }
 
     /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.

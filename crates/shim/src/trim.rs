@@ -370,7 +370,7 @@ impl<K: Kernel> Shim<K> {
         match taken {
             Locked::Done(gone) => self.unmap_taken(gone?).map(drop),
             Locked::Mine | Locked::Busy => {
-                if !self.unmarked.add(range) {
+                if !self.tell(&self.unmarked, range) {
                     // It would be leaving for ever, and nobody at it.
                     self.turn_off();
                 }
@@ -451,6 +451,7 @@ impl<K: Kernel> Shim<K> {
                 &self.stays
             };
             over.fetch_or(place.bit(), Ordering::Relaxed);
+            self.has_news();
         }
         let me = self.kernel.thread();
         let order = (Ordering::SeqCst, Ordering::SeqCst);

@@ -43,8 +43,8 @@ proptest! {
 
     /// Check the same where another thread runs at any call of the kernel's.
     #[test]
-    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8, hint in 0..5usize) {
-        World::new(Setup { places, cache, threads, hint, ..Setup::default() }, &bytes.0).run();
+    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8, hint in 0..5usize, least in 1..6usize) {
+        World::new(Setup { places, cache, threads, hint, least, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where the kernel refuses calls and does batches in part.
@@ -62,10 +62,10 @@ proptest! {
     /// Check the same where the program also does what the library does not see: by system calls of its own, by devices
     /// and by other processes.
     #[test]
-    fn unseen(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 0..90u8, refuse in 0..40u8, batch: bool) {
+    fn unseen(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 0..90u8, refuse in 0..40u8, batch: bool, least in 1..6usize) {
         let threads = threads.saturating_sub(45);
         let refuse = refuse.saturating_sub(20);
-        World::new(Setup { places, cache, threads, refuse, batch, unseen: true, ..Setup::default() }, &bytes.0).run();
+        World::new(Setup { places, cache, threads, refuse, batch, least, unseen: true, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where what is mapped is counted, and that nothing is kept then.

@@ -254,13 +254,13 @@ impl<K: Kernel> Shim<K> {
         if self.busy.is_other_at(range, self.kernel.thread()) {
             return Then::Busy;
         }
-        let known = table.all_live(range, |region| region.kind.may_be_kept());
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
         // whoever is served would not have.
-        let fits = known && range.len() <= may.most && range.end <= 1 << 47;
+        let fits = range.len() <= may.most && range.end <= 1 << 47;
         if fits
-            && table.nodes.has_room(ROOM)
             && let Some(Ready { kind, fingerprint }) = ready
+            && table.all_live(range, |region| region.kind.may_be_kept())
+            && table.nodes.has_room(ROOM)
         {
             let most = if self.leavers.are_there() {
                 may.meanwhile
@@ -273,17 +273,18 @@ impl<K: Kernel> Shim<K> {
             table.keep_all(range, kind, fingerprint);
             return Then::Kept;
         }
-        if known && may == Allowance::NOTHING {
-            self.counters.passed_unused.one();
-        } else if known {
-            self.counters.passed_budget.one();
-        } else {
+        let forgotten = table.forget(range, false);
+        if !forgotten.was_known {
             self.counters.passed_unknown.one();
+        } else if may == Allowance::NOTHING {
+            self.counters.passed_unused.one();
+        } else {
+            self.counters.passed_budget.one();
         }
-        table.forget(range, false);
-        match table.last_not_own(range) {
-            Some(_) => Then::Pieces,
-            None => Then::Pass,
+        if forgotten.others_stay || table.going.last_in(range).is_some() {
+            Then::Pieces
+        } else {
+            Then::Pass
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Setup {
     pub resident: usize,
     /// What of a hint is looked at, in pages; 0 is all of it.
     pub hint: usize,
+    /// Mappings of fewer pages are not kept, nor noted where the kernel chooses their place.
+    pub least: usize,
     /// What the program may map, in pages; 0 is no bound.
     pub bound: usize,
     /// Calls that the kernel refuses, of 256.
@@ -56,6 +58,7 @@ impl Default for Setup {
             keep: 64,
             resident: 0,
             hint: 0,
+            least: 1,
             bound: 0,
             refuse: 0,
             threads: 0,
@@ -124,7 +127,7 @@ impl World {
             hint: setup.hint * PAGE,
             zero: Zero::UpTo(32 * PAGE),
             batch: setup.batch,
-            least: PAGE,
+            least: setup.least * PAGE,
             least_zeroed: PAGE,
             lifetimes: 0,
             ..Settings::default()
