@@ -52,7 +52,7 @@ impl<K: Kernel> Shim<K> {
         }
         if child {
             self.orphaned.store(true, Ordering::Relaxed);
-            self.has_news();
+            self.note_news();
             self.lock.nobody_sleeps();
         }
         let forking = &self.lock.forking;

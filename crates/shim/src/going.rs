@@ -53,10 +53,10 @@ impl Going {
         taken: 0,
     };
 
-    /// Those that are taken.
+    /// What is in places that are taken.
     fn all(&self) -> impl Iterator<Item = &One> {
-        let many = if self.taken == 0 { 0 } else { PLACES };
-        self.places[..many].iter().flatten()
+        let looked_at = if self.taken == 0 { 0 } else { PLACES };
+        self.places[..looked_at].iter().flatten()
     }
 
     pub(crate) fn free(&self) -> Option<Place> {

@@ -77,7 +77,8 @@ pub struct Shim<K> {
     pub(crate) marked: Late,
     /// What left to be marked, and was not, where the table could not be told.
     pub(crate) unmarked: Late,
-    /// Something is in these lists, or the like, that the table is to be told ([`Shim::hear`]). Written after that is there.
+    /// The table is to be told something ([`Shim::hear`]): of the lists `new`, `marked`, `unmarked` and `late`, of `over` and
+    /// `stays`, or that this process is `orphaned`. Set once that is in its place.
     news: AtomicBool,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
@@ -272,14 +273,14 @@ impl<K: Kernel> Shim<K> {
         // look at the table. The reference does not outlive the call.
         let done = unsafe {
             self.table.with(|table| {
-                let told = |table: &mut Table| {
+                let hear_news = |table: &mut Table| {
                     if self.news.load(Ordering::Acquire) {
                         self.hear(table);
                     }
                 };
-                told(table);
+                hear_news(table);
                 let done = work(table);
-                told(table);
+                hear_news(table);
                 self.counters
                     .dirty_bytes
                     .set(table.kept_bytes() + table.leaving);
@@ -291,9 +292,10 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Tells the table what others could not, as the lock was held. What comes meanwhile says so anew.
+    /// Tells the table what others could not tell it, as the lock was held.
     #[cold]
     fn hear(&self, table: &mut Table) {
+        // Before anything is looked at: what comes after it was looked at sets it anew.
         self.news.swap(false, Ordering::AcqRel);
         if self.orphaned.load(Ordering::Relaxed) {
             self.give_up_others(table);
@@ -313,14 +315,16 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Notes a range in one of the lists that the next holder of the lock hears of. False if there is no room.
-    pub(crate) fn tell(&self, late: &Late, range: Range) -> bool {
-        let done = late.add(range);
-        self.has_news();
+    pub(crate) fn tell(&self, list: &Late, range: Range) -> bool {
+        let done = list.add(range);
+        self.note_news();
         done
     }
 
-    pub(crate) fn has_news(&self) {
-        self.news.store(true, Ordering::Release);
+    /// What the table is to be told is in its place.
+    pub(crate) fn note_news(&self) {
+        // Not a store: it would end what another thread has released by its own, and who hears of this would not see that.
+        self.news.swap(true, Ordering::AcqRel);
     }
 
     /// Work that may be left undone.
@@ -375,18 +379,20 @@ impl<K: Kernel> Shim<K> {
             table.forget(range, false);
             self.busy.is_other_at(range, me)
         });
-        if !matches!(done, Locked::Done(false)) {
-            self.wait_until_idle(range);
-        }
+        // First, so that nobody begins with it any more when its holder has heard of it.
         if matches!(done, Locked::Mine) && !self.tell(&self.late, range) {
             if self.lock.is_forking() {
                 // Many threads, while one waits in a fork for what another of them has.
                 self.late.add_all();
-                return self.has_news();
+                self.note_news();
+            } else {
+                // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
+                // A handler has left by siglongjmp(3), and this is what the program does after that.
+                self.turn_off();
             }
-            // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
-            // A handler has left by siglongjmp(3), and this is what the program does after that.
-            self.turn_off();
+        }
+        if !matches!(done, Locked::Done(false)) {
+            self.wait_until_idle(range);
         }
     }
 

@@ -46,9 +46,9 @@ pub(crate) enum Of {
 /// What [`Table::forget`] has found.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Forgotten {
-    /// Something was known, of a part at least.
-    pub(crate) was_known: bool,
-    /// Something is there still: it leaves, or is kept.
+    /// A part of it at least was memory of a kind that may be kept.
+    pub(crate) was_plain: bool,
+    /// Something is there still that is not the program's: it leaves or, where that was not to be forgotten, is kept.
     pub(crate) others_stay: bool,
 }
 
@@ -190,6 +190,25 @@ impl Table {
         None
     }
 
+    /// Whether anything in `range` is known as the program's.
+    pub(crate) fn has_live(&self, range: Range) -> bool {
+        let mut from = range.start;
+        while let Some(id) = self.nodes.first_in(Range {
+            start: from,
+            end: range.end,
+        }) {
+            let region = self.nodes.get(id);
+            if region.state == State::Live {
+                return true;
+            }
+            from = region.range.end;
+            if from >= range.end {
+                break;
+            }
+        }
+        false
+    }
+
     /// Whether all of `range` is the program's, and `wanted` of every part.
     pub(crate) fn all_live(&self, range: Range, wanted: impl Fn(&Region) -> bool) -> bool {
         let mut from = range.start;
@@ -234,15 +253,15 @@ impl Table {
                     }
                 }
                 State::Dirty | State::Fresh | State::Anchor if !kept => done.others_stay = true,
-                // Most are, and go as a whole: it is on no shelf, and nothing of it is left.
+                // Most regions are the program's and lie in the range as a whole: then it is on no shelf, and no part of it stays.
                 State::Live if region.range.and(range) == Some(region.range) => {
                     self.nodes.remove(id);
-                    done.was_known = true;
+                    done.was_plain |= region.kind.may_be_kept();
                 }
                 State::Live | State::Dirty | State::Fresh | State::Anchor => {
                     let (part, _) = self.carve(id, range);
                     self.remove(part);
-                    done.was_known = true;
+                    done.was_plain |= region.kind.may_be_kept();
                 }
             }
             from = region.range.end;
@@ -297,7 +316,8 @@ impl Table {
         there
     }
 
-    /// Whether an anchor has nothing beside it that is known.
+    /// Whether an anchor has nothing beside it that is known. What is too small to be noted is not: an anchor with only that
+    /// between it and a large mapping leaves when something is given back, and another comes when the large one is to be proved.
     pub(crate) fn is_lone(&self, start: usize) -> bool {
         let beside = [start.wrapping_sub(1)..start, start + PAGE..start + PAGE + 1];
         let is_known = |bytes: core::ops::Range<usize>| {

@@ -451,7 +451,7 @@ impl<K: Kernel> Shim<K> {
                 &self.stays
             };
             over.fetch_or(place.bit(), Ordering::Relaxed);
-            self.has_news();
+            self.note_news();
         }
         let me = self.kernel.thread();
         let order = (Ordering::SeqCst, Ordering::SeqCst);

@@ -82,7 +82,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.mmap_served.get() > 0
                 && !self.is_off()
                 && matches!(
-                    self.try_locked(|table| table.all_live(range, |_| true)),
+                    self.try_locked(|table| table.has_live(range)),
                     Locked::Done(true)
                 )
         })

@@ -93,6 +93,8 @@ pub struct World {
     were_leaked: Cell<[bool; PAGES]>,
     were_held: Cell<[bool; PAGES]>,
     were_unseen: Cell<[bool; PAGES]>,
+    /// Kept as one with something that was changed unseen, then or before.
+    were_beside_unseen: Cell<[bool; PAGES]>,
     /// What was done, for who reads a failure.
     pub log: RefCell<Vec<String>>,
     /// Dropped last.
@@ -158,6 +160,7 @@ impl World {
             were_leaked: Cell::new([false; PAGES]),
             were_held: Cell::new([false; PAGES]),
             were_unseen: Cell::new([false; PAGES]),
+            were_beside_unseen: Cell::new([false; PAGES]),
             log: RefCell::default(),
             _lent: lent,
         });
@@ -303,17 +306,25 @@ impl World {
     }
 
     /// Only what was kept may be leaked, together with something beside it that was changed unseen: all that was kept as
-    /// one is left alone with that. What the kernel refuses to take back is leaked, too.
+    /// one is left alone with that, also when the program has mapped there since. What the kernel refuses to take back is leaked, too.
     fn check_leaks(&self, leaked: [bool; PAGES], held: [bool; PAGES]) {
         let were_leaked = self.were_leaked.replace(leaked);
         let were_held = self.were_held.replace(held);
         let unseen = self.unseen.get();
         let were_unseen = self.were_unseen.replace(unseen);
-        let is_explained = |n: usize| {
-            let before = (0..=n).rev().take_while(|n| were_held[*n]);
-            let behind = (n..PAGES).take_while(|n| were_held[*n]);
-            before.chain(behind).any(|n| were_unseen[n] || unseen[n])
+        let is_in_run = |held: &[bool; PAGES], n: usize, is: &dyn Fn(usize) -> bool| {
+            let before = (0..=n).rev().take_while(|n| held[*n]);
+            let behind = (n..PAGES).take_while(|n| held[*n]);
+            before.chain(behind).any(is)
         };
+        let were_beside = self.were_beside_unseen.get();
+        let is_beside = |n: usize| {
+            let now = held[n] && is_in_run(&held, n, &|n| unseen[n]);
+            held[n] && were_beside[n] || now
+        };
+        self.were_beside_unseen.set(core::array::from_fn(is_beside));
+        let is_explained =
+            |n: usize| were_beside[n] || is_in_run(&were_held, n, &|n| were_unseen[n] || unseen[n]);
         let mut now = unseen;
         for n in (0..PAGES).filter(|n| leaked[*n] && !were_leaked[*n]) {
             // It may be known as the program's still, where another thread unmapped what lay beside it just then.
