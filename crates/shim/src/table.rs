@@ -316,8 +316,7 @@ impl Table {
         there
     }
 
-    /// Whether an anchor has nothing beside it that is known. What is too small to be noted is not: an anchor with only that
-    /// between it and a large mapping leaves when something is given back, and another comes when the large one is to be proved.
+    /// Whether an anchor has nothing beside it that is known.
     pub(crate) fn is_lone(&self, start: usize) -> bool {
         let beside = [start.wrapping_sub(1)..start, start + PAGE..start + PAGE + 1];
         let is_known = |bytes: core::ops::Range<usize>| {

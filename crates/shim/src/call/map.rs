@@ -34,10 +34,7 @@ impl<K: Kernel> Shim<K> {
             return unsafe { self.kernel.mmap(map) };
         }
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let Some(kind) = self
-            .kind(map)
-            .filter(|_| fixed || self.is_worth_noting(map.len))
-        else {
+        let Some(kind) = self.kind(map) else {
             if map.flags & MAP_GROWSDOWN != 0 {
                 // What is kept below it would be in its way, now or later.
                 self.retire();
@@ -111,18 +108,6 @@ impl<K: Kernel> Shim<K> {
             self.bring_anchor(page, Kind { huge, ..kind });
         }
         Ok(at)
-    }
-
-    /// Whether a new mapping of this length is noted in the table where the kernel chooses its place. One that is too small to be kept
-    /// is not: a program that mapped and unmapped 16 KB all the time took 4 % more CPU time, most of it for the notes. One at
-    /// an address that the program names always is, as it may be a part of something larger.
-    fn is_worth_noting(&self, len: usize) -> bool {
-        let settings = self.settings();
-        // As the kernel rounds it. What is too long for that is refused by the kernel.
-        let pages = len.checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
-        pages >= settings.least
-            || len <= settings.prefault
-            || settings.huge > 0 && len >= settings.huge
     }
 
     /// Whether a new mapping of this length gets a page more for an anchor. Not where its length is of whole huge pages:

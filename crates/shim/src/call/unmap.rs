@@ -274,9 +274,7 @@ impl<K: Kernel> Shim<K> {
             return Then::Kept;
         }
         let forgotten = table.forget(range, false);
-        // What is too small is not known, as it would not be used again.
-        let is_small = range.len() < self.settings().least;
-        if !forgotten.was_plain && !is_small {
+        if !forgotten.was_plain {
             self.counters.passed_unknown.one();
         } else if may == Allowance::NOTHING {
             self.counters.passed_unused.one();

@@ -36,7 +36,7 @@ pub struct Setup {
     pub resident: usize,
     /// What of a hint is looked at, in pages; 0 is all of it.
     pub hint: usize,
-    /// Mappings of fewer pages are not kept, nor noted where the kernel chooses their place.
+    /// Mappings of fewer pages are not kept.
     pub least: usize,
     /// What the program may map, in pages; 0 is no bound.
     pub bound: usize,
