@@ -323,7 +323,8 @@ impl<K: Kernel> Shim<K> {
 
     /// What the table is to be told is in its place.
     pub(crate) fn note_news(&self) {
-        // Not a store: it would end what another thread has released by its own, and who hears of this would not see that.
+        // An exchange, as a store would hide what another thread had set before: whoever reads the store need not see
+        // that thread's entry.
         self.news.swap(true, Ordering::AcqRel);
     }
 
@@ -379,7 +380,7 @@ impl<K: Kernel> Shim<K> {
             table.forget(range, false);
             self.busy.is_other_at(range, me)
         });
-        // First, so that nobody begins with it any more when its holder has heard of it.
+        // Before the wait: once the holder of the lock has heard of it, nobody begins with the range any more.
         if matches!(done, Locked::Mine) && !self.tell(&self.late, range) {
             if self.lock.is_forking() {
                 // Many threads, while one waits in a fork for what another of them has.

@@ -48,7 +48,7 @@ pub(crate) enum Of {
 pub(crate) struct Forgotten {
     /// A part of it at least was memory of a kind that may be kept.
     pub(crate) was_plain: bool,
-    /// Something is there still that is not the program's: it leaves or, where that was not to be forgotten, is kept.
+    /// Something is there still that is not the program's: it leaves, or it is kept and was not to be forgotten.
     pub(crate) others_stay: bool,
 }
 
@@ -148,12 +148,12 @@ impl Table {
         (id, lost)
     }
 
-    /// The first region in `range` that is kept for later or leaving.
-    pub(crate) fn kept_in(&self, range: Range) -> Option<Id> {
+    /// The first region in `range` whose state is wanted.
+    fn first_of(&self, range: Range, wanted: impl Fn(State) -> bool) -> Option<Id> {
         let mut at = self.nodes.first_in(range);
         while let Some(id) = at {
             let region = self.nodes.get(id);
-            if region.state != State::Live {
+            if wanted(region.state) {
                 return Some(id);
             }
             let from = region.range.end;
@@ -166,6 +166,16 @@ impl Table {
             });
         }
         None
+    }
+
+    /// The first region in `range` that is kept for later or leaving.
+    pub(crate) fn kept_in(&self, range: Range) -> Option<Id> {
+        self.first_of(range, |state| state != State::Live)
+    }
+
+    /// Whether anything in `range` is known as the program's.
+    pub(crate) fn has_live(&self, range: Range) -> bool {
+        self.first_of(range, |state| state == State::Live).is_some()
     }
 
     /// The last range in `range` that is not the program's: kept for later, leaving, or being unmapped by a thread that
@@ -188,25 +198,6 @@ impl Table {
             to = region.range.start;
         }
         None
-    }
-
-    /// Whether anything in `range` is known as the program's.
-    pub(crate) fn has_live(&self, range: Range) -> bool {
-        let mut from = range.start;
-        while let Some(id) = self.nodes.first_in(Range {
-            start: from,
-            end: range.end,
-        }) {
-            let region = self.nodes.get(id);
-            if region.state == State::Live {
-                return true;
-            }
-            from = region.range.end;
-            if from >= range.end {
-                break;
-            }
-        }
-        false
     }
 
     /// Whether all of `range` is the program's, and `wanted` of every part.

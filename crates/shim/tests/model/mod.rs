@@ -312,19 +312,18 @@ impl World {
         let were_held = self.were_held.replace(held);
         let unseen = self.unseen.get();
         let were_unseen = self.were_unseen.replace(unseen);
-        let is_in_run = |held: &[bool; PAGES], n: usize, is: &dyn Fn(usize) -> bool| {
+        let is_any_in_run = |held: &[bool; PAGES], n: usize, is: &dyn Fn(usize) -> bool| {
             let before = (0..=n).rev().take_while(|n| held[*n]);
             let behind = (n..PAGES).take_while(|n| held[*n]);
             before.chain(behind).any(is)
         };
         let were_beside = self.were_beside_unseen.get();
-        let is_beside = |n: usize| {
-            let now = held[n] && is_in_run(&held, n, &|n| unseen[n]);
-            held[n] && were_beside[n] || now
-        };
+        let is_beside =
+            |n: usize| held[n] && (were_beside[n] || is_any_in_run(&held, n, &|n| unseen[n]));
         self.were_beside_unseen.set(core::array::from_fn(is_beside));
-        let is_explained =
-            |n: usize| were_beside[n] || is_in_run(&were_held, n, &|n| were_unseen[n] || unseen[n]);
+        let is_explained = |n: usize| {
+            were_beside[n] || is_any_in_run(&were_held, n, &|n| were_unseen[n] || unseen[n])
+        };
         let mut now = unseen;
         for n in (0..PAGES).filter(|n| leaked[*n] && !were_leaked[*n]) {
             // It may be known as the program's still, where another thread unmapped what lay beside it just then.
