@@ -170,10 +170,10 @@ pub unsafe trait Kernel: Threads {
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
     /// How many of these pages have something else than zeros anywhere.
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize;
-    /// Whether a page of a range is swapped out, or has a mark in its place, as a guard page; none where that can't be told. After
-    /// [`Kernel::mincore`], which finds filters.
-    fn has_swapped(&self, _range: Range) -> Option<bool> {
-        None
+    /// Whether no page of a range is in memory or swapped out, nor has a mark in its place, as a guard page: all of it reads as
+    /// zeros. False if not known. After [`Kernel::mincore`], which finds filters.
+    fn has_nothing(&self, _range: Range) -> bool {
+        false
     }
     /// Whether no other process shares a page of this range, as after fork(2); false if not known.
     fn is_own(&self, range: Range) -> bool;

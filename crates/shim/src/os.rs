@@ -625,8 +625,8 @@ unsafe impl Kernel for Linux {
         used.count()
     }
 
-    fn has_swapped(&self, range: Range) -> Option<bool> {
-        (!self.filter.is_there()).then(|| pagemap::has_swapped(range))?
+    fn has_nothing(&self, range: Range) -> bool {
+        !self.filter.is_there() && pagemap::has_nothing(range)
     }
 
     fn is_own(&self, range: Range) -> bool {

@@ -161,26 +161,26 @@ impl<K: Kernel> Shim<K> {
         if holes > HOLES {
             return None;
         }
-        let are_zero = holes > 0 && self.kernel.has_swapped(part) == Some(false);
+        // Asked of them alone, and in one look: another thread may read a page meanwhile, so that it is not swapped out any
+        // more, and in memory with what is in it.
+        let holes_are_zero = holes > 0
+            && runs_at(part.start, pages)
+                .all(|(range, there)| there || self.kernel.has_nothing(range));
         // See below.
-        if holes > 0 && !are_zero && self.leavers.are_there() {
+        if holes > 0 && !holes_are_zero && self.leavers.are_there() {
             return None;
         }
         let mut used = 0;
-        let mut start = part.start;
-        for run in runs_of(pages) {
-            let end = start + run.len() * PAGE;
-            let range = Range { start, end };
-            start = end;
+        for (range, there) in runs_at(part.start, pages) {
             // A page that is not in memory is a hole, which is zero, a guard, which stays, or swapped out, which is not
             // zero; and mincore(2) does not say which. To give it back takes no shootdown, as nothing is mapped, but
             // where other threads give back meanwhile: the kernel then flushes after each call, even one that finds
             // nothing (mm_tlb_flush_nested, mm/mmu_gather.c, Linux 6.18).
             // SAFETY: the caller's range; either call leaves it zero.
             let done = unsafe {
-                if run[0] & 1 == 0 && are_zero {
+                if !there && holes_are_zero {
                     true
-                } else if run[0] & 1 == 0 {
+                } else if !there {
                     let advice = MADV_DONTNEED;
                     self.kernel
                         .madvise(range.start, range.len(), advice)
@@ -188,8 +188,9 @@ impl<K: Kernel> Shim<K> {
                 } else {
                     // Many that are zero already may have the page of zeros, see above.
                     let zeros = self.kernel.clear(range);
-                    used += run.len() - zeros;
-                    zeros <= run.len() / 2 || !self.kernel.has_page_of_zeros(range)
+                    let count = range.len() / PAGE;
+                    used += count - zeros;
+                    zeros <= count / 2 || !self.kernel.has_page_of_zeros(range)
                 }
             };
             if !done {
@@ -233,6 +234,15 @@ fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, interrupts: b
 /// Pages one after the other that are all in memory, or all not.
 fn runs_of(pages: &[u8]) -> impl Iterator<Item = &[u8]> {
     pages.chunk_by(|a, b| a & 1 == b & 1)
+}
+
+/// The same as ranges of memory that begins at `start`, and whether they are in memory.
+fn runs_at(start: usize, pages: &[u8]) -> impl Iterator<Item = (Range, bool)> {
+    runs_of(pages).scan(start, |next, run| {
+        let start = *next;
+        *next = start + run.len() * PAGE;
+        Some((Range { start, end: *next }, run[0] & 1 != 0))
+    })
 }
 
 fn holes_in(pages: &[u8]) -> usize {

@@ -29,6 +29,7 @@ static NO_SCAN: AtomicBool = AtomicBool::new(false);
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// The page of zeros; and a huge page, which may be the huge one of zeros: of that not all kernels tell.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
@@ -52,9 +53,9 @@ struct Scan {
     told: u64,
 }
 
-/// See [`Kernel::has_swapped`](crate::Kernel::has_swapped).
-pub(super) fn has_swapped(range: Range) -> Option<bool> {
-    has_any(range, PAGE_IS_SWAPPED)
+/// See [`Kernel::has_nothing`](crate::Kernel::has_nothing).
+pub(super) fn has_nothing(range: Range) -> bool {
+    has_any(range, PAGE_IS_PRESENT | PAGE_IS_SWAPPED) == Some(false)
 }
 
 /// Whether none of a range is the page of zeros for sure. Otherwise it may be, or can't be told.
