@@ -1,10 +1,13 @@
-//! Ranges of the program's that are being zeroed, or whose protection is being changed, at this moment and
-//! without the lock.
+//! Ranges that are being zeroed, changed or replaced at this moment and without the lock.
 //!
 //! To the kernel each such call is one step, since it holds the lock of the address space meanwhile. Ours are
 //! several: looked up, done, noted. What is not written when it is looked up can be when it is zeroed, and of
-//! two mprotect(2) at once the second one's note may be of the first. So whoever changes a range waits until
-//! nobody is at it.
+//! two mprotect(2) at once the second one's note may be of the first. So whoever changes a range waits for those that
+//! are at it. Not for those that begin later: a thread that begins again and again would never let it go on.
+//!
+//! A call that makes something else of a range is told too: nobody waits for that, but neither is anything
+//! zeroed or put there before it is over. A hole beside a mapping looks free for an anchor until another thread's
+//! MAP_FIXED has come there, and what the library wrote then would be in the program's memory.
 //!
 //! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun calls
 //! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler that leaves by
@@ -19,21 +22,42 @@ use crate::table::Table;
 use crate::waits::{Patience, WAIT_MS};
 
 /// So many threads at once; one more does without, or waits.
-const PLACES: usize = if cfg!(loom) { 2 } else { 32 };
+const PLACES: usize = if cfg!(loom) { 4 } else { 32 };
 /// Others may begin with a range again and again; after so many waits it is not known any more.
 pub(crate) const TURNS: usize = 8;
+
+/// What can be done with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Memory is written: it is zeroed, or is to be an anchor.
+    Writes,
+    /// Its protection is changed, and noted after that.
+    Protects,
+    /// It is unmapped or mapped anew, or becomes something that is not followed.
+    Replaces,
+}
+
+impl Doing {
+    const ALL: [Doing; 3] = [Doing::Writes, Doing::Protects, Doing::Replaces];
+}
 
 struct Place {
     /// Who is at it; 0 is nobody.
     thread: AtomicUsize,
-    /// What at. Written before `thread`, with the lock.
+    /// What at, and as which of all that ever began. Written before `thread`, with the lock.
     start: AtomicUsize,
     end: AtomicUsize,
+    turn: AtomicUsize,
+    doing: AtomicUsize,
     /// Somebody waits for it.
     wanted: AtomicBool,
 }
 
 impl Place {
+    fn doing(&self) -> Doing {
+        Doing::ALL[self.doing.load(Ordering::Relaxed)]
+    }
+
     fn range(&self) -> Range {
         Range {
             start: self.start.load(Ordering::Relaxed),
@@ -53,6 +77,8 @@ pub(crate) struct Busy {
     all: [Place; PLACES],
     /// How many, at least: most of the time there is nothing to look at.
     count: AtomicUsize,
+    /// How many ever began.
+    turns: AtomicUsize,
 }
 
 impl Default for Busy {
@@ -62,9 +88,12 @@ impl Default for Busy {
                 thread: AtomicUsize::new(0),
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
+                turn: AtomicUsize::new(0),
+                doing: AtomicUsize::new(0),
                 wanted: AtomicBool::new(false),
             }),
             count: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
         }
     }
 }
@@ -80,29 +109,59 @@ impl Busy {
         })
     }
 
-    /// Whether another thread than this is at something in a range; it will wake who waits then. A handler does not
-    /// wait for what it has interrupted. With the lock.
+    /// Whether another thread than this is at something in a range that has to be waited for; it will wake who waits then. A
+    /// handler does not wait for what it has interrupted. With the lock.
     pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
-        let mut others = self.at(range).filter(|(_, thread)| *thread != me);
-        others.any(|(n, thread)| {
-            self.all[n].wanted.store(true, Ordering::SeqCst);
-            // It may have come to an end before it could see that.
-            self.all[n].thread.load(Ordering::SeqCst) == thread
+        self.others_at(range, me, usize::MAX)
+            .any(|(n, thread)| self.is_wanted(n, thread))
+    }
+
+    /// The same for those that were no later than this turn.
+    fn is_earlier_at(&self, range: Range, me: usize, turn: usize) -> bool {
+        self.others_at(range, me, turn)
+            .any(|(n, thread)| self.is_wanted(n, thread))
+    }
+
+    fn others_at(
+        &self,
+        range: Range,
+        me: usize,
+        turn: usize,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        self.at(range).filter(move |(n, thread)| {
+            let place = &self.all[*n];
+            let earlier = place.turn.load(Ordering::Relaxed) <= turn;
+            *thread != me && earlier && place.doing() != Doing::Replaces
         })
     }
 
-    /// Whether anybody is, this thread too. With the lock.
-    pub(crate) fn is_at(&self, range: Range) -> bool {
+    /// Lets the thread at a place know that somebody waits. False where it has come to an end before it could see that.
+    fn is_wanted(&self, n: usize, thread: usize) -> bool {
+        self.all[n].wanted.store(true, Ordering::SeqCst);
+        self.all[n].thread.load(Ordering::SeqCst) == thread
+    }
+
+    /// Whether anybody is at anything there, this thread too. With the lock.
+    fn is_at(&self, range: Range) -> bool {
         self.at(range).next().is_some()
     }
 
+    /// The same for what has to be waited for.
+    fn is_changed_at(&self, range: Range) -> bool {
+        self.at(range)
+            .any(|(n, _)| self.all[n].doing() != Doing::Replaces)
+    }
+
     /// None where there are too many. With the lock.
-    fn put(&self, range: Range, thread: usize) -> Option<Begun> {
+    fn put(&self, range: Range, thread: usize, doing: Doing) -> Option<Begun> {
         let free = |place: &Place| place.thread.load(Ordering::SeqCst) == 0;
         let n = self.all.iter().position(free)?;
         let place = &self.all[n];
         place.start.store(range.start, Ordering::Relaxed);
         place.end.store(range.end, Ordering::Relaxed);
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
+        place.turn.store(turn, Ordering::Relaxed);
+        place.doing.store(doing as usize, Ordering::Relaxed);
         place.wanted.store(false, Ordering::SeqCst);
         place.thread.store(thread, Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -123,23 +182,74 @@ impl Busy {
         mine && place.wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends what any but this thread is at in a range, and hands out what that was. With the lock.
-    pub(crate) fn give_up(&self, range: Range, me: usize, mut forget: impl FnMut(Range)) {
-        for (n, thread) in self.at(range).filter(|(_, thread)| *thread != me) {
+    /// Ends all that any but this thread is at, and hands out what that was. With the lock, or in a process that has no other
+    /// threads.
+    pub(crate) fn give_up(&self, me: usize, mut forget: impl FnMut(Range)) {
+        for (n, thread) in self.at(Range::ALL).filter(|(_, thread)| *thread != me) {
             forget(self.all[n].range());
             self.take(n, thread);
         }
     }
+
+    /// The same for what has to be waited for in a range, and is no later than this turn. Whether it may write there still.
+    fn give_up_earlier(
+        &self,
+        range: Range,
+        me: usize,
+        turn: usize,
+        mut forget: impl FnMut(Range),
+    ) -> bool {
+        let mut may_write = false;
+        for (n, thread) in self.others_at(range, me, turn) {
+            may_write |= self.all[n].doing() == Doing::Writes;
+            forget(self.all[n].range());
+            self.take(n, thread);
+        }
+        may_write
+    }
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Begins with a range that the table has as writable memory of the program's, if nobody is at it. With the lock; when it
-    /// was given back, [`Shim::has_begun`] says whether it holds.
-    pub(crate) fn begin_to_wipe(&self, range: Range) -> Option<Begun> {
+    /// Begins to write a range, which the table has as writable memory of the program's or which is a hole, if nobody is at it.
+    /// With the lock; when it was given back, [`Shim::has_begun`] says whether it holds.
+    pub(crate) fn begin_to_write(&self, range: Range) -> Option<Begun> {
         if self.busy.is_at(range) {
             return None;
         }
-        self.busy.put(range, self.kernel.thread())
+        self.busy.put(range, self.kernel.thread(), Doing::Writes)
+    }
+
+    /// Begins to replace a range: until it is over, nobody begins to write there. None where that can't be told. With the lock.
+    pub(crate) fn begin_to_replace(&self, range: Range) -> Option<Begun> {
+        self.busy.put(range, self.kernel.thread(), Doing::Replaces)
+    }
+
+    /// A call that makes something else of a range, and is not followed: what is kept there goes before it, what is known is
+    /// forgotten, and nothing of the library's comes there while it lasts.
+    ///
+    /// # Errors
+    ///
+    /// Those of `call` and of [`Shim::clear_the_way`].
+    pub(crate) fn replace<T>(
+        &self,
+        range: Range,
+        call: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.keep_others_away(range, || self.clear_the_way(range).and_then(|()| call()))
+    }
+
+    /// Nothing of the library's comes to a range while this call lasts.
+    pub(crate) fn keep_others_away<T>(&self, range: Range, call: impl FnOnce() -> T) -> T {
+        let begun = match self.locked(|_| self.begin_to_replace(range)) {
+            Locked::Done(begun) => begun,
+            // Who could come there needs the lock for it.
+            Locked::Mine | Locked::Busy => None,
+        };
+        let done = call();
+        if let Some(begun) = begun {
+            self.end(begun);
+        }
+        done
     }
 
     /// What was begun, or none where the library was turned off meanwhile. Without the lock.
@@ -157,7 +267,7 @@ impl<K: Kernel> Shim<K> {
     ///
     /// # Errors
     ///
-    /// ENOMEM where another thread is at it, and does not come to an end.
+    /// Those of [`Shim::wait_for_others`].
     pub(crate) fn begin_to_change(
         &self,
         range: Range,
@@ -165,21 +275,17 @@ impl<K: Kernel> Shim<K> {
     ) -> Result<Option<Begun>, Errno> {
         let me = self.kernel.thread();
         for _ in 0..TURNS {
-            if !self.gets_idle(range) {
-                return Err(Errno::ENOMEM);
-            }
             let begun = self.locked(|table| {
-                if self.busy.is_at(range) {
+                if self.busy.is_changed_at(range) {
                     return None;
                 }
-                let begun = self.busy.put(range, me)?;
+                let begun = self.busy.put(range, me, Doing::Protects)?;
                 change(table);
                 Some(begun)
             });
             match begun {
                 Locked::Done(Some(begun)) => return Ok(Some(begun)),
-                // Another one was faster.
-                Locked::Done(None) => {}
+                Locked::Done(None) => self.wait_for_others(range)?,
                 Locked::Mine | Locked::Busy => break,
             }
         }
@@ -187,7 +293,7 @@ impl<K: Kernel> Shim<K> {
         Ok(None)
     }
 
-    /// What has only written memory is over.
+    /// It is over, and the table has nothing to know of it.
     pub(crate) fn end(&self, begun: Begun) {
         if self.busy.take(begun.place, self.kernel.thread()) {
             self.somebody_left();
@@ -202,36 +308,39 @@ impl<K: Kernel> Shim<K> {
         self.end(begun);
     }
 
-    /// Waits until no other thread is at anything in a range. False where that does not come to an end: whoever is at it is
-    /// given up, and may write there still if it lives.
-    pub(crate) fn gets_idle(&self, range: Range) -> bool {
+    /// Waits until the other threads that are at something in a range now have come to an end. Others may have begun by then.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM where one does not for two seconds, and may write there still: it is given up.
+    pub(crate) fn wait_for_others(&self, range: Range) -> Result<(), Errno> {
         let me = self.kernel.thread();
         let mut patience = Patience::default();
+        // Whoever calls this has had the lock since it wants the range, and so it sees all that began before.
+        let turn = self.busy.turns.load(Ordering::Relaxed);
         loop {
             let seen = self.left.load(Ordering::Acquire);
-            let busy = match self.locked(|_| self.busy.is_other_at(range, me)) {
+            let busy = match self.locked(|_| self.busy.is_earlier_at(range, me, turn)) {
                 Locked::Done(busy) => busy,
                 // Somebody has the lock over a fork(2), and nobody can begin without it.
-                Locked::Mine | Locked::Busy => self.busy.is_other_at(range, me),
+                Locked::Mine | Locked::Busy => self.busy.is_earlier_at(range, me, turn),
             };
             if !busy {
-                return true;
+                return Ok(());
             }
             if patience.is_over(&self.kernel) {
-                let _ = self.locked(|table| {
-                    self.busy.give_up(range, me, |gone| {
+                let may_write = self.locked(|table| {
+                    self.busy.give_up_earlier(range, me, turn, |gone| {
                         table.forget(gone, false);
-                    });
+                    })
                 });
-                return false;
+                return match may_write {
+                    Locked::Done(false) => Ok(()),
+                    Locked::Done(true) | Locked::Mine | Locked::Busy => Err(Errno::ENOMEM),
+                };
             }
             self.kernel.sleep(&self.left, seen, WAIT_MS);
         }
-    }
-
-    /// The same for whoever can't fail.
-    pub(crate) fn wait_until_idle(&self, range: Range) {
-        let _ = self.gets_idle(range);
     }
 
     /// Once the library is off, each call goes to the kernel, and none begins with anything: waits for those that have
@@ -240,7 +349,7 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread();
         if self.busy.is_other_at(Range::ALL, me) {
             self.wait_while(|| self.busy.is_other_at(Range::ALL, me));
-            self.busy.give_up(Range::ALL, me, |_| ());
+            self.busy.give_up(me, |_| ());
         }
     }
 }

@@ -1,6 +1,5 @@
 //! fork(2): the child gets the tables as they are, and none of the threads that were at them.
 
-use crate::Range;
 use crate::kernel::Kernel;
 use crate::lock::Taken;
 use crate::shim::Shim;
@@ -46,7 +45,7 @@ impl<K: Kernel> Shim<K> {
                 // Others may have changed the tables while they were copied, page by page: they are not whole, also where
                 // the lock seems free. And nobody else is at anything in the child.
                 self.turn_off();
-                self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
+                self.busy.give_up(self.kernel.thread(), |_| ());
             }
             return;
         }
@@ -81,7 +80,7 @@ impl<K: Kernel> Shim<K> {
             }
         }
         // Whether the call that changed it was over, nobody knows.
-        self.busy.give_up(Range::ALL, me, |gone| {
+        self.busy.give_up(me, |gone| {
             table.forget(gone, false);
         });
         if self.is_leaver(me) {

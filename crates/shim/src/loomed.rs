@@ -9,7 +9,10 @@ use loom::thread;
 
 use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 use crate::late::Late;
-use crate::linux::{MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::linux::{
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ,
+    PROT_WRITE,
+};
 use crate::lock::{Lock, Taken};
 use crate::sync::{AtomicU32, Guarded};
 use crate::{Counters, Held, Node, PAGE, Part, Range, Scratch, Settings, Shim, Zero};
@@ -18,39 +21,79 @@ loom::thread_local! {
     static ME: Cell<usize> = Cell::new(1);
 }
 
-/// Every order; or those with no more than so many switches where nobody had to wait, where all take hours: with
-/// six `leaving` has 255,519 orders, with eight 5,901,620, which found nothing more.
-fn explore(switches: Option<usize>, work: impl Fn() + Sync + Send + 'static) {
+/// More orders than these of one model are not run: some have hundreds of millions, also with few switches, as loom lets
+/// a thread read each older value that the memory model allows.
+const MOST_ORDERS: usize = 500_000;
+
+/// Every order; or those with no more than so many switches where nobody had to wait. In one of them at least the library has
+/// done what the model is about, which `work` says: one in which it leaves all to the kernel can't fail.
+fn explore(switches: Option<usize>, work: impl Fn() -> bool + Sync + Send + 'static) {
+    let is_reached = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = switches;
     builder.max_branches = 100_000;
-    builder.check(work);
+    builder.max_permutations = Some(MOST_ORDERS);
+    let reached = Arc::clone(&is_reached);
+    builder.check(move || {
+        reached.fetch_or(work(), std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(is_reached.load(std::sync::atomic::Ordering::Relaxed));
 }
 
 /// What the library writes into a page that it keeps.
 const MARK: u8 = 255;
 
-/// Six pages: each mapped or not, and with what in it; and which can't be written.
-struct Six(Mutex<[Option<u8>; 6]>, Mutex<[bool; 6]>);
+/// So many pages there are, from the address of the first on.
+const PAGES: usize = 8;
+
+/// A page that is mapped: what is in it, and whether it can be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Page {
+    content: u8,
+    writable: bool,
+}
+
+/// A few pages, each mapped or not. Each call is one step, as the kernel's is.
+struct Few(Mutex<[Option<Page>; PAGES]>);
 
 fn pages(range: Range) -> core::ops::Range<usize> {
     range.start / PAGE - 1..range.end / PAGE - 1
 }
 
-impl Six {
-    fn set(&self, range: Range, page: Option<u8>) {
-        self.0.lock().unwrap()[pages(range)].fill(page);
+const EEXIST: Errno = Errno(17);
+
+impl Few {
+    fn with<T>(&self, range: Range, step: impl FnOnce(&mut [Option<Page>]) -> T) -> T {
+        step(&mut self.0.lock().unwrap()[pages(range)])
     }
 
-    fn is_closed(&self, at: usize) -> bool {
-        self.1.lock().unwrap()[pages(range(at, PAGE))][0]
+    /// Writes what is mapped.
+    fn write(&self, range: Range, content: u8) {
+        self.with(range, |pages| {
+            for page in pages.iter_mut().flatten() {
+                page.content = content;
+            }
+        });
     }
 
-    /// MADV_DONTNEED: what is mapped is zero.
-    fn empty(&self, range: Range) {
-        for page in &mut self.0.lock().unwrap()[pages(range)] {
-            *page = page.map(|_| 0);
-        }
+    /// What is in each page; none where none is mapped.
+    fn contents(&self, range: Range) -> Vec<Option<u8>> {
+        self.with(range, |pages| {
+            let each = pages.iter().map(|page| page.map(|page| page.content));
+            each.collect()
+        })
+    }
+
+    fn is_writable(&self, at: usize) -> bool {
+        self.with(range(at, PAGE), |pages| {
+            pages[0].is_some_and(|page| page.writable)
+        })
+    }
+
+    fn is_all(&self, range: Range, content: u8) -> bool {
+        self.contents(range)
+            .iter()
+            .all(|page| *page == Some(content))
     }
 }
 
@@ -58,7 +101,7 @@ fn range(addr: usize, len: usize) -> Range {
     Range::of(addr, len).unwrap()
 }
 
-impl Threads for Six {
+impl Threads for Few {
     fn thread(&self) -> usize {
         ME.with(Cell::get)
     }
@@ -67,38 +110,52 @@ impl Threads for Six {
     }
     fn wake(&self, _: &AtomicU32) {}
     fn now(&self) -> u64 {
-        0
+        // Long after its beginning, so that the first call looks how much memory there is: without that nothing is kept.
+        1 << 40
     }
 }
 
 // SAFETY: no memory is touched.
-unsafe impl Kernel for Six {
+unsafe impl Kernel for Few {
     unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
-        let at = if map.addr == 0 {
-            let free =
-                |s: &usize| pages(range(*s, map.len)).all(|n| self.0.lock().unwrap()[n].is_none());
-            let last = 7 * PAGE - map.len;
-            (PAGE..=last)
-                .step_by(PAGE)
-                .find(free)
-                .ok_or(Errno::ENOMEM)?
+        let new = Some(Page {
+            content: 0,
+            writable: map.prot & PROT_WRITE != 0,
+        });
+        let count = map.len / PAGE;
+        let mut all = self.0.lock().unwrap();
+        let last = PAGES - count;
+        let is_free = |n: usize| all[n..n + count].iter().all(Option::is_none);
+        let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let n = if fixed {
+            (map.addr / PAGE).wrapping_sub(1)
         } else {
-            map.addr
+            (0..=last).find(|n| is_free(*n)).unwrap_or(PAGES)
         };
-        self.set(range(at, map.len), Some(0));
-        Ok(at)
+        if n > last {
+            return Err(Errno::ENOMEM);
+        }
+        if map.flags & MAP_FIXED_NOREPLACE != 0 && !is_free(n) {
+            return Err(EEXIST);
+        }
+        all[n..n + count].fill(new);
+        Ok((n + 1) * PAGE)
     }
     unsafe fn munmap(&self, addr: usize, len: usize) -> Result<(), Errno> {
-        self.set(range(addr, len), None);
+        self.with(range(addr, len), |pages| pages.fill(None));
         Ok(())
     }
     unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
-        self.1.lock().unwrap()[pages(range(addr, len))].fill(prot & PROT_WRITE == 0);
+        self.with(range(addr, len), |pages| {
+            for page in pages.iter_mut().flatten() {
+                page.writable = prot & PROT_WRITE != 0;
+            }
+        });
         Ok(())
     }
     unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
         assert_eq!(advice, MADV_DONTNEED);
-        self.empty(range(addr, len));
+        self.write(range(addr, len), 0);
         Ok(())
     }
     unsafe fn mremap(
@@ -117,7 +174,7 @@ unsafe impl Kernel for Six {
     unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
         ranges
             .iter()
-            .for_each(|p| self.empty(range(p.start, p.len)));
+            .for_each(|p| self.write(range(p.start, p.len), 0));
         Ok(ranges.iter().map(|p| p.len).sum())
     }
     unsafe fn mincore(&self, _: Range, pages: &mut [u8]) -> Result<(), Errno> {
@@ -125,48 +182,53 @@ unsafe impl Kernel for Six {
         Ok(())
     }
     unsafe fn zero(&self, range: Range) {
-        self.set(range, Some(0));
+        self.write(range, 0);
     }
     unsafe fn clear(&self, range: Range) -> usize {
-        let closed = self.1.lock().unwrap()[pages(range)].to_vec();
-        assert!(!closed.contains(&true), "a page that can't be written");
-        self.set(range, Some(0));
+        self.with(range, |pages| {
+            for page in pages {
+                let page = page.as_mut().expect("a page that is mapped");
+                assert!(page.writable, "a page that can be written");
+                page.content = 0;
+            }
+        });
         0
     }
     fn count_used(&self, pages: &[usize]) -> Option<usize> {
         Some(pages.len())
     }
-    fn mapping_at(&self, _: Range) -> Option<Mapping> {
-        // All that is mapped is one mapping, with the anchor in it.
-        let range = range(PAGE, 6 * PAGE);
+    fn mapping_at(&self, wanted: Range) -> Option<Mapping> {
+        let all = self.0.lock().unwrap();
+        let first = pages(wanted).start;
+        let writable = all[first]?.writable;
+        // What lies side by side and may be used alike is one mapping.
+        let alike = |n: &usize| all[*n].is_some_and(|page| page.writable == writable);
+        let before = (0..first).rev().take_while(alike).count();
+        let after = (first..PAGES).take_while(alike).count();
         Some(Mapping {
-            range,
-            is_plain: true,
+            range: range((first + 1 - before) * PAGE, (before + after) * PAGE),
+            is_plain: writable,
         })
     }
     fn all_there(&self, range: Range) -> bool {
-        self.0.lock().unwrap()[pages(range)]
-            .iter()
-            .all(Option::is_some)
+        self.contents(range).iter().all(Option::is_some)
     }
     unsafe fn mark(&self, range: Range, _: u64) {
-        self.set(range, Some(MARK));
+        self.write(range, MARK);
     }
     fn is_marked(&self, range: Range, _: u64) -> bool {
-        self.0.lock().unwrap()[pages(range)]
-            .iter()
-            .all(|page| *page == Some(MARK))
+        self.is_all(range, MARK)
     }
     unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool {
         let marked = self.is_marked(range, mark);
         if marked {
-            self.set(range, Some(0));
+            self.write(range, 0);
         }
         marked
     }
     unsafe fn fingerprint(&self, range: Range) -> u64 {
         let word = |hash: u64, page: &Option<u8>| hash * 300 + u64::from(page.unwrap_or(0));
-        self.0.lock().unwrap()[pages(range)].iter().fold(1, word)
+        self.contents(range).iter().fold(1, word)
     }
     fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool {
         // SAFETY: no memory is touched.
@@ -182,8 +244,17 @@ unsafe impl Kernel for Six {
         true
     }
     fn resident(&self) -> Option<usize> {
-        let written = |page: &&Option<u8>| page.is_some_and(|value| value != 0);
-        Some(self.0.lock().unwrap().iter().filter(written).count() * PAGE)
+        let written = |page: &&Page| page.content != 0;
+        Some(
+            self.0
+                .lock()
+                .unwrap()
+                .iter()
+                .flatten()
+                .filter(written)
+                .count()
+                * PAGE,
+        )
     }
     fn pressure(&self) -> Pressure {
         Pressure::None(usize::MAX)
@@ -199,8 +270,14 @@ fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
 }
 
 /// A library with a page of the program's, to whose protection the second thread does something while the first does
-/// something else; then what the kernel and the library hold.
-fn on_one_page(first: fn(&Shim<Six>, usize), other: fn(&Shim<Six>, usize)) -> (bool, Vec<Held>) {
+/// something else.
+struct OnePage {
+    is_writable: bool,
+    held: Vec<Held>,
+    was_zeroed: bool,
+}
+
+fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> OnePage {
     let shim = Arc::new(shim(4));
     // SAFETY: the model's memory.
     let at = unsafe { shim.mmap(&ONE) }.unwrap();
@@ -212,26 +289,40 @@ fn on_one_page(first: fn(&Shim<Six>, usize), other: fn(&Shim<Six>, usize)) -> (b
     beside.join().unwrap();
     shim.check().unwrap();
     let mut held = Vec::new();
-    shim.each_region(|_, one| held.push(one));
-    (shim.kernel().is_closed(at), held)
+    shim.each_region(|_, one| {
+        if one != Held::Anchor {
+            held.push(one);
+        }
+    });
+    OnePage {
+        is_writable: shim.kernel().is_writable(at),
+        held,
+        was_zeroed: shim.counters.dontneed_zeroed.get() > 0,
+    }
+}
+
+/// MADV_DONTNEED of the page.
+fn give_back(shim: &Shim<Few>, at: usize) {
+    // SAFETY: the model's memory.
+    unsafe { shim.madvise(at, PAGE, MADV_DONTNEED) }.unwrap();
 }
 
 /// mprotect(2) of the page.
-fn protect(shim: &Shim<Six>, at: usize, prot: i32) {
+fn protect(shim: &Shim<Few>, at: usize, prot: i32) {
     // SAFETY: the model's memory.
     unsafe { shim.mprotect(at, PAGE, prot) }.unwrap();
 }
 
-fn six() -> Six {
-    Six(Mutex::new([None; 6]), Mutex::new([false; 6]))
+fn few() -> Few {
+    Few(Mutex::new([None; PAGES]))
 }
 
 /// Check that two threads never have the lock at once, and that both get it.
 #[test]
 fn lock() {
     explore(None, || {
-        let all = Arc::new((six(), Lock::default(), Guarded::new(0)));
-        let add = |all: &(Six, Lock, Guarded<i32>)| {
+        let all = Arc::new((few(), Lock::default(), Guarded::new(0)));
+        let add = |all: &(Few, Lock, Guarded<i32>)| {
             assert_eq!(all.1.take(&all.0), Taken::Yes);
             assert_eq!(all.1.take(&all.0), Taken::Mine);
             // SAFETY: we have the lock; loom checks it.
@@ -248,6 +339,7 @@ fn lock() {
         other.join().unwrap();
         // SAFETY: the other thread is over.
         assert_eq!(unsafe { all.2.with(|n| *n) }, 2);
+        true
     });
 }
 
@@ -256,7 +348,7 @@ fn lock() {
 #[test]
 fn late() {
     explore(None, || {
-        let all = Arc::new((six(), Lock::default(), Late::default(), Guarded::new(0)));
+        let all = Arc::new((few(), Lock::default(), Late::default(), Guarded::new(0)));
         let other = second({
             let all = Arc::clone(&all);
             move || {
@@ -276,6 +368,7 @@ fn late() {
         assert!(all.2.each(|_| unsafe { all.3.with(|n| *n += 1) }));
         // SAFETY: as above.
         assert_eq!(unsafe { all.3.with(|n| *n) }, 1);
+        true
     });
 }
 
@@ -288,11 +381,11 @@ const ONE: Map = Map {
     offset: 0,
 };
 
-fn shim(cache: usize) -> Shim<Six> {
+fn shim(cache: usize) -> Shim<Few> {
     bounded(cache, 0)
 }
 
-fn bounded(cache: usize, resident: usize) -> Shim<Six> {
+fn bounded(cache: usize, resident: usize) -> Shim<Few> {
     let settings = Settings {
         cache: cache * PAGE,
         resident: resident * PAGE,
@@ -305,7 +398,7 @@ fn bounded(cache: usize, resident: usize) -> Shim<Six> {
     let counters = Box::leak(Box::new(Counters::new()));
     let places = Box::leak(vec![Node::EMPTY; 16].into_boxed_slice());
     let scratch = Box::leak(Box::new(Scratch::EMPTY));
-    Shim::new(six(), settings, counters, places, scratch)
+    Shim::new(few(), settings, counters, places, scratch)
 }
 
 /// Check that what one thread maps at a kept address stays what it is while the other gives kept memory
@@ -332,25 +425,23 @@ fn leaving() {
                 ..ONE
             };
             assert_eq!(shim.mmap(&fixed), Ok(all[0]));
-            shim.kernel().set(range(all[0], PAGE), Some(7));
+            shim.kernel().write(range(all[0], PAGE), 7);
             other.join().unwrap();
-            assert_eq!(
-                shim.kernel().0.lock().unwrap()[pages(range(all[0], PAGE))],
-                [Some(7)]
-            );
+            assert_eq!(shim.kernel().contents(range(all[0], PAGE)), [Some(7)]);
         }
         shim.check().unwrap();
+        shim.counters.evicted.get() > 0
     });
 }
 
 /// Maps and writes while the other thread goes on, and checks that it is all there when that one is over. Where it is.
-fn keeps(shim: &Shim<Six>, map: &Map, other: thread::JoinHandle<()>) -> usize {
+fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
     // SAFETY: the model's memory.
     let mine = unsafe { shim.mmap(map) }.unwrap();
     let mapped = range(mine, map.len);
-    shim.kernel().set(mapped, Some(7));
+    shim.kernel().write(mapped, 7);
     other.join().unwrap();
-    let there = shim.kernel().0.lock().unwrap()[pages(mapped)].to_vec();
+    let there = shim.kernel().contents(mapped);
     assert_eq!(there, vec![Some(7); map.len / PAGE]);
     mine
 }
@@ -375,6 +466,7 @@ fn going() {
             shim.munmap(mine, PAGE).unwrap();
         }
         shim.check().unwrap();
+        shim.counters.evicted.get() > 0
     });
 }
 
@@ -401,6 +493,7 @@ fn going_in_a_hole() {
             keeps(&shim, &three, other);
         }
         shim.check().unwrap();
+        shim.counters.evicted.get() > 0
     });
 }
 
@@ -409,7 +502,7 @@ fn going_in_a_hole() {
 #[test]
 fn above_the_bound() {
     explore(Some(6), || {
-        let shim = Arc::new(bounded(6, 2));
+        let shim = Arc::new(bounded(6, 5));
         let long = Map {
             len: 2 * PAGE,
             ..ONE
@@ -418,7 +511,7 @@ fn above_the_bound() {
         unsafe {
             let all: Vec<usize> = (0..3).map(|_| shim.mmap(&long).unwrap()).collect();
             for at in &all {
-                shim.kernel().set(range(*at, long.len), Some(7));
+                shim.kernel().write(range(*at, long.len), 7);
             }
             shim.munmap(all[0], long.len).unwrap();
             let other = second({
@@ -429,13 +522,14 @@ fn above_the_bound() {
             });
             shim.munmap(all[2], long.len).unwrap();
             let mine = shim.mmap(&ONE).unwrap();
-            let there = || shim.kernel().0.lock().unwrap()[pages(range(mine, PAGE))].to_vec();
+            let there = || shim.kernel().contents(range(mine, PAGE));
             assert_eq!(there(), [Some(0)]);
-            shim.kernel().set(range(mine, PAGE), Some(8));
+            shim.kernel().write(range(mine, PAGE), 8);
             other.join().unwrap();
             assert_eq!(there(), [Some(8)]);
         }
         shim.check().unwrap();
+        shim.counters.trimmed.get() > 0
     });
 }
 
@@ -444,17 +538,14 @@ fn above_the_bound() {
 #[test]
 fn protected_meanwhile() {
     explore(Some(4), || {
-        let give_back = |shim: &Shim<Six>, at| {
-            // SAFETY: the model's memory.
-            unsafe { shim.madvise(at, PAGE, MADV_DONTNEED) }.unwrap();
-        };
-        let (closed, held) = on_one_page(give_back, |shim, at| {
+        let done = on_one_page(give_back, |shim, at| {
             protect(shim, at, PROT_READ);
-            assert!(shim.kernel().is_closed(at));
+            assert!(!shim.kernel().is_writable(at));
             protect(shim, at, PROT_READ | PROT_WRITE);
         });
-        assert!(!closed);
-        assert_eq!(held, [Held::Live(3, true)]);
+        assert!(done.is_writable);
+        assert_eq!(done.held, [Held::Live(3, true)]);
+        done.was_zeroed
     });
 }
 
@@ -462,11 +553,55 @@ fn protected_meanwhile() {
 #[test]
 fn protected_twice() {
     explore(Some(5), || {
-        let (closed, held) = on_one_page(
+        let done = on_one_page(
             |shim, at| protect(shim, at, PROT_READ | PROT_WRITE),
             |shim, at| protect(shim, at, PROT_READ),
         );
-        let prot = if closed { 1 } else { 3 };
-        assert!(held.iter().all(|one| *one == Held::Live(prot, true)));
+        let prot = if done.is_writable { 3 } else { 1 };
+        let is_same = |one: &Held| *one == Held::Live(prot, true);
+        assert!(done.held.iter().all(is_same));
+        !done.held.is_empty()
+    });
+}
+
+/// Check that what one thread has given back is not zeroed any more once the other has mapped there what can't be
+/// written.
+#[test]
+fn replaced_meanwhile() {
+    explore(Some(4), || {
+        let done = on_one_page(give_back, |shim, at| {
+            let fixed = Map {
+                addr: at,
+                prot: PROT_READ,
+                flags: ONE.flags | MAP_FIXED,
+                ..ONE
+            };
+            // SAFETY: the model's memory.
+            assert_eq!(unsafe { shim.mmap(&fixed) }, Ok(at));
+        });
+        assert!(!done.is_writable);
+        assert_eq!(done.held, [Held::Live(1, true)]);
+        done.was_zeroed
+    });
+}
+
+/// Check that a thread that gives back again and again what the other protects again and again is refused nothing,
+/// and zeroes only what can be written.
+#[test]
+fn protected_again_and_again() {
+    explore(Some(3), || {
+        let done = on_one_page(
+            |shim, at| {
+                give_back(shim, at);
+                give_back(shim, at);
+            },
+            |shim, at| {
+                for prot in [PROT_READ, PROT_READ | PROT_WRITE, PROT_READ] {
+                    protect(shim, at, prot);
+                }
+            },
+        );
+        assert!(!done.is_writable);
+        done.was_zeroed
     });
 }

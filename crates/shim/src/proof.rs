@@ -126,8 +126,24 @@ impl<K: Kernel> Shim<K> {
             fd: -1,
             offset: 0,
         };
+        // Another thread may be about to map just there, or to unmap around it.
+        let begun = match self.locked(|_| self.begin_to_write(page)) {
+            Locked::Done(begun) => begun.and_then(|begun| self.has_begun(begun)),
+            Locked::Mine | Locked::Busy => None,
+        };
+        let Some(begun) = begun else {
+            return false;
+        };
+        let done = self.map_anchor(&map, page, range, kind);
+        self.end(begun);
+        done
+    }
+
+    /// Maps an anchor at a page, if nothing is there. Others leave the page alone meanwhile.
+    fn map_anchor(&self, map: &Map, page: Range, range: Range, kind: Kind) -> bool {
+        let start = page.start;
         // SAFETY: nothing is there, or the kernel refuses it.
-        if unsafe { self.kernel.mmap(&map) } != Ok(start) {
+        if unsafe { self.kernel.mmap(map) } != Ok(start) {
             return false;
         }
         self.anchored.add(start);

@@ -12,7 +12,7 @@ use crate::busy::Busy;
 use crate::counters::Counters;
 use crate::crowd::Crowd;
 use crate::going::PLACES;
-use crate::kernel::{Kernel, Pressure};
+use crate::kernel::{Errno, Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
@@ -257,7 +257,7 @@ impl<K: Kernel> Shim<K> {
         let copy = self.kernel.is_unseen_copy();
         if copy {
             // They are not in the copy.
-            self.busy.give_up(Range::ALL, self.kernel.thread(), |_| ());
+            self.busy.give_up(self.kernel.thread(), |_| ());
             self.turn_off();
         }
         copy
@@ -371,10 +371,19 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// The same for whoever can't fail.
+    pub(crate) fn forget(&self, range: Range) {
+        let _ = self.forget_and_wait(range);
+    }
+
     /// Forgets what is known of the program's mappings in a range that it is about to change in a way
     /// that is not followed, and waits for whoever is at it, who knew it. From a handler inside the lock, its
     /// holder is told.
-    pub(crate) fn forget(&self, range: Range) {
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Shim::wait_for_others`]; it is forgotten all the same.
+    pub(crate) fn forget_and_wait(&self, range: Range) -> Result<(), Errno> {
         let me = self.kernel.thread();
         let done = self.locked(|table| {
             table.forget(range, false);
@@ -392,8 +401,9 @@ impl<K: Kernel> Shim<K> {
                 self.turn_off();
             }
         }
-        if !matches!(done, Locked::Done(false)) {
-            self.wait_until_idle(range);
+        match done {
+            Locked::Done(false) => Ok(()),
+            _ => self.wait_for_others(range),
         }
     }
 

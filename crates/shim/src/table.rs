@@ -48,6 +48,8 @@ pub(crate) enum Of {
 pub(crate) struct Forgotten {
     /// A part of it at least was memory of a kind that may be kept.
     pub(crate) was_plain: bool,
+    /// So much of it was known to be mapped, bytes. The rest may be holes.
+    pub(crate) mapped: usize,
     /// Something is there still that is not the program's: it leaves, or it is kept and was not to be forgotten.
     pub(crate) others_stay: bool,
 }
@@ -247,10 +249,12 @@ impl Table {
                 // Most regions are the program's and lie in the range as a whole: then it is on no shelf, and no part of it stays.
                 State::Live if region.range.and(range) == Some(region.range) => {
                     self.nodes.remove(id);
+                    done.mapped += region.range.len();
                     done.was_plain |= region.kind.may_be_kept();
                 }
                 State::Live | State::Dirty | State::Fresh | State::Anchor => {
                     let (part, _) = self.carve(id, range);
+                    done.mapped += self.nodes.get(part).range.len();
                     self.remove(part);
                     done.was_plain |= region.kind.may_be_kept();
                 }

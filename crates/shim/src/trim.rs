@@ -131,8 +131,6 @@ enum InTheWay {
     Nothing,
     /// Somebody is at it: this thread, below the signal handler that we are in, or another.
     Leaving(bool),
-    /// Another thread zeroes something there, or changes its protection.
-    Busy,
     /// It is ours to unmap now.
     Kept(Gone),
 }
@@ -490,18 +488,9 @@ impl<K: Kernel> Shim<K> {
         self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
     }
 
-    /// Whether a range can be left to the kernel as it is: nothing in it is kept, and nobody is at it.
-    pub(crate) fn is_nothing_in_the_way(&self, table: &Table, range: Range, me: usize) -> bool {
-        let free = table.going.in_range(range).is_none() && table.kept_in(range).is_none();
-        free && !self.busy.is_other_at(range, me)
-    }
-
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
         if let Some(thread) = table.going.in_range(range) {
             return InTheWay::Leaving(thread == me);
-        }
-        if self.busy.is_other_at(range, me) {
-            return InTheWay::Busy;
         }
         let Some(id) = table.kept_in(range) else {
             return InTheWay::Nothing;
@@ -515,7 +504,9 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what is kept in a range, so that it is to the kernel what it is to the program.
+    /// Unmaps what is kept in a range, so that it is to the kernel what it is to the program. Another thread may be zeroing some of
+    /// it, or changing its protection: to a call that leaves the range what it is that makes no difference, and for others there
+    /// is [`Shim::clear_the_way`].
     ///
     /// # Errors
     ///
@@ -544,11 +535,6 @@ impl<K: Kernel> Shim<K> {
                     return Ok(());
                 }
                 Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
-                Locked::Done(InTheWay::Busy) => {
-                    if !self.gets_idle(range) {
-                        return Err(Errno::ENOMEM);
-                    }
-                }
                 Locked::Done(InTheWay::Leaving(false)) => {
                     if patience.is_over(&self.kernel) {
                         return Err(Errno::ENOMEM);
@@ -575,6 +561,17 @@ impl<K: Kernel> Shim<K> {
                 }
             }
         }
+    }
+
+    /// Readies a range for a call that makes something else of it, and that is not followed: unmaps what is kept there, forgets
+    /// what is known, and waits for whoever is at it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Shim::evict`], and ENOMEM where somebody is at it who does not come to an end in two seconds.
+    pub(crate) fn clear_the_way(&self, range: Range) -> Result<(), Errno> {
+        self.evict(range)?;
+        self.forget_and_wait(range)
     }
 
     /// A call of the program's that takes room: addresses, or one more mapping where there may be only so many

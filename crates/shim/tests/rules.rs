@@ -295,6 +295,10 @@ fn rule_06_zeroed_when_served() {
 fn rule_07_fixed_addresses() {
     must(&build!("fixed"), "");
     must(&build!("crowded"), "");
+    let holes = build!("holes");
+    for settings in ["", "least=4K,lifetimes=0"] {
+        must(&holes, settings);
+    }
     let hints = build!("hints");
     must(&hints, "");
     must(&hints, "hint=32M");

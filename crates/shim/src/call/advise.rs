@@ -81,8 +81,8 @@ impl<K: Kernel> Shim<K> {
                 self.note_of(range, |kind| kind.advised = true);
             }
             _ => {
-                self.evict(range)?;
-                self.forget(range);
+                // SAFETY: the caller's own call.
+                return self.replace(range, || unsafe { self.kernel.madvise(addr, len, advice) });
             }
         }
         // SAFETY: the caller's own call.
@@ -202,8 +202,6 @@ impl<K: Kernel> Shim<K> {
     /// Where too many threads are at the lock: how a range is left to the kernel. What is counted that stays is then too much.
     fn left_in_a_crowd(&self, range: Range) -> GivenBack {
         if self.has_nothing_in(range) {
-            // Another thread may be zeroing there, in a call that is not over: it is not waited for, as the kernel's own
-            // MADV_DONTNEED would not be. Nor is one that changes its protection.
             GivenBack::HereAlone
         } else {
             GivenBack::Here
@@ -212,7 +210,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
     fn begin_to_zero(&self, range: Range) -> Option<Begun> {
-        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_wipe(range));
+        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_write(range));
         let was_counted = stays.is_some();
         let begun = stays.flatten().and_then(|begun| self.has_begun(begun));
         if begun.is_none() {
@@ -472,9 +470,10 @@ impl<K: Kernel> Shim<K> {
         Err(self.left_to_the_kernel(table, range))
     }
 
-    /// How what is not looked at is left to the kernel.
+    /// How what is not looked at is left to the kernel. Another thread may be zeroing there, in a call that is not over: it is not
+    /// waited for, as the kernel's own MADV_DONTNEED would not be. Nor is one that changes its protection.
     fn left_to_the_kernel(&self, table: &Table, range: Range) -> GivenBack {
-        if self.is_nothing_in_the_way(table, range, self.kernel.thread()) {
+        if table.going.in_range(range).is_none() && table.kept_in(range).is_none() {
             GivenBack::HereAlone
         } else {
             GivenBack::Here

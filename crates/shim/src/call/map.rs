@@ -33,15 +33,29 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mmap(map) };
         }
+        let replaces = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
+        match Range::of(map.addr, map.len) {
+            // SAFETY: the caller's own call.
+            Some(range) if replaces => self.replace(range, || unsafe { self.map(map) }),
+            Some(range) if map.flags & MAP_FIXED_NOREPLACE != 0 => {
+                self.keep_others_away(range, || {
+                    self.evict(range)?;
+                    // SAFETY: as above.
+                    unsafe { self.map(map) }
+                })
+            }
+            // SAFETY: as above.
+            _ => unsafe { self.map(map) },
+        }
+    }
+
+    /// The same once nothing is in the way at a fixed address.
+    unsafe fn map(&self, map: &Map) -> Result<usize, Errno> {
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let Some(kind) = self.kind(map) else {
             if map.flags & MAP_GROWSDOWN != 0 {
                 // What is kept below it would be in its way, now or later.
                 self.retire();
-            }
-            if fixed && let Some(range) = Range::of(map.addr, map.len) {
-                self.evict(range)?;
-                self.forget(range);
             }
             // SAFETY: the caller's own call.
             let at = unsafe { self.map_anew(map) }?;
@@ -54,12 +68,8 @@ impl<K: Kernel> Shim<K> {
         };
         let prefault = map.len <= self.settings().prefault && kind.is_read_write();
         let fill = prefault || map.flags & MAP_POPULATE != 0;
-        if fixed {
-            self.evict(range)?;
-            if map.flags & MAP_FIXED_NOREPLACE == 0 {
-                self.forget(range);
-            }
-        } else if kind.is_read_write()
+        if !fixed
+            && kind.is_read_write()
             && let Some(at) = self.serve(range, kind)
         {
             if fill {

@@ -23,10 +23,8 @@ impl<K: Kernel> Shim<K> {
         };
         let plain = prot & !(PROT_READ | PROT_WRITE) == 0;
         if !plain {
-            self.evict(range)?;
-            self.forget(range);
             // SAFETY: the caller's own call.
-            return unsafe { self.kernel.mprotect(addr, len, prot) };
+            return self.replace(range, || unsafe { self.kernel.mprotect(addr, len, prot) });
         }
         self.evict(range)?;
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.
@@ -104,8 +102,7 @@ impl<K: Kernel> Shim<K> {
         if let Some(range) = Range::of(low, len.saturating_add(addr - low))
             && !self.is_off()
         {
-            self.evict(range)?;
-            self.forget(range);
+            return self.replace(range, call);
         }
         call()
     }

@@ -44,14 +44,32 @@ impl<K: Kernel> Shim<K> {
                 _ => call(),
             };
         }
-        let to_fixed = flags & MREMAP_FIXED != 0;
-        if to_fixed && let Some(target) = Range::of(new, new_len) {
-            self.evict(target)?;
-            self.forget(target);
+        match Range::of(new, new_len) {
+            Some(target) if flags & MREMAP_FIXED != 0 => {
+                // SAFETY: the caller's own call.
+                self.replace(target, || unsafe {
+                    self.remap(old, old_len, new_len, flags, new)
+                })
+            }
+            // SAFETY: as above.
+            _ => unsafe { self.remap(old, old_len, new_len, flags, new) },
         }
+    }
+
+    /// The same once nothing is in the way of a fixed target.
+    unsafe fn remap(
+        &self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new: usize,
+    ) -> Result<usize, Errno> {
+        let to_fixed = flags & MREMAP_FIXED != 0;
         let (Some(from), Some(to)) = (Range::of(old, old_len), Range::of(old, new_len)) else {
             // A second mapping of what is shared, where there is no old length.
-            let at = call()?;
+            // SAFETY: the caller's own call.
+            let at = unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) }?;
             self.forget_new(at, new_len);
             return Ok(at);
         };
@@ -67,7 +85,7 @@ impl<K: Kernel> Shim<K> {
             unsafe { self.munmap(to.end, from.end - to.end) }?;
             return Ok(old);
         }
-        self.evict(from)?;
+        self.clear_the_way(from)?;
         // Also what is kept behind it, so that it can grow where it is. If not, it may move.
         if to.end > from.end {
             let behind = self.evict(Range {
@@ -78,7 +96,6 @@ impl<K: Kernel> Shim<K> {
                 behind?;
             }
         }
-        self.forget(from);
         // SAFETY: the caller's own call.
         let result = unsafe { self.remap_as_one(from, to, flags, new) };
         if let Ok(at) = result {

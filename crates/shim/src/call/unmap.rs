@@ -2,7 +2,7 @@
 
 use crate::Range;
 use crate::allowance::Allowance;
-use crate::busy::TURNS;
+use crate::busy::{Begun, TURNS};
 use crate::kernel::{Errno, Kernel};
 use crate::proof::Plain;
 use crate::region::Kind;
@@ -36,9 +36,10 @@ enum Then {
     Full,
     /// Another thread is at it.
     Busy,
-    Pass,
+    /// The kernel unmaps it. Where there may be holes in it, that has begun, and is to be ended.
+    Pass(Option<Begun>),
     /// Some of it is kept already, or being unmapped: the rest, piece by piece.
-    Pieces,
+    Pieces(Option<Begun>),
 }
 
 impl<K: Kernel> Shim<K> {
@@ -79,7 +80,10 @@ impl<K: Kernel> Shim<K> {
         };
         for _ in 0..TURNS {
             match done {
-                Locked::Done(Then::Busy) => self.wait_until_idle(range),
+                // Whoever does not come to an end is given up, and unmapping does not fail for that.
+                Locked::Done(Then::Busy) => {
+                    let _ = self.wait_for_others(range);
+                }
                 _ => break,
             }
             done = self.locked(keep_or_not);
@@ -95,7 +99,9 @@ impl<K: Kernel> Shim<K> {
                 Ok(())
             }
             // SAFETY: the caller's own call, less what is not the program's any more.
-            Locked::Done(Then::Pieces) => unsafe { self.unmap_the_rest(range) },
+            Locked::Done(Then::Pieces(begun)) => unsafe {
+                self.and_end(begun, self.unmap_the_rest(range))
+            },
             Locked::Done(Then::Busy) => {
                 self.forget(range);
                 // SAFETY: as above.
@@ -110,11 +116,14 @@ impl<K: Kernel> Shim<K> {
                 // SAFETY: the caller's own call.
                 self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }
-            Locked::Done(Then::Pass) | Locked::Busy => {
+            Locked::Done(Then::Pass(begun)) => {
                 // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
-                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
+                let done = self.with_room(|| unsafe { self.kernel.munmap(addr, len) });
+                self.and_end(begun, done)
             }
+            // SAFETY: the caller's own call.
+            Locked::Busy => self.with_room(|| unsafe { self.kernel.munmap(addr, len) }),
         }
     }
 
@@ -281,11 +290,22 @@ impl<K: Kernel> Shim<K> {
         } else {
             self.counters.passed_budget.one();
         }
+        let may_have_holes = forgotten.mapped < range.len();
+        let begun = may_have_holes
+            .then(|| self.begin_to_replace(range))
+            .flatten();
         if forgotten.others_stay || table.going.last_in(range).is_some() {
-            Then::Pieces
+            Then::Pieces(begun)
         } else {
-            Then::Pass
+            Then::Pass(begun)
         }
+    }
+
+    fn and_end<T>(&self, begun: Option<Begun>, done: T) -> T {
+        if let Some(begun) = begun {
+            self.end(begun);
+        }
+        done
     }
 
     /// Takes its name away, where the kernel does that; otherwise it is not known any more, and unmapped.
