@@ -605,3 +605,50 @@ fn protected_again_and_again() {
         done.was_zeroed
     });
 }
+
+/// Check that beside what one thread gives back, another keeps what it maps into a hole there and writes, and can unmap
+/// around it.
+#[test]
+fn a_hole_beside() {
+    explore(Some(3), || {
+        let done = on_one_page(give_back, |shim, at| {
+            let hole = range(at + PAGE, PAGE);
+            let fixed = Map {
+                addr: hole.start,
+                flags: ONE.flags | MAP_FIXED,
+                ..ONE
+            };
+            // SAFETY: the model's memory.
+            unsafe {
+                assert_eq!(shim.mmap(&fixed), Ok(hole.start));
+                shim.kernel().write(hole, 7);
+                assert_eq!(shim.kernel().contents(hole), [Some(7)]);
+                shim.other(hole.start, PAGE, || Ok(())).unwrap();
+                assert_eq!(shim.kernel().contents(hole), [Some(7)]);
+                // And a hole behind it.
+                shim.munmap(hole.start, 2 * PAGE).unwrap();
+            }
+        });
+        assert_eq!(done.held, [Held::Live(3, true)]);
+        done.was_zeroed
+    });
+}
+
+/// Check that what one thread gives back and another unmaps is not written after that, and that nothing that was in it
+/// comes back.
+#[test]
+fn unmapped_meanwhile() {
+    explore(Some(4), || {
+        let done = on_one_page(give_back, |shim, at| {
+            // SAFETY: the model's memory.
+            unsafe {
+                shim.munmap(at, PAGE).unwrap();
+                let mine = shim.mmap(&ONE).unwrap();
+                assert_eq!(shim.kernel().contents(range(mine, PAGE)), [Some(0)]);
+                shim.kernel().write(range(mine, PAGE), 7);
+                shim.munmap(mine, PAGE).unwrap();
+            }
+        });
+        done.was_zeroed
+    });
+}
