@@ -9,17 +9,20 @@
 //! zeroed or put there before it is over. A hole beside a mapping looks free for an anchor until another thread's
 //! MAP_FIXED has come there, and what the library wrote then would be in the program's memory.
 //!
-//! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun calls
-//! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler that leaves by
-//! siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two seconds and two
-//! hundred looks, for all, and fails where it may: a clock alone goes on while the whole process is stopped.
+//! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun to write calls
+//! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler does not wait for what it
+//! has interrupted, and is refused what that writes.
+//!
+//! A handler that leaves by siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two
+//! seconds and two hundred looks, for all, and fails where it may: a clock alone goes on while the whole process is
+//! stopped. A replacing that is left so stays, and then nothing is written there any more.
 
 use crate::Range;
 use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::table::Table;
-use crate::waits::{Patience, WAIT_MS};
+use crate::waits::Patience;
 
 /// So many threads at once; one more does without, or waits.
 const PLACES: usize = if cfg!(loom) { 4 } else { 32 };
@@ -79,7 +82,12 @@ pub(crate) struct Busy {
     count: AtomicUsize,
     /// How many ever began.
     turns: AtomicUsize,
+    /// How many replace something and have no place for it: nobody knows where, and so nobody may write anywhere.
+    unplaced: AtomicUsize,
 }
+
+/// The place of those that have none.
+const NOWHERE: usize = usize::MAX;
 
 impl Default for Busy {
     fn default() -> Self {
@@ -94,6 +102,7 @@ impl Default for Busy {
             }),
             count: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
+            unplaced: AtomicUsize::new(0),
         }
     }
 }
@@ -109,8 +118,8 @@ impl Busy {
         })
     }
 
-    /// Whether another thread than this is at something in a range that has to be waited for; it will wake who waits then. A
-    /// handler does not wait for what it has interrupted. With the lock.
+    /// Whether another thread than this is at something in a range that has to be waited for; it will wake who waits then.
+    /// With the lock.
     pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
         self.others_at(range, me, usize::MAX)
             .any(|(n, thread)| self.is_wanted(n, thread))
@@ -139,6 +148,12 @@ impl Busy {
     fn is_wanted(&self, n: usize, thread: usize) -> bool {
         self.all[n].wanted.store(true, Ordering::SeqCst);
         self.all[n].thread.load(Ordering::SeqCst) == thread
+    }
+
+    /// Whether this thread writes something there, below the signal handler that we are in: that does not end before we return.
+    pub(crate) fn is_written_below(&self, range: Range, me: usize) -> bool {
+        self.at(range)
+            .any(|(n, thread)| thread == me && self.all[n].doing() == Doing::Writes)
     }
 
     /// Whether anybody is at anything there, this thread too. With the lock.
@@ -189,6 +204,7 @@ impl Busy {
             forget(self.all[n].range());
             self.take(n, thread);
         }
+        self.unplaced.store(0, Ordering::SeqCst);
     }
 
     /// The same for what has to be waited for in a range, and is no later than this turn. Whether it may write there still.
@@ -219,9 +235,19 @@ impl<K: Kernel> Shim<K> {
         self.busy.put(range, self.kernel.thread(), Doing::Writes)
     }
 
-    /// Begins to replace a range: until it is over, nobody begins to write there. None where that can't be told. With the lock.
-    pub(crate) fn begin_to_replace(&self, range: Range) -> Option<Begun> {
-        self.busy.put(range, self.kernel.thread(), Doing::Replaces)
+    /// Begins to replace a range: until it is over, nobody begins to write there. With the lock.
+    pub(crate) fn begin_to_replace(&self, range: Range) -> Begun {
+        let begun = self.busy.put(range, self.kernel.thread(), Doing::Replaces);
+        begun.unwrap_or_else(|| self.begin_nowhere(range))
+    }
+
+    /// The same without a place, and so also without the lock.
+    fn begin_nowhere(&self, range: Range) -> Begun {
+        self.busy.unplaced.fetch_add(1, Ordering::SeqCst);
+        Begun {
+            place: NOWHERE,
+            range,
+        }
     }
 
     /// A call that makes something else of a range, and is not followed: what is kept there goes before it, what is known is
@@ -242,20 +268,18 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn keep_others_away<T>(&self, range: Range, call: impl FnOnce() -> T) -> T {
         let begun = match self.locked(|_| self.begin_to_replace(range)) {
             Locked::Done(begun) => begun,
-            // Who could come there needs the lock for it.
-            Locked::Mine | Locked::Busy => None,
+            // Another thread's fork(2) has the lock, and may be over before the call is.
+            Locked::Mine | Locked::Busy => self.begin_nowhere(range),
         };
         let done = call();
-        if let Some(begun) = begun {
-            self.end(begun);
-        }
+        self.end(begun);
         done
     }
 
     /// What was begun, or none where the library was turned off meanwhile. Without the lock.
     pub(crate) fn has_begun(&self, begun: Begun) -> Option<Begun> {
-        // Who turned it off meanwhile has seen that we begin, or we see that here.
-        if self.is_off_now() {
+        // Who turned it off meanwhile, or replaces something and had no place for it, has seen that we begin, or we see that here.
+        if self.is_off_now() || self.busy.unplaced.load(Ordering::SeqCst) > 0 {
             self.end(begun);
             return None;
         }
@@ -295,6 +319,13 @@ impl<K: Kernel> Shim<K> {
 
     /// It is over, and the table has nothing to know of it.
     pub(crate) fn end(&self, begun: Begun) {
+        if begun.place == NOWHERE {
+            // A child of fork(2) has none but its own thread's, and has begun to count anew.
+            let less = |count: usize| count.checked_sub(1);
+            let order = Ordering::SeqCst;
+            let _ = self.busy.unplaced.fetch_update(order, order, less);
+            return;
+        }
         if self.busy.take(begun.place, self.kernel.thread()) {
             self.somebody_left();
         }
@@ -312,17 +343,25 @@ impl<K: Kernel> Shim<K> {
     ///
     /// # Errors
     ///
-    /// ENOMEM where one does not for two seconds, and may write there still: it is given up.
+    /// ENOMEM where one does not for two seconds, and may write there still: it is given up. And where it is this thread,
+    /// below the signal handler that we are in.
     pub(crate) fn wait_for_others(&self, range: Range) -> Result<(), Errno> {
         let me = self.kernel.thread();
         let mut patience = Patience::default();
-        // Whoever calls this has had the lock since it wants the range, and so it sees all that began before.
-        let turn = self.busy.turns.load(Ordering::Relaxed);
+        // The last to wait for. All, until we have had the lock: only then do we see who began before.
+        let mut turn = usize::MAX;
+        if self.busy.is_written_below(range, me) {
+            return Err(Errno::ENOMEM);
+        }
         loop {
             let seen = self.left.load(Ordering::Acquire);
-            let busy = match self.locked(|_| self.busy.is_earlier_at(range, me, turn)) {
+            let busy = self.locked(|_| {
+                turn = turn.min(self.busy.turns.load(Ordering::Relaxed));
+                self.busy.is_earlier_at(range, me, turn)
+            });
+            let busy = match busy {
                 Locked::Done(busy) => busy,
-                // Somebody has the lock over a fork(2), and nobody can begin without it.
+                // Another thread's fork(2) has the lock.
                 Locked::Mine | Locked::Busy => self.busy.is_earlier_at(range, me, turn),
             };
             if !busy {
@@ -339,7 +378,7 @@ impl<K: Kernel> Shim<K> {
                     Locked::Done(true) | Locked::Mine | Locked::Busy => Err(Errno::ENOMEM),
                 };
             }
-            self.kernel.sleep(&self.left, seen, WAIT_MS);
+            self.sleep_until_left(seen);
         }
     }
 

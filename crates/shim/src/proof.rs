@@ -91,11 +91,17 @@ impl<K: Kernel> Shim<K> {
     #[cold]
     fn put_anchor(&self, mapping: Range, range: Range, kind: Kind) -> Plain {
         let below = mapping.start.checked_sub(PAGE);
-        let mut places = [below, Some(mapping.end)].into_iter().flatten();
-        if places.any(|start| self.put_anchor_at(start, range, kind)) {
-            return Plain::Yes;
+        let mut is_wedged = true;
+        for start in [below, Some(mapping.end)].into_iter().flatten() {
+            match self.put_anchor_at(start, range, kind) {
+                Some(true) => return Plain::Yes,
+                Some(false) => {}
+                None => is_wedged = false,
+            }
         }
-        let _ = self.try_locked(|table| table.anchors.note_wedged(mapping));
+        if is_wedged {
+            let _ = self.try_locked(|table| table.anchors.note_wedged(mapping));
+        }
         Plain::NoRoom
     }
 
@@ -112,7 +118,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    fn put_anchor_at(&self, start: usize, range: Range, kind: Kind) -> bool {
+    /// Whether there is room for one at an address; none where that can't be told now.
+    fn put_anchor_at(&self, start: usize, range: Range, kind: Kind) -> Option<bool> {
         let reserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
         let page = Range {
             start,
@@ -131,12 +138,10 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(begun) => begun.and_then(|begun| self.has_begun(begun)),
             Locked::Mine | Locked::Busy => None,
         };
-        let Some(begun) = begun else {
-            return false;
-        };
+        let begun = begun?;
         let done = self.map_anchor(&map, page, range, kind);
         self.end(begun);
-        done
+        Some(done)
     }
 
     /// Maps an anchor at a page, if nothing is there. Others leave the page alone meanwhile.

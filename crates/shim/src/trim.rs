@@ -13,7 +13,7 @@ use crate::region::State;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
-use crate::waits::{Patience, WAIT_MS};
+use crate::waits::Patience;
 use crate::{Part, Range};
 
 /// In one call, with one flush. process_madvise(2) takes 1,024 (UIO_MAXIOV); but between the look whether they are ours and
@@ -540,7 +540,7 @@ impl<K: Kernel> Shim<K> {
                         return Err(Errno::ENOMEM);
                     }
                     self.settle();
-                    self.kernel.sleep(&self.left, seen, WAIT_MS);
+                    self.sleep_until_left(seen);
                 }
                 Locked::Done(InTheWay::Kept(gone)) => {
                     let kept = gone.range;
@@ -550,7 +550,7 @@ impl<K: Kernel> Shim<K> {
                         Err(Stays::NotTold) if not_told < NOT_TOLD => {
                             not_told += 1;
                             let seen = self.left.load(Ordering::Acquire);
-                            self.kernel.sleep(&self.left, seen, WAIT_MS);
+                            self.sleep_until_left(seen);
                         }
                         // The program wants it there and then: it may map over it, and only what it does not is lost.
                         Err(Stays::NotTold) => {
@@ -563,15 +563,15 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Readies a range for a call that makes something else of it, and that is not followed: unmaps what is kept there, forgets
-    /// what is known, and waits for whoever is at it.
+    /// Readies a range for a call that makes something else of it, and that is not followed: forgets what is known, waits for
+    /// whoever is at it, and unmaps what is kept there. In this order: who is at it may be about to put an anchor there.
     ///
     /// # Errors
     ///
     /// Those of [`Shim::evict`], and ENOMEM where somebody is at it who does not come to an end in two seconds.
     pub(crate) fn clear_the_way(&self, range: Range) -> Result<(), Errno> {
-        self.evict(range)?;
-        self.forget_and_wait(range)
+        self.forget_and_wait(range)?;
+        self.evict(range)
     }
 
     /// A call of the program's that takes room: addresses, or one more mapping where there may be only so many

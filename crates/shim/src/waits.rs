@@ -6,7 +6,7 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// Whoever waits looks so often, for so many ms each.
 const WAITS: u32 = 200;
-pub(crate) const WAIT_MS: u32 = 10;
+const WAIT_MS: u32 = 10;
 /// And so long at least: whatever else leaves ends such a sleep, and so do signals.
 const WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
 
@@ -48,6 +48,13 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn wait_for_trimming(&self) {
         let me = self.kernel.thread();
         self.wait_while(|| ![0, me].contains(&self.leavers.who()));
+    }
+
+    /// Sleeps until somebody leaves, unless one has since `seen` was read, or for some milliseconds.
+    pub(crate) fn sleep_until_left(&self, seen: u32) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.kernel.sleep(&self.left, seen, WAIT_MS);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(crate) fn wait_while(&self, there: impl Fn() -> bool) {

@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::linux::MADV_DONTNEED;
 use crate::region::Kind;
-use crate::shim::Shim;
+use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
 use crate::table::Of;
 use crate::{PAGE, Range};
@@ -105,9 +105,10 @@ impl<K: Kernel> Shim<K> {
         let mut used = self.kernel.count_used(samples);
         // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
         // has to be plain.
-        if used.is_some_and(|used| !pays(used, count)) && self.is_plain(range, kind) {
-            // SAFETY: it can be read, and the program has it still.
-            used = Some(unsafe { self.kernel.count_not_zero(samples) });
+        if used.is_some_and(|used| !pays(used, count)) {
+            // SAFETY: it can be read until we say that we are done, and the program has it still.
+            let read = || unsafe { self.kernel.count_not_zero(samples) };
+            used = self.if_plain(range, kind, read).or(used);
         }
         match used {
             Some(used) if used == count => Use::Dense,
@@ -115,6 +116,21 @@ impl<K: Kernel> Shim<K> {
             Some(0) if of == Of::GivenBack && !self.kernel.has_page_of_zeros(range) => Use::Idle,
             _ => Use::Thin,
         }
+    }
+
+    /// Reads a range of the program's if it is plain. Nobody changes it meanwhile.
+    fn if_plain<T>(&self, range: Range, kind: Kind, read: impl FnOnce() -> T) -> Option<T> {
+        let begun = self.try_locked(|table| {
+            let known = table.all_live(range, |region| region.kind.is_read_write());
+            known.then(|| self.begin_to_write(range)).flatten()
+        });
+        let Locked::Done(Some(begun)) = begun else {
+            return None;
+        };
+        let begun = self.has_begun(begun)?;
+        let done = self.is_plain(range, kind).then(read);
+        self.end(begun);
+        done
     }
 
     /// How many pages of a range are in memory; of a large one, of those that it begins with.

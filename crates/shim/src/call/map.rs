@@ -39,6 +39,8 @@ impl<K: Kernel> Shim<K> {
             Some(range) if replaces => self.replace(range, || unsafe { self.map(map) }),
             Some(range) if map.flags & MAP_FIXED_NOREPLACE != 0 => {
                 self.keep_others_away(range, || {
+                    // An anchor may be on its way there.
+                    self.wait_for_others(range)?;
                     self.evict(range)?;
                     // SAFETY: as above.
                     unsafe { self.map(map) }
@@ -49,7 +51,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// The same once nothing is in the way at a fixed address.
+    /// The same; where the address is fixed, once nothing is in the way there.
     unsafe fn map(&self, map: &Map) -> Result<usize, Errno> {
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let Some(kind) = self.kind(map) else {

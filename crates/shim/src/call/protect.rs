@@ -26,14 +26,15 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             return self.replace(range, || unsafe { self.kernel.mprotect(addr, len, prot) });
         }
-        self.evict(range)?;
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.
         let begun = self.begin_to_change(range, |table| {
             table.change(range, |kind| kind.prot &= prot as u8);
         })?;
         // It may make more mappings of one.
         // SAFETY: the caller's own call.
-        let done = self.with_room(|| unsafe { self.kernel.mprotect(addr, len, prot) });
+        let done = self
+            .evict(range)
+            .and_then(|()| self.with_room(|| unsafe { self.kernel.mprotect(addr, len, prot) }));
         if let Some(begun) = begun {
             self.end_with(begun, |table| {
                 if done.is_ok() {

@@ -85,19 +85,28 @@ impl<K: Kernel> Shim<K> {
             unsafe { self.munmap(to.end, from.end - to.end) }?;
             return Ok(old);
         }
-        self.clear_the_way(from)?;
-        // Also what is kept behind it, so that it can grow where it is. If not, it may move.
-        if to.end > from.end {
-            let behind = self.evict(Range {
-                start: from.end,
-                end: to.end,
-            });
-            if flags & MREMAP_MAYMOVE == 0 {
-                behind?;
-            }
-        }
+        let whole = Range {
+            start: from.start,
+            end: from.end.max(to.end),
+        };
         // SAFETY: the caller's own call.
-        let result = unsafe { self.remap_as_one(from, to, flags, new) };
+        let result = self.keep_others_away(whole, || unsafe {
+            self.clear_the_way(from)?;
+            // Also what is behind it, so that it can grow where it is. If not, it may move.
+            if to.end > from.end {
+                let behind = Range {
+                    start: from.end,
+                    end: to.end,
+                };
+                let free = self
+                    .wait_for_others(behind)
+                    .and_then(|()| self.evict(behind));
+                if flags & MREMAP_MAYMOVE == 0 {
+                    free?;
+                }
+            }
+            self.remap_as_one(from, to, flags, new)
+        });
         if let Ok(at) = result {
             let now = Range {
                 start: at,

@@ -36,7 +36,7 @@ enum Then {
     Full,
     /// Another thread is at it.
     Busy,
-    /// The kernel unmaps it. Where there may be holes in it, that has begun, and is to be ended.
+    /// The kernel unmaps it. Where there may be holes in it, others are told of that until it is over.
     Pass(Option<Begun>),
     /// Some of it is kept already, or being unmapped: the rest, piece by piece.
     Pieces(Option<Begun>),
@@ -80,8 +80,11 @@ impl<K: Kernel> Shim<K> {
         };
         for _ in 0..TURNS {
             match done {
-                // Whoever does not come to an end is given up, and unmapping does not fail for that.
                 Locked::Done(Then::Busy) => {
+                    if self.busy.is_written_below(range, self.kernel.thread()) {
+                        return Err(Errno::ENOMEM);
+                    }
+                    // Whoever does not come to an end is given up, and unmapping does not fail for that.
                     let _ = self.wait_for_others(range);
                 }
                 _ => break,
@@ -102,12 +105,12 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(Then::Pieces(begun)) => unsafe {
                 self.and_end(begun, self.unmap_the_rest(range))
             },
-            Locked::Done(Then::Busy) => {
+            Locked::Done(Then::Busy) => self.keep_others_away(range, || {
                 self.forget(range);
                 // SAFETY: as above.
                 unsafe { self.unmap_the_rest(range) }
-            }
-            Locked::Done(Then::Full) | Locked::Mine => {
+            }),
+            Locked::Done(Then::Full) | Locked::Mine => self.keep_others_away(range, || {
                 if matches!(done, Locked::Mine) {
                     // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
                     self.wait_for_leavers();
@@ -115,7 +118,7 @@ impl<K: Kernel> Shim<K> {
                 self.forget(range);
                 // SAFETY: the caller's own call.
                 self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
-            }
+            }),
             Locked::Done(Then::Pass(begun)) => {
                 // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
@@ -260,7 +263,8 @@ impl<K: Kernel> Shim<K> {
         may: Allowance,
         ready: Option<Ready>,
     ) -> Then {
-        if self.busy.is_other_at(range, self.kernel.thread()) {
+        let me = self.kernel.thread();
+        if self.busy.is_other_at(range, me) || self.busy.is_written_below(range, me) {
             return Then::Busy;
         }
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
@@ -291,9 +295,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.passed_budget.one();
         }
         let may_have_holes = forgotten.mapped < range.len();
-        let begun = may_have_holes
-            .then(|| self.begin_to_replace(range))
-            .flatten();
+        let begun = may_have_holes.then(|| self.begin_to_replace(range));
         if forgotten.others_stay || table.going.last_in(range).is_some() {
             Then::Pieces(begun)
         } else {
