@@ -79,6 +79,11 @@ pub trait Threads {
     fn wake_one(&self, word: &AtomicU32) {
         self.wake(word);
     }
+    /// Whether a thread of this number sleeps until something wakes it; false where that can't be told. Takes some tens of
+    /// microseconds.
+    fn is_asleep(&self, _thread: usize) -> bool {
+        false
+    }
     /// Of a clock that does not go back, ns.
     fn now(&self) -> u64;
     /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept

@@ -3,8 +3,8 @@
 //! Whoever holds it only changes tables. A signal handler may run in the holder's thread, and must not
 //! wait for it then: it is told so ([`Taken::Mine`]). That is why the lock is the number of its holder,
 //! taken and given back in one step: there is no moment at which it is held and the handler can't see
-//! by whom. A handler that leaves by siglongjmp(3) out of the holder leaves the lock taken for good; the
-//! library then turns itself off (see [`Lock::take`]).
+//! by whom. A handler that leaves by siglongjmp(3) out of the holder leaves the lock taken for good, and one that waits
+//! there for who wants the lock would wait for ever; the library then turns itself off (see [`Lock::take`]).
 
 use core::sync::atomic::AtomicU32 as Statistic;
 
@@ -19,6 +19,11 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
+/// The first ones are shorter. Whoever sleeps each time we look, and has the lock, is in a signal handler: a holder does nothing that
+/// sleeps.
+const SHORT_SLEEPS: u32 = 4;
+const SHORT_SLEEP_MS: u32 = 2;
+const LOOKS_ASLEEP: u32 = 3;
 /// And so often for a fork: what it copies is closed to others anyway.
 const FORK_SLEEPS: u32 = 4;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
@@ -135,7 +140,8 @@ impl Lock {
         }
     }
 
-    /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone.
+    /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone. Or after
+    /// some milliseconds, if it sleeps.
     pub(crate) fn take(&self, kernel: &impl Threads) -> Taken {
         let mut taken = self.try_take(kernel);
         if taken != Taken::Busy {
@@ -151,13 +157,15 @@ impl Lock {
         // A turn in which it was given back says that its holder lives, however fast others are at taking it.
         let mut in_vain = 0;
         let mut last = None;
+        let mut asleep = 0;
         loop {
             let seen = self.freed.load(Ordering::SeqCst);
             taken = self.at_once(me);
             if taken != Taken::Busy {
                 break;
             }
-            in_vain += u32::from(last == Some(seen));
+            let is_vain = last == Some(seen);
+            in_vain += u32::from(is_vain);
             last = Some(seen);
             let waited = kernel.now().saturating_sub(began);
             if in_vain >= SLEEPS && waited >= lasts(SLEEPS) || waited >= MOST_NS {
@@ -169,7 +177,17 @@ impl Lock {
                 taken = Taken::Mine;
                 break;
             }
-            kernel.sleep(&self.freed, seen, SLEEP_MS);
+            let sleeps = is_vain && !self.is_forking() && kernel.is_asleep(self.holder());
+            asleep = if sleeps { asleep + 1 } else { 0 };
+            if asleep >= LOOKS_ASLEEP && waited >= u64::from(SHORT_SLEEP_MS) * 1_000_000 {
+                break;
+            }
+            let ms = if in_vain < SHORT_SLEEPS {
+                SHORT_SLEEP_MS
+            } else {
+                SLEEP_MS
+            };
+            kernel.sleep(&self.freed, seen, ms);
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -222,6 +240,8 @@ mod tests {
         others: Cell<u32>,
         /// Nobody gives it back, and signals end the sleep at once.
         signals: bool,
+        /// The holder sleeps.
+        asleep: bool,
         sleeps: Cell<u32>,
         woken: Cell<u32>,
         clock: Cell<u64>,
@@ -252,6 +272,10 @@ mod tests {
         }
         fn now(&self) -> u64 {
             self.clock.get()
+        }
+        fn is_asleep(&self, thread: usize) -> bool {
+            assert_eq!(thread, 3);
+            self.asleep
         }
     }
 
@@ -326,5 +350,18 @@ mod tests {
             let waited = crowded.clock.get() / 1_000_000;
             assert!((500..1100).contains(&waited), "{waited} ms");
         }
+    }
+
+    /// Check that a holder that sleeps is given up after some milliseconds, and one over a fork(2) is not taken for that.
+    #[test]
+    fn a_sleep_is_noticed() {
+        let crowded = Crowded {
+            asleep: true,
+            ..held(0, false)
+        };
+        assert_eq!(crowded.lock.take(&crowded), Taken::Busy);
+        assert_eq!(crowded.sleeps.get(), 3);
+        crowded.lock.forking.store(1, Ordering::Relaxed);
+        assert_eq!(crowded.lock.take(&crowded), Taken::Mine);
     }
 }

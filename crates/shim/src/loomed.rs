@@ -60,8 +60,6 @@ fn pages(range: Range) -> core::ops::Range<usize> {
     range.start / PAGE - 1..range.end / PAGE - 1
 }
 
-const EEXIST: Errno = Errno(17);
-
 impl Few {
     fn with<T>(&self, range: Range, step: impl FnOnce(&mut [Option<Page>]) -> T) -> T {
         step(&mut self.0.lock().unwrap()[pages(range)])
@@ -147,7 +145,7 @@ unsafe impl Kernel for Few {
             return Err(Errno::ENOMEM);
         }
         if map.flags & MAP_FIXED_NOREPLACE != 0 && !is_free(n) {
-            return Err(EEXIST);
+            return Err(Errno::EEXIST);
         }
         all[n..n + count].fill(new);
         Ok((n + 1) * PAGE)

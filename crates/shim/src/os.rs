@@ -21,6 +21,7 @@ mod maps;
 mod opened;
 mod pagemap;
 mod pins;
+mod stopped;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
 mod nr {
@@ -47,6 +48,7 @@ mod nr {
     pub(super) const PRLIMIT64: usize = 302;
     pub(super) const PROCESS_VM_READV: usize = 310;
     pub(super) const GETPID: usize = 39;
+    pub(super) const GETTID: usize = 186;
     pub(super) const PROCESS_MADVISE: usize = 440;
 }
 
@@ -342,6 +344,10 @@ impl Threads for Linux {
 
     fn wake_one(&self, word: &AtomicU32) {
         wake(word, 1);
+    }
+
+    fn is_asleep(&self, thread: usize) -> bool {
+        !self.filter.has_come() && stopped::is_asleep(thread)
     }
 
     fn now(&self) -> u64 {

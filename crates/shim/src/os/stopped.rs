@@ -1,0 +1,113 @@
+//! Whether a thread sleeps that should not: it has the library's lock, and a signal handler that has interrupted it waits for
+//! something. A garbage collector stops the others so, and then maps and unmaps.
+//!
+//! The library knows a thread by the address of its control block. The kernel's number of it lies in there, at a place
+//! that differs from one C library to another: where our own block has our own number.
+
+use super::file::File;
+use super::{copy, nr, syscall, thread};
+
+/// What is read of a control block at once, in numbers of four bytes, and how often: glibc has it at byte 720, musl at 48.
+const AT_ONCE: usize = 64;
+const TIMES: usize = 8;
+
+/// See [`Threads::is_asleep`](crate::Threads::is_asleep).
+pub(super) fn is_asleep(other: usize) -> bool {
+    // SAFETY: it only asks.
+    let Ok(own) = (unsafe { syscall(nr::GETTID, [0; 6]) }) else {
+        return false;
+    };
+    let mut block = [0_u32; AT_ONCE];
+    let number = (0..TIMES).find_map(|n| {
+        let at = n * size_of_val(&block);
+        // Of the last part less may be there.
+        let count = read(thread() + at, &mut block);
+        let place = block[..count]
+            .iter()
+            .position(|word| *word as usize == own)?;
+        let mut number = [0_u32];
+        let done = read(other + at + place * size_of::<u32>(), &mut number) == 1;
+        done.then_some(number[0])
+    });
+    number.is_some_and(sleeps)
+}
+
+fn read(from: usize, to: &mut [u32]) -> usize {
+    let len = size_of_val(to);
+    copy(to, &[[from, len]]) / size_of::<u32>()
+}
+
+/// Whether a thread of this number sleeps, by /proc/self/task/TID/stat (proc(5)): the state comes after the name, in brackets.
+fn sleeps(number: u32) -> bool {
+    /// The number, the name and the state.
+    const BEGINNING: usize = 64;
+    let mut digits = [0; 10];
+    let parts = [
+        &b"/proc/self/task/"[..],
+        decimal(number, &mut digits),
+        b"/stat\0",
+    ];
+    let (mut name, mut len) = ([0; 40], 0);
+    for part in parts {
+        name[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
+    }
+    let mut text = [0; BEGINNING];
+    let text = File::named(&name[..len]).read(&mut text);
+    text.and_then(state) == Some(b'S')
+}
+
+fn state(text: &[u8]) -> Option<u8> {
+    let name_ends = text.iter().rposition(|byte| *byte == b')')?;
+    text.get(name_ends + 2).copied()
+}
+
+fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[first..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a thread that sleeps is told from one that runs, from one that is not there, and from none.
+    #[test]
+    fn told_apart() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            send.send(thread()).unwrap();
+            wait.recv()
+        });
+        let other = receive.recv().unwrap();
+        // It goes to sleep soon, whenever that is.
+        while !is_asleep(other) {
+            std::thread::yield_now();
+        }
+        assert!(!is_asleep(thread()));
+        assert!(!is_asleep(4096));
+        assert!(!is_asleep(0));
+        drop(go);
+        assert!(sleeper.join().unwrap().is_err());
+    }
+
+    /// Check numbers as text, and the state after names with brackets and blanks.
+    #[test]
+    fn text() {
+        for number in [0, 7, 10, 4_194_304, u32::MAX] {
+            assert_eq!(decimal(number, &mut [0; 10]), number.to_string().as_bytes());
+        }
+        assert_eq!(state(b"12 (a) R (b) S) S 1 12"), Some(b'S'));
+        assert_eq!(state(b"12 (a) R 1 12"), Some(b'R'));
+        assert_eq!(state(b"12 (a)"), None);
+        assert_eq!(state(b""), None);
+    }
+}
