@@ -1098,7 +1098,8 @@ fn rule_13_thin_use() {
 /// Check rule 13: what costs more time than it saves is left to the kernel.
 #[test]
 fn rule_13_worth_its_time() {
-    must(&build!("worth"), "lifetimes=2");
+    // Up to which size zeroing pays is measured otherwise, and on a busy machine it may be less than the program gives back.
+    must(&build!("worth"), "lifetimes=2,zero=64M");
 }
 
 /// Check rule 13: a limit that the program sets is no limit for the library to fill.
