@@ -9,13 +9,13 @@
 //! zeroed or put there before it is over. A hole beside a mapping looks free for an anchor until another thread's
 //! MAP_FIXED has come there, and what the library wrote then would be in the program's memory.
 //!
-//! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever has begun to write calls
-//! the kernel or writes memory and waits for nobody, so nobody waits in a circle. A handler does not wait for what it
-//! has interrupted, and is refused what that writes.
+//! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever uses memory waits for nobody
+//! else who is at something, so nobody waits in a circle, but for handlers.
 //!
 //! A handler that leaves by siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two
 //! seconds and two hundred looks, for all, and fails where it may: a clock alone goes on while the whole process is
-//! stopped. A replacing that is left so stays, and then nothing is written there any more.
+//! stopped. So does a handler that would change what its own thread uses below it: whether that is so still nobody can tell.
+//! A replacing that is left so stays, and then nothing is used there any more.
 
 use crate::Range;
 use crate::kernel::{Errno, Kernel};
@@ -32,8 +32,8 @@ pub(crate) const TURNS: usize = 8;
 /// What can be done with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// Memory is written: it is zeroed, or is to be an anchor.
-    Writes,
+    /// Memory is read or written: it is zeroed or looked into, or is to be an anchor.
+    Uses,
     /// Its protection is changed, and noted after that.
     Protects,
     /// It is unmapped or mapped anew, or becomes something that is not followed.
@@ -41,7 +41,7 @@ pub(crate) enum Doing {
 }
 
 impl Doing {
-    const ALL: [Doing; 3] = [Doing::Writes, Doing::Protects, Doing::Replaces];
+    const ALL: [Doing; 3] = [Doing::Uses, Doing::Protects, Doing::Replaces];
 }
 
 struct Place {
@@ -121,17 +121,22 @@ impl Busy {
     /// Whether another thread than this is at something in a range that has to be waited for; it will wake who waits then.
     /// With the lock.
     pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
-        self.others_at(range, me, usize::MAX)
-            .any(|(n, thread)| self.is_wanted(n, thread))
+        self.in_the_way_at(range, me, usize::MAX)
+            .any(|(n, thread)| thread != me && self.is_wanted(n, thread))
+    }
+
+    /// The same, or whether this thread uses what is there, below the signal handler that we are in.
+    pub(crate) fn is_in_the_way(&self, range: Range, me: usize) -> bool {
+        self.is_earlier_at(range, me, usize::MAX)
     }
 
     /// The same for those that were no later than this turn.
     fn is_earlier_at(&self, range: Range, me: usize, turn: usize) -> bool {
-        self.others_at(range, me, turn)
+        self.in_the_way_at(range, me, turn)
             .any(|(n, thread)| self.is_wanted(n, thread))
     }
 
-    fn others_at(
+    fn in_the_way_at(
         &self,
         range: Range,
         me: usize,
@@ -140,7 +145,12 @@ impl Busy {
         self.at(range).filter(move |(n, thread)| {
             let place = &self.all[*n];
             let earlier = place.turn.load(Ordering::Relaxed) <= turn;
-            *thread != me && earlier && place.doing() != Doing::Replaces
+            earlier
+                && match place.doing() {
+                    Doing::Uses => true,
+                    Doing::Protects => *thread != me,
+                    Doing::Replaces => false,
+                }
         })
     }
 
@@ -150,10 +160,10 @@ impl Busy {
         self.all[n].thread.load(Ordering::SeqCst) == thread
     }
 
-    /// Whether this thread writes something there, below the signal handler that we are in: that does not end before we return.
-    pub(crate) fn is_written_below(&self, range: Range, me: usize) -> bool {
+    /// Whether this thread uses what is there, below the signal handler that we are in: that does not end before we return.
+    pub(crate) fn is_used_below(&self, range: Range, me: usize) -> bool {
         self.at(range)
-            .any(|(n, thread)| thread == me && self.all[n].doing() == Doing::Writes)
+            .any(|(n, thread)| thread == me && self.all[n].doing() == Doing::Uses)
     }
 
     /// Whether anybody is at anything there, this thread too. With the lock.
@@ -216,8 +226,8 @@ impl Busy {
         mut forget: impl FnMut(Range),
     ) -> bool {
         let mut may_write = false;
-        for (n, thread) in self.others_at(range, me, turn) {
-            may_write |= self.all[n].doing() == Doing::Writes;
+        for (n, thread) in self.in_the_way_at(range, me, turn) {
+            may_write |= self.all[n].doing() == Doing::Uses;
             forget(self.all[n].range());
             self.take(n, thread);
         }
@@ -226,16 +236,16 @@ impl Busy {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Begins to write a range, which the table has as writable memory of the program's or which is a hole, if nobody is at it.
+    /// Begins to use a range, which the table has as writable memory of the program's or which is a hole, if nobody is at it.
     /// With the lock; when it was given back, [`Shim::has_begun`] says whether it holds.
-    pub(crate) fn begin_to_write(&self, range: Range) -> Option<Begun> {
+    pub(crate) fn begin_to_use(&self, range: Range) -> Option<Begun> {
         if self.busy.is_at(range) {
             return None;
         }
-        self.busy.put(range, self.kernel.thread(), Doing::Writes)
+        self.busy.put(range, self.kernel.thread(), Doing::Uses)
     }
 
-    /// Begins to replace a range: until it is over, nobody begins to write there. With the lock.
+    /// Begins to replace a range: until it is over, nobody begins to use it. With the lock.
     pub(crate) fn begin_to_replace(&self, range: Range) -> Begun {
         let begun = self.busy.put(range, self.kernel.thread(), Doing::Replaces);
         begun.unwrap_or_else(|| self.begin_nowhere(range))
@@ -339,20 +349,17 @@ impl<K: Kernel> Shim<K> {
         self.end(begun);
     }
 
-    /// Waits until the other threads that are at something in a range now have come to an end. Others may have begun by then.
+    /// Waits until those that are at something in a range now have come to an end. Others may have begun by then.
     ///
     /// # Errors
     ///
-    /// ENOMEM where one does not for two seconds, and may write there still: it is given up. And where it is this thread,
-    /// below the signal handler that we are in.
+    /// ENOMEM where one does not for two seconds, and may write there still: it is given up. It may be this thread, below the
+    /// signal handler that we are in.
     pub(crate) fn wait_for_others(&self, range: Range) -> Result<(), Errno> {
         let me = self.kernel.thread();
         let mut patience = Patience::default();
         // The last to wait for. All, until we have had the lock: only then do we see who began before.
         let mut turn = usize::MAX;
-        if self.busy.is_written_below(range, me) {
-            return Err(Errno::ENOMEM);
-        }
         loop {
             let seen = self.left.load(Ordering::Acquire);
             let busy = self.locked(|_| {

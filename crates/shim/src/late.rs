@@ -12,18 +12,37 @@ const PLACES: usize = if cfg!(loom) { 4 } else { 512 };
 /// Who has taken a place fills it at once. So often is looked whether he has: some milliseconds.
 const LOOKS: u32 = 100_000;
 
+/// For each the first byte plus one, 0 for a place that is not filled yet; and the end.
+pub(crate) type Ranges = [[AtomicUsize; 2]; PLACES];
+
+/// None is filled: all zeros.
+#[cfg(not(loom))]
+#[allow(
+    clippy::declare_interior_mutable_const,
+    reason = "each that it is written into has its own"
+)]
+pub(crate) const NO_RANGES: Ranges = [const { [const { AtomicUsize::new(0) }; 2] }; PLACES];
+
 pub(crate) struct Late {
-    /// The first byte plus one, 0 for a place that is not filled yet; and the end.
-    ranges: [[AtomicUsize; 2]; PLACES],
+    ranges: &'static Ranges,
     count: AtomicUsize,
     /// There were more than there is room for.
     all: AtomicBool,
 }
 
+#[cfg(any(test, loom))]
 impl Default for Late {
     fn default() -> Self {
+        let none = || [AtomicUsize::new(0), AtomicUsize::new(0)];
+        Late::new(Box::leak(Box::new(core::array::from_fn(|_| none()))))
+    }
+}
+
+impl Late {
+    /// With room for those, of which none is filled.
+    pub(crate) fn new(ranges: &'static Ranges) -> Late {
         Late {
-            ranges: core::array::from_fn(|_| [AtomicUsize::new(0), AtomicUsize::new(0)]),
+            ranges,
             count: AtomicUsize::new(0),
             all: AtomicBool::new(false),
         }

@@ -7,7 +7,6 @@ use core::mem::MaybeUninit;
 
 use crate::counters::Counters;
 use crate::kernel::{Errno, Map};
-use crate::linux::{MAP_ANONYMOUS, MAP_GROWSDOWN};
 use crate::nodes::Node;
 use crate::once::Once;
 use crate::os::{Linux, syscall};
@@ -42,8 +41,6 @@ const PLACES: usize = 16_384;
 pub static quell_shim_counters: Counters = Counters::new();
 
 static SHIM: Once<MaybeUninit<Shim<Linux>>> = Once::new(MaybeUninit::uninit());
-/// What the environment says, once it was read.
-static SETTINGS: Once<Settings> = Once::new(Settings::IDLE);
 
 struct Place<T>(UnsafeCell<T>);
 // SAFETY: only `make` looks at it, which runs once.
@@ -53,31 +50,15 @@ unsafe impl<T> Sync for Place<T> {}
 static NODES: Place<[Node; PLACES]> = Place(UnsafeCell::new([Node::EMPTY; PLACES]));
 static SCRATCH: Place<Scratch> = Place(UnsafeCell::new(Scratch::EMPTY));
 
-/// The library. It is there from the first call on that it has to know of, and that may be the loader's, before any constructor:
+/// The library. It is there from the first call on, and that may be the loader's, before any constructor:
 /// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note. While another thread
 /// makes it, calls go to the kernel, and what they map is not known.
 fn shim() -> Option<&'static Shim<Linux>> {
-    known_shim().or_else(first_call)
-}
-
-/// The same where there is nothing to know before anything was mapped. Most programs that run for some milliseconds map nothing, and
-/// to make the library is to write a dozen pages.
-fn known_shim() -> Option<&'static Shim<Linux>> {
     // SAFETY: `make` has written it.
-    SHIM.known().map(|shim| unsafe { shim.assume_init_ref() })
+    SHIM.get(make).map(|shim| unsafe { shim.assume_init_ref() })
 }
 
 #[cold]
-fn first_call() -> Option<&'static Shim<Linux>> {
-    SHIM.fill(make);
-    let shim = known_shim()?;
-    // Where `start` was before us. If it comes just now, it finds the library made.
-    if let Some(settings) = SETTINGS.known() {
-        shim.start(*settings);
-    }
-    Some(shim)
-}
-
 fn make(place: &mut MaybeUninit<Shim<Linux>>) -> bool {
     // SAFETY: we come here once, so these are the only references.
     let (nodes, scratch) = unsafe { (&mut *NODES.0.get(), &mut *SCRATCH.0.get()) };
@@ -132,21 +113,19 @@ unsafe fn at_fork(before: Handler, parent: Handler, child: Handler) -> bool {
 }
 
 unsafe extern "C" fn before_fork() {
-    if let Some(shim) = known_shim() {
+    if let Some(shim) = shim() {
         shim.before_fork();
     }
 }
 
 unsafe extern "C" fn in_parent() {
-    if let Some(shim) = known_shim() {
+    if let Some(shim) = shim() {
         shim.after_fork(false);
     }
 }
 
 unsafe extern "C" fn in_child() {
-    // A thread that was making it is not here.
-    SHIM.abandon();
-    if let Some(shim) = known_shim() {
+    if let Some(shim) = shim() {
         shim.after_fork(true);
     }
 }
@@ -188,19 +167,17 @@ unsafe extern "C" fn start() {
             b"', which is no setting, or no value of it; it is left out\n",
         ]);
     }
+    let Some(shim) = shim() else {
+        return;
+    };
     // SAFETY: registering handlers that live as long as the library, which is never unloaded
     // (DF_1_NODELETE comes with LD_PRELOAD: the loader keeps what it loaded at the start).
     if !unsafe { at_fork(before_fork, in_parent, in_child) } {
         say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
-        settings.off = true;
+        shim.turn_off();
+        return;
     }
-    SETTINGS.fill(|own| {
-        *own = settings;
-        true
-    });
-    if let Some(shim) = known_shim() {
-        shim.start(settings);
-    }
+    shim.start(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
         // SAFETY: mlockall(2) of what is and what will be mapped.
@@ -253,19 +230,10 @@ unsafe fn address(done: Result<usize, Errno>) -> *mut c_void {
     }
 }
 
-/// What is mapped of files is not noted.
-fn shim_for(map: &Map) -> Option<&'static Shim<Linux>> {
-    if map.flags & (MAP_ANONYMOUS | MAP_GROWSDOWN) != 0 {
-        shim()
-    } else {
-        known_shim()
-    }
-}
-
 unsafe fn map(map: &Map) -> *mut c_void {
     // SAFETY: the program's own call.
     unsafe {
-        address(match shim_for(map) {
+        address(match shim() {
             Some(shim) => shim.mmap(map),
             None => crate::os::mmap(map),
         })
@@ -276,7 +244,7 @@ unsafe fn map(map: &Map) -> *mut c_void {
 unsafe fn other(number: usize, args: [usize; 6]) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { syscall(number, args) }.map(drop);
-    let done = match known_shim() {
+    let done = match shim() {
         Some(shim) => shim.other(args[0], args[1], call),
         None => call(),
     };
@@ -292,19 +260,19 @@ exported! {
         map(&Map { addr, len, prot, flags, fd, offset })
     }
     fn munmap(addr: usize, len: usize) -> c_int {
-        result(match known_shim() {
+        result(match shim() {
             Some(shim) => shim.munmap(addr, len),
             None => syscall(11, [addr, len, 0, 0, 0, 0]).map(drop),
         })
     }
     fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
-        result(match known_shim() {
+        result(match shim() {
             Some(shim) => shim.mprotect(addr, len, prot),
             None => syscall(10, [addr, len, prot as usize, 0, 0, 0]).map(drop),
         })
     }
     fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
-        result(match known_shim() {
+        result(match shim() {
             Some(shim) => shim.madvise(addr, len, advice),
             None => syscall(28, [addr, len, advice as usize, 0, 0, 0]).map(drop),
         })
@@ -312,7 +280,7 @@ exported! {
     // The fifth argument is there with MREMAP_FIXED only; a caller that passes four leaves a register
     // with anything in it, which nobody looks at then.
     fn mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-        address(match known_shim() {
+        address(match shim() {
             Some(shim) => shim.mremap(old, old_len, new_len, flags, new),
             None => syscall(25, [old, old_len, new_len, flags as usize, new, 0]),
         })
@@ -337,7 +305,7 @@ exported! {
     fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
         const MPOL_MF_MOVE: u32 = 2;
         // What was served has pages, which to the program is a mapping without any: they move.
-        let served = known_shim().is_some_and(|shim| shim.may_have_served(addr, len));
+        let served = shim().is_some_and(|shim| shim.may_have_served(addr, len));
         let flags = if served { flags | MPOL_MF_MOVE } else { flags };
         other(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
     }

@@ -134,7 +134,7 @@ impl<K: Kernel> Shim<K> {
             offset: 0,
         };
         // Another thread may be about to map just there, or to unmap around it.
-        let begun = match self.locked(|_| self.begin_to_write(page)) {
+        let begun = match self.locked(|_| self.begin_to_use(page)) {
             Locked::Done(begun) => begun.and_then(|begun| self.has_begun(begun)),
             Locked::Mine | Locked::Busy => None,
         };

@@ -4,17 +4,28 @@
 //! most programs start, run and end before that.
 
 use crate::keep::BLOCKS;
+#[cfg(not(loom))]
+use crate::late::{NO_RANGES, Ranges};
 use crate::trim::Batch;
 
 /// Empty, it is all zeros.
 pub struct Scratch {
+    /// Of four lists ([`Late`](crate::late::Late)). Not where loom runs, whose atomics are no constants.
+    #[cfg(not(loom))]
+    pub(crate) late: [Ranges; 4],
     pub(crate) blocks: [usize; BLOCKS],
     pub(crate) batch: Batch,
 }
 
 impl Scratch {
     /// With nothing noted.
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "each that is made of it is one of its own"
+    )]
     pub const EMPTY: Scratch = Scratch {
+        #[cfg(not(loom))]
+        late: [NO_RANGES; 4],
         blocks: [0; BLOCKS],
         batch: Batch::EMPTY,
     };

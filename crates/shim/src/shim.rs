@@ -149,14 +149,18 @@ impl<K: Kernel> Shim<K> {
         places: &'static mut [Node],
         scratch: &'static mut Scratch,
     ) -> Self {
-        let Scratch { blocks, batch } = scratch;
+        #[cfg(not(loom))]
+        let [late, new, marked, unmarked] = scratch.late.each_ref().map(Late::new);
+        #[cfg(loom)]
+        let [late, new, marked, unmarked] = core::array::from_fn(|_| Late::default());
+        let Scratch { blocks, batch, .. } = scratch;
         Shim {
             kernel,
             settings: Once::new(Settings::IDLE),
             zero_up_to: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
-            late: Late::default(),
+            late,
             table: Guarded::new(Table::new(places, blocks)),
             leavers: Leavers::new(batch),
             left: AtomicU32::new(0),
@@ -165,9 +169,9 @@ impl<K: Kernel> Shim<K> {
             stays: AtomicU32::new(0),
             unmapping: core::array::from_fn(|_| AtomicUsize::new(0)),
             marking: AtomicUsize::new(0),
-            new: Late::default(),
-            marked: Late::default(),
-            unmarked: Late::default(),
+            new,
+            marked,
+            unmarked,
             news: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             busy: Busy::default(),
@@ -387,7 +391,7 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread();
         let done = self.locked(|table| {
             table.forget(range, false);
-            self.busy.is_other_at(range, me)
+            self.busy.is_in_the_way(range, me)
         });
         // Before the wait: once the holder of the lock has heard of it, nobody begins with the range any more.
         if matches!(done, Locked::Mine) && !self.tell(&self.late, range) {

@@ -122,7 +122,7 @@ impl<K: Kernel> Shim<K> {
     fn if_plain<T>(&self, range: Range, kind: Kind, read: impl FnOnce() -> T) -> Option<T> {
         let begun = self.try_locked(|table| {
             let known = table.all_live(range, |region| region.kind.is_read_write());
-            known.then(|| self.begin_to_write(range)).flatten()
+            known.then(|| self.begin_to_use(range)).flatten()
         });
         let Locked::Done(Some(begun)) = begun else {
             return None;

@@ -210,7 +210,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
     fn begin_to_zero(&self, range: Range) -> Option<Begun> {
-        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_write(range));
+        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_use(range));
         let was_counted = stays.is_some();
         let begun = stays.flatten().and_then(|begun| self.has_begun(begun));
         if begun.is_none() {

@@ -80,13 +80,7 @@ impl<K: Kernel> Shim<K> {
         };
         for _ in 0..TURNS {
             match done {
-                Locked::Done(Then::Busy) => {
-                    if self.busy.is_written_below(range, self.kernel.thread()) {
-                        return Err(Errno::ENOMEM);
-                    }
-                    // Whoever does not come to an end is given up, and unmapping does not fail for that.
-                    let _ = self.wait_for_others(range);
-                }
+                Locked::Done(Then::Busy) => self.or_used_below(range, Self::wait_for_others)?,
                 _ => break,
             }
             done = self.locked(keep_or_not);
@@ -106,7 +100,7 @@ impl<K: Kernel> Shim<K> {
                 self.and_end(begun, self.unmap_the_rest(range))
             },
             Locked::Done(Then::Busy) => self.keep_others_away(range, || {
-                self.forget(range);
+                self.or_used_below(range, Self::forget_and_wait)?;
                 // SAFETY: as above.
                 unsafe { self.unmap_the_rest(range) }
             }),
@@ -115,7 +109,7 @@ impl<K: Kernel> Shim<K> {
                     // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
                     self.wait_for_leavers();
                 }
-                self.forget(range);
+                self.or_used_below(range, Self::forget_and_wait)?;
                 // SAFETY: the caller's own call.
                 self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }),
@@ -125,8 +119,12 @@ impl<K: Kernel> Shim<K> {
                 let done = self.with_room(|| unsafe { self.kernel.munmap(addr, len) });
                 self.and_end(begun, done)
             }
-            // SAFETY: the caller's own call.
-            Locked::Busy => self.with_room(|| unsafe { self.kernel.munmap(addr, len) }),
+            Locked::Busy => {
+                // It is off by now.
+                self.wait_while_busy();
+                // SAFETY: the caller's own call.
+                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
+            }
         }
     }
 
@@ -263,8 +261,7 @@ impl<K: Kernel> Shim<K> {
         may: Allowance,
         ready: Option<Ready>,
     ) -> Then {
-        let me = self.kernel.thread();
-        if self.busy.is_other_at(range, me) || self.busy.is_written_below(range, me) {
+        if self.busy.is_in_the_way(range, self.kernel.thread()) {
             return Then::Busy;
         }
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
@@ -301,6 +298,18 @@ impl<K: Kernel> Shim<K> {
         } else {
             Then::Pass(begun)
         }
+    }
+
+    /// Waits for those that are at a range. Another thread that does not come to an end is given up, and unmapping does not fail for
+    /// that; only where it is this one, below the signal handler that we are in.
+    fn or_used_below(
+        &self,
+        range: Range,
+        wait: impl FnOnce(&Self, Range) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let below = self.busy.is_used_below(range, self.kernel.thread());
+        let waited = wait(self, range);
+        if below { waited } else { Ok(()) }
     }
 
     fn and_end<T>(&self, begun: Option<Begun>, done: T) -> T {

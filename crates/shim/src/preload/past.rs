@@ -7,9 +7,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
-use super::{
-    known_shim, madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim,
-};
+use super::{madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
 use crate::Part;
 use crate::kernel::{Errno, Kernel};
 use crate::os::syscall as raw;
@@ -201,7 +199,7 @@ unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
 unsafe fn limiting(number: usize, args: [usize; 6], sets: bool) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { raw(number, args) };
-    let done = match known_shim() {
+    let done = match shim() {
         Some(shim) if sets => shim.limit_comes(call),
         _ => call(),
     };
@@ -223,8 +221,7 @@ unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
     const MOST: usize = 1024;
     // Under a filter nothing is kept or zeroed, so what is known does not matter; nor can the array be read then without a
     // fault where it is not there.
-    let Some(shim) = known_shim().filter(|shim| count <= MOST && !shim.kernel().is_filtered())
-    else {
+    let Some(shim) = shim().filter(|shim| count <= MOST && !shim.kernel().is_filtered()) else {
         return true;
     };
     for n in 0..count {
@@ -276,7 +273,7 @@ exported! {
             SET_SECCOMP => step_back(),
             // A name for a range.
             SET_VMA => {
-                let done = match known_shim() {
+                let done = match shim() {
                     Some(shim) => shim.name(b, c, || raw(nr::PRCTL, args)),
                     None => raw(nr::PRCTL, args),
                 };
@@ -292,7 +289,7 @@ exported! {
         const SIZE: usize = 6;
         let args = [id as usize, addr, flags as usize, 0, 0, 0];
         let call = || raw(nr::SHMAT, args);
-        let Some(shim) = known_shim().filter(|shim| addr != 0 && !shim.kernel().is_filtered()) else {
+        let Some(shim) = shim().filter(|shim| addr != 0 && !shim.kernel().is_filtered()) else {
             return super::address(call());
         };
         let mut about = [0_usize; 32];
@@ -338,7 +335,7 @@ exported! {
             return 0;
         }
         let call = || raw(nr::MADVISE, [addr, len, advice as usize, 0, 0, 0]).map(drop);
-        let done = match known_shim() {
+        let done = match shim() {
             Some(shim) => shim.other(addr, len, call),
             None => call(),
         };
