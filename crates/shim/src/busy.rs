@@ -82,7 +82,7 @@ pub(crate) struct Busy {
     count: AtomicUsize,
     /// How many ever began.
     turns: AtomicUsize,
-    /// How many replace something and have no place for it: nobody knows where, and so nobody may write anywhere.
+    /// How many replace something and have no place for it: nobody knows where, and so nobody may use memory anywhere.
     unplaced: AtomicUsize,
 }
 
@@ -118,14 +118,8 @@ impl Busy {
         })
     }
 
-    /// Whether another thread than this is at something in a range that has to be waited for; it will wake who waits then.
-    /// With the lock.
-    pub(crate) fn is_other_at(&self, range: Range, me: usize) -> bool {
-        self.in_the_way_at(range, me, usize::MAX)
-            .any(|(n, thread)| thread != me && self.is_wanted(n, thread))
-    }
-
-    /// The same, or whether this thread uses what is there, below the signal handler that we are in.
+    /// Whether somebody is at something in a range that has to be waited for, and will wake who waits: another thread, or this
+    /// one, which uses what is there below the signal handler that we are in. With the lock.
     pub(crate) fn is_in_the_way(&self, range: Range, me: usize) -> bool {
         self.is_earlier_at(range, me, usize::MAX)
     }
@@ -133,9 +127,16 @@ impl Busy {
     /// The same for those that were no later than this turn.
     fn is_earlier_at(&self, range: Range, me: usize, turn: usize) -> bool {
         self.in_the_way_at(range, me, turn)
-            .any(|(n, thread)| self.is_wanted(n, thread))
+            .any(|(n, thread)| self.asks_to_be_woken(n, thread))
     }
 
+    /// The same of other threads, wherever they are at something.
+    fn is_any_other(&self, me: usize) -> bool {
+        self.in_the_way_at(Range::ALL, me, usize::MAX)
+            .any(|(n, thread)| thread != me && self.asks_to_be_woken(n, thread))
+    }
+
+    /// The places of those that have to be waited for, no later than this turn, and who has them.
     fn in_the_way_at(
         &self,
         range: Range,
@@ -155,12 +156,13 @@ impl Busy {
     }
 
     /// Lets the thread at a place know that somebody waits. False where it has come to an end before it could see that.
-    fn is_wanted(&self, n: usize, thread: usize) -> bool {
+    fn asks_to_be_woken(&self, n: usize, thread: usize) -> bool {
         self.all[n].wanted.store(true, Ordering::SeqCst);
         self.all[n].thread.load(Ordering::SeqCst) == thread
     }
 
-    /// Whether this thread uses what is there, below the signal handler that we are in: that does not end before we return.
+    /// Whether this thread uses what is there, below the signal handler that we are in: that does not end before we return. Also
+    /// without the lock, as a thread sees what it has begun itself.
     pub(crate) fn is_used_below(&self, range: Range, me: usize) -> bool {
         self.at(range)
             .any(|(n, thread)| thread == me && self.all[n].doing() == Doing::Uses)
@@ -184,7 +186,9 @@ impl Busy {
         let place = &self.all[n];
         place.start.store(range.start, Ordering::Relaxed);
         place.end.store(range.end, Ordering::Relaxed);
-        let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
+        // Nobody else counts meanwhile.
+        let turn = self.turns.load(Ordering::Relaxed) + 1;
+        self.turns.store(turn, Ordering::Relaxed);
         place.turn.store(turn, Ordering::Relaxed);
         place.doing.store(doing as usize, Ordering::Relaxed);
         place.wanted.store(false, Ordering::SeqCst);
@@ -207,8 +211,7 @@ impl Busy {
         mine && place.wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends all that any but this thread is at, and hands out what that was. With the lock, or in a process that has no other
-    /// threads.
+    /// Ends all that any but this thread is at, and hands out what that was. With the lock, or where nobody begins any more.
     pub(crate) fn give_up(&self, me: usize, mut forget: impl FnMut(Range)) {
         for (n, thread) in self.at(Range::ALL).filter(|(_, thread)| *thread != me) {
             forget(self.all[n].range());
@@ -217,7 +220,7 @@ impl Busy {
         self.unplaced.store(0, Ordering::SeqCst);
     }
 
-    /// The same for what has to be waited for in a range, and is no later than this turn. Whether it may write there still.
+    /// Ends what has to be waited for in a range, and is no later than this turn. Whether it may write there still. With the lock.
     fn give_up_earlier(
         &self,
         range: Range,
@@ -281,14 +284,35 @@ impl<K: Kernel> Shim<K> {
             // Another thread's fork(2) has the lock, and may be over before the call is.
             Locked::Mine | Locked::Busy => self.begin_nowhere(range),
         };
+        self.end_after(Some(begun), call)
+    }
+
+    /// A call, and the end of what was begun for it.
+    pub(crate) fn end_after<T>(&self, begun: Option<Begun>, call: impl FnOnce() -> T) -> T {
         let done = call();
-        self.end(begun);
+        if let Some(begun) = begun {
+            self.end(begun);
+        }
         done
     }
 
-    /// What was begun, or none where the library was turned off meanwhile. Without the lock.
+    /// Uses memory for which [`Shim::begin_to_use`] was asked with the lock. None where that, or the lock, was not to be had.
+    pub(crate) fn use_if_begun<T>(
+        &self,
+        begun: Locked<Option<Begun>>,
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let Locked::Done(Some(begun)) = begun else {
+            return None;
+        };
+        let begun = self.has_begun(begun)?;
+        Some(self.end_after(Some(begun), work))
+    }
+
+    /// What was begun; none where the library was turned off meanwhile, or somebody replaces memory and could not say where.
+    /// Without the lock.
     pub(crate) fn has_begun(&self, begun: Begun) -> Option<Begun> {
-        // Who turned it off meanwhile, or replaces something and had no place for it, has seen that we begin, or we see that here.
+        // Whoever did that has seen that we begin, or we see it here.
         if self.is_off_now() || self.busy.unplaced.load(Ordering::SeqCst) > 0 {
             self.end(begun);
             return None;
@@ -393,8 +417,8 @@ impl<K: Kernel> Shim<K> {
     /// begun before, once.
     pub(crate) fn wait_while_busy(&self) {
         let me = self.kernel.thread();
-        if self.busy.is_other_at(Range::ALL, me) {
-            self.wait_while(|| self.busy.is_other_at(Range::ALL, me));
+        if self.busy.is_any_other(me) {
+            self.wait_while(|| self.busy.is_any_other(me));
             self.busy.give_up(me, |_| ());
         }
     }

@@ -19,10 +19,11 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
-/// The first ones are shorter. Whoever sleeps each time we look, and has the lock, is in a signal handler: a holder does nothing that
-/// sleeps.
+/// So many of them are shorter, those at the beginning.
 const SHORT_SLEEPS: u32 = 4;
 const SHORT_SLEEP_MS: u32 = 2;
+/// A holder that is found asleep so often, one time after the other, is in a signal handler that waits: while it has the lock, it
+/// does nothing by itself that sleeps.
 const LOOKS_ASLEEP: u32 = 3;
 /// And so often for a fork: what it copies is closed to others anyway.
 const FORK_SLEEPS: u32 = 4;
@@ -157,7 +158,7 @@ impl Lock {
         // A turn in which it was given back says that its holder lives, however fast others are at taking it.
         let mut in_vain = 0;
         let mut last = None;
-        let mut asleep = 0;
+        let mut found_asleep = 0;
         loop {
             let seen = self.freed.load(Ordering::SeqCst);
             taken = self.at_once(me);
@@ -178,8 +179,8 @@ impl Lock {
                 break;
             }
             let sleeps = is_vain && !self.is_forking() && kernel.is_asleep(self.holder());
-            asleep = if sleeps { asleep + 1 } else { 0 };
-            if asleep >= LOOKS_ASLEEP && waited >= u64::from(SHORT_SLEEP_MS) * 1_000_000 {
+            found_asleep = if sleeps { found_asleep + 1 } else { 0 };
+            if found_asleep >= LOOKS_ASLEEP && waited >= u64::from(SHORT_SLEEP_MS) * 1_000_000 {
                 break;
             }
             let ms = if in_vain < SHORT_SLEEPS {

@@ -48,20 +48,20 @@ const PAGES: usize = 8;
 
 /// A page that is mapped: what is in it, and whether it can be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Page {
+struct Mapped {
     content: u8,
     writable: bool,
 }
 
 /// A few pages, each mapped or not. Each call is one step, as the kernel's is.
-struct Few(Mutex<[Option<Page>; PAGES]>);
+struct Few(Mutex<[Option<Mapped>; PAGES]>);
 
 fn pages(range: Range) -> core::ops::Range<usize> {
     range.start / PAGE - 1..range.end / PAGE - 1
 }
 
 impl Few {
-    fn with<T>(&self, range: Range, step: impl FnOnce(&mut [Option<Page>]) -> T) -> T {
+    fn with<T>(&self, range: Range, step: impl FnOnce(&mut [Option<Mapped>]) -> T) -> T {
         step(&mut self.0.lock().unwrap()[pages(range)])
     }
 
@@ -127,7 +127,7 @@ impl Threads for Few {
 // SAFETY: no memory is touched.
 unsafe impl Kernel for Few {
     unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
-        let new = Some(Page {
+        let new = Some(Mapped {
             content: 0,
             writable: map.prot & PROT_WRITE != 0,
         });
@@ -254,17 +254,9 @@ unsafe impl Kernel for Few {
         true
     }
     fn resident(&self) -> Option<usize> {
-        let written = |page: &&Page| page.content != 0;
-        Some(
-            self.0
-                .lock()
-                .unwrap()
-                .iter()
-                .flatten()
-                .filter(written)
-                .count()
-                * PAGE,
-        )
+        let contents = self.contents(range(PAGE, PAGES * PAGE));
+        let written = contents.iter().flatten().filter(|content| **content != 0);
+        Some(written.count() * PAGE)
     }
     fn pressure(&self) -> Pressure {
         Pressure::None(usize::MAX)
@@ -279,15 +271,15 @@ fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
     })
 }
 
-/// A library with a page of the program's, to whose protection the second thread does something while the first does
-/// something else.
-struct OnePage {
+/// What the kernel and the library hold in the end, without anchors, and whether anything was zeroed.
+struct Outcome {
     is_writable: bool,
     held: Vec<Held>,
     was_zeroed: bool,
 }
 
-fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> OnePage {
+/// A library with a page of the program's, to which the second thread does something while the first does something else.
+fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> Outcome {
     let shim = Arc::new(shim(4));
     // SAFETY: the model's memory.
     let at = unsafe { shim.mmap(&ONE) }.unwrap();
@@ -305,7 +297,7 @@ fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> On
             held.push(one);
         }
     });
-    OnePage {
+    Outcome {
         is_writable: shim.kernel().is_writable(at),
         held,
         was_zeroed: shim.counters.dontneed_zeroed.get() > 0,
@@ -392,6 +384,15 @@ const ONE: Map = Map {
     offset: 0,
 };
 
+/// The same at a certain address, by MAP_FIXED or MAP_FIXED_NOREPLACE.
+fn one_at(addr: usize, fixed: i32) -> Map {
+    Map {
+        addr,
+        flags: ONE.flags | fixed,
+        ..ONE
+    }
+}
+
 fn shim(cache: usize) -> Shim<Few> {
     bounded(cache, 0)
 }
@@ -430,12 +431,7 @@ fn leaving() {
                     shim.munmap(at, PAGE).unwrap();
                 }
             });
-            let fixed = Map {
-                addr: all[0],
-                flags: ONE.flags | MAP_FIXED,
-                ..ONE
-            };
-            assert_eq!(shim.mmap(&fixed), Ok(all[0]));
+            assert_eq!(shim.mmap(&one_at(all[0], MAP_FIXED)), Ok(all[0]));
             shim.kernel().write(range(all[0], PAGE), 7);
             other.join().unwrap();
             assert_eq!(shim.kernel().contents(range(all[0], PAGE)), [Some(7)]);
@@ -582,10 +578,8 @@ fn replaced_meanwhile() {
     explore(Some(4), || {
         let done = on_one_page(give_back, |shim, at| {
             let fixed = Map {
-                addr: at,
                 prot: PROT_READ,
-                flags: ONE.flags | MAP_FIXED,
-                ..ONE
+                ..one_at(at, MAP_FIXED)
             };
             // SAFETY: the model's memory.
             assert_eq!(unsafe { shim.mmap(&fixed) }, Ok(at));
@@ -620,14 +614,9 @@ fn protected_again_and_again() {
 /// Maps into the hole beside the page, writes there, and unmaps it and a hole behind it.
 fn use_hole(shim: &Shim<Few>, at: usize, fixed: i32) {
     let hole = range(at + PAGE, PAGE);
-    let map = Map {
-        addr: hole.start,
-        flags: ONE.flags | fixed,
-        ..ONE
-    };
     // SAFETY: the model's memory.
     unsafe {
-        assert_eq!(shim.mmap(&map), Ok(hole.start));
+        assert_eq!(shim.mmap(&one_at(hole.start, fixed)), Ok(hole.start));
         shim.kernel().write(hole, 7);
         assert_eq!(shim.kernel().contents(hole), [Some(7)]);
         // A call that is not followed.

@@ -134,14 +134,8 @@ impl<K: Kernel> Shim<K> {
             offset: 0,
         };
         // Another thread may be about to map just there, or to unmap around it.
-        let begun = match self.locked(|_| self.begin_to_use(page)) {
-            Locked::Done(begun) => begun.and_then(|begun| self.has_begun(begun)),
-            Locked::Mine | Locked::Busy => None,
-        };
-        let begun = begun?;
-        let done = self.map_anchor(&map, page, range, kind);
-        self.end(begun);
-        Some(done)
+        let begun = self.locked(|_| self.begin_to_use(page));
+        self.use_if_begun(begun, || self.map_anchor(&map, page, range, kind))
     }
 
     /// Maps an anchor at a page, if nothing is there. Others leave the page alone meanwhile.

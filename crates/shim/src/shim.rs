@@ -375,11 +375,6 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// The same for whoever can't fail.
-    pub(crate) fn forget(&self, range: Range) {
-        let _ = self.forget_and_wait(range);
-    }
-
     /// Forgets what is known of the program's mappings in a range that it is about to change in a way
     /// that is not followed, and waits for whoever is at it, who knew it. From a handler inside the lock, its
     /// holder is told.
@@ -409,6 +404,11 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(false) => Ok(()),
             _ => self.wait_for_others(range),
         }
+    }
+
+    /// The same for whoever can't fail.
+    pub(crate) fn forget(&self, range: Range) {
+        let _ = self.forget_and_wait(range);
     }
 
     /// How many bytes may be kept now.

@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::linux::MADV_DONTNEED;
 use crate::region::Kind;
-use crate::shim::{Locked, Shim};
+use crate::shim::Shim;
 use crate::sync::Ordering;
 use crate::table::Of;
 use crate::{PAGE, Range};
@@ -124,13 +124,8 @@ impl<K: Kernel> Shim<K> {
             let known = table.all_live(range, |region| region.kind.is_read_write());
             known.then(|| self.begin_to_use(range)).flatten()
         });
-        let Locked::Done(Some(begun)) = begun else {
-            return None;
-        };
-        let begun = self.has_begun(begun)?;
-        let done = self.is_plain(range, kind).then(read);
-        self.end(begun);
-        done
+        let read_if_plain = || self.is_plain(range, kind).then(read);
+        self.use_if_begun(begun, read_if_plain).flatten()
     }
 
     /// How many pages of a range are in memory; of a large one, of those that it begins with.

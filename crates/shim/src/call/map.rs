@@ -34,20 +34,19 @@ impl<K: Kernel> Shim<K> {
             return unsafe { self.kernel.mmap(map) };
         }
         let replaces = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
+        // SAFETY: the caller's own call.
+        let call = || unsafe { self.map(map) };
         match Range::of(map.addr, map.len) {
-            // SAFETY: the caller's own call.
-            Some(range) if replaces => self.replace(range, || unsafe { self.map(map) }),
+            Some(range) if replaces => self.replace(range, call),
             Some(range) if map.flags & MAP_FIXED_NOREPLACE != 0 => {
                 self.keep_others_away(range, || {
                     // An anchor may be on its way there.
                     self.wait_for_others(range)?;
                     self.evict(range)?;
-                    // SAFETY: as above.
-                    unsafe { self.map(map) }
+                    call()
                 })
             }
-            // SAFETY: as above.
-            _ => unsafe { self.map(map) },
+            _ => call(),
         }
     }
 

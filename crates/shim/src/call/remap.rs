@@ -32,8 +32,6 @@ impl<K: Kernel> Shim<K> {
         flags: i32,
         new: usize,
     ) -> Result<usize, Errno> {
-        // SAFETY: the caller's own call.
-        let call = || unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) };
         if self.is_off() {
             return match (Range::of(old, old_len), Range::of(old, new_len)) {
                 // What was served before may be several mappings, and stays one to the program.
@@ -41,18 +39,15 @@ impl<K: Kernel> Shim<K> {
                 (Some(from), Some(to)) if !self.settings().off => unsafe {
                     self.remap_as_one(from, to, flags, new)
                 },
-                _ => call(),
+                // SAFETY: the caller's own call.
+                _ => unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) },
             };
         }
+        // SAFETY: the caller's own call.
+        let remap = || unsafe { self.remap(old, old_len, new_len, flags, new) };
         match Range::of(new, new_len) {
-            Some(target) if flags & MREMAP_FIXED != 0 => {
-                // SAFETY: the caller's own call.
-                self.replace(target, || unsafe {
-                    self.remap(old, old_len, new_len, flags, new)
-                })
-            }
-            // SAFETY: as above.
-            _ => unsafe { self.remap(old, old_len, new_len, flags, new) },
+            Some(target) if flags & MREMAP_FIXED != 0 => self.replace(target, remap),
+            _ => remap(),
         }
     }
 

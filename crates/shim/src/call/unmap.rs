@@ -95,10 +95,11 @@ impl<K: Kernel> Shim<K> {
                 self.counters.munmap_kept.one();
                 Ok(())
             }
-            // SAFETY: the caller's own call, less what is not the program's any more.
-            Locked::Done(Then::Pieces(begun)) => unsafe {
-                self.and_end(begun, self.unmap_the_rest(range))
-            },
+            Locked::Done(Then::Pieces(begun)) => {
+                // SAFETY: the caller's own call, less what is not the program's any more.
+                let call = || unsafe { self.unmap_the_rest(range) };
+                self.end_after(begun, call)
+            }
             Locked::Done(Then::Busy) => self.keep_others_away(range, || {
                 self.or_used_below(range, Self::forget_and_wait)?;
                 // SAFETY: as above.
@@ -116,8 +117,8 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(Then::Pass(begun)) => {
                 // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
-                let done = self.with_room(|| unsafe { self.kernel.munmap(addr, len) });
-                self.and_end(begun, done)
+                let call = || unsafe { self.kernel.munmap(addr, len) };
+                self.end_after(begun, || self.with_room(call))
             }
             Locked::Busy => {
                 // It is off by now.
@@ -310,13 +311,6 @@ impl<K: Kernel> Shim<K> {
         let below = self.busy.is_used_below(range, self.kernel.thread());
         let waited = wait(self, range);
         if below { waited } else { Ok(()) }
-    }
-
-    fn and_end<T>(&self, begun: Option<Begun>, done: T) -> T {
-        if let Some(begun) = begun {
-            self.end(begun);
-        }
-        done
     }
 
     /// Takes its name away, where the kernel does that; otherwise it is not known any more, and unmapped.
