@@ -453,6 +453,35 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
     mine
 }
 
+/// Check that nothing stays kept where the library is to keep nothing any more, whatever another thread keeps or gives back
+/// meanwhile.
+#[test]
+fn retired_meanwhile() {
+    explore(Some(3), || {
+        let shim = Arc::new(shim(4));
+        let unmap = |at: usize| {
+            // SAFETY: the model's memory.
+            unsafe { shim.munmap(at, PAGE) }.unwrap();
+        };
+        // SAFETY: the model's memory.
+        let [kept, at] = [(); 2].map(|()| unsafe { shim.mmap(&ONE) }.unwrap());
+        for at in [kept, at] {
+            shim.kernel().write(range(at, PAGE), 5);
+        }
+        unmap(kept);
+        let other = second({
+            let shim = Arc::clone(&shim);
+            move || shim.retire()
+        });
+        // It may be kept before the other says so, and has to go then.
+        unmap(at);
+        other.join().unwrap();
+        shim.check().unwrap();
+        shim.each_region(|_, one| assert_eq!(one, Held::Anchor));
+        shim.counters.munmap_kept.get() > 1
+    });
+}
+
 /// Check that a thread that is given the addresses which another is just unmapping keeps them.
 #[test]
 fn going() {

@@ -28,6 +28,8 @@ use crate::{PAGE, Range};
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
+/// So often is what is kept unmapped when nothing is to be kept any more, unless all of it is gone before.
+const DRAINS: u32 = 4;
 /// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
 /// that makes no call any more, and nobody can take it then. Nor is it more than this where no bound of resident memory is set.
 const MOST_KEPT: usize = 128 << 20;
@@ -641,11 +643,12 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
-        self.drain();
-        // Another thread may have been at some of it, by what was to be kept before.
-        if self.leavers.are_there() {
+        for _ in 0..DRAINS {
+            // Another thread may be at some of it, by what was to be kept before, and whatever the kernel refuses to unmap stays.
             self.wait_for_trimming();
-            self.drain();
+            if !self.drain() {
+                break;
+            }
         }
     }
 }

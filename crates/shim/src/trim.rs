@@ -286,7 +286,7 @@ impl<K: Kernel> Shim<K> {
     /// had. To unmap each anchor by itself would be a shootdown each.
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
         batch.count = 0;
-        let done = self.try_locked(|table| {
+        let done = self.locked_to_trim(|table| {
             table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
             while batch.count < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
@@ -321,7 +321,7 @@ impl<K: Kernel> Shim<K> {
     /// Unmaps what is kept, the oldest first, until no more than so many bytes are left. As much as there is too much now at
     /// most: others may add faster, and it would not end.
     fn unmap_oldest_kept(&self, bytes: usize) {
-        let Locked::Done(kept) = self.try_locked(|table| table.kept_bytes()) else {
+        let Locked::Done(kept) = self.locked_to_trim(|table| table.kept_bytes()) else {
             return;
         };
         let mut left = kept.saturating_sub(bytes);
@@ -377,6 +377,16 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// What is kept can be given back the next time that there is too much of it. Once the library keeps nothing any more there
+    /// is no next time, and the lock is waited for.
+    fn locked_to_trim<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
+        if self.is_retired() {
+            self.locked(work)
+        } else {
+            self.try_locked(work)
+        }
+    }
+
     /// Unmaps an anchor that is like this, if there is one.
     pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
         let unmapped = self.unmap_one(|table| {
@@ -390,7 +400,7 @@ impl<K: Kernel> Shim<K> {
     /// Unmaps what is found. How many bytes, or none where nothing is, or it can't be unmapped.
     fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<usize> {
         let me = self.kernel.thread();
-        let taken = self.try_locked(|table| {
+        let taken = self.locked_to_trim(|table| {
             let id = find(table)?;
             let range = table.nodes.get(id).range;
             self.go(table, id, range, me)
@@ -593,7 +603,7 @@ impl<K: Kernel> Shim<K> {
             return false;
         }
         let before =
-            self.try_locked(|table| table.kept_bytes() + table.leaving + table.anchors.count());
+            self.locked_to_trim(|table| table.kept_bytes() + table.leaving + table.anchors.count());
         self.trim_to(0);
         self.unmap_anchors();
         !matches!(before, Locked::Done(0))

@@ -337,6 +337,7 @@ fn rule_09_unseen_rings() {
 fn rule_09_leaves_alone() {
     must(&build!("attributes"), "");
     must(&build!("devices"), "");
+    must(&build!("retires"), "");
     for settings in ["", "zero=64M,rss=4M"] {
         must(&build!("pipes"), settings);
         must(&build!("closed"), settings);
