@@ -130,7 +130,7 @@ impl Busy {
             .any(|(n, thread)| self.asks_to_be_woken(n, thread))
     }
 
-    /// The same of other threads, wherever they are at something.
+    /// The same of other threads, wherever they are at something. Without the lock where the library is off, as nobody begins then.
     fn is_any_other(&self, me: usize) -> bool {
         self.in_the_way_at(Range::ALL, me, usize::MAX)
             .any(|(n, thread)| thread != me && self.asks_to_be_woken(n, thread))
@@ -296,7 +296,8 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Uses memory for which [`Shim::begin_to_use`] was asked with the lock. None where that, or the lock, was not to be had.
+    /// Uses memory for which [`Shim::begin_to_use`] was asked with the lock. None where that, or the lock, was not to be had, and
+    /// as [`Shim::has_begun`] says.
     pub(crate) fn use_if_begun<T>(
         &self,
         begun: Locked<Option<Begun>>,

@@ -19,14 +19,14 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
+/// And so often in vain while its holder forks: what it copies is closed to others anyway.
+const FORK_SLEEPS: u32 = 4;
 /// So many of them are shorter, those at the beginning.
 const SHORT_SLEEPS: u32 = 4;
 const SHORT_SLEEP_MS: u32 = 2;
 /// A holder that is found asleep so often, one time after the other, is in a signal handler that waits: while it has the lock, it
 /// does nothing by itself that sleeps.
 const LOOKS_ASLEEP: u32 = 3;
-/// And so often for a fork: what it copies is closed to others anyway.
-const FORK_SLEEPS: u32 = 4;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
 const MOST_NS: u64 = 16_000_000_000;
 

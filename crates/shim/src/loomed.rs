@@ -453,32 +453,70 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
     mine
 }
 
-/// Check that nothing stays kept where the library is to keep nothing any more, whatever another thread keeps or gives back
-/// meanwhile.
+/// A library that keeps two pages and is to keep nothing any more, by the second thread, while the first does something with
+/// two pages of the program's. In the end nothing may be kept or mapped.
+fn retired_while(resident: usize, first: fn(&Shim<Few>, usize)) -> Arc<Shim<Few>> {
+    let shim = Arc::new(bounded(6, resident));
+    let two = Map {
+        len: 2 * PAGE,
+        ..ONE
+    };
+    // SAFETY: the model's memory.
+    let all = [(); 2].map(|()| unsafe { shim.mmap(&two) }.unwrap());
+    for at in all {
+        shim.kernel().write(range(at, two.len), 7);
+    }
+    unmap_two(&shim, all[0]);
+    let other = second({
+        let shim = Arc::clone(&shim);
+        move || shim.retire()
+    });
+    first(&shim, all[1]);
+    other.join().unwrap();
+    shim.check().unwrap();
+    let mut anchors = Vec::new();
+    shim.each_region(|page, one| {
+        assert_eq!(one, Held::Anchor);
+        anchors.push(page.start);
+    });
+    for at in all.iter().flat_map(|at| [*at, at + PAGE]) {
+        let there = shim.kernel().contents(range(at, PAGE));
+        assert!(
+            there == [None] || anchors.contains(&at),
+            "{there:?} at {at:#x}"
+        );
+    }
+    shim
+}
+
+/// munmap(2) of two pages.
+fn unmap_two(shim: &Shim<Few>, at: usize) {
+    // SAFETY: the model's memory.
+    unsafe { shim.munmap(at, 2 * PAGE) }.unwrap();
+}
+
+/// Check that nothing stays kept where the library is to keep nothing any more, though another thread keeps, trims, marks or is
+/// served meanwhile.
 #[test]
 fn retired_meanwhile() {
     explore(Some(3), || {
-        let shim = Arc::new(shim(4));
-        let unmap = |at: usize| {
-            // SAFETY: the model's memory.
-            unsafe { shim.munmap(at, PAGE) }.unwrap();
-        };
-        // SAFETY: the model's memory.
-        let [kept, at] = [(); 2].map(|()| unsafe { shim.mmap(&ONE) }.unwrap());
-        for at in [kept, at] {
-            shim.kernel().write(range(at, PAGE), 5);
-        }
-        unmap(kept);
-        let other = second({
-            let shim = Arc::clone(&shim);
-            move || shim.retire()
-        });
-        // It may be kept before the other says so, and has to go then.
-        unmap(at);
-        other.join().unwrap();
-        shim.check().unwrap();
-        shim.each_region(|_, one| assert_eq!(one, Held::Anchor));
+        let shim = retired_while(0, unmap_two);
         shim.counters.munmap_kept.get() > 1
+    });
+    explore(Some(3), || {
+        let shim = retired_while(5, unmap_two);
+        shim.counters.trimmed.get() > 0
+    });
+    explore(Some(3), || {
+        let shim = retired_while(0, |shim, at| {
+            // SAFETY: the model's memory.
+            unsafe {
+                let mine = shim.mmap(&ONE).unwrap();
+                shim.munmap(mine, PAGE).unwrap();
+            }
+            unmap_two(shim, at);
+        });
+        shim.counters.mmap_served.get() > 0
     });
 }
 

@@ -208,6 +208,10 @@ impl<K: Kernel> Shim<K> {
             self.mark_each(look);
             self.marking.store(0, Ordering::SeqCst);
             self.somebody_left();
+            if self.is_retired() {
+                // What was being marked was not to be had when all that was kept went.
+                self.drain();
+            }
         }
     }
 

@@ -28,8 +28,6 @@ use crate::{PAGE, Range};
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
-/// So often is what is kept unmapped when nothing is to be kept any more, unless all of it is gone before.
-const DRAINS: u32 = 4;
 /// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
 /// that makes no call any more, and nobody can take it then. Nor is it more than this where no bound of resident memory is set.
 const MOST_KEPT: usize = 128 << 20;
@@ -569,7 +567,14 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn look(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         // While another thread forks nothing can be told of memory.
-        if self.is_retired() || !calls.is_multiple_of(LOOK_EVERY_CALLS) || self.lock.is_forking() {
+        if !calls.is_multiple_of(LOOK_EVERY_CALLS) || self.lock.is_forking() {
+            return;
+        }
+        if self.is_retired() {
+            if self.counters.dirty_bytes.get() > 0 {
+                // The lock was not to be had when it was to go, or the kernel refused to unmap it.
+                self.drain();
+            }
             return;
         }
         self.others.see(self.kernel.thread());
@@ -642,13 +647,13 @@ impl<K: Kernel> Shim<K> {
             // What is kept stays: the program may have mapped over it, and nobody took note.
             return;
         }
-        let _ = self.locked(|table| table.forget(Range::ALL, false));
-        for _ in 0..DRAINS {
-            // Another thread may be at some of it, by what was to be kept before, and whatever the kernel refuses to unmap stays.
-            self.wait_for_trimming();
-            if !self.drain() {
-                break;
-            }
+        if self.is_mine() {
+            // The next looks do it: the lock is this thread's, below the signal handler that we are in.
+            return;
         }
+        let _ = self.locked(|table| table.forget(Range::ALL, false));
+        // Another thread may be trimming to what was to be kept before. Whoever begins after this gives back all.
+        self.wait_for_trimming();
+        self.drain();
     }
 }

@@ -424,12 +424,22 @@ impl Table {
         (leaves && region.range == range).then_some(id)
     }
 
-    /// What was served, and nobody was told of, is kept as before.
-    pub(crate) fn keep_again(&mut self, range: Range) -> Option<Id> {
-        let id = self.nodes.first_in(range)?;
-        let region = self.nodes.get_mut(id);
-        region.state = State::Dirty;
-        region.served = false;
+    /// What was served, and nobody was told of, is kept as before. None where something else is there now.
+    pub(crate) fn keep_again(&mut self, range: Range, kind: Kind) -> Option<Id> {
+        if let Some(id) = self.nodes.first_in(range) {
+            let region = self.nodes.get(id);
+            if region.range != range || region.state != State::Live {
+                return None;
+            }
+            self.nodes.remove(id);
+        }
+        // It may have been forgotten meanwhile with all else, where nothing is to be kept any more.
+        let id = self.nodes.insert(Region {
+            range,
+            kind,
+            state: State::Dirty,
+            ..Region::NEW
+        })?;
         self.lay(id);
         Some(id)
     }

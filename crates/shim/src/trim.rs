@@ -9,7 +9,7 @@ use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
 use crate::nodes::{Id, NONE};
 use crate::proof::Whose;
-use crate::region::State;
+use crate::region::{Kind, State};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
@@ -144,7 +144,8 @@ struct Gone {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Gives back until no more than so many bytes are kept. Left to whoever is at it already.
+    /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more. Left to whoever is at
+    /// it already.
     pub(crate) fn trim_to(&self, bytes: usize) {
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
@@ -287,6 +288,7 @@ impl<K: Kernel> Shim<K> {
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
         batch.count = 0;
         let done = self.locked_to_trim(|table| {
+            let bytes = self.still_kept(bytes);
             table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
             while batch.count < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
@@ -324,9 +326,9 @@ impl<K: Kernel> Shim<K> {
         let Locked::Done(kept) = self.locked_to_trim(|table| table.kept_bytes()) else {
             return;
         };
-        let mut left = kept.saturating_sub(bytes);
+        let mut left = kept.saturating_sub(self.still_kept(bytes));
         let find = |table: &mut Table| {
-            let most = table.kept_bytes() > bytes;
+            let most = table.kept_bytes() > self.still_kept(bytes);
             let oldest = table.dirty.oldest().or(table.fresh.oldest());
             oldest.filter(|_| most)
         };
@@ -338,16 +340,16 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what was kept, and can't be shown to be plain any more.
-    pub(crate) fn hand_over(&self, range: Range) {
+    pub(crate) fn hand_over(&self, range: Range, kind: Kind) {
         let me = self.kernel.thread();
         let taken = self.locked(|table| {
-            let id = table.keep_again(range)?;
+            let id = table.keep_again(range, kind)?;
             self.go(table, id, range, me)
         });
         match taken {
             // If it is somebody else's, as something was mapped over it past the library, it is left alone.
             Locked::Done(Some(gone)) => drop(self.unmap_going(gone)),
-            // Too many threads unmap: it is kept, and goes later.
+            // Too many threads unmap: it is kept, and goes later. Or somebody has it now.
             Locked::Done(None) => {}
             Locked::Mine | Locked::Busy => self.forget(range),
         }
@@ -385,6 +387,12 @@ impl<K: Kernel> Shim<K> {
         } else {
             self.try_locked(work)
         }
+    }
+
+    /// To so much a trim goes. Asked with the lock each time, which whoever says that nothing is to be kept any more takes after
+    /// that: a trim that has begun before goes on to the end.
+    fn still_kept(&self, bytes: usize) -> usize {
+        if self.is_retired() { 0 } else { bytes }
     }
 
     /// Unmaps an anchor that is like this, if there is one.
@@ -597,7 +605,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps all that is kept. True if there was something.
+    /// Unmaps all that is kept. True if there was something, or may have been, as the lock was not to be had.
     pub(crate) fn drain(&self) -> bool {
         if self.is_off_now() {
             return false;

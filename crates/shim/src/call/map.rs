@@ -235,7 +235,7 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: it was taken from what is kept, so it is nobody's until we return.
         if !unsafe { self.clear_kept(at, kind) } {
-            self.hand_over(at);
+            self.hand_over(at, kind);
             return None;
         }
         self.counters.mmap_served.one();

@@ -115,9 +115,9 @@ impl<K: Kernel> Shim<K> {
                 self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
             }),
             Locked::Done(Then::Pass(begun)) => {
-                // A hole makes two mappings of one.
                 // SAFETY: the caller's own call.
                 let call = || unsafe { self.kernel.munmap(addr, len) };
+                // A hole makes two mappings of one, for which there may be no room.
                 self.end_after(begun, || self.with_room(call))
             }
             Locked::Busy => {
@@ -268,7 +268,9 @@ impl<K: Kernel> Shim<K> {
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
         // whoever is served would not have.
         let fits = range.len() <= may.most && range.end <= 1 << 47;
+        // Nothing may be kept any more where that was said since it was asked what may be.
         if fits
+            && !self.is_retired()
             && let Some(Ready { kind, fingerprint }) = ready
             && table.all_live(range, |region| region.kind.may_be_kept())
             && table.nodes.has_room(ROOM)
