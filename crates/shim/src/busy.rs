@@ -76,14 +76,16 @@ pub(crate) struct Begun {
     range: Range,
 }
 
+/// See [`Shim`] for the order.
+#[repr(C)]
 pub(crate) struct Busy {
-    all: [Place; PLACES],
-    /// How many, at least: most of the time there is nothing to look at.
+    /// How many places are taken, at least: most of the time there is nothing to look at.
     count: AtomicUsize,
     /// How many ever began.
     turns: AtomicUsize,
     /// How many replace something and have no place for it: nobody knows where, and so nobody may use memory anywhere.
     unplaced: AtomicUsize,
+    all: [Place; PLACES],
 }
 
 /// The place of those that have none.

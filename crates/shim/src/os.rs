@@ -652,9 +652,9 @@ unsafe impl Kernel for Linux {
             self.pressed.abandon();
             copied::is_seen();
             // Under a filter it stays open: to close it takes a call that the program might not make.
-            let closes = !self.filter.has_come();
-            maps::forget_descriptor(closes);
-            pagemap::forget_descriptor(closes);
+            let may_close = || !self.filter.has_come();
+            maps::forget_descriptor(may_close);
+            pagemap::forget_descriptor(may_close);
         }
         OPENED.fork_is_over(child);
     }

@@ -47,16 +47,15 @@ const NEVER_LOOKED: usize = 1 << 40;
 pub(crate) const NOT_MEASURED: usize = usize::MAX;
 
 /// The library, over a kernel.
+///
+/// What is written at a fork(2) comes first, side by side: parent and child copy each page that they write then, at a page fault each.
+#[repr(C)]
 pub struct Shim<K> {
-    pub(crate) kernel: K,
-    settings: Once<Settings>,
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; [`NOT_MEASURED`] until a thread begins to.
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
     pub(crate) late: Late,
-    /// Only with the lock.
-    table: Guarded<Table>,
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
@@ -82,7 +81,6 @@ pub struct Shim<K> {
     news: AtomicBool,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
     pub(crate) orphaned: AtomicBool,
-    pub(crate) busy: Busy,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
@@ -90,7 +88,6 @@ pub struct Shim<K> {
     retired: AtomicBool,
     pub(crate) others: Others,
     pub(crate) crowd: Crowd,
-    pub(crate) anchored: Anchored,
     /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
     pub(crate) anchors_are_wanted: Hint,
     /// The program has forked: pages may be shared with a child.
@@ -114,6 +111,12 @@ pub struct Shim<K> {
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
     slack: AtomicUsize,
+    pub(crate) busy: Busy,
+    pub(crate) kernel: K,
+    settings: Once<Settings>,
+    pub(crate) anchored: Anchored,
+    /// Only with the lock.
+    table: Guarded<Table>,
 }
 
 // SAFETY: the table is used with the lock only, and what leaves by one thread at a time (`Leavers`).

@@ -110,7 +110,8 @@ impl Leavers {
     /// In the child of fork(2): the thread that was at it is gone, unless it is this one. So is what was not told yet, also where
     /// nobody is at it any more: the table has it back on its shelves.
     pub(crate) fn abandon(&self, me: usize) {
-        if !self.are_of(me) {
+        // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
+        if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
             unsafe { self.batch.with(|batch| batch.given = None) };
             self.untold.store(false, Ordering::Relaxed);

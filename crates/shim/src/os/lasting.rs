@@ -67,10 +67,13 @@ impl Lasting {
     }
 
     /// A copy of the process has the descriptor too, and it tells of the process that it was opened in. It is
-    /// closed where that may be, and otherwise left open.
-    pub(super) fn forget(&self, closes: bool) {
+    /// closed where that may be, and otherwise left open. Most processes that fork have none, and then it is not asked.
+    pub(super) fn forget(&self, may_close: impl Fn() -> bool) {
+        if self.number.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let known = self.number.swap(0, Ordering::Relaxed);
-        if closes && known != 0 && self.is_ours(known) {
+        if known != 0 && may_close() && self.is_ours(known) {
             // SAFETY: it is ours. Where the copy has not a table of descriptors of its own, the other opens it anew.
             let _ = unsafe { syscall(nr::CLOSE, [known, 0, 0, 0, 0, 0]) };
         }

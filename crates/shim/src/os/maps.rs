@@ -72,8 +72,8 @@ pub(super) fn mapping_at(range: Range) -> Option<Mapping> {
 }
 
 /// See [`Lasting::forget`].
-pub(super) fn forget_descriptor(closes: bool) {
-    ASKED.forget(closes);
+pub(super) fn forget_descriptor(may_close: impl Fn() -> bool) {
+    ASKED.forget(may_close);
 }
 
 fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {

@@ -93,8 +93,8 @@ fn has_any(range: Range, kinds: u64) -> Option<bool> {
 }
 
 /// See [`Lasting::forget`].
-pub(super) fn forget_descriptor(closes: bool) {
-    ASKED.forget(closes);
+pub(super) fn forget_descriptor(may_close: impl Fn() -> bool) {
+    ASKED.forget(may_close);
 }
 
 /// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did, and all could be
