@@ -76,7 +76,7 @@ pub(crate) struct Begun {
     range: Range,
 }
 
-/// See [`Shim`] for the order.
+/// What is written at a fork comes first, as in [`Shim`], which has this next to what it writes itself.
 #[repr(C)]
 pub(crate) struct Busy {
     /// How many places are taken, at least: most of the time there is nothing to look at.

@@ -19,9 +19,9 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// under 10 us.
 const SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
-/// And so often in vain while its holder forks: what it copies is closed to others anyway.
+/// So often where its holder forks: the kernel lets nobody change the memory that it copies, so these calls would wait anyway.
 const FORK_SLEEPS: u32 = 4;
-/// So many of them are shorter, those at the beginning.
+/// The first sleeps are shorter.
 const SHORT_SLEEPS: u32 = 4;
 const SHORT_SLEEP_MS: u32 = 2;
 /// A holder that is found asleep so often, one time after the other, is in a signal handler that waits: while it has the lock, it

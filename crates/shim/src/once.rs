@@ -61,6 +61,10 @@ impl<T> Once<T> {
     /// below a handler that forks, both write the same.
     pub(crate) fn abandon(&self) {
         let order = Ordering::Relaxed;
+        // An exchange that fails copies the page in the child as one that does not.
+        if self.state.load(order) != COMING {
+            return;
+        }
         let _ = self.state.compare_exchange(COMING, NONE, order, order);
     }
 }

@@ -110,7 +110,7 @@ impl<K: Kernel> Shim<K> {
         self.anchored.add(page.start);
         // SAFETY: the page is ours.
         unsafe { self.kernel.mark(page, self.mark()) };
-        let noted = self.locked(|table| table.note_anchor(page, kind));
+        let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
         if !matches!(noted, Locked::Done(true)) {
             // Nobody knows of it, so nobody else unmaps it.
             // SAFETY: as above.
@@ -154,7 +154,7 @@ impl<K: Kernel> Shim<K> {
         if merged {
             // SAFETY: the page is ours.
             unsafe { self.kernel.mark(page, self.mark()) };
-            let noted = self.locked(|table| table.note_anchor(page, kind));
+            let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
             if matches!(noted, Locked::Done(true)) {
                 return !self.kernel.is_locked(range);
             }

@@ -651,11 +651,12 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         if self.is_mine() {
-            // The next looks do it: the lock is this thread's, below the signal handler that we are in.
+            // The lock is this thread's, below the signal handler that we are in: what is kept is unmapped by later calls
+            // (`look`).
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
-        // Another thread may be trimming to what was to be kept before. Whoever begins after this gives back all.
+        // Another thread may be trimming to what was to be kept before. Whoever begins to trim after this gives back all.
         self.wait_for_trimming();
         self.drain();
     }

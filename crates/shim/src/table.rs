@@ -424,16 +424,23 @@ impl Table {
         (leaves && region.range == range).then_some(id)
     }
 
-    /// What was served, and nobody was told of, is kept as before. None where something else is there now.
-    pub(crate) fn keep_again(&mut self, range: Range, kind: Kind) -> Option<Id> {
+    /// What was served, and nobody was told of, is kept as before; also where nothing is known of it because all was forgotten
+    /// meanwhile. None where something else is there now.
+    pub(crate) fn keep_again(
+        &mut self,
+        range: Range,
+        kind: Kind,
+        all_forgotten: bool,
+    ) -> Option<Id> {
         if let Some(id) = self.nodes.first_in(range) {
             let region = self.nodes.get(id);
-            if region.range != range || region.state != State::Live {
+            if region.range != range || region.state != State::Live || !region.served {
                 return None;
             }
             self.nodes.remove(id);
+        } else if !all_forgotten {
+            return None;
         }
-        // It may have been forgotten meanwhile with all else, where nothing is to be kept any more.
         let id = self.nodes.insert(Region {
             range,
             kind,

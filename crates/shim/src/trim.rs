@@ -280,6 +280,9 @@ impl<K: Kernel> Shim<K> {
 
     /// Tells it for whoever finds something leaving that nobody is at.
     pub(crate) fn settle(&self) {
+        if !self.leavers.have_untold() {
+            return;
+        }
         let me = self.kernel.thread();
         self.leavers.if_free(me, |batch| self.have_left(batch));
     }
@@ -344,7 +347,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn hand_over(&self, range: Range, kind: Kind) {
         let me = self.kernel.thread();
         let taken = self.locked(|table| {
-            let id = table.keep_again(range, kind)?;
+            let id = table.keep_again(range, kind, self.is_retired())?;
             self.go(table, id, range, me)
         });
         match taken {
@@ -352,6 +355,7 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(Some(gone)) => drop(self.unmap_going(gone)),
             // Too many threads unmap: it is kept, and goes later. Or somebody has it now.
             Locked::Done(None) => {}
+            // It stays mapped, and nobody knows of it: that takes a fork of another thread that has the lock for long.
             Locked::Mine | Locked::Busy => self.forget(range),
         }
     }
@@ -380,8 +384,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// What is kept can be given back the next time that there is too much of it. Once the library keeps nothing any more there
-    /// is no next time, and the lock is waited for.
+    /// What is kept can be given back the next time that there is too much of it. Once nothing is to be kept any more the next
+    /// time may be far off, and the lock is waited for.
     fn locked_to_trim<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         if self.is_retired() {
             self.locked(work)
@@ -390,8 +394,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// To so much a trim goes. Asked with the lock each time, which whoever says that nothing is to be kept any more takes after
-    /// that: a trim that has begun before goes on to the end.
+    /// To so much a trim goes: to nothing, once nothing is to be kept any more. Asked with the lock, which [`Shim::retire`] takes
+    /// after it has said so: a trim that began before that sees it at its next batch.
     fn still_kept(&self, bytes: usize) -> usize {
         if self.is_retired() { 0 } else { bytes }
     }

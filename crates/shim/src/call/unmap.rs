@@ -217,7 +217,7 @@ impl<K: Kernel> Shim<K> {
         if self.leavers.are_there() {
             return is_full(Allowance::of(budget).and_meanwhile(budget).meanwhile);
         }
-        if is_full(budget) && self.leavers.have_untold() {
+        if is_full(budget) {
             self.settle();
         }
         is_full(budget)

@@ -67,7 +67,8 @@ impl Lasting {
     }
 
     /// A copy of the process has the descriptor too, and it tells of the process that it was opened in. It is
-    /// closed where that may be, and otherwise left open. Most processes that fork have none, and then it is not asked.
+    /// closed where that may be, and otherwise left open. Most processes that fork have none, and then nobody asks whether it
+    /// may.
     pub(super) fn forget(&self, may_close: impl Fn() -> bool) {
         if self.number.load(Ordering::Relaxed) == 0 {
             return;
