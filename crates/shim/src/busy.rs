@@ -76,7 +76,7 @@ pub(crate) struct Begun {
     range: Range,
 }
 
-/// What is written at a fork comes first, as in [`Shim`], which has this next to what it writes itself.
+/// What is written at a fork(2) comes first, and so in the same page as what is written in [`Shim`] then.
 #[repr(C)]
 pub(crate) struct Busy {
     /// How many places are taken, at least: most of the time there is nothing to look at.
@@ -188,7 +188,7 @@ impl Busy {
         let place = &self.all[n];
         place.start.store(range.start, Ordering::Relaxed);
         place.end.store(range.end, Ordering::Relaxed);
-        // Nobody else counts meanwhile.
+        // With the lock nobody else counts meanwhile.
         let turn = self.turns.load(Ordering::Relaxed) + 1;
         self.turns.store(turn, Ordering::Relaxed);
         place.turn.store(turn, Ordering::Relaxed);

@@ -272,14 +272,14 @@ fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
 }
 
 /// What the kernel and the library hold in the end, without anchors, and whether anything was zeroed.
-struct Outcome {
+struct InTheEnd {
     is_writable: bool,
     held: Vec<Held>,
     was_zeroed: bool,
 }
 
 /// A library with a page of the program's, to which the second thread does something while the first does something else.
-fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> Outcome {
+fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> InTheEnd {
     let shim = Arc::new(shim(4));
     // SAFETY: the model's memory.
     let at = unsafe { shim.mmap(&ONE) }.unwrap();
@@ -297,7 +297,7 @@ fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> Ou
             held.push(one);
         }
     });
-    Outcome {
+    InTheEnd {
         is_writable: shim.kernel().is_writable(at),
         held,
         was_zeroed: shim.counters.dontneed_zeroed.get() > 0,
@@ -384,7 +384,13 @@ const ONE: Map = Map {
     offset: 0,
 };
 
-/// The same at a certain address, by MAP_FIXED or MAP_FIXED_NOREPLACE.
+/// Two of them, side by side.
+const TWO: Map = Map {
+    len: 2 * PAGE,
+    ..ONE
+};
+
+/// One at a certain address, by MAP_FIXED or MAP_FIXED_NOREPLACE.
 fn one_at(addr: usize, fixed: i32) -> Map {
     Map {
         addr,
@@ -457,14 +463,10 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
 /// two pages of the program's. In the end nothing may be kept, nor mapped.
 fn retired_while(resident: usize, first: fn(&Shim<Few>, usize)) -> Arc<Shim<Few>> {
     let shim = Arc::new(bounded(6, resident));
-    let two = Map {
-        len: 2 * PAGE,
-        ..ONE
-    };
     // SAFETY: the model's memory.
-    let all = [(); 2].map(|()| unsafe { shim.mmap(&two) }.unwrap());
+    let all = [(); 2].map(|()| unsafe { shim.mmap(&TWO) }.unwrap());
     for at in all {
-        shim.kernel().write(range(at, two.len), 7);
+        shim.kernel().write(range(at, TWO.len), 7);
     }
     unmap_two(&shim, all[0]);
     let other = second({
@@ -476,7 +478,7 @@ fn retired_while(resident: usize, first: fn(&Shim<Few>, usize)) -> Arc<Shim<Few>
     shim.check().unwrap();
     shim.each_region(|page, one| panic!("{one:?} at {page:x?}"));
     for at in all {
-        assert_eq!(shim.kernel().contents(range(at, two.len)), [None, None]);
+        assert_eq!(shim.kernel().contents(range(at, TWO.len)), [None, None]);
     }
     shim
 }
@@ -569,24 +571,18 @@ fn going_in_a_hole() {
 fn above_the_bound() {
     explore(Some(6), || {
         let shim = Arc::new(bounded(6, 5));
-        let long = Map {
-            len: 2 * PAGE,
-            ..ONE
-        };
         // SAFETY: the model's memory.
         unsafe {
-            let all: Vec<usize> = (0..3).map(|_| shim.mmap(&long).unwrap()).collect();
+            let all: Vec<usize> = (0..3).map(|_| shim.mmap(&TWO).unwrap()).collect();
             for at in &all {
-                shim.kernel().write(range(*at, long.len), 7);
+                shim.kernel().write(range(*at, TWO.len), 7);
             }
-            shim.munmap(all[0], long.len).unwrap();
+            unmap_two(&shim, all[0]);
             let other = second({
                 let (shim, at) = (Arc::clone(&shim), all[1]);
-                move || {
-                    shim.munmap(at, 2 * PAGE).unwrap();
-                }
+                move || unmap_two(&shim, at)
             });
-            shim.munmap(all[2], long.len).unwrap();
+            unmap_two(&shim, all[2]);
             let mine = shim.mmap(&ONE).unwrap();
             let there = || shim.kernel().contents(range(mine, PAGE));
             assert_eq!(there(), [Some(0)]);

@@ -1,6 +1,7 @@
 //! The real kernel: raw system calls, since libc's functions are those that we take the place of.
 
 use core::arch::asm;
+use core::cell::LazyCell;
 use core::sync::atomic::AtomicU32;
 
 use self::file::{File, Path, field, number};
@@ -652,9 +653,9 @@ unsafe impl Kernel for Linux {
             self.pressed.abandon();
             copied::is_seen();
             // Under a filter it stays open: to close it takes a call that the program might not make.
-            let may_close = || !self.filter.has_come();
-            maps::forget_descriptor(may_close);
-            pagemap::forget_descriptor(may_close);
+            let may_close = LazyCell::new(|| !self.filter.has_come());
+            maps::forget_descriptor(|| *may_close);
+            pagemap::forget_descriptor(|| *may_close);
         }
         OPENED.fork_is_over(child);
     }

@@ -109,13 +109,23 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn bring_anchor(&self, page: Range, kind: Kind) {
         self.anchored.add(page.start);
         // SAFETY: the page is ours.
-        unsafe { self.kernel.mark(page, self.mark()) };
-        let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
-        if !matches!(noted, Locked::Done(true)) {
+        if !unsafe { self.mark_and_note_anchor(page, kind) } {
             // Nobody knows of it, so nobody else unmaps it.
             // SAFETY: as above.
             let _ = unsafe { self.kernel.munmap(page.start, PAGE) };
         }
+    }
+
+    /// False where the table was not told of it, as there is no room, or nothing is to be kept any more.
+    ///
+    /// # Safety
+    ///
+    /// The page is the library's own.
+    unsafe fn mark_and_note_anchor(&self, page: Range, kind: Kind) -> bool {
+        // SAFETY: the caller's own page.
+        unsafe { self.kernel.mark(page, self.mark()) };
+        let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
+        matches!(noted, Locked::Done(true))
     }
 
     /// Whether there is room for one at an address; none where that can't be told now.
@@ -151,13 +161,9 @@ impl<K: Kernel> Shim<K> {
             !kind.huge || unsafe { self.kernel.madvise(start, PAGE, MADV_HUGEPAGE) }.is_ok();
         let one = |mapping: Mapping| mapping.is_plain && mapping.range.and(page) == Some(page);
         let merged = advised && self.kernel.mapping_at(range).is_some_and(one);
-        if merged {
-            // SAFETY: the page is ours.
-            unsafe { self.kernel.mark(page, self.mark()) };
-            let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
-            if matches!(noted, Locked::Done(true)) {
-                return !self.kernel.is_locked(range);
-            }
+        // SAFETY: the page is ours.
+        if merged && unsafe { self.mark_and_note_anchor(page, kind) } {
+            return !self.kernel.is_locked(range);
         }
         // Nobody knows of it, so nobody else unmaps it.
         // SAFETY: as above.

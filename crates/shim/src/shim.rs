@@ -48,7 +48,8 @@ pub(crate) const NOT_MEASURED: usize = usize::MAX;
 
 /// The library, over a kernel.
 ///
-/// What is written at a fork(2) comes first, side by side: parent and child copy each page that they write then, at a page fault each.
+/// What is written at a fork(2) comes first, side by side: parent and child copy each page that they write then, at a page
+/// fault each.
 #[repr(C)]
 pub struct Shim<K> {
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; [`NOT_MEASURED`] until a thread begins to.
