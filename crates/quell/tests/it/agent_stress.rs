@@ -33,6 +33,17 @@ fn munmaps(before: &str, after: &str) -> (u64, u64) {
     )
 }
 
+fn looks(text: &str) -> u64 {
+    sum(text, "quell_agent_looks_total", "")
+}
+
+/// The metrics once all that was shot until now is told: the kernel's count is read with each page and ours at each look, so that
+/// what came between the two is told by the next look.
+fn settled(agent: &Agent) -> String {
+    let now = looks(&agent.get("/metrics"));
+    agent.metrics(|text| looks(text) >= now + 2)
+}
+
 /// What the kernel counted is told, or told to be lost. Its count and ours are read one after the other, and others shoot
 /// meanwhile.
 fn adds_up(before: &str, after: &str) {
@@ -78,7 +89,6 @@ fn ten_thousand_processes_a_minute() {
         Duration::from_nanos(ns.expect("how long"))
     };
     let agent = Agent::start(Command::new(QUELL).args(["--color", "never"]));
-    let looks = |text: &str| sum(text, "quell_agent_looks_total", "");
     agent.metrics(|text| looks(text) > 0);
     // the first shootdown that no system call explains takes the names of the kernel's functions, some 8 MB, once
     agent.metrics(|text| {
@@ -87,8 +97,7 @@ fn ten_thousand_processes_a_minute() {
         sum(text, "quell_shootdowns_total", "cause=\"cow\"") > 0
     });
     shoot(1000);
-    let now = looks(&agent.get("/metrics"));
-    let before = agent.metrics(|text| looks(text) >= now + 2);
+    let before = settled(&agent);
     let (memory, files, threads) = (agent.memory(), agent.files(), agent.status("Threads"));
 
     let took = shoot(4000);
@@ -97,8 +106,7 @@ fn ten_thousand_processes_a_minute() {
         rate >= 10_000.0,
         "only {rate:.0} a minute: is the machine busy?"
     );
-    let now = looks(&agent.get("/metrics"));
-    let after = agent.metrics(|text| looks(text) >= now + 2);
+    let after = settled(&agent);
     let (shot, empty) = munmaps(&before, &after);
     println!(
         "{rate:.0} processes a minute; {shot} munmaps told, {empty} empty; {memory} kB, then {}; {} files, then {}; {} series",
@@ -285,7 +293,7 @@ fn ten_thousand_cgroups() {
     };
     let clocks = Clocks::new(dir.path());
     let agent = Agent::start(&mut clocks.quell());
-    let before = agent.metrics(|text| sum(text, "quell_agent_looks_total", "") > 1);
+    let before = agent.metrics(|text| looks(text) > 1);
     let memory = agent.memory();
     let begun = Instant::now();
     let many = shoot("many", MANY, SHOTS);
@@ -340,10 +348,8 @@ fn ten_thousand_cgroups() {
     assert_eq!(sum(&renewed, "quell_agent_renewals_total", ""), 1);
     assert_eq!(sum(&renewed, "quell_agent_failed_renewals_total", ""), 0);
     let files = agent.files();
-    let looks = |text: &str| sum(text, "quell_agent_looks_total", "");
-    // the kernel's count is read with each page, ours at each look: what attaching anew shot itself is told by the next one
-    let at = looks(&renewed);
-    let renewed = agent.metrics(|text| looks(text) >= at + 2);
+    // what attaching anew shot itself is not part of the account
+    let renewed = settled(&agent);
     // what it does before it has a name counts as the others'; names are looked for every half minute
     shoot("new", 1, 500);
     clocks.set(0, 400_000_000_000);
@@ -358,9 +364,7 @@ fn ten_thousand_cgroups() {
         shoot("new", 1, 500);
         std::thread::sleep(Duration::from_millis(500));
     }
-    // what came between two of its readings is told by the next look
-    let now = looks(&agent.get("/metrics"));
-    let after = agent.metrics(|text| looks(text) >= now + 2);
+    let after = settled(&agent);
     adds_up(&renewed, &after);
     assert_eq!(agent.files(), files);
     // the kernel's symbols, what ten thousand names took, and what loading a probe again left in the heap
