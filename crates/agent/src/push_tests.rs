@@ -126,7 +126,7 @@ fn a_server_that_hangs() {
     let began = Instant::now();
     drop(pusher);
     assert!(
-        began.elapsed() < HASTE + Duration::from_secs(2),
+        began.elapsed() < HASTE + Duration::from_secs(20),
         "{:?}",
         began.elapsed()
     );

@@ -33,6 +33,13 @@ fn p50(curve: &Value, name: &str, x: u64) -> f64 {
     point.expect("a point")["p50"].as_f64().expect("a number")
 }
 
+fn flush_threshold() -> Value {
+    let out = quell(&["lab", "run", "flush-threshold", "--budget", "4", "--json"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    json(&out.stdout)
+}
+
 /// Check that a curve's JSON is whole and in order, that its intervals hold their medians, that a p99 is told only
 /// where there are times enough for one, and that more pages cost more, beside a page that holds nothing.
 #[test]
@@ -41,10 +48,7 @@ fn threshold_of_the_flush() {
         return;
     }
     let _alone = alone();
-    let out = quell(&["lab", "run", "flush-threshold", "--budget", "4", "--json"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{said}");
-    let curve = json(&out.stdout);
+    let curve = flush_threshold();
     assert_eq!(curve["schema"], "quell/lab-curve/1");
     assert_eq!(curve["experiment"], "flush-threshold");
     assert_eq!(curve["unit"], "ns");
@@ -85,15 +89,16 @@ fn threshold_of_the_flush() {
             }
         }
     }
-    let alone = |pages| p50(&curve, "alone", pages);
-    assert!(alone(64) > alone(1) && alone(1) > alone(0), "{curve:#}");
-    let free = |pages| p50(&curve, "FREE, alone", pages);
-    assert!(free(64) > free(1) && free(1) > free(0), "{curve:#}");
     if curve["machine"]["virtual_machine"] == true {
         let notes = curve["notes"].as_array().expect("notes");
         let says = |n: &Value| n.as_str().is_some_and(|n| n.contains("bare metal"));
         assert!(notes.iter().any(says), "{notes:?}");
     }
+    // what others do on the machine can turn two times round in one measurement, not in each of several
+    let rising = |curve: &Value, name| {
+        p50(curve, name, 64) > p50(curve, name, 1) && p50(curve, name, 1) > p50(curve, name, 0)
+    };
+    in_order(&["alone", "FREE, alone"], curve, flush_threshold, rising);
 }
 
 /// Check that curves are listed, that what is no curve is refused beside one, and that a curve has no parameters.
@@ -139,6 +144,26 @@ fn short(name: &str, series: usize) -> Value {
     curve
 }
 
+/// Measurements until one has that order, for each of the things compared: at most this many.
+const TRIES: usize = 4;
+
+/// Each thing has its order in the curve that there is, or in one measured anew.
+fn in_order<T: Copy + std::fmt::Debug>(
+    things: &[T],
+    mut curve: Value,
+    again: impl Fn() -> Value,
+    is_so: impl Fn(&Value, T) -> bool,
+) {
+    for thing in things {
+        let mut tries = 1;
+        while !is_so(&curve, *thing) {
+            assert!(tries < TRIES, "{thing:?}, {tries} times: {curve:#}");
+            curve = again();
+            tries += 1;
+        }
+    }
+}
+
 /// Check that every other curve runs, that its control costs less than what it is the control of, and that what must
 /// cost more does.
 #[test]
@@ -147,54 +172,49 @@ fn every_curve_runs() {
         return;
     }
     let _alone = alone();
+    // the cheaper, the dearer, at x
+    let check = |name, series, pairs: &[(&str, &str, u64)]| {
+        let less = |curve: &Value, (cheap, dear, x): (&str, &str, u64)| {
+            p50(curve, cheap, x) < p50(curve, dear, x)
+        };
+        in_order(pairs, short(name, series), || short(name, series), less)
+    };
     let curve = short("targets", 3);
-    assert!(
-        p50(&curve, "spinning", 0) < p50(&curve, "spinning", 1),
-        "{curve:#}"
+    let wakes = |curve: &Value, x| p50(curve, "spinning", 0) < p50(curve, "spinning", x);
+    in_order(&[1], curve, || short("targets", 3), wakes);
+    check(
+        "faults",
+        13,
+        &[
+            ("no fault", "anonymous write", 1),
+            ("no fault", "shared file clean write", 1),
+            ("no fault", "write after zero page", 1),
+            ("mmap alone", "touch in order", 512),
+            ("mmap alone", "MAP_POPULATE", 512),
+            ("mmap alone", "MADV_POPULATE_WRITE", 512),
+        ],
     );
-    let curve = short("faults", 13);
-    for kind in [
-        "anonymous write",
-        "shared file clean write",
-        "write after zero page",
-    ] {
-        assert!(
-            p50(&curve, "no fault", 1) < p50(&curve, kind, 1),
-            "{curve:#}"
-        );
-    }
-    for kind in ["touch in order", "MAP_POPULATE", "MADV_POPULATE_WRITE"] {
-        assert!(
-            p50(&curve, "mmap alone", 512) < p50(&curve, kind, 512),
-            "{curve:#}"
-        );
-    }
     let curve = short("tlb-curve", 3);
-    let points = points(&curve, "4 KB pages");
-    let last = points
-        .last()
-        .and_then(|p| p["x"].as_u64())
-        .expect("a point");
-    let (packed, spread) = (p50(&curve, "packed", last), p50(&curve, "4 KB pages", last));
-    assert!(packed < spread, "{curve:#}");
+    let told = points(&curve, "4 KB pages");
     // means have no percentiles
-    assert!(points.iter().all(|p| p.get("p99").is_none()), "{curve:#}");
-    let curve = short("context-switch", 5);
-    for kind in ["threads, pipe", "processes, pipe"] {
-        assert!(
-            p50(&curve, "no switch", 0) < p50(&curve, kind, 0),
-            "{curve:#}"
-        );
-    }
-    let curve = short("free-chunk", 5);
-    let pieces = |name| p50(&curve, name, 16);
-    assert!(
-        pieces("munmap, untouched") < pieces("munmap, 4 KB pages"),
-        "{curve:#}"
+    assert!(told.iter().all(|p| p.get("p99").is_none()), "{curve:#}");
+    let last = told.last().and_then(|p| p["x"].as_u64()).expect("a point");
+    check("tlb-curve", 3, &[("packed", "4 KB pages", last)]);
+    check(
+        "context-switch",
+        5,
+        &[
+            ("no switch", "threads, pipe", 0),
+            ("no switch", "processes, pipe", 0),
+        ],
     );
-    assert!(
-        pieces("munmap, 4 KB pages") < pieces("DONTNEED, 4 KB each"),
-        "{curve:#}"
+    check(
+        "free-chunk",
+        5,
+        &[
+            ("munmap, untouched", "munmap, 4 KB pages", 16),
+            ("munmap, 4 KB pages", "DONTNEED, 4 KB each", 16),
+        ],
     );
 }
 
