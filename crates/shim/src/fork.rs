@@ -73,7 +73,7 @@ impl<K: Kernel> Shim<K> {
         // A thread that measures is gone, too.
         self.measure_again();
         self.forget_others();
-        table.going.only(me);
+        self.counters.clean_bytes.add(table.only_goes(me));
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {
                 place.store(0, Ordering::Relaxed);

@@ -105,13 +105,11 @@ impl Going {
             .max_by_key(|part| part.start)
     }
 
-    /// The other threads are gone (fork(2)): so is what they were about.
-    pub(crate) fn only(&mut self, thread: usize) {
-        for place in &mut self.places {
-            if place.is_some_and(|one| one.thread != thread) {
-                *place = None;
-                self.taken -= 1;
-            }
-        }
+    /// One that another thread is unmapping.
+    pub(crate) fn of_another(&self, thread: usize) -> Option<Place> {
+        let of_another = |one: &One| one.thread != thread;
+        let mut places = self.places.iter();
+        let place = places.position(|place| place.as_ref().is_some_and(of_another));
+        place.map(Place)
     }
 }

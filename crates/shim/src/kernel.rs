@@ -10,6 +10,8 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Not permitted.
     pub const EPERM: Errno = Errno(1);
+    /// The kernel can't do it just now.
+    pub const EAGAIN: Errno = Errno(11);
     /// No memory, or nothing mapped there.
     pub const ENOMEM: Errno = Errno(12);
     /// A bad address.
@@ -142,9 +144,10 @@ pub unsafe trait Kernel: Threads {
     fn is_locked(&self, _range: Range) -> bool {
         false
     }
-    /// Whether each page of a range has memory, or is swapped out; false where that can't be told. So none of it was
-    /// unmapped since it was written, and none is a guard page.
-    fn all_there(&self, range: Range) -> bool;
+    /// Whether each page of a range has memory, or is swapped out; none where that can't be told just now. So none of it was
+    /// unmapped since it was written, and none is a guard page. What mincore(2) names may be a page that the machine has found
+    /// damaged all the same, and to touch that is SIGBUS.
+    fn all_there(&self, range: Range) -> Option<bool>;
     /// Writes a word into each page by which it can be told later, see [`Kernel::clear_marked`].
     unsafe fn mark(&self, range: Range, mark: u64);
     /// Whether each page of a range still has the word that [`Kernel::mark`] wrote. Never faults.
@@ -200,6 +203,7 @@ pub unsafe trait Kernel: Threads {
     fn bound(&self) -> Option<usize> {
         None
     }
-    /// How full memory is now. Takes some tens of microseconds.
-    fn pressure(&self) -> Pressure;
+    /// How full memory is now; none where another thread is at that, or this one below a signal handler. Takes some tens of
+    /// microseconds.
+    fn pressure(&self) -> Option<Pressure>;
 }

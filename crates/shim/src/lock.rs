@@ -13,7 +13,7 @@ use crate::crowd::LockUse;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
-/// held for. A real-time thread that took the CPU from the holder gets on after that.
+/// held for, but where all that is known is forgotten (`Shim::retire`), or many ranges are looked through. A real-time thread that took the CPU from the holder gets on after that.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// So often is slept in vain, for a second in all: 64 times 16 ms in which nobody has given it back. The holder needs well
 /// under 10 us.

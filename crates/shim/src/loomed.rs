@@ -213,8 +213,8 @@ unsafe impl Kernel for Few {
             is_plain: writable,
         })
     }
-    fn all_there(&self, range: Range) -> bool {
-        self.contents(range).iter().all(Option::is_some)
+    fn all_there(&self, range: Range) -> Option<bool> {
+        Some(self.contents(range).iter().all(Option::is_some))
     }
     unsafe fn mark(&self, range: Range, _: u64) {
         self.store(range, MARK);
@@ -258,8 +258,8 @@ unsafe impl Kernel for Few {
         let written = contents.iter().flatten().filter(|content| **content != 0);
         Some(written.count() * PAGE)
     }
-    fn pressure(&self) -> Pressure {
-        Pressure::None(usize::MAX)
+    fn pressure(&self) -> Option<Pressure> {
+        Some(Pressure::None(usize::MAX))
     }
 }
 

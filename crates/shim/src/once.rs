@@ -49,22 +49,12 @@ impl<T> Once<T> {
     }
 
     /// It, made by [`Once::fill`] if it is not there yet.
+    #[cfg(quell_preload)]
     #[inline]
     pub(crate) fn get(&self, fill: impl FnOnce(&mut T) -> bool) -> Option<&T> {
         if self.known().is_none() {
             self.fill(fill);
         }
         self.known()
-    }
-
-    /// In the child of fork(2): whoever was at it may be a thread that the child does not have. If it is this one,
-    /// below a handler that forks, both write the same.
-    pub(crate) fn abandon(&self) {
-        let order = Ordering::Relaxed;
-        // An exchange that fails copies the page in the child as one that does not.
-        if self.state.load(order) != COMING {
-            return;
-        }
-        let _ = self.state.compare_exchange(COMING, NONE, order, order);
     }
 }

@@ -4,12 +4,11 @@ use core::arch::asm;
 use core::cell::LazyCell;
 use core::sync::atomic::AtomicU32;
 
-use self::file::{File, Path, field, number};
+use self::file::{File, number};
 use self::filter::Filter;
-use self::group::Group;
 use self::opened::OPENED;
+use self::pressed::Pressed;
 use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
-use crate::once::Once;
 use crate::{PAGE, Part, Range};
 
 mod bound;
@@ -22,6 +21,7 @@ mod maps;
 mod opened;
 mod pagemap;
 mod pins;
+mod pressed;
 mod stopped;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
@@ -95,39 +95,8 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
 /// Linux, by system calls.
 pub struct Linux {
     filter: Filter,
-    pressed: Once<Pressed>,
+    pressed: Pressed,
 }
-
-/// Where memory pressure is to be read. Found out by whoever first needs it, and where it is kept: a signal stack may be
-/// small.
-struct Pressed {
-    group: Group,
-    stalls: Path,
-}
-
-impl Pressed {
-    const EMPTY: Pressed = Pressed {
-        group: Group::EMPTY,
-        stalls: Path::EMPTY,
-    };
-
-    /// False if that can't be told now.
-    #[inline(never)]
-    fn fill(&mut self) -> bool {
-        if !self.group.fill(File::named(b"/proc/self/cgroup\0"), b"") {
-            return false;
-        }
-        self.stalls.set(&[self.group.folder(), b"/memory.pressure"]);
-        if self.stalls.file().read(&mut [0; 16]).is_none() {
-            self.stalls.set(&[b"/proc/pressure/memory"]);
-        }
-        true
-    }
-}
-
-/// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
-/// of the last ten seconds.
-const SHORT: u64 = 100;
 
 impl Linux {
     /// Asks nothing of the kernel yet.
@@ -135,7 +104,7 @@ impl Linux {
     pub const fn new() -> Self {
         Linux {
             filter: Filter::new(),
-            pressed: Once::new(Pressed::EMPTY),
+            pressed: Pressed::new(),
         }
     }
 
@@ -289,13 +258,6 @@ impl Default for Linux {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// `some avg10=1.23 …` as hundredths.
-fn some_avg10(text: &[u8]) -> Option<u64> {
-    let rest = text.strip_prefix(b"some avg10=")?;
-    let point = rest.iter().position(|b| *b == b'.')?;
-    Some(number(rest)? * 100 + number(rest.get(point + 1..)?)?)
 }
 
 /// mmap(2), for calls that come before the library has started.
@@ -533,7 +495,7 @@ unsafe impl Kernel for Linux {
         maps::mapping_at(range)
     }
 
-    fn all_there(&self, range: Range) -> bool {
+    fn all_there(&self, range: Range) -> Option<bool> {
         /// Of a signal handler's stack.
         const AT_ONCE: usize = 256;
         let mut vector = [0_u8; AT_ONCE];
@@ -543,17 +505,21 @@ unsafe impl Kernel for Linux {
             let part = Range { start, end };
             let pages = &mut vector[..part.len() / PAGE];
             // SAFETY: it only looks.
-            let looked = unsafe { self.mincore(part, pages) };
-            if looked.is_err() {
-                return false;
-            }
-            // A page that mincore(2) does not name may be swapped out.
-            if pages.iter().any(|page| page & 1 == 0) && !pagemap::all_there(part) {
-                return false;
+            match unsafe { self.mincore(part, pages) } {
+                // A page that it does not name may be swapped out.
+                Ok(()) if pages.iter().any(|page| page & 1 == 0) => {
+                    if !pagemap::all_there(part)? {
+                        return Some(false);
+                    }
+                }
+                Ok(()) => {}
+                // The kernel has no memory for what it would tell.
+                Err(Errno::EAGAIN) => return None,
+                Err(_) => return Some(false),
             }
             start = end;
         }
-        true
+        Some(true)
     }
 
     unsafe fn mark(&self, range: Range, mark: u64) {
@@ -650,7 +616,7 @@ unsafe impl Kernel for Linux {
 
     fn fork_is_over(&self, child: bool) {
         if child {
-            self.pressed.abandon();
+            self.pressed.abandon(self.thread());
             copied::is_seen();
             // Under a filter it stays open: to close it takes a call that the program might not make.
             let may_close = LazyCell::new(|| !self.filter.has_come());
@@ -676,47 +642,14 @@ unsafe impl Kernel for Linux {
         (!self.filter.has_come()).then(bound::lowest)?
     }
 
-    fn pressure(&self) -> Pressure {
-        let pressed = self.pressed.get(Pressed::fill);
-        let free = pressed.and_then(|found| {
-            let mut buffer = [0; 256];
-            let stalls = found.stalls.file().read(&mut buffer).and_then(some_avg10);
-            if stalls.is_some_and(|s| s > SHORT) {
-                return None;
-            }
-            let machine =
-                File::named(b"/proc/meminfo\0").find(|line| field(line, b"MemAvailable"))?;
-            found.group.least_free((machine * 1024) as usize)
-        });
-        match free {
-            Some(free) if !bound::is_close() => Pressure::None(free),
-            _ => Pressure::Some,
-        }
+    fn pressure(&self) -> Option<Pressure> {
+        self.pressed.look(self.thread())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that PSI's line is read, and foreign text is none.
-    #[test]
-    fn psi() {
-        assert_eq!(
-            some_avg10(b"some avg10=1.23 avg60=0.00 avg300=0.00 total=1\nfull"),
-            Some(123)
-        );
-        assert_eq!(some_avg10(b"some avg10=100.00 "), Some(10_000));
-        for text in [
-            &b""[..],
-            b"some",
-            b"some avg10=",
-            b"some avg10=1",
-            b"full avg10=1.00",
-        ] {
-            assert_eq!(some_avg10(text), None);
-        }
-    }
 
     /// Check that two threads have different numbers, and each the same twice.
     #[test]

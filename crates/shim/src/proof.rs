@@ -193,14 +193,17 @@ impl<K: Kernel> Shim<K> {
             }
         }
         let known = match fingerprint {
-            0 => self.kernel.is_marked(range, self.mark()),
+            0 => Some(self.kernel.is_marked(range, self.mark())),
             // Memory that was mapped over it, and in which nothing is yet, reads as zeros, as what was kept may have been.
-            _ => self.kernel.all_there(range) && self.kernel.has_fingerprint(range, fingerprint),
+            _ => {
+                let there = self.kernel.all_there(range);
+                there.map(|there| there && self.kernel.has_fingerprint(range, fingerprint))
+            }
         };
         match (known, told) {
-            (false, _) => Whose::Foreign,
-            (true, true) => Whose::Ours,
-            (true, false) => Whose::NotTold,
+            (Some(false), _) => Whose::Foreign,
+            (Some(true), true) => Whose::Ours,
+            (Some(true), false) | (None, _) => Whose::NotTold,
         }
     }
 
@@ -227,7 +230,7 @@ impl<K: Kernel> Shim<K> {
         {
             let range = region.range;
             let ours = self.is_plain(range, region.kind)
-                && self.kernel.all_there(range)
+                && self.kernel.all_there(range) == Some(true)
                 // SAFETY: it is plain memory, and none of its pages is a guard.
                 && unsafe { self.kernel.fingerprint(range) } == region.fingerprint;
             if !ours {
@@ -262,7 +265,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) unsafe fn clear_kept(&self, range: Range, kind: Kind) -> bool {
         // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.
         self.is_plain(range, kind)
-            && self.kernel.all_there(range)
+            && self.kernel.all_there(range) == Some(true)
             && unsafe { self.kernel.clear_marked(range, self.mark()) }
     }
 

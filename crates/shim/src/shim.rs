@@ -108,6 +108,8 @@ pub struct Shim<K> {
     pub(crate) pin_look_ns: AtomicUsize,
     /// By [`Threads::now`](crate::Threads::now), after one that found that some may be pinned.
     pub(crate) no_pin_look_before: AtomicU64,
+    /// The program has let the kernel have pages by MADV_FREE.
+    pub(crate) frees: AtomicBool,
     /// Bytes zeroed in place since the last one.
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -195,6 +197,7 @@ impl<K: Kernel> Shim<K> {
             mark: AtomicUsize::new(0),
             pin_look_ns: AtomicUsize::new(PIN_LOOK_NS),
             no_pin_look_before: AtomicU64::new(0),
+            frees: AtomicBool::new(false),
             zeroed_since_look: AtomicUsize::new(NEVER_LOOKED),
             slack: AtomicUsize::new(0),
         }
@@ -611,17 +614,20 @@ impl<K: Kernel> Shim<K> {
         self.look_at_bound();
         self.others.look(&self.kernel);
         self.crowd.ends(now);
-        let short = match self.kernel.pressure() {
-            Pressure::Some => true,
-            Pressure::None(free) => {
-                self.free_memory.store(free, Ordering::Relaxed);
-                false
+        // Where another thread is at it, what was last seen holds.
+        if let Some(pressure) = self.kernel.pressure() {
+            let short = match pressure {
+                Pressure::Some => true,
+                Pressure::None(free) => {
+                    self.free_memory.store(free, Ordering::Relaxed);
+                    false
+                }
+            };
+            let was = self.short.swap(short, Ordering::Relaxed);
+            if short && !was {
+                self.counters.pressure.one();
+                self.trim_to(0);
             }
-        };
-        let was = self.short.swap(short, Ordering::Relaxed);
-        if short && !was {
-            self.counters.pressure.one();
-            self.trim_to(0);
         }
         let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.budget());
         if kept > budget {

@@ -676,4 +676,59 @@ impl Table {
         }
         0
     }
+
+    /// The other threads are gone (fork(2)), and have not unmapped what they were about to, or have: it is kept, and whoever comes
+    /// to use it looks whether it is there. How many bytes have no memory any more, and stay mapped.
+    pub(crate) fn only_goes(&mut self, thread: usize) -> usize {
+        let mut stay = 0;
+        while let Some(place) = self.going.of_another(thread) {
+            stay += self.gone(place, false);
+        }
+        stay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that in a child of fork(2) what another thread was unmapping is kept again, and what this one is at goes on.
+    #[test]
+    fn who_unmaps_is_gone() {
+        let places = Box::leak(vec![Node::EMPTY; 8].into_boxed_slice());
+        let blocks = Box::leak(Box::new([0; BLOCKS]));
+        let mut table = Table::new(places, blocks);
+        let (mine, other) = (1, 2);
+        let kind = Kind {
+            prot: 3,
+            ..Region::NEW.kind
+        };
+        let part = |n: usize| Range {
+            start: n * 16 * PAGE,
+            end: (n * 16 + 8) * PAGE,
+        };
+        let mut places = [1, 2, 3].map(|n| {
+            let kept = Region {
+                range: part(n),
+                kind,
+                state: State::Dirty,
+                ..Region::NEW
+            };
+            let id = table.nodes.insert(kept).unwrap();
+            table.lay(id);
+            let thread = if n == 1 { mine } else { other };
+            (n < 3).then(|| table.go(id, part(n), thread).unwrap().0)
+        });
+        // And one that has no memory any more.
+        let id = table.kept_in(part(3)).unwrap();
+        table.leave(id);
+        table.go_clean(id, other).unwrap();
+        assert_eq!(table.kept_bytes(), 0);
+        assert_eq!(table.only_goes(mine), part(3).len());
+        assert_eq!(table.kept_bytes(), part(2).len());
+        assert!(table.kept_in(part(2)).is_some() && table.kept_in(part(3)).is_none());
+        assert_eq!(table.going.in_range(part(1)), Some(mine));
+        assert_eq!(table.gone(places[0].take().unwrap(), true), 0);
+        assert_eq!(table.only_goes(mine), 0);
+    }
 }

@@ -1,7 +1,8 @@
 //! Giving back what is kept: many regions by one system call and one shootdown.
 //!
 //! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once: without
-//! memory that takes no shootdown, and without it nobody could tell later whose they are. What can't be unmapped then stays
+//! memory that takes no shootdown, but where a page table becomes free with it (free_pgtables, mm/memory.c), and without memory
+//! nobody could tell later whose they are. What can't be unmapped then stays
 //! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range
 //! around them leaves them out.
 

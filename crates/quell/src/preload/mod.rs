@@ -12,5 +12,5 @@ pub(crate) use watched::Library;
 
 /// What the library asks before it keeps anything, in a process of quell's control group and limits.
 pub(crate) fn memory_is_short() -> bool {
-    Linux::new().pressure() == Pressure::Some
+    Linux::new().pressure() == Some(Pressure::Some)
 }

@@ -177,7 +177,7 @@ fn every_curve_runs() {
         let less = |curve: &Value, (cheap, dear, x): (&str, &str, u64)| {
             p50(curve, cheap, x) < p50(curve, dear, x)
         };
-        in_order(pairs, short(name, series), || short(name, series), less)
+        in_order(pairs, short(name, series), || short(name, series), less);
     };
     let curve = short("targets", 3);
     let wakes = |curve: &Value, x| p50(curve, "spinning", 0) < p50(curve, "spinning", x);

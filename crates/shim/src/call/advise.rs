@@ -68,6 +68,9 @@ impl<K: Kernel> Shim<K> {
                     GivenBack::Here => self.evict(range)?,
                     GivenBack::HereAlone => {}
                 }
+                if !self.frees.load(Ordering::Relaxed) {
+                    self.frees.store(true, Ordering::Relaxed);
+                }
             }
             // These change no attribute of a mapping (mm/madvise.c, Linux 6.18).
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_POPULATE_READ

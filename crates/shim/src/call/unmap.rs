@@ -178,9 +178,12 @@ impl<K: Kernel> Shim<K> {
             kind.named = false;
         }
         let plain = self.prove_plain(range, kind);
-        // SAFETY: it is plain memory that the program has done with.
-        let ready = plain == Plain::Yes && unsafe { self.fill(range) };
-        if !ready {
+        let fingerprint = if plain == Plain::Yes {
+            self.fill_and_read(range)
+        } else {
+            None
+        };
+        if fingerprint.is_none() {
             self.counters.passed_unknown.one();
             let _ = self.try_locked(|table| {
                 let full = table.anchors.are_full();
@@ -197,11 +200,24 @@ impl<K: Kernel> Shim<K> {
                 self.anchors_are_wanted.store(true, Ordering::Relaxed);
             });
         }
-        ready.then(|| Ready {
-            kind,
-            // SAFETY: it is plain memory, and none of its pages is a guard.
-            fingerprint: unsafe { self.kernel.fingerprint(range) },
+        let fingerprint = fingerprint?;
+        Some(Ready { kind, fingerprint })
+    }
+
+    /// Fills what is to be kept, and says by what it can be told later. None where a page is a guard, or another thread is at the
+    /// range: it may be taking its rights or its memory away, and whoever does so by the library waits for us.
+    fn fill_and_read(&self, range: Range) -> Option<u64> {
+        let begun = self.try_locked(|table| {
+            let known = table.all_live(range, |region| region.kind.is_read_write());
+            known.then(|| self.begin_to_use(range)).flatten()
+        });
+        self.use_if_begun(begun, || {
+            // SAFETY: it is plain memory that the program has done with, and nobody takes it away meanwhile.
+            let ready = unsafe { self.fill(range) };
+            // SAFETY: and none of its pages is a guard.
+            ready.then(|| unsafe { self.kernel.fingerprint(range) })
         })
+        .flatten()
     }
 
     /// Whether so much is kept that no more can be, and nothing is given back for it. To find out what else could be kept would
@@ -247,12 +263,17 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Fills the pages of a range that have no memory; false where one is a guard page, which has none, or that fails.
+    ///
+    /// Also where all have, once the program has let the kernel have pages by MADV_FREE. Such a page may go at any moment until it
+    /// is written, and then nobody could tell any more whose the range is: it would stay mapped for good. To fill it is to write it
+    /// (set_page_dirty in follow_page_pte, mm/gup.c), and what is dirty stays (try_to_unmap_one, mm/rmap.c, Linux 6.18).
     unsafe fn fill(&self, range: Range) -> bool {
         let populate = crate::linux::MADV_POPULATE_WRITE;
-        // SAFETY: the caller's range, whose content nobody needs.
-        self.kernel.all_there(range)
+        let all_there = || self.kernel.all_there(range) == Some(true);
+        !self.frees.load(Ordering::Relaxed) && all_there()
+            // SAFETY: the caller's range, whose content nobody needs.
             || unsafe { self.kernel.madvise(range.start, range.len(), populate) }.is_ok()
-                && self.kernel.all_there(range)
+                && all_there()
     }
 
     fn keep_or_not(

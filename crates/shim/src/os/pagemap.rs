@@ -97,9 +97,8 @@ pub(super) fn forget_descriptor(may_close: impl Fn() -> bool) {
     ASKED.forget(may_close);
 }
 
-/// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did, and all could be
-/// read.
-fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> bool {
+/// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did; none where they can't be read.
+fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> Option<bool> {
     let all = |fd| {
         let mut entries = [0_u64; PAGES];
         let mut start = range.start;
@@ -109,25 +108,28 @@ fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> bool {
             let args = [fd, at, pages * 8, start / PAGE * 8, 0, 0];
             // SAFETY: the kernel writes as many entries as there is room for.
             let got = unsafe { syscall(nr::PREAD64, args) };
-            if got != Ok(pages * 8) || !go_on(&entries[..pages]) {
-                return false;
+            if got != Ok(pages * 8) {
+                return None;
+            }
+            if !go_on(&entries[..pages]) {
+                return Some(false);
             }
             start += pages * PAGE;
         }
-        true
+        Some(true)
     };
-    PAGEMAP.with(all) == Some(true)
+    PAGEMAP.with(all)?
 }
 
 /// Whether nobody else maps a page of the range, up to the first that somebody does.
 pub(super) fn are_exclusive(range: Range) -> bool {
     let shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
-    each(range, |entries| !entries.iter().any(shared))
+    each(range, |entries| !entries.iter().any(shared)) == Some(true)
 }
 
 /// Whether each page is in memory or swapped out. A page that was never touched since it was mapped is neither, nor is a
-/// guard page; before Linux 6.15 a guard page looks as if it was swapped out, but for its type.
-pub(super) fn all_there(range: Range) -> bool {
+/// guard page; before Linux 6.15 a guard page looks as if it was swapped out, but for its type. None where that can't be read.
+pub(super) fn all_there(range: Range) -> Option<bool> {
     let there = |entry: &u64| {
         entry & PRESENT != 0 || entry & SWAPPED != 0 && entry & SWAP_TYPE < MOST_SWAP_FILES
     };

@@ -184,10 +184,11 @@ unsafe impl Kernel for Fake {
             is_plain: attr.prot == 3 && plain == MAP_PRIVATE | MAP_ANONYMOUS,
         })
     }
-    fn all_there(&self, range: Range) -> bool {
+    fn all_there(&self, range: Range) -> Option<bool> {
         self.meddle();
         // With a value and not in memory it is swapped out.
-        !self.filtered.get() && self.all(range, |p| !p.guard && (p.present || p.value != 0))
+        let there = |page: &super::fake::Page| !page.guard && (page.present || page.value != 0);
+        Some(!self.filtered.get() && self.all(range, there))
     }
     unsafe fn mark(&self, range: Range, _: u64) {
         numbers(range).for_each(|n| self.write(n * PAGE, MARK));
@@ -245,13 +246,13 @@ unsafe impl Kernel for Fake {
     fn bound(&self) -> Option<usize> {
         self.bound.get().filter(|_| !self.filtered.get())
     }
-    fn pressure(&self) -> Pressure {
+    fn pressure(&self) -> Option<Pressure> {
         // The program would be killed for it.
         assert!(!self.filtered.get());
-        if self.short.get() {
+        Some(if self.short.get() {
             Pressure::Some
         } else {
             Pressure::None(self.free.get().unwrap_or(usize::MAX))
-        }
+        })
     }
 }

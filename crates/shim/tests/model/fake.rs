@@ -35,6 +35,8 @@ pub struct Page {
     pub id: u32,
     pub value: u8,
     pub present: bool,
+    /// After MADV_FREE: the kernel may take its memory until it is written.
+    pub lazy: bool,
     /// Since fork(2) nobody has written it.
     pub shared: bool,
     /// A guard page: who touches it dies.
@@ -143,6 +145,7 @@ impl Fake {
                 Some(page) => {
                     flush |= page.present;
                     (page.value, page.present, page.shared) = (0, false, false);
+                    page.lazy = false;
                     page.frame = self.new_frame();
                 }
             }
@@ -183,7 +186,7 @@ impl Fake {
     /// MADV_GUARD_INSTALL: what was there is gone.
     pub fn guard(&self, range: Range) {
         self.change(range, |p| {
-            (p.guard, p.value, p.present) = (true, 0, false);
+            (p.guard, p.value, p.present, p.lazy) = (true, 0, false, false);
             p.frame = self.new_frame();
         });
     }
@@ -229,7 +232,7 @@ impl Fake {
         let frame = self.pinned.borrow().last().copied()?;
         for page in self.pages.borrow_mut().values_mut() {
             if page.frame == frame {
-                (page.value, page.present) = (value, true);
+                (page.value, page.present, page.lazy) = (value, true, false);
             }
         }
         Some(frame)
@@ -258,6 +261,7 @@ impl Fake {
             "the program's page at {at:#x} can be written"
         );
         (page.value, page.present, page.shared) = (value, true, false);
+        page.lazy = false;
     }
 
     /// The library reads where a page begins.
@@ -322,6 +326,7 @@ impl Fake {
                 id: self.last_id.get(),
                 value: 0,
                 present: map.flags & MAP_POPULATE != 0,
+                lazy: false,
                 shared: false,
                 guard: false,
                 mapping,
@@ -384,6 +389,7 @@ impl Fake {
         let fresh = Page {
             value: 0,
             present: false,
+            lazy: false,
             shared: false,
             guard: false,
             ..first
@@ -410,7 +416,7 @@ impl Fake {
         let moved: Vec<Page> = numbers(from).map(|n| self.pages.borrow()[&n]).collect();
         if stays {
             self.change(from, |p| {
-                (p.value, p.present, p.frame) = (0, false, self.new_frame());
+                (p.value, p.present, p.lazy, p.frame) = (0, false, false, self.new_frame());
             });
         } else {
             self.take_away(from);
@@ -437,13 +443,18 @@ impl Fake {
         let range = checked(addr, len)?;
         match advice {
             MADV_DONTNEED => return self.drop_pages(range),
-            // Done at once, as it may be.
+            // Done at once, as it may be,
+            MADV_FREE if self.last_frame.get().is_multiple_of(2) => return self.drop_pages(range),
+            // or for each page when the kernel needs its memory.
+            MADV_FREE if self.all(range, |p| !p.attr.locked) => {
+                self.change(range, |p| p.lazy = p.present && !p.shared);
+            }
             MADV_FREE => return self.drop_pages(range),
             MADV_POPULATE_WRITE => {
                 if !self.all(range, |p| p.attr.prot & PROT_WRITE != 0 && !p.guard) {
                     return Err(Errno::EFAULT);
                 }
-                self.change(range, |p| p.present = true);
+                self.change(range, |p| (p.present, p.lazy) = (true, false));
             }
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_POPULATE_READ | MADV_COLLAPSE => {}
             MADV_PAGEOUT => self.change(range, |p| p.present = false),

@@ -223,6 +223,9 @@ impl World {
         }
         for n in numbers(range) {
             if let Some(page) = kernel.pages.borrow_mut().get_mut(&(BASE / PAGE + n)) {
+                if page.lazy {
+                    (page.value, page.present, page.lazy) = (0, false, false);
+                }
                 page.present &= page.attr.locked || page.value == 0;
             }
         }

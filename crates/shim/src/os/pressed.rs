@@ -1,0 +1,118 @@
+//! How full memory is: the machine's, and that of the control group that the process is in now.
+//!
+//! Which group that is is asked anew each time. Whoever starts a process may move it to another one at any moment (cgroups(7)), as
+//! a desktop or a supervisor does with what it has forked; the limit of the group before says nothing then.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::bound;
+use super::file::{File, Path, field, number};
+use super::group::Group;
+use crate::kernel::Pressure;
+
+/// PSI's `some avg10`, in hundredths of a percent, above which memory is short: tasks waited for it 1 %
+/// of the last ten seconds.
+const SHORT: u64 = 100;
+
+pub(super) struct Pressed {
+    /// The thread that looks; 0 is none.
+    taken: AtomicUsize,
+    names: UnsafeCell<Names>,
+}
+
+/// A KB, and not on the stack: that may be a signal handler's.
+struct Names {
+    group: Group,
+    stalls: Path,
+}
+
+// SAFETY: the names are used by the thread that has `taken` only.
+unsafe impl Sync for Pressed {}
+
+impl Pressed {
+    pub(super) const fn new() -> Pressed {
+        Pressed {
+            taken: AtomicUsize::new(0),
+            names: UnsafeCell::new(Names {
+                group: Group::EMPTY,
+                stalls: Path::EMPTY,
+            }),
+        }
+    }
+
+    /// None while another thread looks, or this one below the signal handler that we are in.
+    #[inline(never)]
+    pub(super) fn look(&self, me: usize) -> Option<Pressure> {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let free = self.taken.compare_exchange(0, me, order.0, order.1);
+        free.ok()?;
+        // SAFETY: see `Sync`.
+        let free = unsafe { &mut *self.names.get() }.least_free();
+        self.taken.store(0, Ordering::Release);
+        Some(match free {
+            Some(free) if !bound::is_close() => Pressure::None(free),
+            _ => Pressure::Some,
+        })
+    }
+
+    /// In the child of fork(2): another thread that was at it is not there.
+    pub(super) fn abandon(&self, me: usize) {
+        // Only where it has to be: the child copies a page for it.
+        if ![0, me].contains(&self.taken.load(Ordering::Relaxed)) {
+            self.taken.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Names {
+    /// How many bytes are left where least is. None where memory is short, or that can't be told.
+    fn least_free(&mut self) -> Option<usize> {
+        if !self.group.fill(File::named(b"/proc/self/cgroup\0"), b"") {
+            return None;
+        }
+        self.stalls.set(&[self.group.folder(), b"/memory.pressure"]);
+        let mut buffer = [0; 256];
+        let mut stalls = self.stalls.file().read(&mut buffer).and_then(some_avg10);
+        if stalls.is_none() {
+            let machine = File::named(b"/proc/pressure/memory\0");
+            stalls = machine.read(&mut buffer).and_then(some_avg10);
+        }
+        if stalls.is_some_and(|s| s > SHORT) {
+            return None;
+        }
+        let machine = File::named(b"/proc/meminfo\0").find(|line| field(line, b"MemAvailable"))?;
+        self.group.least_free((machine * 1024) as usize)
+    }
+}
+
+/// `some avg10=1.23 …` as hundredths.
+fn some_avg10(text: &[u8]) -> Option<u64> {
+    let rest = text.strip_prefix(b"some avg10=")?;
+    let point = rest.iter().position(|b| *b == b'.')?;
+    Some(number(rest)? * 100 + number(rest.get(point + 1..)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that PSI's line is read, and foreign text is none.
+    #[test]
+    fn psi() {
+        assert_eq!(
+            some_avg10(b"some avg10=1.23 avg60=0.00 avg300=0.00 total=1\nfull"),
+            Some(123)
+        );
+        assert_eq!(some_avg10(b"some avg10=100.00 "), Some(10_000));
+        for text in [
+            &b""[..],
+            b"some",
+            b"some avg10=",
+            b"some avg10=1",
+            b"full avg10=1.00",
+        ] {
+            assert_eq!(some_avg10(text), None);
+        }
+    }
+}

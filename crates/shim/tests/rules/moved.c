@@ -1,0 +1,85 @@
+// A process that is moved to a small control group, and the children that it forks there, keep no more than a part of that.
+#include "check.h"
+#include <sys/stat.h>
+
+enum { BLOCK = 1 << 20, BLOCKS = 16, LIMIT = 64 << 20 };
+static char folder[128], limit[256], members[256];
+
+// False where it can't be written.
+static int put(const char *name, long value) {
+	FILE *file = fopen(name, "w");
+	if (file == 0)
+		return 0;
+	int done = fprintf(file, "%ld", value) > 0;
+	return (fclose(file) == 0) & done;
+}
+
+// A group of its own below where a hierarchy for memory is mounted.
+static int make_group(const char *mount, const char *name) {
+	snprintf(folder, sizeof folder, "%s/quell-moved-%d", mount, getpid());
+	snprintf(limit, sizeof limit, "%s/%s", folder, name);
+	snprintf(members, sizeof members, "%s/cgroup.procs", folder);
+	if (mkdir(folder, 0755) != 0)
+		return 0;
+	if (access(limit, W_OK) == 0 && put(limit, LIMIT))
+		return 1;
+	rmdir(folder);
+	return 0;
+}
+
+static void use(void) {
+	char *blocks[BLOCKS];
+	for (int n = 0; n < BLOCKS; n++)
+		blocks[n] = filled(BLOCK);
+	for (int n = 0; n < BLOCKS; n++)
+		MUST(munmap(blocks[n], BLOCK) == 0);
+}
+
+static int keeps_little(void) { return counter(DIRTY) <= LIMIT / 16; }
+
+// The library looks every 100 ms at most, and at some of the calls.
+static void wait_until_little_is_kept(void) {
+	for (int n = 0; !keeps_little() && n < 200; n++) {
+		for (int k = 0; k < 8; k++)
+			use();
+		usleep(100000);
+	}
+	MUST(keeps_little());
+}
+
+static void be_moved(void) {
+	for (int n = 0; counter(DIRTY) <= LIMIT / 16 && n < 600; n++) {
+		use();
+		usleep(10000);
+	}
+	MUST(counter(DIRTY) > LIMIT / 16);
+	MUST(put(members, getpid()));
+	wait_until_little_is_kept();
+	pid_t child = fork();
+	MUST(child >= 0);
+	if (child == 0) {
+		for (int n = 0; n < 8; n++)
+			use();
+		wait_until_little_is_kept();
+		_exit(0);
+	}
+	wait_for(child);
+	_exit(0);
+}
+
+int main(void) {
+	if (!make_group("/sys/fs/cgroup/memory", "memory.limit_in_bytes") && !make_group("/sys/fs/cgroup", "memory.max")) {
+		printf("SKIPPED moved.c: no control group can be made here\n");
+		return 0;
+	}
+	pid_t child = fork();
+	if (child == 0)
+		be_moved();
+	int status = -1;
+	MUST(child > 0 && waitpid(child, &status, 0) == child);
+	// Whatever it has come to, the group goes.
+	for (int n = 0; rmdir(folder) != 0 && n < 100; n++)
+		usleep(10000);
+	MUST(access(folder, F_OK) != 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
