@@ -10,8 +10,6 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Not permitted.
     pub const EPERM: Errno = Errno(1);
-    /// The kernel can't do it just now.
-    pub const EAGAIN: Errno = Errno(11);
     /// No memory, or nothing mapped there.
     pub const ENOMEM: Errno = Errno(12);
     /// A bad address.

@@ -184,6 +184,32 @@ fn hashed(hash: u64, words: [u64; 2]) -> u64 {
     })
 }
 
+/// Whether each page of a range has memory, or is swapped out; none where that could not be read.
+fn are_all_there(kernel: &Linux, range: Range) -> Option<bool> {
+    /// Of a signal handler's stack.
+    const AT_ONCE: usize = 256;
+    let mut vector = [0_u8; AT_ONCE];
+    let mut start = range.start;
+    while start < range.end {
+        let end = range.end.min(start + AT_ONCE * PAGE);
+        let part = Range { start, end };
+        let pages = &mut vector[..part.len() / PAGE];
+        // SAFETY: it only looks.
+        match unsafe { kernel.mincore(part, pages) } {
+            // A page that it does not name may be swapped out.
+            Ok(()) if pages.iter().any(|page| page & 1 == 0) => {
+                if !pagemap::all_there(part)? {
+                    return Some(false);
+                }
+            }
+            Ok(()) => {}
+            Err(_) => return Some(false),
+        }
+        start = end;
+    }
+    Some(true)
+}
+
 /// Shows the words of each page until `go_on` says no. Whether it never did, and all could be read.
 ///
 /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
@@ -496,30 +522,10 @@ unsafe impl Kernel for Linux {
     }
 
     fn all_there(&self, range: Range) -> Option<bool> {
-        /// Of a signal handler's stack.
-        const AT_ONCE: usize = 256;
-        let mut vector = [0_u8; AT_ONCE];
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + AT_ONCE * PAGE);
-            let part = Range { start, end };
-            let pages = &mut vector[..part.len() / PAGE];
-            // SAFETY: it only looks.
-            match unsafe { self.mincore(part, pages) } {
-                // A page that it does not name may be swapped out.
-                Ok(()) if pages.iter().any(|page| page & 1 == 0) => {
-                    if !pagemap::all_there(part)? {
-                        return Some(false);
-                    }
-                }
-                Ok(()) => {}
-                // The kernel has no memory for what it would tell.
-                Err(Errno::EAGAIN) => return None,
-                Err(_) => return Some(false),
-            }
-            start = end;
-        }
-        Some(true)
+        let refused = OPENED.refused();
+        let told = are_all_there(self, range);
+        // What could not be read, though no thread forked, never can, as after chroot(2).
+        told.or_else(|| (OPENED.refused() == refused).then_some(false))
     }
 
     unsafe fn mark(&self, range: Range, mark: u64) {

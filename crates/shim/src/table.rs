@@ -678,11 +678,21 @@ impl Table {
     }
 
     /// The other threads are gone (fork(2)), and have not unmapped what they were about to, or have: it is kept, and whoever comes
-    /// to use it looks whether it is there. How many bytes have no memory any more, and stay mapped.
+    /// to use it looks whether it is there. Each by itself: what lies beside it is there for sure. How many bytes have no memory
+    /// any more, and stay mapped.
     pub(crate) fn only_goes(&mut self, thread: usize) -> usize {
         let mut stay = 0;
         while let Some(place) = self.going.of_another(thread) {
-            stay += self.gone(place, false);
+            match self.going.take(place) {
+                Some(region) if matches!(region.state, State::Dirty | State::Fresh) => {
+                    if let Some(id) = self.nodes.insert(region) {
+                        self.lay(id);
+                    }
+                }
+                // An anchor that is lost is a page.
+                Some(region) => stay += region.range.len(),
+                None => {}
+            }
         }
         stay
     }

@@ -179,7 +179,8 @@ impl<K: Kernel> Shim<K> {
         }
         let plain = self.prove_plain(range, kind);
         let fingerprint = if plain == Plain::Yes {
-            self.fill_and_read(range)
+            // Where another thread is at it, that says nothing of its kind.
+            self.fill_and_read(range)?
         } else {
             None
         };
@@ -204,9 +205,9 @@ impl<K: Kernel> Shim<K> {
         Some(Ready { kind, fingerprint })
     }
 
-    /// Fills what is to be kept, and says by what it can be told later. None where a page is a guard, or another thread is at the
-    /// range: it may be taking its rights or its memory away, and whoever does so by the library waits for us.
-    fn fill_and_read(&self, range: Range) -> Option<u64> {
+    /// Fills what is to be kept, and says by what it can be told later; nothing where a page is a guard. None where another thread
+    /// is at the range: it may be taking its rights or its memory away, and whoever does so by the library waits for us.
+    fn fill_and_read(&self, range: Range) -> Option<Option<u64>> {
         let begun = self.try_locked(|table| {
             let known = table.all_live(range, |region| region.kind.is_read_write());
             known.then(|| self.begin_to_use(range)).flatten()
@@ -217,7 +218,6 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: and none of its pages is a guard.
             ready.then(|| unsafe { self.kernel.fingerprint(range) })
         })
-        .flatten()
     }
 
     /// Whether so much is kept that no more can be, and nothing is given back for it. To find out what else could be kept would

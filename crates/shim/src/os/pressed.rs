@@ -1,12 +1,13 @@
 //! How full memory is: the machine's, and that of the control group that the process is in now.
 //!
-//! Which group that is is asked anew each time. Whoever starts a process may move it to another one at any moment (cgroups(7)), as
-//! a desktop or a supervisor does with what it has forked; the limit of the group before says nothing then.
+//! Which group that is is asked anew now and then. Whoever starts a process may move it to another one at any moment (cgroups(7)),
+//! as a desktop or a supervisor does with what it has forked; the limit of the group before says nothing then.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::bound;
+use super::copied;
 use super::file::{File, Path, field, number};
 use super::group::Group;
 use crate::kernel::Pressure;
@@ -15,9 +16,18 @@ use crate::kernel::Pressure;
 /// of the last ten seconds.
 const SHORT: u64 = 100;
 
+/// The group is asked for at one of so many looks, each 100 ms after the other at least: to tell it the kernel may wait for whoever
+/// makes groups or moves processes (cgroup_mutex, kernel/cgroup/cgroup.c, up to Linux 6.7).
+const LOOKS: u32 = 8;
+
+/// So many others may have been at it, one time after the other. Somebody left it by siglongjmp(3) then, or is stopped.
+const VAIN: u32 = 16;
+
 pub(super) struct Pressed {
     /// The thread that looks; 0 is none.
     taken: AtomicUsize,
+    /// How often in a row it was taken.
+    in_vain: AtomicU32,
     names: UnsafeCell<Names>,
 }
 
@@ -25,6 +35,9 @@ pub(super) struct Pressed {
 struct Names {
     group: Group,
     stalls: Path,
+    /// The process that has asked for the group, and how many looks ago.
+    process: usize,
+    looks: u32,
 }
 
 // SAFETY: the names are used by the thread that has `taken` only.
@@ -34,19 +47,27 @@ impl Pressed {
     pub(super) const fn new() -> Pressed {
         Pressed {
             taken: AtomicUsize::new(0),
+            in_vain: AtomicU32::new(0),
             names: UnsafeCell::new(Names {
                 group: Group::EMPTY,
                 stalls: Path::EMPTY,
+                process: 0,
+                looks: 0,
             }),
         }
     }
 
-    /// None while another thread looks, or this one below the signal handler that we are in.
+    /// None while another thread looks, or this one below the signal handler that we are in; where that has no end memory is taken
+    /// for short.
     #[inline(never)]
     pub(super) fn look(&self, me: usize) -> Option<Pressure> {
         let order = (Ordering::Acquire, Ordering::Relaxed);
         let free = self.taken.compare_exchange(0, me, order.0, order.1);
-        free.ok()?;
+        if free.is_err() {
+            let in_vain = self.in_vain.fetch_add(1, Ordering::Relaxed);
+            return (in_vain >= VAIN).then_some(Pressure::Some);
+        }
+        self.in_vain.store(0, Ordering::Relaxed);
         // SAFETY: see `Sync`.
         let free = unsafe { &mut *self.names.get() }.least_free();
         self.taken.store(0, Ordering::Release);
@@ -66,12 +87,25 @@ impl Pressed {
 }
 
 impl Names {
+    /// None if that can't be told.
+    fn ask_for_group(&mut self) -> Option<()> {
+        let process = copied::process().ok()?;
+        self.looks += 1;
+        if self.process == process && self.looks < LOOKS {
+            return Some(());
+        }
+        self.process = 0;
+        // By the thread: where the one that the process began with has ended, the process is in none by what its file says.
+        let file = File::named(b"/proc/thread-self/cgroup\0");
+        self.group.fill(file, b"").then_some(())?;
+        self.stalls.set(&[self.group.folder(), b"/memory.pressure"]);
+        (self.process, self.looks) = (process, 0);
+        Some(())
+    }
+
     /// How many bytes are left where least is. None where memory is short, or that can't be told.
     fn least_free(&mut self) -> Option<usize> {
-        if !self.group.fill(File::named(b"/proc/self/cgroup\0"), b"") {
-            return None;
-        }
-        self.stalls.set(&[self.group.folder(), b"/memory.pressure"]);
+        self.ask_for_group()?;
         let mut buffer = [0; 256];
         let mut stalls = self.stalls.file().read(&mut buffer).and_then(some_avg10);
         if stalls.is_none() {
