@@ -28,11 +28,11 @@ pub(super) struct Pressed {
     taken: AtomicUsize,
     /// How often in a row it was taken.
     in_vain: AtomicU32,
-    names: UnsafeCell<Names>,
+    files: UnsafeCell<PressureFiles>,
 }
 
-/// A KB, and not on the stack: that may be a signal handler's.
-struct Names {
+/// What is read, by name: a KB, and not on the stack, which may be a signal handler's.
+struct PressureFiles {
     group: Group,
     stalls: Path,
     /// The process that has asked for the group, and how many looks ago.
@@ -40,7 +40,7 @@ struct Names {
     looks: u32,
 }
 
-// SAFETY: the names are used by the thread that has `taken` only.
+// SAFETY: the files' names are used by the thread that has `taken` only.
 unsafe impl Sync for Pressed {}
 
 impl Pressed {
@@ -48,7 +48,7 @@ impl Pressed {
         Pressed {
             taken: AtomicUsize::new(0),
             in_vain: AtomicU32::new(0),
-            names: UnsafeCell::new(Names {
+            files: UnsafeCell::new(PressureFiles {
                 group: Group::EMPTY,
                 stalls: Path::EMPTY,
                 process: 0,
@@ -69,7 +69,7 @@ impl Pressed {
         }
         self.in_vain.store(0, Ordering::Relaxed);
         // SAFETY: see `Sync`.
-        let free = unsafe { &mut *self.names.get() }.least_free();
+        let free = unsafe { &mut *self.files.get() }.least_free();
         self.taken.store(0, Ordering::Release);
         Some(match free {
             Some(free) if !bound::is_close() => Pressure::None(free),
@@ -86,7 +86,7 @@ impl Pressed {
     }
 }
 
-impl Names {
+impl PressureFiles {
     /// None if that can't be told.
     fn ask_for_group(&mut self) -> Option<()> {
         let process = copied::process().ok()?;
