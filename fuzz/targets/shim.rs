@@ -28,6 +28,7 @@ fuzz_target!(|data: &[u8]| {
         strict: flags & 56 == 56,
         unseen: unseen % 2 == 1,
         least: 1 + usize::from(unseen / 2 % 5),
+        firm: usize::from(unseen / 16) * 4,
     };
     World::new(setup, bytes).run();
 });

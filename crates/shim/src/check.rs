@@ -22,6 +22,7 @@ pub enum Held {
 
 fn check(table: &Table) -> Result<(), &'static str> {
     let (mut end, mut dirty, mut fresh) = (0, (0, 0), (0, 0));
+    let mut firm = 0;
     let (mut leaving, mut anchors) = ((0, 0), (0, 0));
     let mut at = table.nodes.from(0);
     while let Some(id) = at {
@@ -41,6 +42,13 @@ fn check(table: &Table) -> Result<(), &'static str> {
             State::Live => &mut (0, 0),
         };
         *sum = (sum.0 + region.range.len(), sum.1 + 1);
+        let is_kept = matches!(region.state, State::Dirty | State::Fresh);
+        if is_kept && !region.offered {
+            firm += region.range.len();
+        }
+        if region.offered && matches!(region.state, State::Live | State::Anchor) {
+            return Err("what is in use is offered to the kernel");
+        }
         end = stop;
         at = table.nodes.from(end);
     }
@@ -49,6 +57,9 @@ fn check(table: &Table) -> Result<(), &'static str> {
     }
     if (table.fresh.bytes, table.fresh.count) != fresh {
         return Err("the shelf of what nobody has looked at yet is not what the regions say");
+    }
+    if table.firm_bytes() != firm {
+        return Err("the sum of what is not offered is not what the regions say");
     }
     if table.anchors.count() != anchors.1 {
         return Err("there are not as many anchors as the table says");

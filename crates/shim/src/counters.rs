@@ -109,4 +109,8 @@ counters! {
     foreign,
     /// 1 where a page was pinned, or might have been, and nothing is kept any more.
     pinned,
+    /// Times that kept memory was offered to the kernel, with one shootdown each at best.
+    offers,
+    /// Regions that were offered in them.
+    offered,
 }

@@ -38,6 +38,7 @@ mod lock;
 mod loomed;
 mod measure;
 mod nodes;
+mod offer;
 mod once;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;

@@ -180,7 +180,7 @@ unsafe impl Kernel for Few {
     unsafe fn unname(&self, _: Range) -> Result<(), Errno> {
         Ok(())
     }
-    unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
+    unsafe fn advise_each(&self, ranges: &[Part], _: i32) -> Result<usize, Errno> {
         ranges
             .iter()
             .for_each(|p| self.write(range(p.start, p.len), 0));
@@ -218,6 +218,9 @@ unsafe impl Kernel for Few {
     }
     unsafe fn mark(&self, range: Range, _: u64) {
         self.store(range, MARK);
+    }
+    unsafe fn has_marks(&self, range: Range, mark: u64) -> bool {
+        self.is_marked(range, mark)
     }
     fn is_marked(&self, range: Range, _: u64) -> bool {
         self.is_all(range, MARK)
@@ -404,14 +407,20 @@ fn shim(cache: usize) -> Shim<Few> {
 }
 
 fn bounded(cache: usize, resident: usize) -> Shim<Few> {
-    let settings = Settings {
+    with(Settings {
         cache: cache * PAGE,
         resident: resident * PAGE,
+        ..Settings::default()
+    })
+}
+
+fn with(settings: Settings) -> Shim<Few> {
+    let settings = Settings {
         zero: Zero::UpTo(PAGE),
         least: PAGE,
         least_zeroed: PAGE,
         lifetimes: 0,
-        ..Settings::default()
+        ..settings
     };
     let counters = Box::leak(Box::new(Counters::new()));
     let places = Box::leak(vec![Node::EMPTY; 16].into_boxed_slice());
@@ -457,6 +466,29 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
     let there = shim.kernel().contents(mapped);
     assert_eq!(there, vec![Some(7); map.len / PAGE]);
     mine
+}
+
+/// Check that what one thread offers to the kernel, which takes it at once here, is never what the other has been served.
+#[test]
+fn offered_meanwhile() {
+    explore(Some(5), || {
+        let shim = Arc::new(with(Settings {
+            cache: 4 * PAGE,
+            firm: Some(0),
+            ..Settings::default()
+        }));
+        // SAFETY: the model's memory.
+        let at = unsafe { shim.mmap(&ONE) }.unwrap();
+        shim.kernel().write(range(at, PAGE), 5);
+        let other = second({
+            let shim = Arc::clone(&shim);
+            // SAFETY: as above.
+            move || unsafe { shim.munmap(at, PAGE) }.unwrap()
+        });
+        keeps(&shim, &ONE, other);
+        shim.check().unwrap();
+        shim.counters.offered.get() > 0
+    });
 }
 
 /// A library that keeps two pages and is to keep nothing any more, by the second thread, while the first does something with

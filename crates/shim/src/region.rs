@@ -61,6 +61,8 @@ pub(crate) struct Region {
     pub(crate) fingerprint: u64,
     /// Which look for pinned pages was the next one when it was kept (see `Table::pin_looks`).
     pub(crate) kept_before_look: u32,
+    /// It is kept, and the kernel may take its pages where memory is short (see `offer`).
+    pub(crate) offered: bool,
 }
 
 impl Region {
@@ -78,6 +80,7 @@ impl Region {
         served: false,
         fingerprint: 0,
         kept_before_look: 0,
+        offered: false,
     };
 
     /// Whether `next`, behind it, is more of the same. To the kernel it may be another mapping: most are one
@@ -85,6 +88,7 @@ impl Region {
     pub(crate) fn goes_on_in(&self, next: &Region) -> bool {
         let marked = self.fingerprint == 0 && next.fingerprint == 0;
         let touches = self.range.end == next.range.start;
-        touches && marked && self.kind == next.kind && self.state == next.state
+        let alike = self.kind == next.kind && self.offered == next.offered;
+        touches && marked && alike && self.state == next.state
     }
 }

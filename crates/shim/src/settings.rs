@@ -17,6 +17,10 @@ pub struct Settings {
     pub least: usize,
     /// The same of what MADV_DONTNEED gives back.
     pub least_zeroed: usize,
+    /// Of what is kept, in bytes, so much stays as it is. What is more is offered to the kernel (MADV_FREE), which takes it where
+    /// memory is short. Where that is not said it is a few megabytes, and with a bound of resident memory all of it: then the
+    /// process never has much more in memory than that.
+    pub firm: Option<usize>,
     /// Memory is kept of a size, or zeroed, after so many lifetimes in a row that used nearly all of it. 0 is at once, and
     /// whatever it costs to find out what memory is.
     pub lifetimes: usize,
@@ -66,8 +70,9 @@ impl Default for Settings {
             zero: Zero::Auto,
             least: 64 * 1024,
             least_zeroed: PAGE,
+            firm: None,
             lifetimes: 1,
-            keep: 64 * MB,
+            keep: 16 * MB,
             resident: 0,
             hint: 0,
             drop_free: true,
@@ -88,6 +93,7 @@ impl Settings {
         zero: Zero::Off,
         least: 64 * 1024,
         least_zeroed: PAGE,
+        firm: None,
         lifetimes: 1,
         keep: 0,
         resident: 0,
@@ -164,6 +170,7 @@ impl Settings {
                 self.least = size(value)?;
                 self.least_zeroed = self.least;
             }
+            (b"firm", Some(value)) => self.firm = Some(size(value)?),
             (b"lifetimes", Some(value)) => {
                 self.lifetimes = size(value).filter(|n| *n <= MOST_LIFETIMES)?;
             }
@@ -201,7 +208,7 @@ mod tests {
     /// Check that every key is read, and that what is left out stays.
     #[test]
     fn keys() {
-        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,least=4K,lifetimes=3,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,least=4K,firm=7,lifetimes=3,free=pass,trim=each,prefault=1M,huge=2M,lock";
         let (settings, done) = read(all);
         assert_eq!(done, Ok(()));
         let expected = Settings {
@@ -211,6 +218,7 @@ mod tests {
             zero: Zero::UpTo(16 * 1024),
             least: 4096,
             least_zeroed: 4096,
+            firm: Some(7),
             lifetimes: 3,
             keep: 5,
             resident: 2 * MB,

@@ -17,8 +17,12 @@ pub(crate) struct Shelf {
     filled: [u64; CLASSES.div_ceil(64)],
     oldest: Id,
     newest: Id,
+    /// The oldest that is not offered to the kernel: all before it are, and none after.
+    firm: Id,
     /// The sum of their lengths.
     pub(crate) bytes: usize,
+    /// The same of those that are not offered.
+    pub(crate) firm_bytes: usize,
     /// How many.
     pub(crate) count: usize,
 }
@@ -29,23 +33,36 @@ impl Shelf {
         filled: [0; CLASSES.div_ceil(64)],
         oldest: NONE,
         newest: NONE,
+        firm: NONE,
         bytes: 0,
+        firm_bytes: 0,
         count: 0,
     };
 
-    /// Adds one that is on no shelf, as the newest.
+    /// Adds one that is on no shelf, as the newest; of those that are offered, if it is.
     pub(crate) fn add(&mut self, nodes: &mut Nodes, id: Id) {
         self.add_by_size(nodes, id);
-        *nodes.link_mut(id, BY_AGE) = Link {
-            before: self.newest,
-            after: NONE,
-        };
-        if self.newest == NONE {
-            self.oldest = id;
+        let after = if nodes.get(id).offered {
+            self.firm
         } else {
-            nodes.link_mut(self.newest, BY_AGE).after = id;
+            NONE
+        };
+        let before = match after {
+            NONE => self.newest,
+            after => nodes.link(after, BY_AGE).before,
+        };
+        *nodes.link_mut(id, BY_AGE) = Link { before, after };
+        match before {
+            NONE => self.oldest = id,
+            before => nodes.link_mut(before, BY_AGE).after = id,
         }
-        self.newest = id;
+        match after {
+            NONE => self.newest = id,
+            after => nodes.link_mut(after, BY_AGE).before = id,
+        }
+        if self.firm == NONE && !nodes.get(id).offered {
+            self.firm = id;
+        }
         self.count += 1;
     }
 
@@ -71,6 +88,9 @@ impl Shelf {
         self.by_size[class] = id;
         self.filled[class / 64] |= 1 << (class % 64);
         self.bytes += len;
+        if !nodes.get(id).offered {
+            self.firm_bytes += len;
+        }
     }
 
     fn remove_by_size(&mut self, nodes: &mut Nodes, id: Id) {
@@ -89,6 +109,9 @@ impl Shelf {
             nodes.link_mut(after, BY_SIZE).before = before;
         }
         self.bytes -= len;
+        if !nodes.get(id).offered {
+            self.firm_bytes -= len;
+        }
     }
 
     /// Takes one from this shelf.
@@ -105,12 +128,20 @@ impl Shelf {
         } else {
             nodes.link_mut(after, BY_AGE).before = before;
         }
+        if self.firm == id {
+            self.firm = after;
+        }
         self.count -= 1;
     }
 
     /// The one that was added first.
     pub(crate) fn oldest(&self) -> Option<Id> {
         (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// The same of those that are not offered.
+    pub(crate) fn oldest_firm(&self) -> Option<Id> {
+        (self.firm != NONE).then_some(self.firm)
     }
 
     /// One of this kind that is long enough from a multiple of `align` on, and hardly longer if there is such a one.
@@ -169,34 +200,40 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Check for any additions, removals and changes of length that the oldest is the oldest, that sums are kept, and
-        /// that what is found is long enough and there whenever one of a larger class is.
+        /// Check for any additions, removals and changes of length that the oldest is the oldest, that what is offered is older
+        /// than what is not, that sums are kept, and that what is found is long enough and there whenever one of a larger class is.
         #[test]
         fn keeps(steps in proptest::collection::vec((0..4u8, 1..300usize), 0..120)) {
             let mut nodes = Nodes::new(Box::leak(vec![Node::EMPTY; 128].into_boxed_slice()));
             let mut shelf = Shelf::EMPTY;
-            let mut model: Vec<(Id, usize)> = Vec::new();
+            // Whether it is offered, and how long it is: those that are come first.
+            let mut model: Vec<(Id, bool, usize)> = Vec::new();
             let mut at = 0;
             for (what, n) in steps {
                 if what < 2 {
                     let (start, end) = (at, at + n * PAGE);
                     at = end + PAGE;
-                    let region = Region { range: Range { start, end }, ..Node::EMPTY.region };
+                    let offered = n % 3 == 0;
+                    let region = Region { range: Range { start, end }, offered, ..Node::EMPTY.region };
                     let id = nodes.insert(region).unwrap();
                     shelf.add(&mut nodes, id);
-                    model.push((id, n * PAGE));
+                    let after = model.iter().position(|m| offered && !m.1).unwrap_or(model.len());
+                    model.insert(after, (id, offered, n * PAGE));
                 } else if what == 2 && !model.is_empty() {
                     let which = n % model.len();
-                    let (id, len) = model[which];
-                    model[which].1 = (len / 2).next_multiple_of(PAGE);
-                    shelf.shorten(&mut nodes, id, model[which].1);
+                    let (id, _, len) = model[which];
+                    model[which].2 = (len / 2).next_multiple_of(PAGE);
+                    shelf.shorten(&mut nodes, id, model[which].2);
                 } else if !model.is_empty() {
-                    let (id, _) = model.remove(n % model.len());
+                    let (id, ..) = model.remove(n % model.len());
                     shelf.remove(&mut nodes, id);
                     nodes.remove(id);
                 }
                 prop_assert_eq!(shelf.oldest(), model.first().map(|m| m.0));
-                prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.1).sum::<usize>());
+                prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.2).sum::<usize>());
+                let firm = || model.iter().filter(|m| !m.1);
+                prop_assert_eq!(shelf.oldest_firm(), firm().next().map(|m| m.0));
+                prop_assert_eq!(shelf.firm_bytes, firm().map(|m| m.2).sum::<usize>());
                 prop_assert_eq!(shelf.count, model.len());
                 let wanted = n * PAGE;
                 let found = shelf.find(&nodes, wanted, PAGE, |_| true);
@@ -209,7 +246,7 @@ mod tests {
                     let range = nodes.get(id).range;
                     prop_assert!(range.start.next_multiple_of(align) + wanted <= range.end);
                 }
-                let certain = model.iter().any(|m| class(m.1) > class(wanted));
+                let certain = model.iter().any(|m| class(m.2) > class(wanted));
                 prop_assert!(found.is_some() || !certain);
             }
         }

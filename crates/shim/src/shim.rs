@@ -110,6 +110,8 @@ pub struct Shim<K> {
     pub(crate) no_pin_look_before: AtomicU64,
     /// The program has let the kernel have pages by MADV_FREE.
     pub(crate) frees: AtomicBool,
+    /// What was offered to the kernel is gone, or it takes no offer: no more is kept than what need not be offered.
+    pub(crate) only_firm: AtomicBool,
     /// Bytes zeroed in place since the last one.
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -198,6 +200,7 @@ impl<K: Kernel> Shim<K> {
             pin_look_ns: AtomicUsize::new(PIN_LOOK_NS),
             no_pin_look_before: AtomicU64::new(0),
             frees: AtomicBool::new(false),
+            only_firm: AtomicBool::new(false),
             zeroed_since_look: AtomicUsize::new(NEVER_LOOKED),
             slack: AtomicUsize::new(0),
         }
@@ -431,7 +434,13 @@ impl<K: Kernel> Shim<K> {
                 // What stays is bounded by what the process has in memory with it.
                 _ => usize::MAX,
             };
-            self.settings().cache.min(most).min(self.free_share())
+            let firm = if self.only_firm.load(Ordering::Relaxed) {
+                self.firm()
+            } else {
+                usize::MAX
+            };
+            let cache = self.settings().cache.min(most).min(firm);
+            cache.min(self.free_share())
         }
     }
 

@@ -99,6 +99,11 @@ impl Table {
         self.dirty.bytes + self.fresh.bytes
     }
 
+    /// The same of what the kernel can't take.
+    pub(crate) fn firm_bytes(&self) -> usize {
+        self.dirty.firm_bytes + self.fresh.firm_bytes
+    }
+
     /// A look for pinned pages begins. Its number.
     pub(crate) fn begin_pin_look(&mut self) -> u32 {
         self.pin_looks += 1;
@@ -404,7 +409,9 @@ impl Table {
     /// What left to be marked is marked, and may serve from now on.
     pub(crate) fn is_marked(&mut self, range: Range) {
         if let Some(id) = self.leaving_at(range) {
-            self.nodes.get_mut(id).fingerprint = 0;
+            let region = self.nodes.get_mut(id);
+            // Each page was written, and what is written the kernel does not take.
+            (region.fingerprint, region.offered) = (0, false);
             self.has_left(id, State::Dirty);
         }
     }
@@ -504,7 +511,7 @@ impl Table {
         let (id, range) = found?;
         let (part, _) = self.carve(id, range);
         let region = self.nodes.get_mut(part);
-        region.state = State::Live;
+        (region.state, region.offered) = (State::Live, false);
         region.served = true;
         self.fewest_kept = self.fewest_kept.min(self.kept_bytes());
         Some(range)

@@ -8,6 +8,7 @@
 
 use crate::going::Place;
 use crate::kernel::{Errno, Kernel};
+use crate::linux::MADV_DONTNEED;
 use crate::nodes::{Id, NONE};
 use crate::proof::Whose;
 use crate::region::{Kind, State};
@@ -23,7 +24,7 @@ const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
 /// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
 const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
-const BATCHES: usize = 256;
+pub(crate) const BATCHES: usize = 256;
 /// What leaves, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that is at it; 0 is none.
@@ -39,9 +40,16 @@ pub(crate) struct Batch {
     fingerprints: [u64; BATCH],
     count: usize,
     /// From here on they are somebody else's.
-    known: usize,
-    /// The first so many were given back, and the table is not told yet.
-    given: Option<usize>,
+    pub(crate) known: usize,
+    /// What was done to them, of which the table is not told yet.
+    pub(crate) did: Option<Did>,
+}
+
+/// What was done to the first so many of a batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Did {
+    GaveBack(usize),
+    Offered(usize),
 }
 
 impl Batch {
@@ -51,13 +59,29 @@ impl Batch {
         fingerprints: [0; BATCH],
         count: 0,
         known: 0,
-        given: None,
+        did: None,
     };
-}
 
-impl Batch {
+    /// Begins anew.
+    pub(crate) fn empty(&mut self) {
+        self.count = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count == BATCH
+    }
+
+    /// The first so many.
+    pub(crate) fn first(&self, count: usize) -> &[Part] {
+        &self.ranges[..count]
+    }
+
     /// Adds one that leaves; there is room.
-    fn add(&mut self, id: Id, fingerprint: u64, range: Range) {
+    pub(crate) fn add(&mut self, id: Id, fingerprint: u64, range: Range) {
         self.ids[self.count] = id;
         self.fingerprints[self.count] = fingerprint;
         self.ranges[self.count] = range.into();
@@ -98,7 +122,7 @@ impl Leavers {
     }
 
     /// Works on the batch, unless somebody is at it. A handler that comes meanwhile finds it taken.
-    fn if_free<T>(&self, me: usize, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
+    pub(crate) fn if_free<T>(&self, me: usize, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         let free = self.taken.compare_exchange(0, me, order.0, order.1);
         free.ok()?;
@@ -114,7 +138,7 @@ impl Leavers {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
-            unsafe { self.batch.with(|batch| batch.given = None) };
+            unsafe { self.batch.with(|batch| batch.did = None) };
             self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
@@ -167,20 +191,20 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         for _ in 0..BATCHES {
-            if !self.take_oldest(batch, bytes) || batch.count == 0 || self.is_off_now() {
+            if !self.take_oldest(batch, bytes) || batch.is_empty() || self.is_off_now() {
                 break;
             }
-            let ours = self.leave_out_foreign(batch);
+            let ours = self.leave_out_foreign(batch, |range, by| self.whose(range, by));
             if self.is_off_now() {
                 // By a handler that has forked, in its child. They are leaving for good.
                 break;
             }
-            let done = self.give_back(&batch.ranges[..ours]);
+            let done = self.give_back(batch.first(ours));
             self.counters.trims.one();
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
-            batch.given = Some(done);
+            batch.did = Some(Did::GaveBack(done));
             self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
@@ -190,14 +214,18 @@ impl<K: Kernel> Shim<K> {
 
     /// Puts last in the batch what is not what was kept any more, as it is somebody else's, and before that what can't be
     /// told just now. How many are ours. Asks nothing of the table: all of the batch is told when it is over.
-    fn leave_out_foreign(&self, batch: &mut Batch) -> usize {
+    pub(crate) fn leave_out_foreign(
+        &self,
+        batch: &mut Batch,
+        whose: impl Fn(Range, u64) -> Whose,
+    ) -> usize {
         let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
             let Part { start, len } = batch.ranges[n];
             let end = start + len;
-            let whose = self.whose(Range { start, end }, batch.fingerprints[n]);
+            let whose = whose(Range { start, end }, batch.fingerprints[n]);
             if whose == Whose::Foreign {
-                self.counters.foreign.one();
+                self.note_foreign();
                 continue;
             }
             batch.swap(n, known);
@@ -211,11 +239,13 @@ impl<K: Kernel> Shim<K> {
         ours
     }
 
-    /// Tells the table what was given back. False where a fork(2) that takes long has the lock: then it is told the
+    /// Tells the table what was done. False where a fork(2) that takes long has the lock: then it is told the
     /// next time, and until then they are leaving.
-    fn have_left(&self, batch: &mut Batch) -> bool {
-        let Some(done) = batch.given else {
-            return true;
+    pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
+        let (given_back, offered) = match batch.did {
+            Some(Did::GaveBack(done)) => (done, 0),
+            Some(Did::Offered(done)) => (0, done),
+            None => return true,
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
@@ -223,16 +253,19 @@ impl<K: Kernel> Shim<K> {
                     // It is unmapped.
                     _ if *id == NONE => {}
                     // Without memory nobody can tell any more whether it is ours: it stays mapped.
-                    _ if n < done => self.leave_mapped(table, *id),
+                    _ if n < given_back => self.leave_mapped(table, *id),
                     // A region that was not given back has its memory: it stays dirty.
-                    _ if n < batch.known => table.has_left(*id, State::Dirty),
+                    _ if n < batch.known => {
+                        table.nodes.get_mut(*id).offered |= n < offered;
+                        table.has_left(*id, State::Dirty);
+                    }
                     _ => table.is_lost(*id),
                 }
             }
         });
         let told = matches!(put, Locked::Done(()));
         if told {
-            batch.given = None;
+            batch.did = None;
         }
         self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();
@@ -291,11 +324,11 @@ impl<K: Kernel> Shim<K> {
     /// Fills the batch with anchors that have nothing beside them any more, and with the oldest; false if the lock was not to be
     /// had. To unmap each anchor by itself would be a shootdown each.
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
-        batch.count = 0;
+        batch.empty();
         let done = self.locked_to_trim(|table| {
             let bytes = self.still_kept(bytes);
             table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
-            while batch.count < BATCH && table.kept_bytes() > bytes {
+            while !batch.is_full() && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
                 let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
                     break;
@@ -315,7 +348,17 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: they were ours a moment ago, and the program has unmapped them. A thread that maps there in between, by a
         // system call that the library does not see, or a handler that does, in a child that it forks, would lose that.
-        let mut bytes = unsafe { self.kernel.give_back(ranges) }.unwrap_or(0);
+        unsafe { self.advise_each(ranges, MADV_DONTNEED) }
+    }
+
+    /// Advises ranges by one call. How many, from the first on.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Kernel::advise_each`].
+    pub(crate) unsafe fn advise_each(&self, ranges: &[Part], advice: i32) -> usize {
+        // SAFETY: the caller's.
+        let mut bytes = unsafe { self.kernel.advise_each(ranges, advice) }.unwrap_or(0);
         let mut done = 0;
         // A short return ends at the range that could not be done, or in it.
         while done < ranges.len() && bytes >= ranges[done].len {
@@ -452,7 +495,7 @@ impl<K: Kernel> Shim<K> {
         };
         let done = match whose {
             Whose::Foreign => {
-                self.counters.foreign.one();
+                self.note_foreign();
                 Ok(())
             }
             _ if self.is_off_now() => Ok(()),

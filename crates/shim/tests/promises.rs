@@ -37,20 +37,20 @@ proptest! {
     /// Check that any calls of one thread do what Linux promises: what they return, what is in memory,
     /// and that nothing is left over.
     #[test]
-    fn alone(bytes in bytes(), places in 3..80usize, cache in 0..60usize, keep in 0..64usize, hint in 0..5usize) {
-        World::new(Setup { places, cache, keep, hint, ..Setup::default() }, &bytes.0).run();
+    fn alone(bytes in bytes(), places in 3..80usize, cache in 0..60usize, keep in 0..64usize, hint in 0..5usize, firm in 0..60usize) {
+        World::new(Setup { places, cache, keep, hint, firm, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where another thread runs at any call of the kernel's.
     #[test]
-    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8, hint in 0..5usize, least in 1..6usize) {
-        World::new(Setup { places, cache, threads, hint, least, ..Setup::default() }, &bytes.0).run();
+    fn threads(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 1..90u8, hint in 0..5usize, least in 1..6usize, firm in 0..60usize) {
+        World::new(Setup { places, cache, threads, hint, least, firm, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where the kernel refuses calls and does batches in part.
     #[test]
-    fn refused(bytes in bytes(), places in 3..80usize, refuse in 1..90u8, batch: bool) {
-        World::new(Setup { places, refuse, batch, ..Setup::default() }, &bytes.0).run();
+    fn refused(bytes in bytes(), places in 3..80usize, refuse in 1..90u8, batch: bool, firm in 0..30usize) {
+        World::new(Setup { places, refuse, batch, firm, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where the bound is the memory of the process.
@@ -62,10 +62,10 @@ proptest! {
     /// Check the same where the program also does what the library does not see: by system calls of its own, by devices
     /// and by other processes.
     #[test]
-    fn unseen(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 0..90u8, refuse in 0..40u8, batch: bool, least in 1..6usize) {
+    fn unseen(bytes in bytes(), places in 3..80usize, cache in 0..60usize, threads in 0..90u8, refuse in 0..40u8, batch: bool, least in 1..6usize, firm in 0..60usize) {
         let threads = threads.saturating_sub(45);
         let refuse = refuse.saturating_sub(20);
-        World::new(Setup { places, cache, threads, refuse, batch, least, unseen: true, ..Setup::default() }, &bytes.0).run();
+        World::new(Setup { places, cache, threads, refuse, batch, least, firm, unseen: true, ..Setup::default() }, &bytes.0).run();
     }
 
     /// Check the same where what is mapped is counted, and that nothing is kept then.
@@ -78,7 +78,7 @@ proptest! {
 
     /// Check the same with all of it at once, and in the strict mode.
     #[test]
-    fn all(bytes in bytes(), places in 3..80usize, refuse in 0..40u8, threads in 0..90u8, strict: bool) {
-        World::new(Setup { places, refuse, threads, strict, ..Setup::default() }, &bytes.0).run();
+    fn all(bytes in bytes(), places in 3..80usize, refuse in 0..40u8, threads in 0..90u8, strict: bool, firm in 0..30usize) {
+        World::new(Setup { places, refuse, threads, strict, firm, ..Setup::default() }, &bytes.0).run();
     }
 }

@@ -32,7 +32,7 @@ const fn words(name: &'static str, words: &'static [&'static str]) -> Key {
     }
 }
 
-const KEYS: [Key; 11] = [
+const KEYS: [Key; 12] = [
     size("cache"),
     Key {
         name: "zero",
@@ -44,6 +44,7 @@ const KEYS: [Key; 11] = [
     size("hint"),
     size("least"),
     size("lifetimes"),
+    size("firm"),
     words("free", &["pass", "drop"]),
     words("trim", &["each", "batch"]),
     size("prefault"),

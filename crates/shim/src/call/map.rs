@@ -223,7 +223,8 @@ impl<K: Kernel> Shim<K> {
             })
         };
         let mut found = find(false);
-        if matches!(found, Locked::Done(Serving::NotLookedAt)) {
+        let looks = matches!(found, Locked::Done(Serving::NotLookedAt));
+        if looks {
             self.look_for_pins();
             found = find(true);
         }
@@ -237,6 +238,10 @@ impl<K: Kernel> Shim<K> {
         if !unsafe { self.clear_kept(at, kind) } {
             self.hand_over(at, kind);
             return None;
+        }
+        if looks {
+            // What it has found free of pins was marked, and is not offered any more.
+            self.offer_if_too_firm();
         }
         self.counters.mmap_served.one();
         Some(at.start)

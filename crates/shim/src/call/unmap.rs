@@ -31,7 +31,8 @@ enum Readiness {
 
 #[derive(Clone, Copy)]
 enum Then {
-    Kept,
+    /// Whether more is kept now that the kernel can't take than may be.
+    Kept(bool),
     /// It would be, if there were not so much already, or so many.
     Full,
     /// Another thread is at it.
@@ -91,8 +92,11 @@ impl<K: Kernel> Shim<K> {
             done = self.locked(keep_or_not);
         }
         match done {
-            Locked::Done(Then::Kept) => {
+            Locked::Done(Then::Kept(too_firm)) => {
                 self.counters.munmap_kept.one();
+                if too_firm {
+                    self.offer();
+                }
                 Ok(())
             }
             Locked::Done(Then::Pieces(begun)) => {
@@ -305,7 +309,7 @@ impl<K: Kernel> Shim<K> {
                 return Then::Full;
             }
             table.keep_all(range, kind, fingerprint);
-            return Then::Kept;
+            return Then::Kept(self.is_too_firm(table));
         }
         let forgotten = table.forget(range, false);
         if !forgotten.was_plain {

@@ -94,7 +94,7 @@ unsafe impl Kernel for Fake {
         }
         call!(self, self.name(range, 0))
     }
-    unsafe fn give_back(&self, ranges: &[Part]) -> Result<usize, Errno> {
+    unsafe fn advise_each(&self, ranges: &[Part], advice: i32) -> Result<usize, Errno> {
         if self.filtered.get() {
             return Err(Errno::EPERM);
         }
@@ -102,11 +102,7 @@ unsafe impl Kernel for Fake {
         let mut done = 0;
         for part in ranges {
             let failed = self.meddle();
-            if failed
-                || self
-                    .do_madvise(part.start, part.len, MADV_DONTNEED)
-                    .is_err()
-            {
+            if failed || self.do_madvise(part.start, part.len, advice).is_err() {
                 break;
             }
             done += part.len;
@@ -193,6 +189,9 @@ unsafe impl Kernel for Fake {
     unsafe fn mark(&self, range: Range, _: u64) {
         numbers(range).for_each(|n| self.write(n * PAGE, MARK));
         self.meddle();
+    }
+    unsafe fn has_marks(&self, range: Range, _: u64) -> bool {
+        numbers(range).all(|n| self.read(n * PAGE) == MARK)
     }
     fn is_marked(&self, range: Range, _: u64) -> bool {
         !self.filtered.get() && self.all(range, |p| p.value == MARK && !p.guard)

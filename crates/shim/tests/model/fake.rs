@@ -76,6 +76,8 @@ pub struct Fake {
     pub bound: Cell<Option<usize>>,
     /// Bytes of memory that are free, if they are few.
     pub free: Cell<Option<usize>>,
+    /// Pages that it has taken, or dropped at once, after MADV_FREE, since somebody looked.
+    pub taken: RefCell<Vec<usize>>,
     pub thread: Cell<usize>,
     /// What is mapped is to be read in a file, which is not opened while a thread forks.
     pub by_file: Cell<bool>,
@@ -444,12 +446,18 @@ impl Fake {
         match advice {
             MADV_DONTNEED => return self.drop_pages(range),
             // Done at once, as it may be,
-            MADV_FREE if self.last_frame.get().is_multiple_of(2) => return self.drop_pages(range),
+            MADV_FREE if self.last_frame.get().is_multiple_of(2) => {
+                self.taken.borrow_mut().extend(numbers(range));
+                return self.drop_pages(range);
+            }
             // or for each page when the kernel needs its memory.
             MADV_FREE if self.all(range, |p| !p.attr.locked) => {
                 self.change(range, |p| p.lazy = p.present && !p.shared);
             }
-            MADV_FREE => return self.drop_pages(range),
+            MADV_FREE => {
+                self.taken.borrow_mut().extend(numbers(range));
+                return self.drop_pages(range);
+            }
             MADV_POPULATE_WRITE => {
                 if !self.all(range, |p| p.attr.prot & PROT_WRITE != 0 && !p.guard) {
                     return Err(Errno::EFAULT);

@@ -38,6 +38,8 @@ pub struct Setup {
     pub hint: usize,
     /// Mappings of fewer pages are not kept.
     pub least: usize,
+    /// Pages that are kept and not offered.
+    pub firm: usize,
     /// What the program may map, in pages; 0 is no bound.
     pub bound: usize,
     /// Calls that the kernel refuses, of 256.
@@ -59,6 +61,7 @@ impl Default for Setup {
             resident: 0,
             hint: 0,
             least: 1,
+            firm: 64,
             bound: 0,
             refuse: 0,
             threads: 0,
@@ -131,6 +134,7 @@ impl World {
             batch: setup.batch,
             least: setup.least * PAGE,
             least_zeroed: PAGE,
+            firm: Some(setup.firm * PAGE),
             lifetimes: 0,
             ..Settings::default()
         };
@@ -251,6 +255,12 @@ impl World {
         }
         let is_held = |n: usize| !matches!(kept[n], None | Some(Held::Live(..)));
         let held: [bool; PAGES] = std::array::from_fn(is_held);
+        // What was offered to the kernel and taken is as good as changed unseen: nobody can tell whose it is.
+        let mut unseen = self.unseen.get();
+        for n in fake.taken.take() {
+            unseen[n - BASE / PAGE] |= promise.pages[n - BASE / PAGE].is_none();
+        }
+        self.unseen.set(unseen);
         let nobodys = |n: usize| promise.pages[n].is_none() && real[n].is_some() && !held[n];
         self.check_leaks(std::array::from_fn(nobodys), held);
         let unseen = self.unseen.get();

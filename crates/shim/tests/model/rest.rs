@@ -224,6 +224,7 @@ impl World {
         for n in numbers(range) {
             if let Some(page) = kernel.pages.borrow_mut().get_mut(&(BASE / PAGE + n)) {
                 if page.lazy {
+                    kernel.taken.borrow_mut().push(BASE / PAGE + n);
                     (page.value, page.present, page.lazy) = (0, false, false);
                 }
                 page.present &= page.attr.locked || page.value == 0;
