@@ -152,8 +152,8 @@ pub unsafe trait Kernel: Threads {
     fn is_marked(&self, range: Range, mark: u64) -> bool;
     /// The same, and faults where a page can't be read: some ten times as fast.
     unsafe fn has_marks(&self, range: Range, mark: u64) -> bool;
-    /// Whether each page has that word, and makes each zeros that has. Stops at the first that has not.
-    unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool;
+    /// Makes each page zeros that has that word, up to the first that has not. How many bytes.
+    unsafe fn clear_marked(&self, range: Range, mark: u64) -> usize;
     /// A number made of words of each page; never 0.
     unsafe fn fingerprint(&self, range: Range) -> u64;
     /// Whether a range still has this fingerprint. Never faults.

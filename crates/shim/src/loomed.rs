@@ -10,8 +10,8 @@ use loom::thread;
 use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 use crate::late::Late;
 use crate::linux::{
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ,
-    PROT_WRITE,
+    MADV_DONTNEED, MADV_FREE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE,
+    PROT_READ, PROT_WRITE,
 };
 use crate::lock::{Lock, Taken};
 use crate::sync::{AtomicU32, Guarded};
@@ -163,7 +163,7 @@ unsafe impl Kernel for Few {
         Ok(())
     }
     unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
-        assert_eq!(advice, MADV_DONTNEED);
+        assert!([MADV_DONTNEED, MADV_FREE].contains(&advice));
         self.write(range(addr, len), 0);
         Ok(())
     }
@@ -225,12 +225,12 @@ unsafe impl Kernel for Few {
     fn is_marked(&self, range: Range, _: u64) -> bool {
         self.is_all(range, MARK)
     }
-    unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool {
-        let marked = self.is_marked(range, mark);
-        if marked {
-            self.store(range, 0);
+    unsafe fn clear_marked(&self, range: Range, mark: u64) -> usize {
+        if !self.is_marked(range, mark) {
+            return 0;
         }
-        marked
+        self.store(range, 0);
+        range.len()
     }
     unsafe fn fingerprint(&self, range: Range) -> u64 {
         let word = |hash: u64, page: &Option<u8>| hash * 300 + u64::from(page.unwrap_or(0));
@@ -487,6 +487,31 @@ fn offered_meanwhile() {
         });
         keeps(&shim, &ONE, other);
         shim.check().unwrap();
+        shim.counters.offered.get() > 0
+    });
+}
+
+/// Check that nothing is kept where one thread offers while the other says that nothing is to be kept any more.
+#[test]
+fn offered_while_retired() {
+    explore(Some(4), || {
+        let shim = Arc::new(with(Settings {
+            cache: 4 * PAGE,
+            firm: Some(0),
+            ..Settings::default()
+        }));
+        // SAFETY: the model's memory.
+        let at = unsafe { shim.mmap(&ONE) }.unwrap();
+        shim.kernel().write(range(at, PAGE), 5);
+        let other = second({
+            let shim = Arc::clone(&shim);
+            move || shim.retire()
+        });
+        // SAFETY: as above.
+        unsafe { shim.munmap(at, PAGE) }.unwrap();
+        other.join().unwrap();
+        shim.check().unwrap();
+        shim.each_region(|_, held| assert!(!matches!(held, Held::Dirty | Held::Leaving)));
         shim.counters.offered.get() > 0
     });
 }

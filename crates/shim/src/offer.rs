@@ -1,30 +1,79 @@
 //! What is kept beyond a few megabytes is offered to the kernel.
 //!
 //! A program that has done with its memory may never call the library again, and nobody gives back then what is kept for it. So
-//! all but a little is offered by MADV_FREE: the kernel takes such a page as soon as memory is short, of the machine or of the
-//! control group, and before it takes any that somebody uses (madvise(2)). What is written anew is not offered any more; and
-//! before it serves each page is.
+//! all but a little is offered by MADV_FREE: where memory is short, of the machine or of the control group, the kernel takes such
+//! a page without writing it anywhere (madvise(2)). What is written anew is not offered any more, and each page is written before
+//! it serves.
 //!
-//! To offer a page interrupts whoever else runs the program, as to give it back does. So many ranges go by one call, which
-//! interrupts once from Linux 6.16 on. And it takes a third of the time of giving it back and having it anew: what is kept last
-//! is not offered, as the next mapping is served with that.
+//! To offer pages interrupts whoever else runs the program, as to give them back does. So many ranges go by one call, which
+//! interrupts once from Linux 6.16 on. And each page that was offered is dearer to use the next time, by about half of what it
+//! takes to have a new one. So a few megabytes are not offered, and they serve first.
 //!
-//! Where the kernel has taken a page, nobody can tell any more whose its range is (see `proof`): it stays mapped, without memory,
-//! and from then on no more is kept than need not be offered.
+//! Where the kernel has taken a page, nobody can tell any more whose its range is (see `proof`): it stays mapped, without memory.
+//! So that this does not go on, no more is kept for some time than need not be offered.
 
 use crate::kernel::Kernel;
 use crate::linux::MADV_FREE;
+use crate::nodes::Id;
 use crate::proof::Whose;
 use crate::shim::{Locked, Shim};
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::table::Table;
-use crate::trim::{BATCHES, Batch, Did};
+use crate::trim::{BATCH, BATCHES, Batch, Did};
 use crate::{Part, Range};
+use core::sync::atomic::AtomicU64;
 
 /// What need not be offered, where the settings do not say.
 const FIRM: usize = 8 << 20;
 /// Of what may be kept, as of free memory, such a part need not be offered at most.
 const OF_SHARE: usize = 4;
+/// The first time that the kernel has taken something nothing is offered for so long, and each time that follows twice as long, so
+/// often.
+const PAUSE_NS: u64 = 10_000_000_000;
+const MOST_DOUBLED: u32 = 20;
+
+/// What the kernel did with what it was offered.
+#[derive(Default)]
+pub(crate) struct Offers {
+    /// It has taken some, or refuses: no more is kept than need not be offered.
+    pause: AtomicBool,
+    /// When that was, or until when it is; 0 is not known yet. A guess, by the clock of [`Shim::look`].
+    until: AtomicU64,
+    pauses: AtomicU32,
+    /// It does not take many at once.
+    alone: AtomicBool,
+    /// Somebody was to offer while another was giving back.
+    wait: AtomicBool,
+}
+
+impl Offers {
+    pub(crate) fn pause(&self) -> bool {
+        self.pause.load(Ordering::Relaxed)
+    }
+
+    fn begin_pause(&self) {
+        if !self.pause.swap(true, Ordering::Relaxed) {
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a pause in time; `now` is in ns, and asked now and then.
+    pub(crate) fn look(&self, now: u64) {
+        let order = Ordering::Relaxed;
+        if !self.pause() {
+            return;
+        }
+        match self.until.load(order) {
+            0 => {
+                let pauses = self.pauses.load(order);
+                self.pauses.store((pauses + 1).min(MOST_DOUBLED), order);
+                self.until.store(now + (PAUSE_NS << pauses), order);
+            }
+            until if now >= until => self.pause.store(false, order),
+            _ => {}
+        }
+    }
+}
 
 impl<K: Kernel> Shim<K> {
     /// How many bytes of what is kept need not be offered.
@@ -36,22 +85,33 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether more than that is not.
+    /// Whether so much of what is kept is not offered that some of it should be.
     pub(crate) fn is_too_firm(&self, table: &Table) -> bool {
-        table.firm_bytes() > self.firm()
+        table.firm_bytes() > self.firm() && !self.offers.pause()
     }
 
-    /// Offers what is kept where too much of it is not.
+    /// Offers some of it then.
     pub(crate) fn offer_if_too_firm(&self) {
         if let Locked::Done(true) = self.try_locked(|table| self.is_too_firm(table)) {
             self.offer();
         }
     }
 
-    /// Offers the oldest of what is kept, until half of what need not be offered is left: then the next time is some way off. Left
-    /// to whoever gives back.
+    /// What was to be offered while this thread was giving back.
+    pub(crate) fn offer_what_had_to_wait(&self) {
+        if self.offers.wait.load(Ordering::Relaxed) {
+            self.offers.wait.store(false, Ordering::Relaxed);
+            self.offer_if_too_firm();
+        }
+    }
+
+    /// Offers the oldest of what is kept, until half of what need not be offered is left, or less: then the next time is some
+    /// way off. Left to whoever gives back.
     #[cold]
     pub(crate) fn offer(&self) {
+        if self.is_retired() {
+            return;
+        }
         // What is marked later is written, and would have to be offered once more.
         let fresh = self.try_locked(|table| table.fresh.bytes);
         if let Locked::Done(fresh) = fresh
@@ -60,7 +120,13 @@ impl<K: Kernel> Shim<K> {
             self.look_for_pins();
         }
         let me = self.kernel.thread();
-        self.leavers.if_free(me, |batch| self.offer_by(batch));
+        let done = self.leavers.if_free(me, |batch| self.offer_by(batch));
+        if done.is_none() {
+            self.offers.wait.store(true, Ordering::Relaxed);
+        } else if self.is_retired() {
+            // All that was kept went meanwhile, but for what this thread had.
+            self.drain();
+        }
     }
 
     fn offer_by(&self, batch: &mut Batch) {
@@ -72,36 +138,45 @@ impl<K: Kernel> Shim<K> {
             if !self.take_firm(batch, left) || batch.is_empty() || self.is_off_now() {
                 return;
             }
-            let ours = self.leave_out_foreign(batch, |range, fingerprint| {
-                self.is_ours_by_reading(range, fingerprint)
+            let ours = self.leave_out_foreign(batch, |id, range, fingerprint| {
+                self.whose_by_reading(id, range, fingerprint)
             });
             if self.is_off_now() {
                 // By a handler that has forked, in its child. They are leaving for good.
                 return;
             }
-            let done = self.offer_each(batch, ours);
-            self.counters.offers.one();
-            self.counters.offered.add(done);
-            if done < ours {
-                self.only_firm.store(true, Ordering::Relaxed);
+            let done = self.offer_first(batch, ours);
+            if done > 0 {
+                self.counters.offers.one();
+                self.counters.offered.add(done);
             }
-            // What could not be told goes back to its shelf, and would be the next again.
-            let refused = done < batch.known;
+            let told = batch.known == ours;
             batch.did = Some(Did::Offered(done));
-            if !self.have_left(batch) || refused {
+            // What could not be told goes back to its shelf, and would be the next again.
+            if !self.have_left(batch) || !told || self.offers.pause() {
                 return;
             }
         }
     }
 
-    /// The same as [`Shim::whose`] for what was kept a moment ago, and so can be read without fear.
-    fn is_ours_by_reading(&self, range: Range, fingerprint: u64) -> Whose {
-        let mapping = self.kernel.mapping_at(range);
-        let is_plain = mapping.is_some_and(|mapping| mapping.is_plain);
-        if !is_plain || self.kernel.all_there(range) != Some(true) {
+    /// Whether they go one by one: before Linux 6.15 the kernel does not take many at once.
+    fn is_offered_alone(&self) -> bool {
+        !self.settings().batch || self.offers.alone.load(Ordering::Relaxed)
+    }
+
+    /// The same as [`Shim::whose`], by reading what can be read without fear, as it is plain and all there.
+    fn whose_by_reading(&self, id: Id, range: Range, fingerprint: u64) -> Whose {
+        let kind = self.try_locked(|table| table.nodes.get(id).kind);
+        let readable = match kind {
+            Locked::Done(kind) => {
+                self.is_plain(range, kind) && self.kernel.all_there(range) == Some(true)
+            }
+            Locked::Mine | Locked::Busy => false,
+        };
+        if !readable {
             return self.whose(range, fingerprint);
         }
-        // SAFETY: it is memory that can be read, and none of its pages is a guard.
+        // SAFETY: it is plain memory, and none of its pages is a guard.
         let known = unsafe {
             match fingerprint {
                 0 => self.kernel.has_marks(range, self.mark()),
@@ -111,32 +186,40 @@ impl<K: Kernel> Shim<K> {
         if known { Whose::Ours } else { Whose::Foreign }
     }
 
-    /// How many of the batch were offered, from the first on.
-    fn offer_each(&self, batch: &Batch, ours: usize) -> usize {
+    /// Offers the first so many of the batch, which are ours. How many were taken note of, from the first on.
+    fn offer_first(&self, batch: &Batch, ours: usize) -> usize {
         let ranges = batch.first(ours);
-        let mut done = 0;
-        if self.settings().batch && !ranges.is_empty() {
-            // SAFETY: they were ours a moment ago, and the program has unmapped them. A thread that maps there in between, by a
+        let done = match ranges {
+            [] => return 0,
+            // SAFETY: it was ours a moment ago, and the program has unmapped it. A thread that maps there in between, by a
             // system call that the library does not see, or a handler that does, in a child that it forks, may lose what it has
             // written by then.
-            done = unsafe { self.advise_each(ranges, MADV_FREE) };
+            [Part { start, len }] => {
+                usize::from(unsafe { self.kernel.madvise(*start, *len, MADV_FREE) }.is_ok())
+            }
+            // SAFETY: as above.
+            _ => unsafe { self.advise_each(ranges, MADV_FREE) },
+        };
+        if done == 0 && ours > 1 {
+            self.offers.alone.store(true, Ordering::Relaxed);
+        } else if done < ours {
+            self.offers.begin_pause();
         }
-        // Before Linux 6.15 it is refused, and each is a call of its own.
-        let rest = ranges[done..].iter();
-        // SAFETY: as above.
-        let offer = |part: &&Part| unsafe { self.kernel.madvise(part.start, part.len, MADV_FREE) };
-        done + rest.take_while(|part| offer(part).is_ok()).count()
+        done
     }
 
     /// Fills the batch with the oldest that is not offered yet; false if the lock was not to be had.
     fn take_firm(&self, batch: &mut Batch, left: usize) -> bool {
-        batch.empty();
-        let done = self.try_locked(|table| {
-            while !batch.is_full() && table.firm_bytes() > left {
+        batch.clear();
+        let most = if self.is_offered_alone() { 1 } else { BATCH };
+        let done = self.locked_to_trim(|table| {
+            // Nothing is to be kept any more: it goes.
+            while batch.len() < most && table.firm_bytes() > left && !self.is_retired() {
                 let (dirty, fresh) = (&table.dirty, &table.fresh);
                 let Some(id) = dirty.oldest_firm().or(fresh.oldest_firm()) else {
                     break;
                 };
+                // As a whole: of two halves of which one is offered none would serve a mapping as large as it was.
                 let fingerprint = table.nodes.get(id).fingerprint;
                 batch.add(id, fingerprint, table.leave(id));
             }
@@ -144,12 +227,35 @@ impl<K: Kernel> Shim<K> {
         matches!(done, Locked::Done(()))
     }
 
-    /// What was kept is not what it was. Where anything was offered the kernel may have taken it, which leaves its range mapped: so
-    /// that this ends, no more is offered.
+    /// What was kept is not what it was. Where anything was offered the kernel may have taken it.
     pub(crate) fn note_foreign(&self) {
         self.counters.foreign.one();
         if self.counters.offered.get() > 0 {
-            self.only_firm.store(true, Ordering::Relaxed);
+            self.offers.begin_pause();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Check that a pause ends, and that each is twice as long as the one before.
+    #[test]
+    fn pauses() {
+        let offers = Offers::default();
+        let mut now = 5;
+        for seconds in [10, 20, 40] {
+            assert!(!offers.pause());
+            offers.begin_pause();
+            offers.look(now);
+            // What comes meanwhile does not make it longer.
+            offers.begin_pause();
+            now += seconds * 1_000_000_000;
+            offers.look(now - 1);
+            assert!(offers.pause());
+            offers.look(now);
+        }
+        assert!(!offers.pause());
     }
 }

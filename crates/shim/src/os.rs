@@ -545,7 +545,7 @@ unsafe impl Kernel for Linux {
         pages.all(|page| unsafe { (page as *const u64).read_volatile() } == mark)
     }
 
-    unsafe fn clear_marked(&self, range: Range, mark: u64) -> bool {
+    unsafe fn clear_marked(&self, range: Range, mark: u64) -> usize {
         for start in (range.start..range.end).step_by(PAGE) {
             let page = Range {
                 start,
@@ -556,12 +556,12 @@ unsafe impl Kernel for Linux {
             let word = unsafe { AtomicU64::from_ptr(start as *mut u64) };
             let order = Ordering::Relaxed;
             if word.compare_exchange(mark, 0, order, order).is_err() {
-                return false;
+                return start - range.start;
             }
             // SAFETY: as above.
             unsafe { self.zero(page) };
         }
-        true
+        range.len()
     }
 
     unsafe fn fingerprint(&self, range: Range) -> u64 {

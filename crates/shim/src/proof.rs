@@ -16,8 +16,8 @@
 
 use crate::kernel::{Kernel, Map, Mapping, Pins};
 use crate::linux::{
-    MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
-    PROT_WRITE,
+    MADV_DONTNEED, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
+    PROT_READ, PROT_WRITE,
 };
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
@@ -263,10 +263,18 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Nobody but the caller is about to use it.
     pub(crate) unsafe fn clear_kept(&self, range: Range, kind: Kind) -> bool {
+        if !self.is_plain(range, kind) || self.kernel.all_there(range) != Some(true) {
+            return false;
+        }
         // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.
-        self.is_plain(range, kind)
-            && self.kernel.all_there(range) == Some(true)
-            && unsafe { self.kernel.clear_marked(range, self.mark()) }
+        let cleared = unsafe { self.kernel.clear_marked(range, self.mark()) };
+        if cleared < range.len() && cleared > 0 {
+            // The kernel has just taken a page that it was offered. Nobody can tell any more whose the others are, and they would
+            // stay in memory, for nothing.
+            // SAFETY: each had our word a moment ago.
+            let _ = unsafe { self.kernel.madvise(range.start, cleared, MADV_DONTNEED) };
+        }
+        cleared == range.len()
     }
 
     /// What is written into kept pages: for each process another word, so that no file and no other process has it.
@@ -321,6 +329,8 @@ impl<K: Kernel> Shim<K> {
             return true;
         }
         let looked = self.look_for_pins();
+        // What it has found free of pins was marked, and is not offered any more.
+        self.offer_if_too_firm();
         if looked {
             self.zeroed_since_look.store(len, Ordering::Relaxed);
         }

@@ -12,8 +12,9 @@ const LOOK: usize = 16;
 
 /// Regions in one state.
 pub(crate) struct Shelf {
-    by_size: [Id; CLASSES],
-    /// A bit for each class that has one.
+    /// Those that are not offered, and those that are.
+    by_size: [[Id; CLASSES]; 2],
+    /// A bit for each class that has one of either.
     filled: [u64; CLASSES.div_ceil(64)],
     oldest: Id,
     newest: Id,
@@ -29,7 +30,7 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     pub(crate) const EMPTY: Shelf = Shelf {
-        by_size: [NONE; CLASSES],
+        by_size: [[NONE; CLASSES]; 2],
         filled: [0; CLASSES.div_ceil(64)],
         oldest: NONE,
         newest: NONE,
@@ -75,9 +76,10 @@ impl Shelf {
     }
 
     fn add_by_size(&mut self, nodes: &mut Nodes, id: Id) {
-        let len = nodes.get(id).range.len();
+        let (len, offered) = (nodes.get(id).range.len(), nodes.get(id).offered);
         let class = class(len);
-        let after = self.by_size[class];
+        let first = &mut self.by_size[usize::from(offered)][class];
+        let after = core::mem::replace(first, id);
         *nodes.link_mut(id, BY_SIZE) = Link {
             before: NONE,
             after,
@@ -85,21 +87,20 @@ impl Shelf {
         if after != NONE {
             nodes.link_mut(after, BY_SIZE).before = id;
         }
-        self.by_size[class] = id;
         self.filled[class / 64] |= 1 << (class % 64);
         self.bytes += len;
-        if !nodes.get(id).offered {
+        if !offered {
             self.firm_bytes += len;
         }
     }
 
     fn remove_by_size(&mut self, nodes: &mut Nodes, id: Id) {
-        let len = nodes.get(id).range.len();
+        let (len, offered) = (nodes.get(id).range.len(), nodes.get(id).offered);
         let class = class(len);
         let Link { before, after } = nodes.link(id, BY_SIZE);
         if before == NONE {
-            self.by_size[class] = after;
-            if after == NONE {
+            self.by_size[usize::from(offered)][class] = after;
+            if self.by_size.iter().all(|first| first[class] == NONE) {
                 self.filled[class / 64] &= !(1 << (class % 64));
             }
         } else {
@@ -109,7 +110,7 @@ impl Shelf {
             nodes.link_mut(after, BY_SIZE).before = before;
         }
         self.bytes -= len;
-        if !nodes.get(id).offered {
+        if !offered {
             self.firm_bytes -= len;
         }
     }
@@ -145,7 +146,7 @@ impl Shelf {
     }
 
     /// One of this kind that is long enough from a multiple of `align` on, and hardly longer if there is such a one.
-    /// Only of those that `may` be taken.
+    /// Only of those that `may` be taken, and of two of about the same size one that is not offered.
     pub(crate) fn find(
         &self,
         nodes: &Nodes,
@@ -155,23 +156,25 @@ impl Shelf {
     ) -> Option<Id> {
         let mut class = class(len);
         while let Some(here) = self.filled_from(class) {
-            let (mut id, mut best) = (self.by_size[here], NONE);
-            for _ in 0..LOOK {
-                if id == NONE {
-                    break;
-                }
-                let region = nodes.get(id);
-                let fits = may(region) && region.range.aligned(len, align).is_some();
-                if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
-                    best = id;
-                    if region.range.len() == len {
+            for first in &self.by_size {
+                let (mut id, mut best) = (first[here], NONE);
+                for _ in 0..LOOK {
+                    if id == NONE {
                         break;
                     }
+                    let region = nodes.get(id);
+                    let fits = may(region) && region.range.aligned(len, align).is_some();
+                    if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
+                        best = id;
+                        if region.range.len() == len {
+                            break;
+                        }
+                    }
+                    id = nodes.link(id, BY_SIZE).after;
                 }
-                id = nodes.link(id, BY_SIZE).after;
-            }
-            if best != NONE {
-                return Some(best);
+                if best != NONE {
+                    return Some(best);
+                }
             }
             class = here + 1;
         }

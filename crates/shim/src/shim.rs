@@ -16,6 +16,7 @@ use crate::kernel::{Errno, Kernel, Pressure};
 use crate::late::Late;
 use crate::lock::{Lock, Taken};
 use crate::nodes::Node;
+use crate::offer::Offers;
 use crate::once::Once;
 use crate::others::Others;
 use crate::scratch::Scratch;
@@ -110,8 +111,8 @@ pub struct Shim<K> {
     pub(crate) no_pin_look_before: AtomicU64,
     /// The program has let the kernel have pages by MADV_FREE.
     pub(crate) frees: AtomicBool,
-    /// What was offered to the kernel is gone, or it takes no offer: no more is kept than what need not be offered.
-    pub(crate) only_firm: AtomicBool,
+    /// What the kernel did with what it was offered.
+    pub(crate) offers: Offers,
     /// Bytes zeroed in place since the last one.
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
@@ -200,7 +201,7 @@ impl<K: Kernel> Shim<K> {
             pin_look_ns: AtomicUsize::new(PIN_LOOK_NS),
             no_pin_look_before: AtomicU64::new(0),
             frees: AtomicBool::new(false),
-            only_firm: AtomicBool::new(false),
+            offers: Offers::default(),
             zeroed_since_look: AtomicUsize::new(NEVER_LOOKED),
             slack: AtomicUsize::new(0),
         }
@@ -434,7 +435,7 @@ impl<K: Kernel> Shim<K> {
                 // What stays is bounded by what the process has in memory with it.
                 _ => usize::MAX,
             };
-            let firm = if self.only_firm.load(Ordering::Relaxed) {
+            let firm = if self.offers.pause() {
                 self.firm()
             } else {
                 usize::MAX
@@ -638,10 +639,13 @@ impl<K: Kernel> Shim<K> {
                 self.trim_to(0);
             }
         }
+        self.offers.look(now);
         let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.budget());
         if kept > budget {
             self.trim_to(budget);
         }
+        // By what memory is free now that may be more.
+        self.offer_if_too_firm();
         let last = self.spare_looked.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= SPARE_EVERY_NS {
             self.spare_looked.store(now, Ordering::Relaxed);

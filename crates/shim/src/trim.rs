@@ -20,7 +20,7 @@ use crate::{Part, Range};
 
 /// In one call, with one flush. process_madvise(2) takes 1,024 (UIO_MAXIOV); but between the look whether they are ours and
 /// the call a thread may map over one past the library, and would lose that, so few are looked at before it.
-const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
+pub(crate) const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
 /// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
 const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
@@ -63,7 +63,7 @@ impl Batch {
     };
 
     /// Begins anew.
-    pub(crate) fn empty(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.count = 0;
     }
 
@@ -71,8 +71,8 @@ impl Batch {
         self.count == 0
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.count == BATCH
+    pub(crate) fn len(&self) -> usize {
+        self.count
     }
 
     /// The first so many.
@@ -176,9 +176,12 @@ impl<K: Kernel> Shim<K> {
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
                 self.trim_by(batch, bytes);
+            } else {
+                self.have_left(batch);
             }
         });
         if trimmed.is_some() {
+            self.offer_what_had_to_wait();
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
             self.unmap_lone_anchors();
@@ -194,7 +197,7 @@ impl<K: Kernel> Shim<K> {
             if !self.take_oldest(batch, bytes) || batch.is_empty() || self.is_off_now() {
                 break;
             }
-            let ours = self.leave_out_foreign(batch, |range, by| self.whose(range, by));
+            let ours = self.leave_out_foreign(batch, |_, range, by| self.whose(range, by));
             if self.is_off_now() {
                 // By a handler that has forked, in its child. They are leaving for good.
                 break;
@@ -217,13 +220,13 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn leave_out_foreign(
         &self,
         batch: &mut Batch,
-        whose: impl Fn(Range, u64) -> Whose,
+        whose: impl Fn(Id, Range, u64) -> Whose,
     ) -> usize {
         let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
             let Part { start, len } = batch.ranges[n];
             let end = start + len;
-            let whose = whose(Range { start, end }, batch.fingerprints[n]);
+            let whose = whose(batch.ids[n], Range { start, end }, batch.fingerprints[n]);
             if whose == Whose::Foreign {
                 self.note_foreign();
                 continue;
@@ -324,11 +327,11 @@ impl<K: Kernel> Shim<K> {
     /// Fills the batch with anchors that have nothing beside them any more, and with the oldest; false if the lock was not to be
     /// had. To unmap each anchor by itself would be a shootdown each.
     fn take_oldest(&self, batch: &mut Batch, bytes: usize) -> bool {
-        batch.empty();
+        batch.clear();
         let done = self.locked_to_trim(|table| {
             let bytes = self.still_kept(bytes);
             table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
-            while !batch.is_full() && table.kept_bytes() > bytes {
+            while batch.len() < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
                 let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
                     break;
@@ -430,7 +433,7 @@ impl<K: Kernel> Shim<K> {
 
     /// What is kept can be given back the next time that there is too much of it. Once nothing is to be kept any more the next
     /// time may be far off, and the lock is waited for.
-    fn locked_to_trim<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
+    pub(crate) fn locked_to_trim<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         if self.is_retired() {
             self.locked(work)
         } else {
@@ -659,6 +662,8 @@ impl<K: Kernel> Shim<K> {
         if self.is_off_now() {
             return false;
         }
+        // Another thread that is at it may be about to keep on keeping it.
+        self.wait_for_trimming();
         let before =
             self.locked_to_trim(|table| table.kept_bytes() + table.leaving + table.anchors.count());
         self.trim_to(0);

@@ -223,10 +223,11 @@ impl<K: Kernel> Shim<K> {
             })
         };
         let mut found = find(false);
-        let looks = matches!(found, Locked::Done(Serving::NotLookedAt));
-        if looks {
+        if matches!(found, Locked::Done(Serving::NotLookedAt)) {
             self.look_for_pins();
             found = find(true);
+            // What it has found free of pins was marked, and is not offered any more.
+            self.offer_if_too_firm();
         }
         let Locked::Done(Serving::Served(at)) = found else {
             return None;
@@ -238,10 +239,6 @@ impl<K: Kernel> Shim<K> {
         if !unsafe { self.clear_kept(at, kind) } {
             self.hand_over(at, kind);
             return None;
-        }
-        if looks {
-            // What it has found free of pins was marked, and is not offered any more.
-            self.offer_if_too_firm();
         }
         self.counters.mmap_served.one();
         Some(at.start)

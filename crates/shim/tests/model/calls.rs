@@ -211,15 +211,15 @@ unsafe impl Kernel for Fake {
         // SAFETY: it can be read.
         !self.filtered.get() && readable && unsafe { self.fingerprint(range) } == fingerprint
     }
-    unsafe fn clear_marked(&self, range: Range, _: u64) -> bool {
+    unsafe fn clear_marked(&self, range: Range, _: u64) -> usize {
         for at in (range.start..range.end).step_by(PAGE) {
             if self.read(at) != MARK {
-                return false;
+                return at - range.start;
             }
             self.write(at, 0);
         }
         self.meddle();
-        true
+        range.len()
     }
     fn pins(&self) -> Pins {
         if self.pinned.borrow().is_empty() && !self.filtered.get() {
