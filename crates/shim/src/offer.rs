@@ -191,11 +191,12 @@ impl<K: Kernel> Shim<K> {
         let ranges = batch.first(ours);
         let done = match ranges {
             [] => return 0,
-            // SAFETY: it was ours a moment ago, and the program has unmapped it. A thread that maps there in between, by a
-            // system call that the library does not see, or a handler that does, in a child that it forks, may lose what it has
-            // written by then.
             [Part { start, len }] => {
-                usize::from(unsafe { self.kernel.madvise(*start, *len, MADV_FREE) }.is_ok())
+                // SAFETY: it was ours a moment ago, and the program has unmapped it. A thread that maps there in between, by a
+                // system call that the library does not see, or a handler that does, in a child that it forks, may lose what it
+                // has written by then.
+                let offered = unsafe { self.kernel.madvise(*start, *len, MADV_FREE) };
+                usize::from(offered.is_ok())
             }
             // SAFETY: as above.
             _ => unsafe { self.advise_each(ranges, MADV_FREE) },
