@@ -10,36 +10,28 @@
 //! takes to have a new one. So a few megabytes are not offered, and they serve first.
 //!
 //! Where the kernel has taken a page, nobody can tell any more whose its range is (see `proof`): it stays mapped, without memory.
-//! So that this does not go on, no more is kept for some time than need not be offered.
+//! So that this does not go on, no more is kept from then on than need not be offered.
 
 use crate::kernel::Kernel;
 use crate::linux::MADV_FREE;
 use crate::nodes::Id;
 use crate::proof::Whose;
 use crate::shim::{Locked, Shim};
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use crate::table::Table;
 use crate::trim::{BATCH, BATCHES, Batch, Did};
 use crate::{Part, Range};
-use core::sync::atomic::AtomicU64;
 
 /// What need not be offered, where the settings do not say.
 const FIRM: usize = 8 << 20;
 /// Of what may be kept, as of free memory, such a part need not be offered at most.
 const OF_SHARE: usize = 4;
-/// The first time that the kernel has taken something nothing is offered for so long, and each time that follows twice as long, so
-/// often.
-const PAUSE_NS: u64 = 10_000_000_000;
-const MOST_DOUBLED: u32 = 20;
 
 /// What the kernel did with what it was offered.
 #[derive(Default)]
 pub(crate) struct Offers {
-    /// It has taken some, or refuses: no more is kept than need not be offered.
-    pause: AtomicBool,
-    /// When that was, or until when it is; 0 is not known yet. A guess, by the clock of [`Shim::look`].
-    until: AtomicU64,
-    pauses: AtomicU32,
+    /// It has taken some, or refuses: from now on no more is kept than need not be offered.
+    over: AtomicBool,
     /// It does not take many at once.
     alone: AtomicBool,
     /// Somebody was to offer while another was giving back.
@@ -47,31 +39,12 @@ pub(crate) struct Offers {
 }
 
 impl Offers {
-    pub(crate) fn pause(&self) -> bool {
-        self.pause.load(Ordering::Relaxed)
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
-    fn begin_pause(&self) {
-        if !self.pause.swap(true, Ordering::Relaxed) {
-            self.until.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Ends a pause in time; `now` is in ns, and asked now and then.
-    pub(crate) fn look(&self, now: u64) {
-        let order = Ordering::Relaxed;
-        if !self.pause() {
-            return;
-        }
-        match self.until.load(order) {
-            0 => {
-                let pauses = self.pauses.load(order);
-                self.pauses.store((pauses + 1).min(MOST_DOUBLED), order);
-                self.until.store(now + (PAUSE_NS << pauses), order);
-            }
-            until if now >= until => self.pause.store(false, order),
-            _ => {}
-        }
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -87,7 +60,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether so much of what is kept is not offered that some of it should be.
     pub(crate) fn is_too_firm(&self, table: &Table) -> bool {
-        table.firm_bytes() > self.firm() && !self.offers.pause()
+        table.firm_bytes() > self.firm() && !self.offers.are_over()
     }
 
     /// Offers some of it then.
@@ -153,7 +126,7 @@ impl<K: Kernel> Shim<K> {
             let told = batch.known == ours;
             batch.did = Some(Did::Offered(done));
             // What could not be told goes back to its shelf, and would be the next again.
-            if !self.have_left(batch) || !told || self.offers.pause() {
+            if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;
             }
         }
@@ -204,7 +177,7 @@ impl<K: Kernel> Shim<K> {
         if done == 0 && ours > 1 {
             self.offers.alone.store(true, Ordering::Relaxed);
         } else if done < ours {
-            self.offers.begin_pause();
+            self.offers.end();
         }
         done
     }
@@ -232,31 +205,7 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn note_foreign(&self) {
         self.counters.foreign.one();
         if self.counters.offered.get() > 0 {
-            self.offers.begin_pause();
+            self.offers.end();
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Check that a pause ends, and that each is twice as long as the one before.
-    #[test]
-    fn pauses() {
-        let offers = Offers::default();
-        let mut now = 5;
-        for seconds in [10, 20, 40] {
-            assert!(!offers.pause());
-            offers.begin_pause();
-            offers.look(now);
-            // What comes meanwhile does not make it longer.
-            offers.begin_pause();
-            now += seconds * 1_000_000_000;
-            offers.look(now - 1);
-            assert!(offers.pause());
-            offers.look(now);
-        }
-        assert!(!offers.pause());
     }
 }

@@ -435,7 +435,7 @@ impl<K: Kernel> Shim<K> {
                 // What stays is bounded by what the process has in memory with it.
                 _ => usize::MAX,
             };
-            let firm = if self.offers.pause() {
+            let firm = if self.offers.are_over() {
                 self.firm()
             } else {
                 usize::MAX
@@ -639,7 +639,6 @@ impl<K: Kernel> Shim<K> {
                 self.trim_to(0);
             }
         }
-        self.offers.look(now);
         let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.budget());
         if kept > budget {
             self.trim_to(budget);
