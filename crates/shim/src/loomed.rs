@@ -281,12 +281,26 @@ struct InTheEnd {
     was_zeroed: bool,
 }
 
-/// A library with a page of the program's, to which the second thread does something while the first does something else.
-fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> InTheEnd {
-    let shim = Arc::new(shim(4));
+/// A library with a page of the program's, and where that is.
+fn with_page(shim: Shim<Few>) -> (Arc<Shim<Few>>, usize) {
     // SAFETY: the model's memory.
     let at = unsafe { shim.mmap(&ONE) }.unwrap();
     shim.kernel().write(range(at, PAGE), 5);
+    (Arc::new(shim), at)
+}
+
+/// A library that offers all that it keeps.
+fn offering() -> Shim<Few> {
+    with(Settings {
+        cache: 4 * PAGE,
+        firm: Some(0),
+        ..Settings::default()
+    })
+}
+
+/// A library with a page of the program's, to which the second thread does something while the first does something else.
+fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> InTheEnd {
+    let (shim, at) = with_page(shim(4));
     let beside = second({
         let shim = Arc::clone(&shim);
         move || other(&shim, at)
@@ -472,17 +486,10 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
 #[test]
 fn offered_meanwhile() {
     explore(Some(5), || {
-        let shim = Arc::new(with(Settings {
-            cache: 4 * PAGE,
-            firm: Some(0),
-            ..Settings::default()
-        }));
-        // SAFETY: the model's memory.
-        let at = unsafe { shim.mmap(&ONE) }.unwrap();
-        shim.kernel().write(range(at, PAGE), 5);
+        let (shim, at) = with_page(offering());
         let other = second({
             let shim = Arc::clone(&shim);
-            // SAFETY: as above.
+            // SAFETY: the model's memory.
             move || unsafe { shim.munmap(at, PAGE) }.unwrap()
         });
         keeps(&shim, &ONE, other);
@@ -495,19 +502,12 @@ fn offered_meanwhile() {
 #[test]
 fn offered_while_retired() {
     explore(Some(4), || {
-        let shim = Arc::new(with(Settings {
-            cache: 4 * PAGE,
-            firm: Some(0),
-            ..Settings::default()
-        }));
-        // SAFETY: the model's memory.
-        let at = unsafe { shim.mmap(&ONE) }.unwrap();
-        shim.kernel().write(range(at, PAGE), 5);
+        let (shim, at) = with_page(offering());
         let other = second({
             let shim = Arc::clone(&shim);
             move || shim.retire()
         });
-        // SAFETY: as above.
+        // SAFETY: the model's memory.
         unsafe { shim.munmap(at, PAGE) }.unwrap();
         other.join().unwrap();
         shim.check().unwrap();

@@ -19,12 +19,12 @@ use crate::proof::Whose;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, Ordering};
 use crate::table::Table;
-use crate::trim::{BATCH, BATCHES, Batch, Did};
+use crate::trim::{BATCH, BATCHES, Batch, BatchOutcome};
 use crate::{Part, Range};
 
 /// What need not be offered, where the settings do not say.
 const FIRM: usize = 8 << 20;
-/// Of what may be kept, as of free memory, such a part need not be offered at most.
+/// And no more than this part of what may be kept as of the memory that is free ([`Shim::free_share`]).
 const OF_SHARE: usize = 4;
 
 /// What the kernel did with what it was offered.
@@ -124,7 +124,7 @@ impl<K: Kernel> Shim<K> {
                 self.counters.offered.add(done);
             }
             let told = batch.known == ours;
-            batch.did = Some(Did::Offered(done));
+            batch.outcome = Some(BatchOutcome::Offered(done));
             // What could not be told goes back to its shelf, and would be the next again.
             if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;

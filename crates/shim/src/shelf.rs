@@ -40,7 +40,7 @@ impl Shelf {
         count: 0,
     };
 
-    /// Adds one that is on no shelf, as the newest; of those that are offered, if it is.
+    /// Adds one that is on no shelf, as the newest; one that is offered as the newest of those that are.
     pub(crate) fn add(&mut self, nodes: &mut Nodes, id: Id) {
         self.add_by_size(nodes, id);
         let after = if nodes.get(id).offered {

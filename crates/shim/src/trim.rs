@@ -42,12 +42,12 @@ pub(crate) struct Batch {
     /// From here on they are somebody else's.
     pub(crate) known: usize,
     /// What was done to them, of which the table is not told yet.
-    pub(crate) did: Option<Did>,
+    pub(crate) outcome: Option<BatchOutcome>,
 }
 
 /// What was done to the first so many of a batch.
 #[derive(Clone, Copy)]
-pub(crate) enum Did {
+pub(crate) enum BatchOutcome {
     GaveBack(usize),
     Offered(usize),
 }
@@ -59,7 +59,7 @@ impl Batch {
         fingerprints: [0; BATCH],
         count: 0,
         known: 0,
-        did: None,
+        outcome: None,
     };
 
     /// Begins anew.
@@ -138,7 +138,7 @@ impl Leavers {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
-            unsafe { self.batch.with(|batch| batch.did = None) };
+            unsafe { self.batch.with(|batch| batch.outcome = None) };
             self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
@@ -207,7 +207,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
-            batch.did = Some(Did::GaveBack(done));
+            batch.outcome = Some(BatchOutcome::GaveBack(done));
             self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
@@ -245,9 +245,9 @@ impl<K: Kernel> Shim<K> {
     /// Tells the table what was done. False where a fork(2) that takes long has the lock: then it is told the
     /// next time, and until then they are leaving.
     pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
-        let (given_back, offered) = match batch.did {
-            Some(Did::GaveBack(done)) => (done, 0),
-            Some(Did::Offered(done)) => (0, done),
+        let (given_back, offered) = match batch.outcome {
+            Some(BatchOutcome::GaveBack(done)) => (done, 0),
+            Some(BatchOutcome::Offered(done)) => (0, done),
             None => return true,
         };
         let put = self.locked(|table| {
@@ -268,7 +268,7 @@ impl<K: Kernel> Shim<K> {
         });
         let told = matches!(put, Locked::Done(()));
         if told {
-            batch.did = None;
+            batch.outcome = None;
         }
         self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();

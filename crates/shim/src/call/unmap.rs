@@ -31,7 +31,7 @@ enum Readiness {
 
 #[derive(Clone, Copy)]
 enum Then {
-    /// Whether more is kept now that the kernel can't take than may be.
+    /// It is kept. Whether more is now that the kernel can't take than may be, so that some is to be offered.
     Kept(bool),
     /// It would be, if there were not so much already, or so many.
     Full,

@@ -445,15 +445,14 @@ impl Fake {
         let range = checked(addr, len)?;
         match advice {
             MADV_DONTNEED => return self.drop_pages(range),
-            // Done at once, as it may be,
-            MADV_FREE if self.last_frame.get().is_multiple_of(2) => {
-                self.taken.borrow_mut().extend(numbers(range));
-                return self.drop_pages(range);
-            }
-            // or for each page when the kernel needs its memory.
-            MADV_FREE if self.all(range, |p| !p.attr.locked) => {
+            // Done for each page when the kernel needs its memory,
+            MADV_FREE
+                if !self.last_frame.get().is_multiple_of(2)
+                    && self.all(range, |p| !p.attr.locked) =>
+            {
                 self.change(range, |p| p.lazy = p.present && !p.shared);
             }
+            // or at once, as it may be.
             MADV_FREE => {
                 self.taken.borrow_mut().extend(numbers(range));
                 return self.drop_pages(range);
