@@ -124,7 +124,7 @@ impl<K: Kernel> Shim<K> {
                 self.counters.offered.add(done);
             }
             let told = batch.known == ours;
-            batch.outcome = Some(BatchOutcome::Offered(done));
+            batch.outcome = BatchOutcome::Offered(done);
             // What could not be told goes back to its shelf, and would be the next again.
             if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;

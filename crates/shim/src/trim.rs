@@ -42,12 +42,15 @@ pub(crate) struct Batch {
     /// From here on they are somebody else's.
     pub(crate) known: usize,
     /// What was done to them, of which the table is not told yet.
-    pub(crate) outcome: Option<BatchOutcome>,
+    pub(crate) outcome: BatchOutcome,
 }
 
 /// What was done to the first so many of a batch.
+///
+/// Nothing is the first of them, and so zero: the library's file then has no copy of the batch, of 100 KB with its lists.
 #[derive(Clone, Copy)]
 pub(crate) enum BatchOutcome {
+    Nothing,
     GaveBack(usize),
     Offered(usize),
 }
@@ -59,7 +62,7 @@ impl Batch {
         fingerprints: [0; BATCH],
         count: 0,
         known: 0,
-        outcome: None,
+        outcome: BatchOutcome::Nothing,
     };
 
     /// Begins anew.
@@ -138,7 +141,7 @@ impl Leavers {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
-            unsafe { self.batch.with(|batch| batch.outcome = None) };
+            unsafe { self.batch.with(|batch| batch.outcome = BatchOutcome::Nothing) };
             self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
@@ -207,7 +210,7 @@ impl<K: Kernel> Shim<K> {
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
-            batch.outcome = Some(BatchOutcome::GaveBack(done));
+            batch.outcome = BatchOutcome::GaveBack(done);
             self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
@@ -246,9 +249,9 @@ impl<K: Kernel> Shim<K> {
     /// next time, and until then they are leaving.
     pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
         let (given_back, offered) = match batch.outcome {
-            Some(BatchOutcome::GaveBack(done)) => (done, 0),
-            Some(BatchOutcome::Offered(done)) => (0, done),
-            None => return true,
+            BatchOutcome::GaveBack(done) => (done, 0),
+            BatchOutcome::Offered(done) => (0, done),
+            BatchOutcome::Nothing => return true,
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
@@ -268,7 +271,7 @@ impl<K: Kernel> Shim<K> {
         });
         let told = matches!(put, Locked::Done(()));
         if told {
-            batch.outcome = None;
+            batch.outcome = BatchOutcome::Nothing;
         }
         self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();
