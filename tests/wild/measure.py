@@ -106,6 +106,7 @@ class Bench:
                 "server": row.server,
                 "ready": row.ready,
                 "stop": row.stop,
+                "one_cpu": row.one_cpu,
                 "port": port,
                 "env": loaded,
                 "client_env": plain,

@@ -174,6 +174,7 @@ ROWS: list[Row] = [
                     assert f.readline() == b"DELETED\\r\\n"
             print(done)
         """)},
+        one_cpu=True,
     ),
     Row(
         "chromium", "browsers",

@@ -142,6 +142,8 @@ class Warden:
     def run_server(self):
         """The server, and the command as its client; the status is the client's where that failed, else the server's."""
         request = self.request
+        if request["one_cpu"]:
+            os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
         server = self.start(request["server"], request["env"], request["err"] + ".server", request["err"])
         patience = min(self.end, time.monotonic() + READY)
         while not self.is_ready() and server not in self.statuses and time.monotonic() < patience:
