@@ -29,8 +29,9 @@ class Row:
     ready: str = "tcp"
     # The signal that asks the server to end.
     stop: str = "TERM"
-    # The server and its client have one thread each and take turns, thousands of times a second: both run on one CPU then.
-    # On two, how long the other sleeps until it is woken moves the CPU time by several percent from hour to hour.
+    # Processes of one thread each that take turns, thousands of times a second (a server and its client, a tracer and what
+    # it traces): all run on one CPU then. On two, how long the other sleeps until it is woken moves the CPU time by several
+    # percent from hour to hour.
     one_cpu: bool = False
     # Programs that refuse root, or whose sandbox needs another user, run as this one where the trial is run by root.
     user: str = ""

@@ -17,9 +17,9 @@ VIDEO = "ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=640x360:rate=
 EXACT = "-fflags +bitexact -flags:v +bitexact -flags:a +bitexact -map_metadata -1"
 
 
-def tool(name: str, apt: str, command: str, prepare: str = "", file: str = "", text: str = "", **more: str) -> Row:
+def tool(name: str, apt: str, command: str, prepare: str = "", file: str = "", text: str = "", one_cpu: bool = False) -> Row:
     files = {file: tidy(text)} if file else {}
-    return Row(name, "tools", command, apt=tuple(apt.split()), prepare=prepare, files=files, **more)
+    return Row(name, "tools", command, apt=tuple(apt.split()), prepare=prepare, files=files, one_cpu=one_cpu)
 
 
 def packer(name: str, apt: str, pack: str, unpack: str, text: str = TEXT) -> Row:
@@ -225,7 +225,7 @@ ROWS: list[Row] = [
             printf("sum %ld\\n", sum);
         }
     """),
-    tool("strace", "strace", """strace -f -qq -e trace=write -e signal=none -o log sh -c 'for i in $(seq 150); do echo $i | cat; done' | tail -n 1; grep -c 'write(1' log"""),
+    tool("strace", "strace", """strace -f -qq -e trace=write -e signal=none -o log sh -c 'for i in $(seq 150); do echo $i | cat; done' | tail -n 1; grep -c 'write(1' log""", one_cpu=True),
     tool("asan", "gcc libasan8", 'ASAN_OPTIONS=verify_asan_link_order=0 exec "$KIT/main"', "gcc -g -O0 -fsanitize=address -o main main.c", "main.c", """
         #include <stdio.h>
         #include <stdlib.h>

@@ -142,8 +142,6 @@ class Warden:
     def run_server(self):
         """The server, and the command as its client; the status is the client's where that failed, else the server's."""
         request = self.request
-        if request["one_cpu"]:
-            os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
         server = self.start(request["server"], request["env"], request["err"] + ".server", request["err"])
         patience = min(self.end, time.monotonic() + READY)
         while not self.is_ready() and server not in self.statuses and time.monotonic() < patience:
@@ -160,6 +158,8 @@ class Warden:
         return client if self.statuses.get(client) != 0 else server
 
     def answer(self):
+        if self.request["one_cpu"]:
+            os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
         began = time.monotonic()
         pid = self.run_server() if self.request["server"] else self.run()
         wall = time.monotonic() - began
