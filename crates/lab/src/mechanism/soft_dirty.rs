@@ -1,5 +1,8 @@
 //! Soft-dirty: to find out which pages a process writes, checkpoints make all of it read only by a write to
 //! clear_refs, and flush all of it once (fs/proc/task_mmu.c: clear_refs_write()). Each first write is a fault then.
+//!
+//! A huge page anywhere in the process is flushed once more, by itself (clear_soft_dirty_pmd(), by way of pmdp_invalidate()).
+//! So this process has none meanwhile: khugepaged may make one of the heap at any time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,6 +26,7 @@ pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
         Ok(Box::new(SoftDirty {
             clear: clear_refs()?,
             mapping,
+            _no_huge_pages: NoHugePages::from_now_on()?,
         }))
     },
     lacks: || match is_tracked() {
@@ -54,6 +58,39 @@ fn is_tracked() -> io::Result<bool> {
 struct SoftDirty {
     clear: File,
     mapping: Mapping,
+    _no_huge_pages: NoHugePages,
+}
+
+/// Until it is dropped, the kernel makes no huge page in this process (prctl(2), PR_SET_THP_DISABLE). Those that there are
+/// stay.
+struct NoHugePages {
+    were_off: bool,
+}
+
+impl NoHugePages {
+    fn from_now_on() -> io::Result<Self> {
+        // SAFETY: numbers only.
+        let before = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
+        set_huge_pages_off(true)?;
+        Ok(NoHugePages {
+            were_off: before == 1,
+        })
+    }
+}
+
+impl Drop for NoHugePages {
+    fn drop(&mut self) {
+        // it was allowed a moment ago; and without huge pages the process runs as well
+        let _ = set_huge_pages_off(self.were_off);
+    }
+}
+
+fn set_huge_pages_off(off: bool) -> io::Result<()> {
+    // SAFETY: numbers only.
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(off), 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl Culprit for SoftDirty {
