@@ -27,7 +27,7 @@ pub(crate) struct Allowance {
     pub(crate) most: usize,
     /// What is kept is brought down to this before, where that would be too much; MAX is nothing done.
     pub(crate) trim_to: usize,
-    /// What may be kept, with what is to be, while another thread is giving back.
+    /// What may be kept, with what is to be, while another thread is giving back or offering.
     pub(crate) meanwhile: usize,
 }
 

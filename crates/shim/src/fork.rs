@@ -12,7 +12,7 @@ impl<K: Kernel> Shim<K> {
     pub fn before_fork(&self) {
         // First, since whose it is may be asked by a file, and none is opened once the fork begins.
         if !self.is_off() && self.counters.dirty_bytes.get() > 0 {
-            self.trim_to(0);
+            self.trim_all_soon();
         }
         self.kernel.fork_begins();
         if self.is_off() {
@@ -84,7 +84,7 @@ impl<K: Kernel> Shim<K> {
             table.forget(gone, false);
         });
         if self.is_leaver(me) {
-            // This handler has interrupted the one that gives back or marks, which goes on with what it took, and with its
+            // This handler has interrupted the one that gives back, offers or marks, which goes on with what it took, and with its
             // notes, when the handler returns: none of it may serve, nor be told twice.
             self.turn_off();
         } else if table.leaving > 0 {

@@ -19,7 +19,7 @@ use crate::proof::Whose;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, Ordering};
 use crate::table::Table;
-use crate::trim::{BATCH, BATCHES, Batch, BatchOutcome};
+use crate::trim::{BATCH, BATCHES, Batch, Deed};
 use crate::{Part, Range};
 
 /// What need not be offered, where the settings do not say.
@@ -34,13 +34,18 @@ pub(crate) struct Offers {
     over: AtomicBool,
     /// It does not take many at once.
     alone: AtomicBool,
-    /// Somebody was to offer while another was giving back.
+    /// Something is to be offered by who is done with the batch next.
     wait: AtomicBool,
 }
 
 impl Offers {
     pub(crate) fn are_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// It has refused many at once.
+    pub(crate) fn go_alone(&self) {
+        self.alone.store(true, Ordering::Relaxed);
     }
 
     fn end(&self) {
@@ -72,33 +77,44 @@ impl<K: Kernel> Shim<K> {
 
     /// What was to be offered while this thread was giving back.
     pub(crate) fn offer_what_had_to_wait(&self) {
-        if self.offers.wait.load(Ordering::Relaxed) {
-            self.offers.wait.store(false, Ordering::Relaxed);
+        if self.offers.wait.load(Ordering::SeqCst) {
+            self.offers.wait.store(false, Ordering::SeqCst);
             self.offer_if_too_firm();
         }
     }
 
     /// Offers the oldest of what is kept, until half of what need not be offered is left, or less: then the next time is some
-    /// way off. Left to whoever gives back.
+    /// way off. Left to whoever gives back or offers already.
     #[cold]
     pub(crate) fn offer(&self) {
-        if self.is_retired() {
-            return;
-        }
-        // What is marked later is written, and would have to be offered once more.
-        let fresh = self.try_locked(|table| table.fresh.bytes);
-        if let Locked::Done(fresh) = fresh
-            && self.pays_to_look(0, fresh)
-        {
-            self.look_for_pins();
-        }
-        let me = self.kernel.thread();
-        let done = self.leavers.if_free(me, |batch| self.offer_by(batch));
-        if done.is_none() {
-            self.offers.wait.store(true, Ordering::Relaxed);
-        } else if self.is_retired() {
-            // All that was kept went meanwhile, but for what this thread had.
-            self.drain();
+        /// Once more where another thread had to leave some to this one. A third time others may do it.
+        const TURNS: u32 = 2;
+        for _ in 0..TURNS {
+            // Before we look for that one, and it looks here after it was there: one of the two sees the other.
+            self.offers.wait.store(true, Ordering::SeqCst);
+            if self.is_retired() || self.leavers.are_there() {
+                return;
+            }
+            // What is marked later is written, and would have to be offered once more.
+            let fresh = self.try_locked(|table| table.fresh.bytes);
+            if let Locked::Done(fresh) = fresh
+                && self.pays_to_look(0, fresh)
+            {
+                self.look_for_pins();
+            }
+            let done = self.leavers.if_free(self.kernel.thread(), |batch| {
+                self.offers.wait.store(false, Ordering::SeqCst);
+                self.offer_by(batch);
+            });
+            if done.is_some() {
+                if self.is_retired() {
+                    // All that was kept went meanwhile, but for what this thread had.
+                    self.drain();
+                }
+                if !self.offers.wait.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
         }
     }
 
@@ -124,7 +140,7 @@ impl<K: Kernel> Shim<K> {
                 self.counters.offered.add(done);
             }
             let told = batch.known == ours;
-            batch.outcome = BatchOutcome::Offered(done);
+            batch.note(Deed::Offered, done);
             // What could not be told goes back to its shelf, and would be the next again.
             if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;
@@ -133,7 +149,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Whether they go one by one: before Linux 6.15 the kernel does not take many at once.
-    fn is_offered_alone(&self) -> bool {
+    pub(crate) fn is_one_by_one(&self) -> bool {
         !self.settings().batch || self.offers.alone.load(Ordering::Relaxed)
     }
 
@@ -149,7 +165,8 @@ impl<K: Kernel> Shim<K> {
         if !readable {
             return self.whose(range, fingerprint);
         }
-        // SAFETY: it is plain memory, and none of its pages is a guard.
+        // SAFETY: it is plain memory, and none of its pages is a guard. It leaves, so that whoever changes it by a call that we see
+        // waits. A thread that makes it unreadable in between, past the library, ends the program (docs/shim.md).
         let known = unsafe {
             match fingerprint {
                 0 => self.kernel.has_marks(range, self.mark()),
@@ -175,7 +192,7 @@ impl<K: Kernel> Shim<K> {
             _ => unsafe { self.advise_each(ranges, MADV_FREE) },
         };
         if done == 0 && ours > 1 {
-            self.offers.alone.store(true, Ordering::Relaxed);
+            self.offers.go_alone();
         } else if done < ours {
             self.offers.end();
         }
@@ -185,7 +202,7 @@ impl<K: Kernel> Shim<K> {
     /// Fills the batch with the oldest that is not offered yet; false if the lock was not to be had.
     fn take_firm(&self, batch: &mut Batch, left: usize) -> bool {
         batch.clear();
-        let most = if self.is_offered_alone() { 1 } else { BATCH };
+        let most = if self.is_one_by_one() { 1 } else { BATCH };
         let done = self.locked_to_trim(|table| {
             // Nothing is to be kept any more: it goes.
             while batch.len() < most && table.firm_bytes() > left && !self.is_retired() {
@@ -194,17 +211,17 @@ impl<K: Kernel> Shim<K> {
                     break;
                 };
                 // As a whole: of two halves of which one is offered none would serve a mapping as large as it was.
-                let fingerprint = table.nodes.get(id).fingerprint;
-                batch.add(id, fingerprint, table.leave(id));
+                batch.add(id, &table.leave(id));
             }
         });
         matches!(done, Locked::Done(()))
     }
 
-    /// What was kept is not what it was. Where anything was offered the kernel may have taken it.
-    pub(crate) fn note_foreign(&self) {
+    /// What was kept is not what it was. Where it was offered the kernel has taken some of it, or somebody has mapped over it past
+    /// the library: which of the two, nobody can tell.
+    pub(crate) fn note_foreign(&self, offered: bool) {
         self.counters.foreign.one();
-        if self.counters.offered.get() > 0 {
+        if offered {
             self.offers.end();
         }
     }

@@ -269,8 +269,8 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.
         let cleared = unsafe { self.kernel.clear_marked(range, self.mark()) };
         if cleared < range.len() && cleared > 0 {
-            // The kernel has just taken a page that it was offered. Nobody can tell any more whose the others are, and they would
-            // stay in memory, for nothing.
+            // The kernel has just taken a page that it was offered, or somebody maps there past the library. Nobody can tell any more
+            // whose the others are, and they would stay in memory, for nothing.
             // SAFETY: each had our word a moment ago.
             let _ = unsafe { self.kernel.madvise(range.start, cleared, MADV_DONTNEED) };
         }

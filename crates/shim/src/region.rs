@@ -14,7 +14,7 @@ pub(crate) enum State {
     /// The same, but nobody has looked yet whether its pages are pinned, so nothing is written there, and it serves
     /// nobody.
     Fresh,
-    /// The same, and it is being given back and unmapped, or marked, at this moment, without the lock.
+    /// The same, and it is being given back and unmapped, offered to the kernel, or marked, at this moment, without the lock.
     Leaving,
     /// The same, and it was unmapped meanwhile: nothing is known of it once it has left.
     Lost,

@@ -30,7 +30,7 @@ use crate::{PAGE, Range};
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
 /// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
-/// that makes no call any more, and nobody can take it then. Nor is it more than this where no bound of resident memory is set.
+/// that makes no call any more, and what is not offered nobody can take then. Nor is it more than this where no bound of resident memory is set.
 const MOST_KEPT: usize = 128 << 20;
 const OF_FREE_MEMORY: usize = 16;
 /// Such a part of what is left to the bound of resident memory may be taken before that memory is read again. With a fourth Polars took up to 1.33 times the memory where it was
@@ -579,6 +579,15 @@ impl<K: Kernel> Shim<K> {
         self.others.work() || self.settings().lifetimes == 0
     }
 
+    /// The same from a call for so many bytes. Calls for much are few, and what they keep matters more: each looks at the clock.
+    pub(crate) fn look_for(&self, bytes: usize) {
+        const LARGE: usize = 1 << 20;
+        self.look();
+        if bytes >= LARGE && !self.is_retired() && !self.lock.is_forking() {
+            self.look_again();
+        }
+    }
+
     /// Looks at memory pressure and at other threads now and then, from calls that would keep something, or leave something to the
     /// kernel for time's sake.
     pub(crate) fn look(&self) {
@@ -599,6 +608,11 @@ impl<K: Kernel> Shim<K> {
         if self.settings().lifetimes > 0 {
             self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
         }
+        self.look_again();
+    }
+
+    /// Looks, unless the last look was just now.
+    fn look_again(&self) {
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.
@@ -675,8 +689,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
-        // Another thread may be trimming to what was to be kept before. Whoever begins to trim after this gives back all.
-        self.wait_for_trimming();
+        // Whoever begins to trim after this gives back all.
         self.drain();
     }
 }

@@ -327,7 +327,7 @@ impl Table {
     }
 
     /// Has anchors leave that have nothing beside them, so many at most. Each has the library's word in it, as what is kept has.
-    pub(crate) fn leave_lone_anchors(&mut self, most: usize, mut each: impl FnMut(Id, Range)) {
+    pub(crate) fn leave_lone_anchors(&mut self, most: usize, mut each: impl FnMut(Id, &Region)) {
         let (mut n, mut left) = (0, most);
         while left > 0
             && let Some(start) = self.anchors.all().get(n).copied()
@@ -336,8 +336,7 @@ impl Table {
                 Some(id) if self.is_lone(start) => {
                     // The last one takes its place.
                     self.anchors.remove(start);
-                    let page = self.leave(id);
-                    each(id, page);
+                    each(id, &self.leave(id));
                     left -= 1;
                 }
                 _ => n += 1,
@@ -437,6 +436,7 @@ impl Table {
         &mut self,
         range: Range,
         kind: Kind,
+        offered: bool,
         all_forgotten: bool,
     ) -> Option<Id> {
         if let Some(id) = self.nodes.first_in(range) {
@@ -452,6 +452,7 @@ impl Table {
             range,
             kind,
             state: State::Dirty,
+            offered,
             ..Region::NEW
         })?;
         self.lay(id);
@@ -487,15 +488,15 @@ impl Table {
         self.lay(id);
     }
 
-    /// Something kept that can be `len` bytes of this kind, as the program's own from now on. Where `at` is not 0, only
-    /// what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
+    /// Something kept that can be `len` bytes of this kind, as the program's own from now on, and whether it was offered to the
+    /// kernel. Where `at` is not 0, only what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
     pub(crate) fn serve(
         &mut self,
         len: usize,
         kind: Kind,
         at: usize,
         hint: usize,
-    ) -> Option<Range> {
+    ) -> Option<(Range, bool)> {
         if !self.nodes.has_room(2) {
             return None;
         }
@@ -511,10 +512,11 @@ impl Table {
         let (id, range) = found?;
         let (part, _) = self.carve(id, range);
         let region = self.nodes.get_mut(part);
-        (region.state, region.offered) = (State::Live, false);
+        let offered = core::mem::take(&mut region.offered);
+        region.state = State::Live;
         region.served = true;
         self.fewest_kept = self.fewest_kept.min(self.kept_bytes());
-        Some(range)
+        Some((range, offered))
     }
 
     /// Whether what lies there was kept, and may not serve yet.
@@ -555,7 +557,7 @@ impl Table {
         fits.then_some((id, range))
     }
 
-    /// Of a region in memory that is larger than what is wanted of it, its end, as the newest; the rest stays as
+    /// Of a region in memory that is larger than what is wanted of it, its end, as the newest of those offered or those not; the rest stays as
     /// old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
     /// Huge pages are not cut: the memory of one that is cut stays until the kernel has split it
     /// (Documentation/mm/transhuge.rst, "Partial unmap").
@@ -589,13 +591,13 @@ impl Table {
     }
 
     /// Takes a kept region off its shelf: it leaves.
-    pub(crate) fn leave(&mut self, id: Id) -> Range {
+    pub(crate) fn leave(&mut self, id: Id) -> Region {
         self.lift(id);
         let region = self.nodes.get_mut(id);
         region.state = State::Leaving;
-        let range = region.range;
-        self.leaving += range.len();
-        range
+        let region = *region;
+        self.leaving += region.range.len();
+        region
     }
 
     /// It has left: it is kept in this state.

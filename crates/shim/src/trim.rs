@@ -11,7 +11,7 @@ use crate::kernel::{Errno, Kernel};
 use crate::linux::MADV_DONTNEED;
 use crate::nodes::{Id, NONE};
 use crate::proof::Whose;
-use crate::region::{Kind, State};
+use crate::region::{Kind, Region, State};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
@@ -25,11 +25,11 @@ pub(crate) const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
 const NOT_TOLD: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
 pub(crate) const BATCHES: usize = 256;
-/// What leaves, in memory that is there: a signal stack may be small.
+/// What leaves to be given back or offered, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
-    /// The thread that is at it; 0 is none.
+    /// The thread that gives back or offers; 0 is none.
     taken: AtomicUsize,
-    /// What was given back is counted still, as the lock was not to be had.
+    /// The table does not know yet what was done, as the lock was not to be had.
     untold: AtomicBool,
     batch: Guarded<&'static mut Batch>,
 }
@@ -41,18 +41,20 @@ pub(crate) struct Batch {
     count: usize,
     /// From here on they are somebody else's.
     pub(crate) known: usize,
-    /// What was done to them, of which the table is not told yet.
-    pub(crate) outcome: BatchOutcome,
+    /// Whether it had been offered to the kernel before.
+    offered: [bool; BATCH],
+    /// What was done to the first `done` of them, of which the table is not told yet.
+    pub(crate) deed: Deed,
+    pub(crate) done: usize,
 }
 
-/// What was done to the first so many of a batch.
-///
-/// Nothing is the first of them, and so zero: the library's file then has no copy of the batch, of 100 KB with its lists.
-#[derive(Clone, Copy)]
-pub(crate) enum BatchOutcome {
-    Nothing,
-    GaveBack(usize),
-    Offered(usize),
+/// What was done to a batch. Nothing is zero: then a batch that is new is all zeros, and no part of the library's file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Deed {
+    Nothing = 0,
+    GaveBack,
+    Offered,
 }
 
 impl Batch {
@@ -62,7 +64,9 @@ impl Batch {
         fingerprints: [0; BATCH],
         count: 0,
         known: 0,
-        outcome: BatchOutcome::Nothing,
+        offered: [false; BATCH],
+        deed: Deed::Nothing,
+        done: 0,
     };
 
     /// Begins anew.
@@ -84,17 +88,24 @@ impl Batch {
     }
 
     /// Adds one that leaves; there is room.
-    pub(crate) fn add(&mut self, id: Id, fingerprint: u64, range: Range) {
+    pub(crate) fn add(&mut self, id: Id, region: &Region) {
         self.ids[self.count] = id;
-        self.fingerprints[self.count] = fingerprint;
-        self.ranges[self.count] = range.into();
+        self.fingerprints[self.count] = region.fingerprint;
+        self.ranges[self.count] = region.range.into();
+        self.offered[self.count] = region.offered;
         self.count += 1;
+    }
+
+    /// Notes what was done to the first so many.
+    pub(crate) fn note(&mut self, deed: Deed, done: usize) {
+        (self.deed, self.done) = (deed, done);
     }
 
     fn swap(&mut self, one: usize, other: usize) {
         self.ids.swap(one, other);
         self.ranges.swap(one, other);
         self.fingerprints.swap(one, other);
+        self.offered.swap(one, other);
     }
 }
 
@@ -141,7 +152,7 @@ impl Leavers {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
-            unsafe { self.batch.with(|batch| batch.outcome = BatchOutcome::Nothing) };
+            unsafe { self.batch.with(|batch| batch.deed = Deed::Nothing) };
             self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
@@ -170,12 +181,14 @@ struct Gone {
     range: Range,
     /// How it is known: 0 is by the library's marks. None where it was given back just now, and looked at before that.
     fingerprint: Option<u64>,
+    /// It was offered to the kernel.
+    offered: bool,
 }
 
 impl<K: Kernel> Shim<K> {
     /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more. Left to whoever is at
-    /// it already.
-    pub(crate) fn trim_to(&self, bytes: usize) {
+    /// it already: false then, and where that one offers, or tells what it has done, nothing is given back.
+    pub(crate) fn trim_to(&self, bytes: usize) -> bool {
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
                 self.trim_by(batch, bytes);
@@ -188,6 +201,30 @@ impl<K: Kernel> Shim<K> {
             // What could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
             self.unmap_lone_anchors();
+        }
+        trimmed.is_some()
+    }
+
+    /// Gives back all that is kept, once nobody else is at it. Others may come first each time; not without end.
+    fn trim_all(&self) {
+        const TURNS: u32 = 4;
+        for _ in 0..TURNS {
+            let over = self.wait_while(|| self.is_other_at_leavers());
+            if self.trim_to(0) || !over {
+                return;
+            }
+        }
+    }
+
+    /// The same before a fork(2), which waits for some milliseconds only: the other thread may be stopped.
+    pub(crate) fn trim_all_soon(&self) {
+        const TURNS: u32 = 4;
+        for _ in 0..TURNS {
+            let seen = self.left.load(Ordering::SeqCst);
+            if self.trim_to(0) || !self.is_other_at_leavers() {
+                return;
+            }
+            self.sleep_until_left(seen);
         }
     }
 
@@ -206,11 +243,14 @@ impl<K: Kernel> Shim<K> {
                 break;
             }
             let done = self.give_back(batch.first(ours));
+            if done == 0 && ours > 1 {
+                self.offers.go_alone();
+            }
             self.counters.trims.one();
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
-            batch.outcome = BatchOutcome::GaveBack(done);
+            batch.note(Deed::GaveBack, done);
             self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
@@ -219,7 +259,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Puts last in the batch what is not what was kept any more, as it is somebody else's, and before that what can't be
-    /// told just now. How many are ours. Asks nothing of the table: all of the batch is told when it is over.
+    /// told just now. How many are ours. The table is told of all of the batch when it is over.
     pub(crate) fn leave_out_foreign(
         &self,
         batch: &mut Batch,
@@ -231,7 +271,7 @@ impl<K: Kernel> Shim<K> {
             let end = start + len;
             let whose = whose(batch.ids[n], Range { start, end }, batch.fingerprints[n]);
             if whose == Whose::Foreign {
-                self.note_foreign();
+                self.note_foreign(batch.offered[n]);
                 continue;
             }
             batch.swap(n, known);
@@ -248,10 +288,10 @@ impl<K: Kernel> Shim<K> {
     /// Tells the table what was done. False where a fork(2) that takes long has the lock: then it is told the
     /// next time, and until then they are leaving.
     pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
-        let (given_back, offered) = match batch.outcome {
-            BatchOutcome::GaveBack(done) => (done, 0),
-            BatchOutcome::Offered(done) => (0, done),
-            BatchOutcome::Nothing => return true,
+        let (given_back, offered) = match batch.deed {
+            Deed::GaveBack => (batch.done, 0),
+            Deed::Offered => (0, batch.done),
+            Deed::Nothing => return true,
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
@@ -260,7 +300,7 @@ impl<K: Kernel> Shim<K> {
                     _ if *id == NONE => {}
                     // Without memory nobody can tell any more whether it is ours: it stays mapped.
                     _ if n < given_back => self.leave_mapped(table, *id),
-                    // A region that was not given back has its memory: it stays dirty.
+                    // What was not given back has its memory, and is kept.
                     _ if n < batch.known => {
                         table.nodes.get_mut(*id).offered |= n < offered;
                         table.has_left(*id, State::Dirty);
@@ -271,7 +311,7 @@ impl<K: Kernel> Shim<K> {
         });
         let told = matches!(put, Locked::Done(()));
         if told {
-            batch.outcome = BatchOutcome::Nothing;
+            batch.deed = Deed::Nothing;
         }
         self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();
@@ -306,6 +346,7 @@ impl<K: Kernel> Shim<K> {
             place,
             range,
             fingerprint: None,
+            offered: false,
         })
     }
 
@@ -333,15 +374,17 @@ impl<K: Kernel> Shim<K> {
         batch.clear();
         let done = self.locked_to_trim(|table| {
             let bytes = self.still_kept(bytes);
-            table.leave_lone_anchors(BATCH, |id, page| batch.add(id, 0, page));
+            // Where the kernel does not take many at once they go one by one.
+            if !self.is_one_by_one() {
+                table.leave_lone_anchors(BATCH, |id, anchor| batch.add(id, anchor));
+            }
             while batch.len() < BATCH && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
                 let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
                     break;
                 };
                 let id = table.cut_to(id, table.kept_bytes() - bytes);
-                let fingerprint = table.nodes.get(id).fingerprint;
-                batch.add(id, fingerprint, table.leave(id));
+                batch.add(id, &table.leave(id));
             }
         });
         matches!(done, Locked::Done(()))
@@ -393,11 +436,11 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what was kept, and can't be shown to be plain any more.
-    pub(crate) fn hand_over(&self, range: Range, kind: Kind) {
+    /// Unmaps what was kept, offered to the kernel or not, and can't be shown to be plain any more.
+    pub(crate) fn hand_over(&self, range: Range, kind: Kind, offered: bool) {
         let me = self.kernel.thread();
         let taken = self.locked(|table| {
-            let id = table.keep_again(range, kind, self.is_retired())?;
+            let id = table.keep_again(range, kind, offered, self.is_retired())?;
             self.go(table, id, range, me)
         });
         match taken {
@@ -410,7 +453,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before.
+    /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before, unless something
+    /// else was mapped there meanwhile.
     pub(crate) fn unmap_leaving(&self, id: Id, range: Range) -> Option<()> {
         let me = self.kernel.thread();
         let taken = self.locked(|table| {
@@ -482,13 +526,15 @@ impl<K: Kernel> Shim<K> {
 
     /// Takes it from the table, for this thread to unmap. See [`Table::go`].
     fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<Gone> {
-        let fingerprint = Some(table.nodes.get(id).fingerprint);
+        let region = table.nodes.get(id);
+        let (fingerprint, offered) = (Some(region.fingerprint), region.offered);
         let (place, range) = table.go(id, range, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
         Some(Gone {
             place,
             range,
             fingerprint,
+            offered,
         })
     }
 
@@ -501,7 +547,7 @@ impl<K: Kernel> Shim<K> {
         };
         let done = match whose {
             Whose::Foreign => {
-                self.note_foreign();
+                self.note_foreign(gone.offered);
                 Ok(())
             }
             _ if self.is_off_now() => Ok(()),
@@ -665,11 +711,9 @@ impl<K: Kernel> Shim<K> {
         if self.is_off_now() {
             return false;
         }
-        // Another thread that is at it may be about to keep on keeping it.
-        self.wait_for_trimming();
         let before =
             self.locked_to_trim(|table| table.kept_bytes() + table.leaving + table.anchors.count());
-        self.trim_to(0);
+        self.trim_all();
         self.unmap_anchors();
         !matches!(before, Locked::Done(0))
     }

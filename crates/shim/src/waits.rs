@@ -44,10 +44,9 @@ impl<K: Kernel> Shim<K> {
         });
     }
 
-    /// Waits for another thread that gives back.
-    pub(crate) fn wait_for_trimming(&self) {
-        let me = self.kernel.thread();
-        self.wait_while(|| ![0, me].contains(&self.leavers.who()));
+    /// Whether another thread gives back or offers.
+    pub(crate) fn is_other_at_leavers(&self) -> bool {
+        ![0, self.kernel.thread()].contains(&self.leavers.who())
     }
 
     /// Sleeps until somebody leaves, unless one has since `seen` was read, or for some milliseconds.
@@ -57,16 +56,21 @@ impl<K: Kernel> Shim<K> {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn wait_while(&self, there: impl Fn() -> bool) {
+    /// Waits until it is not so any more, but not without an end: false where it is so still.
+    pub(crate) fn wait_while(&self, there: impl Fn() -> bool) -> bool {
         let mut patience = Patience::default();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        loop {
+        let over = loop {
             let seen = self.left.load(Ordering::SeqCst);
-            if !there() || patience.is_over(&self.kernel) {
-                break;
+            if !there() {
+                break true;
+            }
+            if patience.is_over(&self.kernel) {
+                break false;
             }
             self.kernel.sleep(&self.left, seen, WAIT_MS);
-        }
+        };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+        over
     }
 }

@@ -11,7 +11,8 @@ use crate::{PAGE, Range};
 /// What there is to serve a mapping with.
 enum Serving {
     /// It is the program's from now on.
-    Served(Range),
+    /// This, and whether it was offered to the kernel.
+    Served(Range, bool),
     /// There is something, perhaps, and it pays to look whether its pages are pinned.
     NotLookedAt,
     Nothing,
@@ -194,7 +195,7 @@ impl<K: Kernel> Shim<K> {
         if len < settings.least || self.counters.dirty_bytes.get() == 0 || self.is_crowded() {
             return None;
         }
-        self.look();
+        self.look_for(len);
         // Another address than a multiple of what is wanted is meant as it is, and so is one of 32 bits: LuaJIT asks
         // for what is near its code, or low.
         let hint = settings.hint;
@@ -211,7 +212,7 @@ impl<K: Kernel> Shim<K> {
                 if !looked && self.pays_to_look(len, table.fresh.bytes) {
                     return Serving::NotLookedAt;
                 }
-                let Some(at) = table.serve(len, kind, range.start, hint) else {
+                let Some((at, offered)) = table.serve(len, kind, range.start, hint) else {
                     if range.start != 0 && table.is_fresh_at(range.start) {
                         // It is in the way of this mapping, and goes: it was kept for nothing.
                         table.habit(Of::Mappings, len).was_mistaken();
@@ -219,7 +220,7 @@ impl<K: Kernel> Shim<K> {
                     return Serving::Nothing;
                 };
                 table.habit(Of::Mappings, len).begins();
-                Serving::Served(at)
+                Serving::Served(at, offered)
             })
         };
         let mut found = find(false);
@@ -229,7 +230,7 @@ impl<K: Kernel> Shim<K> {
             // What it has found free of pins was marked, and is not offered any more.
             self.offer_if_too_firm();
         }
-        let Locked::Done(Serving::Served(at)) = found else {
+        let Locked::Done(Serving::Served(at, offered)) = found else {
             return None;
         };
         if self.is_off() {
@@ -237,7 +238,7 @@ impl<K: Kernel> Shim<K> {
         }
         // SAFETY: it was taken from what is kept, so it is nobody's until we return.
         if !unsafe { self.clear_kept(at, kind) } {
-            self.hand_over(at, kind);
+            self.hand_over(at, kind, offered);
             return None;
         }
         self.counters.mmap_served.one();

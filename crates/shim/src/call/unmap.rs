@@ -61,7 +61,7 @@ impl<K: Kernel> Shim<K> {
             _ => return unsafe { self.kernel.munmap(addr, len) },
         };
         if self.counters.dirty_bytes.get() > 0 {
-            self.look();
+            self.look_for(range.len());
         }
         let is_full = self.is_full_for(range.len());
         let readiness = if is_full {
