@@ -171,6 +171,11 @@ pub unsafe trait Kernel: Threads {
     fn is_filtered(&self) -> bool {
         false
     }
+    /// Whether the kernel would make what this thread maps executable without being asked to (personality(2),
+    /// READ_IMPLIES_EXEC), which what was mapped before is not. True if it does not say.
+    fn implies_exec(&self) -> bool {
+        false
+    }
     /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
     unsafe fn clear(&self, range: Range) -> usize;
     /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be

@@ -40,6 +40,7 @@ mod nr {
     pub(super) const MADVISE: usize = 28;
     pub(super) const GETSOCKOPT: usize = 55;
     pub(super) const FCNTL: usize = 72;
+    pub(super) const PERSONALITY: usize = 135;
     pub(super) const PRCTL: usize = 157;
     pub(super) const FUTEX: usize = 202;
     pub(super) const GETDENTS64: usize = 217;
@@ -604,6 +605,14 @@ unsafe impl Kernel for Linux {
 
     fn is_filtered(&self) -> bool {
         self.filter.has_come()
+    }
+
+    fn implies_exec(&self) -> bool {
+        const READ_IMPLIES_EXEC: usize = 0x40_0000;
+        const ASK: usize = 0xffff_ffff;
+        // SAFETY: it only asks.
+        let now = unsafe { syscall(nr::PERSONALITY, [ASK, 0, 0, 0, 0, 0]) };
+        !now.is_ok_and(|now| now & READ_IMPLIES_EXEC == 0)
     }
 
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {

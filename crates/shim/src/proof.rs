@@ -257,13 +257,16 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Makes kept memory zeros, for its next owner. False where it is not what was kept.
+    /// Makes kept memory zeros, for its next owner. False where it is not what was kept, or is not what a new mapping would be.
     ///
     /// # Safety
     ///
     /// Nobody but the caller is about to use it.
     pub(crate) unsafe fn clear_kept(&self, range: Range, kind: Kind) -> bool {
-        if !self.is_plain(range, kind) || self.kernel.all_there(range) != Some(true) {
+        if !self.is_plain(range, kind)
+            || self.kernel.all_there(range) != Some(true)
+            || self.kernel.implies_exec()
+        {
             return false;
         }
         // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.

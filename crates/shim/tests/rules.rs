@@ -930,6 +930,12 @@ fn rule_10_unseen_copies() {
     must(&build!("copies"), "cache=2M");
 }
 
+/// Check rule 1: what is mapped is executable where the program has asked for that of all that it maps.
+#[test]
+fn rule_1_implied_rights() {
+    must(&build!("implied"), "lifetimes=0");
+}
+
 /// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, and the
 /// one to register for fork.
 #[test]
