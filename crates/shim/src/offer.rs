@@ -87,10 +87,11 @@ impl<K: Kernel> Shim<K> {
     /// way off. Left to whoever gives back or offers already.
     #[cold]
     pub(crate) fn offer(&self) {
-        /// Once more where another thread had to leave some to this one. A third time others may do it.
+        /// Once more where another thread had to leave some to this one meanwhile; after that it is for the next call to do.
         const TURNS: u32 = 2;
         for _ in 0..TURNS {
-            // Before we look for that one, and it looks here after it was there: one of the two sees the other.
+            // Said before we look whether another thread is at it. That one looks here once it is done, so one of the two
+            // sees the other.
             self.offers.wait.store(true, Ordering::SeqCst);
             if self.is_retired() || self.leavers.are_there() {
                 return;

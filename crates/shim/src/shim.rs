@@ -579,7 +579,8 @@ impl<K: Kernel> Shim<K> {
         self.others.work() || self.settings().lifetimes == 0
     }
 
-    /// The same from a call for so many bytes. Calls for much are few, and what they keep matters more: each looks at the clock.
+    /// [`Shim::look`] for a call that is about so many bytes. Calls about many are few, and what they keep matters more: each of
+    /// them looks at the clock, and not only every 64th.
     pub(crate) fn look_for(&self, bytes: usize) {
         const LARGE: usize = 1 << 20;
         self.look();
@@ -689,7 +690,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
-        // Whoever begins to trim after this gives back all.
+        // Whoever begins to give back from now on gives back all.
         self.drain();
     }
 }

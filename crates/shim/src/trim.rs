@@ -44,8 +44,8 @@ pub(crate) struct Batch {
     /// Whether it had been offered to the kernel before.
     offered: [bool; BATCH],
     /// What was done to the first `done` of them, of which the table is not told yet.
-    pub(crate) deed: Deed,
-    pub(crate) done: usize,
+    deed: Deed,
+    done: usize,
 }
 
 /// What was done to a batch. Nothing is zero: then a batch that is new is all zeros, and no part of the library's file.
@@ -187,7 +187,7 @@ struct Gone {
 
 impl<K: Kernel> Shim<K> {
     /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more. Left to whoever is at
-    /// it already: false then, and where that one offers, or tells what it has done, nothing is given back.
+    /// it already. False then: where that one only offers, nothing is given back.
     pub(crate) fn trim_to(&self, bytes: usize) -> bool {
         let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
             if self.settings().batch {
@@ -209,8 +209,8 @@ impl<K: Kernel> Shim<K> {
     fn trim_all(&self) {
         const TURNS: u32 = 4;
         for _ in 0..TURNS {
-            let over = self.wait_while(|| self.is_other_at_leavers());
-            if self.trim_to(0) || !over {
+            let ended = self.wait_while(|| self.is_other_at_leavers());
+            if self.trim_to(0) || !ended {
                 return;
             }
         }

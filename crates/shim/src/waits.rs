@@ -56,11 +56,11 @@ impl<K: Kernel> Shim<K> {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until it is not so any more, but not without an end: false where it is so still.
+    /// Waits as long as this is so, and for some seconds at most. Whether it came to an end in that time.
     pub(crate) fn wait_while(&self, there: impl Fn() -> bool) -> bool {
         let mut patience = Patience::default();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let over = loop {
+        let ended = loop {
             let seen = self.left.load(Ordering::SeqCst);
             if !there() {
                 break true;
@@ -71,6 +71,6 @@ impl<K: Kernel> Shim<K> {
             self.kernel.sleep(&self.left, seen, WAIT_MS);
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        over
+        ended
     }
 }

@@ -930,9 +930,9 @@ fn rule_10_unseen_copies() {
     must(&build!("copies"), "cache=2M");
 }
 
-/// Check rule 1: what is mapped is executable where the program has asked for that of all that it maps.
+/// Check rule 2: what is mapped is executable where the program has asked for that of all that it maps.
 #[test]
-fn rule_1_implied_rights() {
+fn rule_02_implied_rights() {
     must(&build!("implied"), "lifetimes=0");
 }
 

@@ -10,8 +10,7 @@ use crate::{PAGE, Range};
 
 /// What there is to serve a mapping with.
 enum Serving {
-    /// It is the program's from now on.
-    /// This, and whether it was offered to the kernel.
+    /// This is the program's from now on; and whether it was offered to the kernel before.
     Served(Range, bool),
     /// There is something, perhaps, and it pays to look whether its pages are pinned.
     NotLookedAt,
