@@ -32,6 +32,7 @@ macro_rules! exported {
 }
 
 mod past;
+mod sends;
 
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.
 const PLACES: usize = 16_384;
@@ -177,6 +178,7 @@ unsafe extern "C" fn start() {
         shim.turn_off();
         return;
     }
+    sends::find_next();
     shim.start(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;

@@ -347,6 +347,20 @@ fn rule_09_leaves_alone() {
     }
 }
 
+/// Check rule 9: what is sent from the program's pages stays what it was, and who sends is as it was.
+#[test]
+fn rule_09_sends() {
+    must(&build!("sends"), "");
+    let source = include_str!("rules/sends.c");
+    let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/rules");
+    let without = program(
+        "sends_without_dlsym",
+        source,
+        &[header, "-rdynamic", "-DWITHOUT_DLSYM"],
+    );
+    must(&without, "");
+}
+
 /// Check rule 10: what is given back, or unmapped, while a fork(2) of another thread has the lock for long is known
 /// afterwards, so that whoever wants these addresses has them.
 #[test]
@@ -936,8 +950,8 @@ fn rule_02_implied_rights() {
     must(&build!("implied"), "lifetimes=0");
 }
 
-/// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, and the
-/// one to register for fork.
+/// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, the one to register for
+/// fork, and what it needs to pass a cancellation point on.
 #[test]
 fn rule_11_no_malloc() {
     let output = Command::new("nm")
@@ -954,6 +968,8 @@ fn rule_11_no_malloc() {
         "__errno_location",
         "__register_atfork",
         "pthread_atfork",
+        "dlsym",
+        "pthread_setcanceltype",
         "environ",
         "memcpy",
         "memmove",

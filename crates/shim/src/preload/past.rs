@@ -7,6 +7,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
+use super::sends::{self, SENDMMSG, SENDMSG, SENDTO};
 use super::{madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
 use crate::Part;
 use crate::kernel::{Errno, Kernel};
@@ -54,6 +55,8 @@ static LOOKED_AT: [u64; 8] = {
         MREMAP,
         MADVISE,
         SHMAT,
+        SENDTO,
+        SENDMSG,
         SETSOCKOPT,
         SETRLIMIT,
         IO_SETUP,
@@ -68,6 +71,7 @@ static LOOKED_AT: [u64; 8] = {
         MBIND,
         SET_MEMPOLICY,
         VMSPLICE,
+        SENDMMSG,
         SECCOMP,
         USERFAULTFD,
         MLOCK2,
@@ -123,7 +127,7 @@ unsafe extern "C" fn syscall() {
 }
 
 /// Nothing is kept any more, and nothing is asked of the kernel that the program does not ask for.
-fn step_back() {
+pub(super) fn step_back() {
     if let Some(shim) = shim() {
         // Before it comes the kernel can still be asked what is kept, which is then given back.
         shim.retire();
@@ -178,6 +182,12 @@ unsafe extern "C" fn ours(
                 }
                 number_or_error(raw(number, args))
             }
+            SENDTO | SENDMSG | SENDMMSG => {
+                if sends::sends_from_memory(number, args) {
+                    step_back();
+                }
+                number_or_error(raw(number, args))
+            }
             nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
                 step_back();
                 number_or_error(raw(number, args))
@@ -187,7 +197,7 @@ unsafe extern "C" fn ours(
     }
 }
 
-unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
+pub(super) unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
     match done {
         Ok(number) => number as c_long,
         // SAFETY: this thread's errno.
