@@ -103,7 +103,7 @@ impl<K: Kernel> Shim<K> {
             {
                 self.look_for_pins();
             }
-            let done = self.leavers.if_free(self.kernel.thread(), |batch| {
+            let done = self.at_leavers(|batch| {
                 self.offers.wait.store(false, Ordering::SeqCst);
                 self.offer_by(batch);
             });

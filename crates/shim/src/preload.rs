@@ -158,6 +158,7 @@ fn say(parts: &[&[u8]]) {
 
 /// Starts the library, by what the environment says. Runs once, before main.
 unsafe extern "C" fn start() {
+    sends::find_next();
     let mut settings = Settings::default();
     // SAFETY: before main.
     let text = unsafe { variable(b"QUELL_SHIM") }.unwrap_or_default();
@@ -171,14 +172,12 @@ unsafe extern "C" fn start() {
     let Some(shim) = shim() else {
         return;
     };
-    // SAFETY: registering handlers that live as long as the library, which is never unloaded
-    // (DF_1_NODELETE comes with LD_PRELOAD: the loader keeps what it loaded at the start).
+    // SAFETY: registering handlers that live as long as the library: the loader never unloads what it loaded at the start.
     if !unsafe { at_fork(before_fork, in_parent, in_child) } {
         say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
         shim.turn_off();
         return;
     }
-    sends::find_next();
     shim.start(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
@@ -316,9 +315,7 @@ exported! {
     }
     fn mlockall(flags: c_int) -> c_int {
         // What is kept would be locked too, and MADV_DONTNEED of what is locked must fail.
-        if let Some(shim) = shim() {
-            shim.retire();
-        }
+        past::keep_nothing();
         result(syscall(151, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
     }
 }

@@ -278,7 +278,8 @@ impl<K: Kernel> Shim<K> {
         copy
     }
 
-    pub(crate) fn is_retired(&self) -> bool {
+    /// Nothing is kept any more, for as long as the program lives.
+    pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
 

@@ -189,7 +189,7 @@ impl<K: Kernel> Shim<K> {
     /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more. Left to whoever is at
     /// it already. False then: where that one only offers, nothing is given back.
     pub(crate) fn trim_to(&self, bytes: usize) -> bool {
-        let trimmed = self.leavers.if_free(self.kernel.thread(), |batch| {
+        let trimmed = self.at_leavers(|batch| {
             if self.settings().batch {
                 self.trim_by(batch, bytes);
             } else {
@@ -364,8 +364,17 @@ impl<K: Kernel> Shim<K> {
         if !self.leavers.have_untold() {
             return;
         }
-        let me = self.kernel.thread();
-        self.leavers.if_free(me, |batch| self.have_left(batch));
+        self.at_leavers(|batch| self.have_left(batch));
+    }
+
+    /// Does it as the one thread that gives back or offers; not at all where another is at it. Whoever waits for that hears that it
+    /// is over, also where nothing has left.
+    pub(crate) fn at_leavers<T>(&self, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
+        let done = self.leavers.if_free(self.kernel.thread(), work);
+        if done.is_some() && self.waiting.load(Ordering::SeqCst) > 0 {
+            self.somebody_left();
+        }
+        done
     }
 
     /// Fills the batch with anchors that have nothing beside them any more, and with the oldest; false if the lock was not to be

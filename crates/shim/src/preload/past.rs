@@ -1,5 +1,5 @@
-//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), vmsplice(2),
-//! setsockopt(2), and ioctl(2) of userfaultfd.
+//! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), process_madvise(2), vmsplice(2),
+//! setsockopt(2), ioctl(2) of userfaultfd, and limits. What is sent is in `sends`.
 //!
 //! Programs call them for what libc had no function for when they were written, and what they do to a
 //! range would be unknown: it would be served later with an attribute that nobody asked for.
@@ -8,7 +8,9 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
 use super::sends::{self, SENDMMSG, SENDMSG, SENDTO};
-use super::{madvise, mbind, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim};
+use super::{
+    madvise, mbind, mlockall, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim,
+};
 use crate::Part;
 use crate::kernel::{Errno, Kernel};
 use crate::os::syscall as raw;
@@ -51,6 +53,7 @@ static LOOKED_AT: [u64; 8] = {
     let all = [
         MMAP,
         MPROTECT,
+        IOCTL,
         MUNMAP,
         MREMAP,
         MADVISE,
@@ -126,8 +129,17 @@ unsafe extern "C" fn syscall() {
     )
 }
 
-/// Nothing is kept any more, and nothing is asked of the kernel that the program does not ask for.
-pub(super) fn step_back() {
+/// Nothing is kept any more, as some of it may be in use where nobody sees it.
+pub(super) fn keep_nothing() {
+    // Once is enough, and a program may send a million times.
+    if let Some(shim) = shim().filter(|shim| !shim.is_retired()) {
+        shim.retire();
+    }
+}
+
+/// As if a filter of system calls had come, which may kill for what it does not expect: nothing is kept any more, and nothing is
+/// asked of the kernel that the program does not ask for.
+fn step_back() {
     if let Some(shim) = shim() {
         // Before it comes the kernel can still be asked what is kept, which is then given back.
         shim.retire();
@@ -163,10 +175,8 @@ unsafe extern "C" fn ours(
             nr::MBIND => mbind(a, b, int(c), d, e, f as u32) as c_long,
             nr::SET_MEMPOLICY => {
                 // What is kept may be of another node than the program wants from now on.
-                if a != 0
-                    && let Some(shim) = shim()
-                {
-                    shim.retire();
+                if a != 0 {
+                    keep_nothing();
                 }
                 number_or_error(raw(number, args))
             }
@@ -177,18 +187,18 @@ unsafe extern "C" fn ours(
             }
             nr::IO_SETUP | nr::IO_URING_SETUP | nr::IO_URING_REGISTER => {
                 // What it reads and writes then are pages, also such as are unmapped meanwhile.
-                if let Some(shim) = shim() {
-                    shim.retire();
-                }
+                keep_nothing();
                 number_or_error(raw(number, args))
             }
             SENDTO | SENDMSG | SENDMMSG => {
-                if sends::sends_from_memory(number, args) {
-                    step_back();
+                if sends::is_without_copy(number, args) {
+                    keep_nothing();
                 }
                 number_or_error(raw(number, args))
             }
-            nr::MLOCKALL | nr::SECCOMP | nr::USERFAULTFD => {
+            nr::IOCTL => c_long::from(ioctl(int(a), b, c)),
+            nr::MLOCKALL => c_long::from(mlockall(int(a))),
+            nr::SECCOMP | nr::USERFAULTFD => {
                 step_back();
                 number_or_error(raw(number, args))
             }
@@ -324,7 +334,7 @@ exported! {
         // What is sent with MSG_ZEROCOPY is read from the program's pages until it is on its way, also after they
         // are unmapped.
         if (level, name) == (SOL_SOCKET, SO_ZEROCOPY) {
-            step_back();
+            keep_nothing();
         }
         number_or_error(raw(nr::SETSOCKOPT, [fd as usize, level as usize, name as usize, value, len as usize, 0])) as c_int
     }

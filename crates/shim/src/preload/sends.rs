@@ -8,10 +8,10 @@ use core::arch::{global_asm, naked_asm};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::past::{number_or_error, step_back};
+use super::past::{keep_nothing, number_or_error};
 use crate::os::syscall as raw;
 
-/// Among the flags of each.
+/// The flag by which the kernel sends from the program's pages instead of copying them.
 const MSG_ZEROCOPY: usize = 0x400_0000;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
@@ -25,22 +25,27 @@ struct Sends {
     /// The next library's; 0 until it is looked up. At the start, as [`pass_on`] reads it there.
     next: AtomicUsize,
     name: &'static CStr,
+    /// The library's own, which is never the next.
+    own: Entry,
     instead: Function,
 }
 
+type Entry = unsafe extern "C" fn();
 type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> c_long;
 
 impl Sends {
-    const fn new(name: &'static CStr, instead: Function) -> Self {
+    const fn new(name: &'static CStr, own: Entry, instead: Function) -> Self {
         Self {
             next: AtomicUsize::new(0),
             name,
+            own,
             instead,
         }
     }
 
-    /// The next library's function, or what does the same where there is none to be found: before glibc 2.34 dlsym(3) is in
-    /// a library that not every program has.
+    /// The next library's function, or what does the same where none is found: before glibc 2.34 dlsym(3) is in a library that
+    /// not every program has. And a program's own dlsym may pass the question on, so that "next" is counted from the program
+    /// and not from here: the first after it is ours.
     fn next(&self) -> usize {
         let known = self.next.load(Ordering::Relaxed);
         if known != 0 {
@@ -59,7 +64,7 @@ impl Sends {
             }
         };
         let next = match found {
-            0 => self.instead as usize,
+            found if found == 0 || found == self.own as usize => self.instead as usize,
             found => found,
         };
         self.next.store(next, Ordering::Relaxed);
@@ -67,14 +72,16 @@ impl Sends {
     }
 }
 
-static ALL: [Sends; 4] = [
-    Sends::new(c"send", send_here),
-    Sends::new(c"sendto", sendto_here),
-    Sends::new(c"sendmsg", sendmsg_here),
-    Sends::new(c"sendmmsg", sendmmsg_here),
+static ALL: [Sends; 5] = [
+    Sends::new(c"send", quell_own_send, send_here),
+    Sends::new(c"__send", quell_own___send, send_here),
+    Sends::new(c"sendto", quell_own_sendto, sendto_here),
+    Sends::new(c"sendmsg", quell_own_sendmsg, sendmsg_here),
+    Sends::new(c"sendmmsg", quell_own_sendmmsg, sendmmsg_here),
 ];
 
-/// Looks up the next library's functions, so that no call has to, which may be in a signal handler.
+/// Looks up the next library's functions, so that later no call has to, which may be in a signal handler. What a constructor
+/// before the library's own sends is looked up then.
 pub(super) fn find_next() {
     for sends in &ALL {
         let _ = sends.next();
@@ -82,7 +89,7 @@ pub(super) fn find_next() {
 }
 
 /// Whether one of these system calls sends from the program's pages.
-pub(super) fn sends_from_memory(number: usize, args: [usize; 6]) -> bool {
+pub(super) fn is_without_copy(number: usize, args: [usize; 6]) -> bool {
     let flags = match number {
         SENDMSG => args[2],
         _ => args[3],
@@ -90,13 +97,15 @@ pub(super) fn sends_from_memory(number: usize, args: [usize; 6]) -> bool {
     flags & MSG_ZEROCOPY != 0
 }
 
-macro_rules! exported {
-    ($($name:ident, $which:literal, flags in $flags:literal;)*) => {
+macro_rules! entries {
+    ($($name:ident, $own:ident, $which:literal, flags in $flags:literal;)*) => {
         $(
+            /// The label is this function's address whoever else has one of its name: what is exported may be replaced.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
                 naked_asm!(
+                    concat!(stringify!($own), ":"),
                     "endbr64",
                     "lea rax, [rip + {all} + {which}]",
                     concat!("mov r11d, ", $flags),
@@ -107,18 +116,23 @@ macro_rules! exported {
                 )
             }
         )*
+        unsafe extern "C" {
+            $( fn $own(); )*
+        }
     };
 }
 
-exported! {
-    send, 0, flags in "ecx";
-    sendto, 1, flags in "ecx";
-    sendmsg, 2, flags in "edx";
-    sendmmsg, 3, flags in "ecx";
+// By their places in `ALL`.
+entries! {
+    send, quell_own_send, 0, flags in "ecx";
+    __send, quell_own___send, 1, flags in "ecx";
+    sendto, quell_own_sendto, 2, flags in "ecx";
+    sendmsg, quell_own_sendmsg, 3, flags in "edx";
+    sendmmsg, quell_own_sendmmsg, 4, flags in "ecx";
 }
 
-/// Goes on to the next library's function of what is at rax, with the flags in r11d. Both, and r10, belong to nobody where a
-/// function begins (System V ABI for AMD64, 3.2.3).
+/// Goes on to the next library's function, with stack and arguments as the caller has left them. In rax is the address of one of
+/// `ALL`, in r11d are the call's flags. Both, and r10, belong to nobody where a function begins (System V ABI for AMD64, 3.2.3).
 #[unsafe(naked)]
 unsafe extern "C" fn pass_on() {
     naked_asm!(
@@ -156,7 +170,7 @@ unsafe extern "C" fn pass_on() {
 /// The function to go on to. What is about to be sent from memory is not kept then.
 unsafe extern "C" fn prepare(sends: &Sends, flags: usize) -> usize {
     if flags & MSG_ZEROCOPY != 0 {
-        step_back();
+        keep_nothing();
     }
     sends.next()
 }
