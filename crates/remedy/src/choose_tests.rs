@@ -137,7 +137,7 @@ fn library_once() {
     let plan = chosen(&[libc()], &evidence, 0.25);
     assert_eq!(ids(&plan), ["shim.cache", "shim.zero"]);
     let environment = plan.environment(&|name: &str| (name == "LD_PRELOAD").then(|| "a.so".into()));
-    assert_eq!(environment["LD_PRELOAD"], "libquell.so:a.so");
+    assert_eq!(environment["LD_PRELOAD"], "a.so:libquell.so");
     assert_eq!(environment["QUELL_SHIM"], "cache=480M,rss=480M,zero=64M");
     assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
     // Of what is zeroed no more than there is room for.

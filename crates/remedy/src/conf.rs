@@ -8,8 +8,7 @@ enum Syntax {
     Pairs { between: char, inside: char },
     /// Words, where a later one wins (Java, Node).
     Words,
-    /// Libraries, of which the first one that has a function gives it to all: ours come before the
-    /// user's. Colons or blanks part them (ld.so(8)).
+    /// Libraries, of which the first one that has a function gives it to all. Colons or blanks part them (ld.so(8)).
     Libraries,
     /// One value.
     Whole,
@@ -79,8 +78,8 @@ fn last<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     of_key.map(|(_, setting)| *setting)
 }
 
-/// The user's value with ours put behind it, where later settings win, or in front of it, where the
-/// first one does (`LD_PRELOAD`). A setting of the user's with the same key as one of ours is replaced,
+/// The user's value with ours put behind it, where later settings win. So, too, in `LD_PRELOAD`, where the first one does: a
+/// library of the user's that takes the place of a function passes its calls on to the next one, and ours passes none on. A setting of the user's with the same key as one of ours is replaced,
 /// unless it asks the preload library for more; all others stay, in order.
 #[must_use]
 pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
@@ -96,12 +95,7 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let kept: Vec<&str> = kept.map(|(_, s)| *s).filter(|s| !s.is_empty()).collect();
     let new = new.iter().filter(|(key, _)| !stays(key));
     let new: Vec<&str> = new.map(|(_, s)| *s).collect();
-    let first = matches!(syntax(variable), Syntax::Libraries);
-    let all = if first {
-        [new, kept].concat()
-    } else {
-        [kept, new].concat()
-    };
+    let all = [kept, new].concat();
     match syntax(variable) {
         Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
@@ -126,10 +120,8 @@ pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
     if matches!(syntax(variable), Syntax::Libraries) {
         let new = settings(variable, ours);
         let key = |s: &(&str, &str)| s.0.to_owned();
-        return new
-            .iter()
-            .map(key)
-            .eq(theirs.iter().take(new.len()).map(key));
+        let before = theirs.len().saturating_sub(new.len());
+        return new.iter().map(key).eq(theirs.iter().skip(before).map(key));
     }
     // The preload library may have been asked for more: for two remedies at once, or by the user.
     let enough = |their: &str, our: &str| {
@@ -204,17 +196,17 @@ mod tests {
         assert_eq!(merge("GOGC", Some("100"), "400"), "400");
     }
 
-    /// Check that the preload library comes first, once, and that the user's own stay in their order.
+    /// Check that the preload library comes last, once, and that the user's own stay in their order.
     #[test]
     fn libraries() {
         let ld = |base, ours| merge("LD_PRELOAD", base, ours);
         assert_eq!(ld(None, "libquell.so"), "libquell.so");
         assert_eq!(
             ld(Some("/a/libx.so liby.so:/z/libquell.so"), "libquell.so"),
-            "libquell.so:/a/libx.so:liby.so"
+            "/a/libx.so:liby.so:libquell.so"
         );
         let at = |base| already("LD_PRELOAD", Some(base), "libquell.so");
-        assert!(at("/opt/libquell.so:libx.so") && !at("libx.so:libquell.so") && !at(""));
+        assert!(!at("/opt/libquell.so:libx.so") && at("libx.so:/opt/libquell.so") && !at(""));
         let replaced = replaced("LD_PRELOAD", Some("/opt/libquell.so"), "libquell.so");
         assert!(replaced.is_empty());
     }

@@ -93,7 +93,7 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
     };
     comment(&mut out, &what);
     let preload = environment.get("LD_PRELOAD");
-    let library = preload.is_some_and(|list| after_library(list).is_some());
+    let library = preload.is_some_and(|list| before_library(list).is_some());
     if let Some(first) = form.first().filter(|_| library) {
         comment(&mut out, &first);
     }
@@ -142,24 +142,24 @@ fn comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "# {text}");
 }
 
-/// What comes after the library of LD_PRELOAD, if that begins with it: its place is another after a restart.
-fn after_library(preload: &str) -> Option<&str> {
-    let path = preload.split([':', ' ']).next()?;
+/// What comes before the library in LD_PRELOAD, if that ends with it: its place is another after a restart.
+fn before_library(preload: &str) -> Option<&str> {
+    let path = preload.rsplit([':', ' ']).next()?;
     let name = path.rsplit('/').next()?;
-    (name == SHIM_LIBRARY).then(|| &preload[path.len()..])
+    (name == SHIM_LIBRARY).then(|| &preload[..preload.len() - path.len()])
 }
 
 /// A line for a shell that sets a variable for good.
 #[must_use]
 pub fn export(name: &str, value: &str) -> String {
     let rest = match name {
-        "LD_PRELOAD" => after_library(value),
+        "LD_PRELOAD" => before_library(value),
         _ => None,
     };
     let library = r#""$(quell run --library)""#;
     let value = match rest {
         Some("") => library.to_owned(),
-        Some(rest) => library.to_owned() + &quote::shell(rest),
+        Some(rest) => quote::shell(rest) + library,
         None => quote::shell(value),
     };
     format!("export {name}={value}")
@@ -170,10 +170,10 @@ fn variable(form: Form, name: &str, value: &str) -> Option<String> {
         return None;
     }
     let installed = match name {
-        "LD_PRELOAD" if form != Form::Shell => after_library(value),
+        "LD_PRELOAD" if form != Form::Shell => before_library(value),
         _ => None,
     }
-    .map(|rest| INSTALLED.to_owned() + rest);
+    .map(|rest| rest.to_owned() + INSTALLED);
     let value = installed.as_deref().unwrap_or(value);
     Some(match form {
         Form::Shell => export(name, value),

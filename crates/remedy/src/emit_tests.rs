@@ -143,13 +143,13 @@ fn edges() {
 /// Check that a shell finds the library wherever it is put at the time, and what else is preloaded.
 #[test]
 fn shell_finds_the_library() {
-    for before in ["libquell.so", "/run/quell/0123/libquell.so"] {
+    for library in ["libquell.so", "/run/quell/0123/libquell.so"] {
         assert_eq!(
-            export("LD_PRELOAD", &format!("{before}:/a b.so")),
-            "export LD_PRELOAD=\"$(quell run --library)\"':/a b.so'"
+            export("LD_PRELOAD", &format!("/a b.so:{library}")),
+            "export LD_PRELOAD='/a b.so:'\"$(quell run --library)\""
         );
     }
-    for other in ["/a/notlibquell.so", "/a.so:libquell.so"] {
+    for other in ["/a/notlibquell.so", "libquell.so:/a.so"] {
         assert_eq!(
             export("LD_PRELOAD", other),
             format!("export LD_PRELOAD='{other}'")
