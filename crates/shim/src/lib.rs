@@ -12,7 +12,7 @@
 //! * `preload` takes the place of libc's functions, in the library only.
 //!
 //! It allocates nothing, calls nothing of libc but the address of errno, functions on memory, and at its start
-//! `environ`, what registers for fork(2), and dlsym(3) for the functions to which it passes on what is sent; and
+//! `environ` and what registers for fork(2); and
 //! waits for nobody without an end: it may run in any thread, before constructors, and in signal
 //! handlers.
 

@@ -32,7 +32,6 @@ macro_rules! exported {
 }
 
 mod past;
-mod sends;
 
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.
 const PLACES: usize = 16_384;
@@ -158,7 +157,6 @@ fn say(parts: &[&[u8]]) {
 
 /// Starts the library, by what the environment says. Runs once, before main.
 unsafe extern "C" fn start() {
-    sends::find_next();
     let mut settings = Settings::default();
     // SAFETY: before main.
     let text = unsafe { variable(b"QUELL_SHIM") }.unwrap_or_default();

@@ -88,6 +88,8 @@ pub struct Shim<K> {
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
     /// is kept from now on.
     retired: AtomicBool,
+    /// Bytes of what was kept and is somebody else's, in whole or in part: it stays mapped.
+    pub(crate) lost: AtomicUsize,
     pub(crate) others: Others,
     pub(crate) crowd: Crowd,
     /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
@@ -186,6 +188,7 @@ impl<K: Kernel> Shim<K> {
             busy: Busy::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            lost: AtomicUsize::new(0),
             others: Others::default(),
             crowd: Crowd::default(),
             anchored: Anchored::default(),
@@ -677,10 +680,15 @@ impl<K: Kernel> Shim<K> {
         self.trim_to(kept - spare);
     }
 
+    /// Keeps nothing from now on, and leaves it to others to give back what is kept.
+    pub(crate) fn keep_no_more(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+    }
+
     /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is
     /// still looked after until everything is gone.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::SeqCst);
+        self.keep_no_more();
         if self.is_off() {
             // What is kept stays: the program may have mapped over it, and nobody took note.
             return;

@@ -271,7 +271,7 @@ impl<K: Kernel> Shim<K> {
             let end = start + len;
             let whose = whose(batch.ids[n], Range { start, end }, batch.fingerprints[n]);
             if whose == Whose::Foreign {
-                self.note_foreign(batch.offered[n]);
+                self.note_foreign(len, batch.offered[n]);
                 continue;
             }
             batch.swap(n, known);
@@ -556,7 +556,7 @@ impl<K: Kernel> Shim<K> {
         };
         let done = match whose {
             Whose::Foreign => {
-                self.note_foreign(gone.offered);
+                self.note_foreign(range.len(), gone.offered);
                 Ok(())
             }
             _ if self.is_off_now() => Ok(()),

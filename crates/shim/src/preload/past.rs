@@ -1,5 +1,5 @@
 //! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), process_madvise(2), vmsplice(2),
-//! setsockopt(2), ioctl(2) of userfaultfd, and limits. What is sent is in `sends`.
+//! setsockopt(2), ioctl(2) of userfaultfd, and limits.
 //!
 //! Programs call them for what libc had no function for when they were written, and what they do to a
 //! range would be unknown: it would be served later with an attribute that nobody asked for.
@@ -7,7 +7,6 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
-use super::sends::{self, SENDMMSG, SENDMSG, SENDTO};
 use super::{
     madvise, mbind, mlockall, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim,
 };
@@ -58,8 +57,6 @@ static LOOKED_AT: [u64; 8] = {
         MREMAP,
         MADVISE,
         SHMAT,
-        SENDTO,
-        SENDMSG,
         SETSOCKOPT,
         SETRLIMIT,
         IO_SETUP,
@@ -74,7 +71,6 @@ static LOOKED_AT: [u64; 8] = {
         MBIND,
         SET_MEMPOLICY,
         VMSPLICE,
-        SENDMMSG,
         SECCOMP,
         USERFAULTFD,
         MLOCK2,
@@ -92,11 +88,13 @@ static LOOKED_AT: [u64; 8] = {
 };
 
 /// syscall(2). In the C library it has no frame of its own, and some calls need that it has none:
-/// vfork(2) returns twice to the caller. So all others are made here as there.
+/// vfork(2) returns twice to the caller. So all others are made here as there. Whoever unwinds the stack of a thread that waits
+/// in one, as pthread_cancel(3), backtrace(3) and exceptions from signal handlers do, finds its way by the `.cfi` directives.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall() {
     naked_asm!(
+        ".cfi_startproc",
         "endbr64",
         "cmp rdi, 511",
         "ja 2f",
@@ -118,11 +116,14 @@ unsafe extern "C" fn syscall() {
         "3:",
         "neg eax",
         "push rax",
+        ".cfi_adjust_cfa_offset 8",
         "call {errno}@PLT",
         "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
         "mov dword ptr [rax], ecx",
         "mov rax, -1",
         "ret",
+        ".cfi_endproc",
         looked_at = sym LOOKED_AT,
         ours = sym ours,
         errno = sym super::__errno_location,
@@ -131,7 +132,7 @@ unsafe extern "C" fn syscall() {
 
 /// Nothing is kept any more, as some of it may be in use where nobody sees it.
 pub(super) fn keep_nothing() {
-    // Once is enough, and a program may send a million times.
+    // Once is enough, and a server may do it for each connection.
     if let Some(shim) = shim().filter(|shim| !shim.is_retired()) {
         shim.retire();
     }
@@ -190,12 +191,6 @@ unsafe extern "C" fn ours(
                 keep_nothing();
                 number_or_error(raw(number, args))
             }
-            SENDTO | SENDMSG | SENDMMSG => {
-                if sends::is_without_copy(number, args) {
-                    keep_nothing();
-                }
-                number_or_error(raw(number, args))
-            }
             nr::IOCTL => c_long::from(ioctl(int(a), b, c)),
             nr::MLOCKALL => c_long::from(mlockall(int(a))),
             nr::SECCOMP | nr::USERFAULTFD => {
@@ -207,7 +202,7 @@ unsafe extern "C" fn ours(
     }
 }
 
-pub(super) unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
+unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
     match done {
         Ok(number) => number as c_long,
         // SAFETY: this thread's errno.
