@@ -78,9 +78,10 @@ fn last<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     of_key.map(|(_, setting)| *setting)
 }
 
-/// The user's value with ours put behind it, where later settings win. So, too, in `LD_PRELOAD`, where the first one does: a
-/// library of the user's that takes the place of a function passes its calls on to the next one, and ours passes none on. A setting of the user's with the same key as one of ours is replaced,
-/// unless it asks the preload library for more; all others stay, in order.
+/// The user's value with ours put behind it, where later settings win. In `LD_PRELOAD` the first library wins, and ours comes
+/// last all the same: a library that takes the place of a function passes its calls on to the next one, and ours passes none
+/// on. A setting of the user's with the same key as one of ours is replaced, unless it asks the preload library for more; all
+/// others stay, in order.
 #[must_use]
 pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let new = settings(variable, ours);
@@ -95,7 +96,10 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let kept: Vec<&str> = kept.map(|(_, s)| *s).filter(|s| !s.is_empty()).collect();
     let new = new.iter().filter(|(key, _)| !stays(key));
     let new: Vec<&str> = new.map(|(_, s)| *s).collect();
-    let all = [kept, new].concat();
+    let mut all = [kept, new].concat();
+    if matches!(syntax(variable), Syntax::Libraries) {
+        all.sort_by_key(|path| path.rsplit('/').next() == Some(SHIM_LIBRARY));
+    }
     match syntax(variable) {
         Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
@@ -118,10 +122,9 @@ pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
     let Some(base) = base else { return false };
     let theirs = settings(variable, base);
     if matches!(syntax(variable), Syntax::Libraries) {
-        let new = settings(variable, ours);
-        let key = |s: &(&str, &str)| s.0.to_owned();
-        let before = theirs.len().saturating_sub(new.len());
-        return new.iter().map(key).eq(theirs.iter().skip(before).map(key));
+        let merged = merge(variable, Some(base), ours);
+        let names = |list| settings(variable, list).into_iter().map(|(name, _)| name);
+        return names(base).eq(names(&merged));
     }
     // The preload library may have been asked for more: for two remedies at once, or by the user.
     let enough = |their: &str, our: &str| {
@@ -207,6 +210,11 @@ mod tests {
         );
         let at = |base| already("LD_PRELOAD", Some(base), "libquell.so");
         assert!(!at("/opt/libquell.so:libx.so") && at("libx.so:/opt/libquell.so") && !at(""));
+        assert!(!at("libquell.so:libx.so:libquell.so"));
+        assert_eq!(
+            ld(Some("libquell.so"), "/a/libx.so"),
+            "/a/libx.so:libquell.so"
+        );
         let replaced = replaced("LD_PRELOAD", Some("/opt/libquell.so"), "libquell.so");
         assert!(replaced.is_empty());
     }

@@ -221,15 +221,11 @@ impl<K: Kernel> Shim<K> {
     /// What was kept is not what it was. Where it was offered the kernel has taken some of it, or somebody has mapped over it past
     /// the library: which of the two, nobody can tell. What was not offered was mapped over, or unmapped.
     pub(crate) fn note_foreign(&self, bytes: usize, offered: bool) {
-        /// A program that maps over its memory past the library once will do so again.
-        const MOST_LOST: usize = 8 << 20;
         self.counters.foreign.one();
         if offered {
             self.offers.end();
-        } else if self.lost.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_LOST {
-            // What of these ranges is still the library's stays in memory, for nothing. Who gives back now goes on until all is
-            // given back, and so does whoever looks next.
-            self.keep_no_more();
+        } else {
+            self.lost.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }

@@ -88,7 +88,8 @@ pub struct Shim<K> {
     /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
     /// is kept from now on.
     retired: AtomicBool,
-    /// Bytes of what was kept and is somebody else's, in whole or in part: it stays mapped.
+    /// Bytes of what was kept and is somebody else's, in whole or in part: what of it is still the library's stays in memory, for
+    /// nothing.
     pub(crate) lost: AtomicUsize,
     pub(crate) others: Others,
     pub(crate) crowd: Crowd,
@@ -281,8 +282,8 @@ impl<K: Kernel> Shim<K> {
         copy
     }
 
-    /// Nothing is kept any more, for as long as the program lives.
-    pub fn is_retired(&self) -> bool {
+    /// Nothing more is kept, for as long as the program lives.
+    pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
 
@@ -431,7 +432,8 @@ impl<K: Kernel> Shim<K> {
         let short = self.short.load(Ordering::Relaxed);
         // Where what is mapped is counted, it is missing for what does not come through here: the C library's own mappings.
         let counted = || self.bound() != usize::MAX;
-        if self.settings().strict || short || self.is_retired() || counted() {
+        let no_more = self.is_retired() || self.has_lost_much();
+        if self.settings().strict || short || no_more || counted() {
             0
         } else {
             let most = match self.settings().resident {
@@ -447,6 +449,13 @@ impl<K: Kernel> Shim<K> {
             let cache = self.settings().cache.min(most).min(firm);
             cache.min(self.free_share())
         }
+    }
+
+    /// Whether so much of what was kept was mapped over that nothing more is to be kept: a program that does so past the library
+    /// will do it again.
+    fn has_lost_much(&self) -> bool {
+        const MUCH: usize = 8 << 20;
+        self.lost.load(Ordering::Relaxed) > MUCH
     }
 
     pub(crate) fn free_share(&self) -> usize {
@@ -680,15 +689,10 @@ impl<K: Kernel> Shim<K> {
         self.trim_to(kept - spare);
     }
 
-    /// Keeps nothing from now on, and leaves it to others to give back what is kept.
-    pub(crate) fn keep_no_more(&self) {
-        self.retired.store(true, Ordering::SeqCst);
-    }
-
     /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is
     /// still looked after until everything is gone.
     pub fn retire(&self) {
-        self.keep_no_more();
+        self.retired.store(true, Ordering::SeqCst);
         if self.is_off() {
             // What is kept stays: the program may have mapped over it, and nobody took note.
             return;

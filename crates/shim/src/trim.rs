@@ -371,7 +371,7 @@ impl<K: Kernel> Shim<K> {
     /// is over, also where nothing has left.
     pub(crate) fn at_leavers<T>(&self, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
         let done = self.leavers.if_free(self.kernel.thread(), work);
-        if done.is_some() && self.waiting.load(Ordering::SeqCst) > 0 {
+        if done.is_some() {
             self.somebody_left();
         }
         done
@@ -682,7 +682,7 @@ impl<K: Kernel> Shim<K> {
                         }
                         // The program wants it there and then: it may map over it, and only what it does not is lost.
                         Err(Stays::NotTold) => {
-                            self.counters.foreign.one();
+                            self.note_foreign(kept.len(), false);
                             let _ = self.locked(|table| table.forget(kept, true));
                         }
                     }

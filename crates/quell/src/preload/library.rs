@@ -196,10 +196,10 @@ mod tests {
         let before = none.clone();
         resolve(&mut none).unwrap();
         assert_eq!(none, before);
-        let mut environment = BTreeMap::from([("LD_PRELOAD".into(), "libquell.so:/b/c.so".into())]);
+        let mut environment = BTreeMap::from([("LD_PRELOAD".into(), "/b/c.so:libquell.so".into())]);
         resolve(&mut environment).unwrap();
         let list = &environment["LD_PRELOAD"];
-        let (ours, theirs) = list.split_once(':').unwrap();
+        let (theirs, ours) = list.rsplit_once(':').unwrap();
         assert!(
             ours.starts_with('/') && ours.ends_with("/libquell.so"),
             "{ours}"

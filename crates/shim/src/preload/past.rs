@@ -130,8 +130,8 @@ unsafe extern "C" fn syscall() {
     )
 }
 
-/// Nothing is kept any more, as some of it may be in use where nobody sees it.
-pub(super) fn keep_nothing() {
+/// Nothing more is kept from now on: the kernel may read or write pages of the program's also after they are unmapped.
+fn keep_nothing() {
     // Once is enough, and a server may do it for each connection.
     if let Some(shim) = shim().filter(|shim| !shim.is_retired()) {
         shim.retire();
@@ -176,8 +176,10 @@ unsafe extern "C" fn ours(
             nr::MBIND => mbind(a, b, int(c), d, e, f as u32) as c_long,
             nr::SET_MEMPOLICY => {
                 // What is kept may be of another node than the program wants from now on.
-                if a != 0 {
-                    keep_nothing();
+                if a != 0
+                    && let Some(shim) = shim()
+                {
+                    shim.retire();
                 }
                 number_or_error(raw(number, args))
             }
