@@ -98,12 +98,24 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     let new: Vec<&str> = new.map(|(_, s)| *s).collect();
     let mut all = [kept, new].concat();
     if matches!(syntax(variable), Syntax::Libraries) {
-        all.sort_by_key(|path| path.rsplit('/').next() == Some(SHIM_LIBRARY));
+        all.sort_by_key(|path| place(path));
     }
     match syntax(variable) {
         Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
         Syntax::Words | Syntax::Whole => all.join(" "),
+    }
+}
+
+/// Where in `LD_PRELOAD` a library belongs: the user's, ours, and a C library, which must be ready when ours asks it for
+/// memset(3): the last is readied first (otherwise ld.so(8) says "Relink", and the program is ended by SIGSEGV).
+fn place(path: &str) -> usize {
+    const C_LIBRARIES: [&str; 3] = ["libc.so", "libc-2.", "libc.musl"];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if C_LIBRARIES.iter().any(|begin| name.starts_with(begin)) {
+        2
+    } else {
+        usize::from(name == SHIM_LIBRARY)
     }
 }
 
@@ -199,7 +211,7 @@ mod tests {
         assert_eq!(merge("GOGC", Some("100"), "400"), "400");
     }
 
-    /// Check that the preload library comes last, once, and that the user's own stay in their order.
+    /// Check that the preload library comes last, once, but before a C library, and that the user's own stay in their order.
     #[test]
     fn libraries() {
         let ld = |base, ours| merge("LD_PRELOAD", base, ours);
@@ -208,7 +220,12 @@ mod tests {
             ld(Some("/a/libx.so liby.so:/z/libquell.so"), "libquell.so"),
             "/a/libx.so:liby.so:libquell.so"
         );
+        assert_eq!(
+            ld(Some("/x/libc.so.6:liby.so"), "libquell.so"),
+            "liby.so:libquell.so:/x/libc.so.6"
+        );
         let at = |base| already("LD_PRELOAD", Some(base), "libquell.so");
+        assert!(at("liby.so:/opt/libquell.so:libc.so.6"));
         assert!(!at("/opt/libquell.so:libx.so") && at("libx.so:/opt/libquell.so") && !at(""));
         assert!(!at("libquell.so:libx.so:libquell.so"));
         assert_eq!(

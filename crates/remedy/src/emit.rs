@@ -93,7 +93,7 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
     };
     comment(&mut out, &what);
     let preload = environment.get("LD_PRELOAD");
-    let library = preload.is_some_and(|list| before_library(list).is_some());
+    let library = preload.is_some_and(|list| around_library(list).is_some());
     if let Some(first) = form.first().filter(|_| library) {
         comment(&mut out, &first);
     }
@@ -142,24 +142,35 @@ fn comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "# {text}");
 }
 
-/// What comes before the library in LD_PRELOAD, if that ends with it: its place is another after a restart.
-fn before_library(preload: &str) -> Option<&str> {
-    let path = preload.rsplit([':', ' ']).next()?;
-    let name = path.rsplit('/').next()?;
-    (name == SHIM_LIBRARY).then(|| &preload[..preload.len() - path.len()])
+/// What comes before and behind the library in LD_PRELOAD, if it is there: its place is another after a restart.
+fn around_library(preload: &str) -> Option<(&str, &str)> {
+    let mut start = 0;
+    for path in preload.split_inclusive([':', ' ']) {
+        let name = path.trim_end_matches([':', ' ']);
+        if name.rsplit('/').next() == Some(SHIM_LIBRARY) {
+            return Some((&preload[..start], &preload[start + name.len()..]));
+        }
+        start += path.len();
+    }
+    None
 }
 
 /// A line for a shell that sets a variable for good.
 #[must_use]
 pub fn export(name: &str, value: &str) -> String {
-    let rest = match name {
-        "LD_PRELOAD" => before_library(value),
+    let around = match name {
+        "LD_PRELOAD" => around_library(value),
         _ => None,
     };
-    let library = r#""$(quell run --library)""#;
-    let value = match rest {
-        Some("") => library.to_owned(),
-        Some(rest) => quote::shell(rest) + library,
+    let quoted = |text: &str| {
+        if text.is_empty() {
+            String::new()
+        } else {
+            quote::shell(text)
+        }
+    };
+    let value = match around {
+        Some((before, behind)) => quoted(before) + r#""$(quell run --library)""# + &quoted(behind),
         None => quote::shell(value),
     };
     format!("export {name}={value}")
@@ -170,10 +181,10 @@ fn variable(form: Form, name: &str, value: &str) -> Option<String> {
         return None;
     }
     let installed = match name {
-        "LD_PRELOAD" if form != Form::Shell => before_library(value),
+        "LD_PRELOAD" if form != Form::Shell => around_library(value),
         _ => None,
     }
-    .map(|rest| rest.to_owned() + INSTALLED);
+    .map(|(before, behind)| format!("{before}{INSTALLED}{behind}"));
     let value = installed.as_deref().unwrap_or(value);
     Some(match form {
         Form::Shell => export(name, value),

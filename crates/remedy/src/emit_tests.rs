@@ -149,7 +149,11 @@ fn shell_finds_the_library() {
             "export LD_PRELOAD='/a b.so:'\"$(quell run --library)\""
         );
     }
-    for other in ["/a/notlibquell.so", "libquell.so:/a.so"] {
+    assert_eq!(
+        export("LD_PRELOAD", "a.so:libquell.so:libc.so.6"),
+        "export LD_PRELOAD='a.so:'\"$(quell run --library)\"':libc.so.6'"
+    );
+    for other in ["/a/notlibquell.so", "libquell.so.1:/a.so"] {
         assert_eq!(
             export("LD_PRELOAD", other),
             format!("export LD_PRELOAD='{other}'")

@@ -18,7 +18,7 @@ fn said(out: &Output) -> (String, String) {
     (text(&out.stdout), text(&out.stderr))
 }
 
-/// Check that the program that is started has the library loaded, after what the user preloads, and that the
+/// Check that the program that is started has the library loaded, behind what the user preloads but for a C library, and that the
 /// same file can be had by hand.
 #[test]
 fn is_loaded() {
@@ -29,7 +29,7 @@ fn is_loaded() {
         let mut command = Command::new(QUELL);
         command.args(["run", "--plan", &plan, "--"]).args(args);
         command
-            .env("LD_PRELOAD", "libc.so.6")
+            .env("LD_PRELOAD", "libc.so.6:libm.so.6")
             .output()
             .expect("quell starts")
     };
@@ -38,7 +38,7 @@ fn is_loaded() {
     assert!(!complaints.contains("preload"), "{complaints}");
     let (list, _) = said(&run(&["sh", "-c", "echo $LD_PRELOAD"]));
     let (path, _) = said(&quell(&["run", "--library"]));
-    assert_eq!(list.trim(), format!("libc.so.6:{}", path.trim()));
+    assert_eq!(list.trim(), format!("libm.so.6:{}:libc.so.6", path.trim()));
 }
 
 /// Check that a setting that is none is said by the library, and the program runs.
