@@ -107,15 +107,20 @@ pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
     }
 }
 
-/// Where in `LD_PRELOAD` a library belongs: the user's, ours, and a C library, which must be ready when ours asks it for
-/// memset(3): the last is readied first (otherwise ld.so(8) says "Relink", and the program is ended by SIGSEGV).
+/// Whether a path in `LD_PRELOAD` is that of the preload library.
+pub(crate) fn is_shim_library(path: &str) -> bool {
+    path.rsplit('/').next() == Some(SHIM_LIBRARY)
+}
+
+/// In which order libraries stand in `LD_PRELOAD`: the user's, ours, and a C library. ld.so(8) readies the last one first, and
+/// the C library must be ready when ours asks it for memset(3). Otherwise it says "Relink", and SIGSEGV ends the program.
 fn place(path: &str) -> usize {
     const C_LIBRARIES: [&str; 3] = ["libc.so", "libc-2.", "libc.musl"];
     let name = path.rsplit('/').next().unwrap_or(path);
     if C_LIBRARIES.iter().any(|begin| name.starts_with(begin)) {
         2
     } else {
-        usize::from(name == SHIM_LIBRARY)
+        usize::from(is_shim_library(path))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use crate::conf::SHIM_LIBRARY;
+use crate::conf::{SHIM_LIBRARY, is_shim_library};
 use crate::{Numa, Plan, Start, quote};
 
 /// Where quell's packages put the library, and where the forms expect it.
@@ -142,12 +142,12 @@ fn comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "# {text}");
 }
 
-/// What comes before and behind the library in LD_PRELOAD, if it is there: its place is another after a restart.
+/// What comes before and behind the preload library in LD_PRELOAD, if it is there. Its folder may be another after a restart.
 fn around_library(preload: &str) -> Option<(&str, &str)> {
     let mut start = 0;
     for path in preload.split_inclusive([':', ' ']) {
         let name = path.trim_end_matches([':', ' ']);
-        if name.rsplit('/').next() == Some(SHIM_LIBRARY) {
+        if is_shim_library(name) {
             return Some((&preload[..start], &preload[start + name.len()..]));
         }
         start += path.len();

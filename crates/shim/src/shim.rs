@@ -85,8 +85,8 @@ pub struct Shim<K> {
     pub(crate) orphaned: AtomicBool,
     /// All calls go to the kernel, for good.
     off: AtomicBool,
-    /// All memory is locked, or the kernel is not to be asked for more than the program asks for: nothing
-    /// is kept from now on.
+    /// All memory is locked, pages may be in use where nobody sees it, or the kernel is not to be asked for more than the program
+    /// asks for: nothing is kept from now on.
     retired: AtomicBool,
     /// Bytes of what was kept and is somebody else's, in whole or in part: what of it is still the library's stays in memory, for
     /// nothing.

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/uio.h>
 
-// So few that what is found to be somebody else's stays below what ends keeping.
+// So few in one process that what the library finds to be somebody else's stays below the 8 MB after which it keeps nothing.
 enum { LEN = 16 * PAGE, ROUNDS = 60 };
 
 struct shared {
