@@ -28,6 +28,13 @@ pub fn address_of(text: &[u8], name: &str) -> Option<u64> {
     with_suffix
 }
 
+/// Whether a variable of that name is there. They are in the list with `CONFIG_KALLSYMS_ALL` only.
+#[must_use]
+pub fn has_variable(text: &[u8], name: &str) -> bool {
+    let mut symbols = text.split(|&b| b == b'\n').filter_map(fields);
+    symbols.any(|(_, kind, rest)| !matches!(kind, b't' | b'T') && rest == name.as_bytes())
+}
+
 /// Whether there are functions here and none says where it is.
 #[must_use]
 pub fn is_hidden(text: &[u8]) -> bool {

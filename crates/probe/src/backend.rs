@@ -82,6 +82,14 @@ static FENTRY: Object = Object {
     ],
 };
 
+/// Whether a culprit may be preempted, and its CPU have another one, while it waits: since Linux 7.3, and where that was
+/// taken earlier. What a flush is told then lies on its stack ("x86/mm: Move flush_tlb_info back to the stack"), and no
+/// longer in a variable of each CPU. Of variables the symbols tell with `CONFIG_KALLSYMS_ALL` only: `cpu_tlbstate` is
+/// another one, of every kernel.
+fn may_preempt_waiting(symbols: &Symbols) -> bool {
+    symbols.has_variable("cpu_tlbstate") && !symbols.has_variable("flush_tlb_info")
+}
+
 impl Backend {
     /// From the least to the most that it asks of a kernel's age; the first that works is taken.
     pub const ALL: [Self; 2] = [Self::RawTp, Self::Fentry];
@@ -104,6 +112,9 @@ impl Backend {
 
     /// What this kernel lacks for it, in one sentence.
     pub(crate) fn lacks(self, symbols: &Symbols) -> Option<String> {
+        if let Some(unknown) = symbols.are_unknown() {
+            return Some(unknown);
+        }
         let needed = self.object().programs.iter();
         let needed = needed.filter(|p| p.need == Need::Always);
         match self {
@@ -113,6 +124,11 @@ impl Backend {
                 .map(|name| format!("this kernel ({}) has no tracepoint '{name}'", release())),
             Self::Fentry if !symbols.has("__fentry__") => Some(format!(
                 "this kernel ({}) is built without ftrace (CONFIG_FUNCTION_TRACER)",
+                release()
+            )),
+            Self::Fentry if may_preempt_waiting(symbols) => Some(format!(
+                "on this kernel ({}) the functions that flush can be preempted while they wait, and don't tell then whose \
+                 victims are done",
                 release()
             )),
             Self::Fentry => needed
@@ -139,13 +155,19 @@ impl Backend {
             }
         }
         Err(Error::Missing {
-            what: reasons.join(", and "),
+            what: joined(reasons),
             help: match asked {
                 Some(Self::Fentry) => "leave --backend out: quell takes what works".to_owned(),
                 _ => "quell's probe needs Linux 6.5 or later, or 5.15 with ftrace".to_owned(),
             },
         })
     }
+}
+
+/// What all lack is said once.
+fn joined(mut reasons: Vec<String>) -> String {
+    reasons.dedup();
+    reasons.join(", and ")
 }
 
 impl fmt::Display for Backend {
@@ -168,10 +190,14 @@ mod tests {
     use super::*;
 
     fn symbols(names: &[&str]) -> Symbols {
-        let lines = names.iter().map(|n| format!("ffffffff81000010 t {n}\n"));
+        let kind = |name: &str| if VARIABLES.contains(&name) { 'd' } else { 't' };
+        let lines = names
+            .iter()
+            .map(|n| format!("ffffffff81000010 {} {n}\n", kind(n)));
         Symbols::new(lines.collect::<String>().into_bytes())
     }
 
+    const VARIABLES: [&str; 2] = ["cpu_tlbstate", "flush_tlb_info"];
     const TRACEPOINTS: [&str; 3] = [
         "__traceiter_csd_queue_cpu",
         "__traceiter_csd_function_entry",
@@ -191,7 +217,7 @@ mod tests {
             Backend::choose(None, &symbols(&FUNCTIONS)).ok(),
             Some(Backend::Fentry)
         );
-        let none = Backend::choose(None, &symbols(&[])).err();
+        let none = Backend::choose(None, &symbols(&["schedule"])).err();
         let none = none.map(|e| e.to_string()).unwrap_or_default();
         assert!(none.contains("no tracepoint 'csd_"), "{none}");
         assert!(none.contains("without ftrace"), "{none}");
@@ -205,6 +231,30 @@ mod tests {
         let both = symbols(&[TRACEPOINTS, FUNCTIONS].concat());
         let fentry = Backend::choose(Some(Backend::Fentry), &both);
         assert_eq!(fentry.ok(), Some(Backend::Fentry));
+    }
+
+    /// Check that functions are refused where a culprit may be preempted while it waits, and that tracepoints are not.
+    #[test]
+    fn functions_of_preemptible_culprits_are_refused() {
+        let since_7_3 = [&TRACEPOINTS[..], &FUNCTIONS, &VARIABLES[..1]].concat();
+        let refused = Backend::choose(Some(Backend::Fentry), &symbols(&since_7_3));
+        assert!(refused.is_err_and(|err| err.to_string().contains("preempted")));
+        let chosen = Backend::choose(None, &symbols(&since_7_3));
+        assert_eq!(chosen.ok(), Some(Backend::RawTp));
+        let before = [&since_7_3[..], &VARIABLES[1..]].concat();
+        let chosen = Backend::choose(Some(Backend::Fentry), &symbols(&before));
+        assert_eq!(chosen.ok(), Some(Backend::Fentry));
+    }
+
+    /// Check that where nothing can be read of the kernel, /proc is named and not the kernel.
+    #[test]
+    fn no_proc_is_told() {
+        let told = Backend::choose(None, &symbols(&[])).err();
+        let told = told.map(|err| err.to_string()).unwrap_or_default();
+        assert!(
+            told.contains("/proc can't be read") && !told.contains("tracepoint"),
+            "{told}"
+        );
     }
 
     /// Check that names are read as they are written.

@@ -30,7 +30,7 @@ const AS_ROOT: &str = "run it as root ('sudo quell …'), or give the program th
 /// Checks the rights, reads the symbols, and finds the functions.
 pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
     error::listen();
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").map_err(|_| no_proc())?;
     let missing = missing_capabilities(&status);
     if !missing.is_empty() {
         return Err(Error::Missing {
@@ -63,6 +63,16 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
         let restrict = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
         no_addresses(symbols.are_hidden(), restrict.trim())
     })
+}
+
+/// In a chroot or a container without it nothing is known of the kernel, not even that it lacks something.
+const NO_PROC: &str = "/proc can't be read: it is not mounted here";
+
+fn no_proc() -> Error {
+    Error::Missing {
+        what: NO_PROC.to_owned(),
+        help: "mount it first: 'mount -t proc proc /proc'".to_owned(),
+    }
 }
 
 /// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes; five for a moment when
@@ -116,6 +126,15 @@ impl Symbols {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         kallsyms::address_of(&self.0, name).is_some()
+    }
+
+    pub(crate) fn has_variable(&self, name: &str) -> bool {
+        kallsyms::has_variable(&self.0, name)
+    }
+
+    /// Why nothing is known of them, if so.
+    pub(crate) fn are_unknown(&self) -> Option<String> {
+        self.0.is_empty().then(|| NO_PROC.to_owned())
     }
 
     /// Names are there, and their addresses are not shown to this user.

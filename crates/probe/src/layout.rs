@@ -58,7 +58,7 @@ pod! {
         self_tgid: u32,
         stack_every: u32,
         recording: u32,
-        depth: u32,
+        places: u32,
         row: u32,
         sampling: u32,
         timed_apart_ns: u32,
@@ -155,6 +155,8 @@ pod! {
         culprit_cpu: u16,
         seq: u32,
         end_ns: u64,
+        victims: u32,
+        unseen: u32,
     }
     struct SampleRecord {
         kind: u8,
@@ -177,9 +179,19 @@ pub(crate) const SCOPE_CPUS: u32 = 2;
 /// Frames of a stack that are kept.
 pub(crate) const STACK_DEPTH: usize = 64;
 
-pub(crate) const MAX_DEPTH: u32 = 8;
-/// Size of a `struct hit`.
-pub(crate) const HIT_BYTES: u32 = 16;
+pub(crate) const MAX_PLACES: u32 = 8;
+/// Size of a `struct request`.
+pub(crate) const REQUEST_BYTES: u32 = 32;
+
+/// Which programs are attached, as each CPU is told: `COUNTING_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Counting {
+    Not,
+    All,
+    Timed,
+    Told,
+}
 
 pub(crate) const RECORD_SEND: u8 = 1;
 pub(crate) const RECORD_VICTIM: u8 = 2;
@@ -225,7 +237,7 @@ mod tests {
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);
         assert_eq!(size_of::<SampleRecord>(), 72);
-        assert_eq!(size_of::<EndRecord>(), 16);
+        assert_eq!(size_of::<EndRecord>(), 24);
         assert_eq!(Config::padding(), 0);
         assert_eq!(State::padding(), 0);
         assert_eq!(CulpritKey::padding(), 0);

@@ -19,7 +19,7 @@ use crate::causes::Causes;
 use crate::error::{Error, Result};
 use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
-use crate::layout::{self, Config};
+use crate::layout::{self, Config, Counting};
 pub use options::{Keep, Options, Scope, Stacks, Timed};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
@@ -36,8 +36,6 @@ pub(crate) struct Maps {
     /// Only the processes in that are watched.
     tree: bool,
     state: MapHandle,
-    /// The [`Backend::RawTp`] has one.
-    shifts: Option<MapHandle>,
     sample_every: MapHandle,
 }
 
@@ -51,10 +49,10 @@ pub struct Probe {
     pub(crate) causes: Rc<RefCell<Causes>>,
     cpus: u32,
     backend: Backend,
-    turns: matrix::Turns,
+    interrupts_by_cpu: matrix::Interrupts,
     recording: bool,
-    /// All programs are attached: a flush that finds no target is one.
-    counting: bool,
+    /// What the programs of every CPU were told last.
+    counting: Counting,
     by_cgroup: bool,
     /// How many culprits and victims can be told apart.
     keys: u32,
@@ -76,16 +74,12 @@ const QUIET: Duration = Duration::from_millis(20);
 /// which is fetched with it.
 const ROW: u32 = 32;
 
-/// How many rounds a CPU may leave before it counts them. Records are to come soon, in the order of
-/// the rounds; counts may wait, so that culprit and victim work on different lines. Each takes 16
-/// bytes for every pair of CPUs, so that large machines have fewer: 16 MiB, or 32 at 1,024 CPUs.
-fn depth(pairs: u32, backend: Backend, recording: bool) -> u32 {
+/// How many rounds a CPU keeps until they are counted. They may wait, so that culprit and victim work on different lines;
+/// and since Linux 7.3 rounds of one CPU overlap. Each place takes 32 bytes for every pair of CPUs, so that large machines
+/// have fewer: 16 MiB, or 64 at 1,024 CPUs.
+fn places(pairs: u32) -> u32 {
     const BYTES: u32 = 16 << 20;
-    // at the exit of the function that waits, all is there to be counted
-    if recording || backend == Backend::Fentry {
-        return 2;
-    }
-    let fit = (BYTES / layout::HIT_BYTES / pairs.max(1)).clamp(2, layout::MAX_DEPTH);
+    let fit = (BYTES / layout::REQUEST_BYTES / pairs.max(1)).clamp(2, layout::MAX_PLACES);
     // the largest power of two that fits
     1 << fit.ilog2()
 }
@@ -144,7 +138,7 @@ fn configure(
             Stacks::OneIn(n) => n.get(),
         },
         recording: recording.into(),
-        depth: depth(pairs, backend, recording),
+        places: places(pairs),
         row: row(cpus),
         sampling: (options.keep == Keep::Samples).into(),
         timed_apart_ns,
@@ -152,19 +146,22 @@ fn configure(
         keys: keys(options),
         slow_ticks: slow_ticks(timed_apart_ns),
     };
-    let hits = pairs.saturating_mul(config.depth);
+    let requests = pairs.saturating_mul(config.places);
+    let rows = cpus.saturating_mul(config.row);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
-            "owns" | "scope_cpus" | "shifts" => cpus,
-            "targets" | "turns" | "arrivals" => cpus.saturating_mul(config.row),
-            "hits" => hits,
+            "owns" | "scope_cpus" => cpus,
+            "pairs" | "told" | "interrupts" | "arrivals" => rows,
+            "requests" => requests,
             "culprit_index" | "culprit_infos" | "culprit_tallies" => config.keys,
             "victim_index" | "victim_infos" | "victim_tallies" => config.keys,
             "scope_tgids" if options.scope != Scope::Tree => 1,
             // twice, for CPUs that went and came back
             "csd_culprit" => pairs.saturating_mul(2).max(65536),
-            "hit_threads" if recording => hits,
+            "hit_threads" if !recording => 1,
+            "hit_threads" if backend == Backend::Fentry => rows,
+            "hit_threads" => requests,
             "records" if options.keep != Keep::Counts => options.ring_bytes,
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
@@ -238,7 +235,7 @@ impl Probe {
                     .map_err(Error::load("name a CPU to the probe"))?;
             }
         }
-        let turns = matrix::Turns::map(&handle("turns")?, cpus, row(cpus))?;
+        let interrupts_by_cpu = matrix::Interrupts::map(&handle("interrupts")?, cpus, row(cpus))?;
         let maps = Rc::new(Maps {
             culprit_infos: handle("culprit_infos")?,
             stacks: handle("stacks")?,
@@ -251,7 +248,6 @@ impl Probe {
             scope_tgids: handle("scope_tgids")?,
             tree: options.scope == Scope::Tree,
             state: handle(".data.state")?,
-            shifts: handle("shifts").ok(),
             sample_every: handle(".data.sample_every")?,
         });
         let mut probe = Self {
@@ -262,9 +258,9 @@ impl Probe {
             maps,
             cpus,
             backend,
-            turns,
+            interrupts_by_cpu,
             recording: options.keep == Keep::Records,
-            counting: false,
+            counting: Counting::Not,
             by_cgroup: options.by_cgroup,
             keys: keys(options),
             started: Instant::now(),
@@ -303,7 +299,7 @@ impl Probe {
                 .map_err(|err| kernel::explain_attach(wanted.target, &err))?;
             self.links.push(link);
         }
-        self.set_counting(true)
+        self.set_counting(Counting::All)
     }
 
     /// From now on one in so many shootdowns of each CPU, up to 2^30, is a sample, where the probe
@@ -362,23 +358,23 @@ pub(crate) fn lookup(map: &MapHandle, key: u32) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Check that on every size of machine the depth is a power of two that the programs have room for, that the hits stay within their bound where they can, and that records come round by round.
+    /// Check that on every size of machine there is a power of two of places that the programs have room for, and that
+    /// the requests stay within their bound where they can.
     #[test]
-    fn depth_fits() {
+    fn places_fit() {
         for cpus in 0..=8192_u32 {
             let pairs = cpus * cpus;
-            let depth = depth(pairs, Backend::RawTp, false);
-            assert!(depth.is_power_of_two(), "{cpus} CPUs: {depth}");
+            let places = places(pairs);
+            assert!(places.is_power_of_two(), "{cpus} CPUs: {places}");
             assert!(
-                (2..=layout::MAX_DEPTH).contains(&depth),
-                "{cpus} CPUs: {depth}"
+                (2..=layout::MAX_PLACES).contains(&places),
+                "{cpus} CPUs: {places}"
             );
-            let bytes = u64::from(pairs) * u64::from(depth * layout::HIT_BYTES);
+            let bytes = u64::from(pairs) * u64::from(places * layout::REQUEST_BYTES);
             assert!(
-                depth == 2 || bytes <= 16 << 20,
+                places == 2 || bytes <= 16 << 20,
                 "{cpus} CPUs: {bytes} bytes"
             );
-            assert_eq!(super::depth(pairs, Backend::RawTp, true), 2);
         }
     }
 }

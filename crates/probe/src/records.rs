@@ -1,9 +1,8 @@
 //! From the ring of records to whole shootdowns.
 //!
-//! A shootdown is one record of the culprit and one of each victim that was seen, and one of its end
-//! where some victims may be out of scope: the culprit waits for those too. All of them name the
-//! culprit's CPU and that CPU's count of rounds, and that CPU writes them, round after round: the
-//! first record of the next round closes the last one.
+//! A shootdown is one record of the culprit, one of each victim that was seen, and one of its end where the first can't
+//! tell how many those are. All of them name the culprit's CPU and that CPU's count of rounds. Rounds of one CPU may
+//! overlap, so that their records come mixed: a round is whole once all of its own are there.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -101,18 +100,37 @@ impl Names {
     }
 }
 
-/// One CPU's round in flight.
+/// A round of which some record is there.
 #[derive(Default)]
 struct Pending {
     seq: u32,
     send: Option<SendRecord>,
     victims: Vec<VictimRecord>,
-    /// When the last victim was done, where some may be out of scope; else 0.
-    end_ns: u64,
+    end: Option<EndRecord>,
 }
 
+impl Pending {
+    /// How many records of victims there are to be, once that is known.
+    fn expected(&self) -> Option<u32> {
+        let told = self.send.filter(|send| send.targets > 0);
+        self.end
+            .map(|end| end.victims)
+            .or_else(|| told.map(|send| send.targets))
+    }
+
+    fn is_whole(&self) -> bool {
+        let seen = u32::try_from(self.victims.len()).unwrap_or(u32::MAX);
+        self.send.is_some() && self.expected().is_some_and(|expected| seen >= expected)
+    }
+}
+
+/// So many rounds of a CPU are begun and not counted at most, with one that is being counted. If there are more, records of
+/// the oldest are lost.
+const MOST_PENDING: usize = layout::MAX_PLACES as usize + 1;
+
 struct Joiner {
-    pending: Vec<Pending>,
+    /// Of each CPU, the oldest first.
+    pending: Vec<Vec<Pending>>,
     names: Names,
     stacks: Interner,
     /// Written anew for every shootdown, so that its list of victims keeps its memory.
@@ -126,55 +144,66 @@ impl Joiner {
         match bytes.first() {
             Some(&RECORD_SEND) => {
                 if let Some(send) = layout::read::<SendRecord>(bytes) {
-                    self.round(send.cpu, send.seq).send = Some(send);
+                    self.add(send.cpu, send.seq, |round| round.send = Some(send));
                 }
             }
             Some(&RECORD_VICTIM) => {
                 if let Some(victim) = layout::read::<VictimRecord>(bytes) {
-                    self.round(victim.culprit_cpu, victim.seq)
-                        .victims
-                        .push(victim);
+                    self.add(victim.culprit_cpu, victim.seq, |round| {
+                        round.victims.push(victim);
+                    });
                 }
             }
             Some(&RECORD_END) => {
                 if let Some(end) = layout::read::<EndRecord>(bytes) {
-                    self.round(end.culprit_cpu, end.seq).end_ns = end.end_ns;
+                    self.add(end.culprit_cpu, end.seq, |round| round.end = Some(end));
                 }
             }
             _ => {}
         }
     }
 
-    /// The round that a record belongs to; closes the one before it.
-    fn round(&mut self, cpu: u16, seq: u32) -> &mut Pending {
+    /// Adds a record to the round that it belongs to, and passes that on if it is whole.
+    fn add(&mut self, cpu: u16, seq: u32, add: impl FnOnce(&mut Pending)) {
         let cpu = usize::from(cpu);
         if self.pending.len() <= cpu {
-            self.pending.resize_with(cpu + 1, Pending::default);
+            self.pending.resize_with(cpu + 1, Vec::new);
         }
-        if self.pending[cpu].seq != seq {
-            self.close(cpu);
-            self.pending[cpu].seq = seq;
+        let rounds = &mut self.pending[cpu];
+        let at = rounds
+            .iter()
+            .rposition(|round| round.seq == seq)
+            .unwrap_or_else(|| {
+                rounds.push(Pending {
+                    seq,
+                    ..Pending::default()
+                });
+                rounds.len() - 1
+            });
+        add(&mut rounds[at]);
+        if rounds[at].is_whole() {
+            let round = rounds.remove(at);
+            self.pass_on(round);
+        } else if rounds.len() > MOST_PENDING {
+            let oldest = rounds.remove(0);
+            self.give_up(oldest);
         }
-        &mut self.pending[cpu]
     }
 
     fn finish(&mut self) {
-        for cpu in 0..self.pending.len() {
-            self.close(cpu);
+        for round in std::mem::take(&mut self.pending).into_iter().flatten() {
+            self.give_up(round);
         }
     }
 
-    fn close(&mut self, cpu: usize) {
-        let round = &mut self.pending[cpu];
-        let send = round.send.take();
-        let Some(send) = send else {
-            round.end_ns = 0;
-            if !round.victims.is_empty() {
-                self.incomplete += 1;
-                round.victims.clear();
-            }
-            return;
-        };
+    /// A round whose last records do not come: what is there of it counts, and that it is not all.
+    fn give_up(&mut self, round: Pending) {
+        self.incomplete += 1;
+        self.pass_on(round);
+    }
+
+    fn pass_on(&mut self, round: Pending) {
+        let Some(send) = round.send else { return };
         let s = &mut self.whole;
         (s.cause, s.syscall) = self.names.of(send.culprit);
         s.t_ns = send.t_ns;
@@ -193,8 +222,15 @@ impl Joiner {
             NO_STACK
         };
         s.victims.clear();
-        let mut end = send.t_ns.max(std::mem::take(&mut round.end_ns));
-        for v in round.victims.drain(..) {
+        let mut end = send.t_ns;
+        let mut unseen = send
+            .targets
+            .saturating_sub(u32::try_from(round.victims.len()).unwrap_or(u32::MAX));
+        if let Some(record) = round.end {
+            end = end.max(record.end_ns);
+            unseen = unseen.max(record.unseen);
+        }
+        for v in round.victims {
             end = end.max(v.end_ns);
             s.victims.push(Victim {
                 cpu: v.cpu,
@@ -207,11 +243,9 @@ impl Joiner {
             });
         }
         s.wait_ns = end.saturating_sub(send.t_ns);
+        s.unseen = u16::try_from(unseen).unwrap_or(u16::MAX);
         // a round that no victim in scope makes count has a record, but no victims
-        let seen = s.victims.len();
-        let targets = usize::try_from(send.targets).unwrap_or(seen);
-        s.unseen = u16::try_from(targets.saturating_sub(seen)).unwrap_or(u16::MAX);
-        if seen > 0 || s.unseen > 0 {
+        if !s.victims.is_empty() || s.unseen > 0 {
             (self.sink)(s);
         }
     }
@@ -260,7 +294,18 @@ mod tests {
         (joiner, seen)
     }
 
-    /// Check that records of two CPUs in any order become whole shootdowns, with wait until the last victim.
+    fn end(culprit_cpu: u16, seq: u32, victims: u32, unseen: u32, end_ns: u64) -> EndRecord {
+        EndRecord {
+            kind: RECORD_END.into(),
+            culprit_cpu,
+            seq,
+            end_ns,
+            victims,
+            unseen,
+        }
+    }
+
+    /// Check that records of two CPUs in any order become whole shootdowns at once, with wait until the last victim.
     #[test]
     fn records_join() {
         let (mut j, seen) = joiner();
@@ -270,40 +315,60 @@ mod tests {
         j.take(layout::bytes(&victim(0, 2, 1, 180)));
         j.take(layout::bytes(&victim(1, 0, 1, 310)));
         j.take(layout::bytes(&send(0, 2, 400, 1)));
-        assert_eq!(seen.borrow().len(), 1);
-        j.finish();
-        let seen = seen.borrow();
+        j.take(layout::bytes(&end(0, 2, 0, 1, 0)));
         let waits: Vec<_> = seen
+            .borrow()
             .iter()
             .map(|s| (s.cpu, s.wait_ns, s.victims.len(), s.unseen))
             .collect();
-        assert_eq!(waits, [(0, 80, 2, 0), (0, 0, 0, 1), (1, 10, 1, 0)]);
+        assert_eq!(waits, [(0, 80, 2, 0), (1, 10, 1, 0), (0, 0, 0, 1)]);
+        j.finish();
+        assert_eq!(j.incomplete, 0);
     }
 
-    /// Check that a wait lasts until the end that is told, if that comes after the victims in scope, and
-    /// that the next round has none of it.
+    /// Check that rounds of one CPU that overlap keep apart, whichever is over first.
+    #[test]
+    fn overlapping_rounds_keep_apart() {
+        let (mut j, seen) = joiner();
+        j.take(layout::bytes(&send(0, 1, 100, 2)));
+        j.take(layout::bytes(&send(0, 2, 110, 1)));
+        j.take(layout::bytes(&victim(0, 3, 2, 130)));
+        j.take(layout::bytes(&victim(0, 1, 1, 140)));
+        j.take(layout::bytes(&send(0, 3, 150, 1)));
+        j.take(layout::bytes(&victim(0, 2, 1, 190)));
+        j.take(layout::bytes(&victim(0, 3, 3, 170)));
+        let waits: Vec<_> = seen
+            .borrow()
+            .iter()
+            .map(|s| (s.t_ns, s.wait_ns, s.victims.len()))
+            .collect();
+        assert_eq!(waits, [(110, 20, 1), (100, 90, 2), (150, 20, 1)]);
+        assert!(j.pending.iter().all(Vec::is_empty));
+    }
+
+    /// Check that a wait lasts until the end that is told, if that comes after the victims in scope, that the next round has
+    /// none of it, and that a round without a victim in scope is none.
     #[test]
     fn out_of_scope_is_waited_for() {
         let (mut j, seen) = joiner();
-        let end = EndRecord {
-            kind: RECORD_END.into(),
-            culprit_cpu: 0,
-            seq: 1,
-            end_ns: 190,
-        };
         j.take(layout::bytes(&send(0, 1, 100, 0)));
         j.take(layout::bytes(&victim(0, 1, 1, 150)));
-        j.take(layout::bytes(&end));
+        j.take(layout::bytes(&end(0, 1, 1, 0, 190)));
         j.take(layout::bytes(&send(0, 2, 120, 0)));
         j.take(layout::bytes(&victim(0, 1, 2, 160)));
-        j.finish();
+        j.take(layout::bytes(&end(0, 2, 1, 0, 160)));
+        j.take(layout::bytes(&send(0, 3, 200, 0)));
+        j.take(layout::bytes(&end(0, 3, 0, 0, 210)));
         let waits: Vec<_> = seen.borrow().iter().map(|s| s.wait_ns).collect();
         assert_eq!(waits, [90, 40]);
+        j.finish();
+        assert_eq!(j.incomplete, 0);
     }
 
-    /// Check that a victim without its culprit's record is counted as incomplete, and not invented.
+    /// Check that a round of which records are lost is counted as incomplete, that nothing is invented for it, and that it
+    /// does not stay for ever.
     #[test]
-    fn lost_sends_are_counted() {
+    fn lost_records_are_counted() {
         let (mut j, seen) = joiner();
         j.take(layout::bytes(&victim(0, 1, 7, 150)));
         j.take(&[RECORD_SEND, 0, 0]);
@@ -311,5 +376,13 @@ mod tests {
         j.finish();
         assert_eq!(j.incomplete, 1);
         assert!(seen.borrow().is_empty());
+        j.take(layout::bytes(&send(0, 8, 100, 2)));
+        for seq in 9..40 {
+            j.take(layout::bytes(&send(0, seq, 200, 1)));
+            j.take(layout::bytes(&victim(0, 1, seq, 210)));
+            j.take(layout::bytes(&send(1, seq, 200, 1)));
+        }
+        assert!(j.pending.iter().all(|rounds| rounds.len() <= MOST_PENDING));
+        assert!(j.incomplete > 20, "{}", j.incomplete);
     }
 }

@@ -6,9 +6,9 @@
 #define QUELL_CULPRIT_H
 
 /*
- * Kernel flushes of everything have no flush_tlb_info, and so no initiating_cpu. A csd belongs to one
- * (culprit CPU, victim CPU) for as long as both are online (cfd_data in kernel/smp.c), so what was
- * learned once stays true.
+ * Whose requests a csd makes, where the flush does not say it: those of everything have no flush_tlb_info, and since Linux
+ * 7.3 the culprit may move between the time when it writes initiating_cpu there and the time when it queues. A csd belongs
+ * to one (culprit's CPU, victim's CPU) for as long as both are online (cfd_data in kernel/smp.c).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -21,7 +21,7 @@ struct {
 /* The round that was begun last. */
 static __always_inline struct round *last_round(struct own *o)
 {
-	return o->skipped ? &o->untimed : round_of(o, o->current);
+	return o->skipped ? &o->untimed : round_at(o, o->place);
 }
 
 /*
@@ -54,7 +54,7 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 	r->start = info->start;
 	r->end = info->end;
 	r->targets = 0;
-	r->unsettled = 0;
+	r->state = ROUND_OPEN;
 	r->flags = 0;
 	if (likely(r->mm == (u64)t->mm)) {
 		o->due = 1;
@@ -68,8 +68,11 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 		write_sample(ctx, r);
 }
 
-/* The first target of a round. */
-static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
+/*
+ * The first target of a round. Without a place for it, which takes as many rounds that are not over as there are places, it
+ * is not timed: but then the loader has one of them, and all the others are under way.
+ */
+static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
 				  u32 target, u64 func, struct __call_single_data *csd, u64 now, u32 shift)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -77,60 +80,101 @@ static __always_inline void begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
 	struct flush_tlb_info *info;
 	struct round *r;
+	u32 first, place;
 
 	end_last(o);
 	o->skipped = 0;
-	/* seldom: only where rounds end without a part of this CPU */
-	if (o->many_before || o->current - o->oldest + 1 >= config.depth) {
-		settle_before(cpu, o->current + 1);
-		o->many = 0;
-		now = bpf_ktime_get_ns();
-	}
-	o->many_before = o->many;
-	o->many = 0;
-	r = round_of(o, o->current + 1);
-	r->t0 = now;
-	/* the loader takes the next round's start for the end of this one */
-	barrier();
-	o->current++;
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		mm = kernel ? 0 : (u64)info->mm;
+		mm = kernel ? 0 : number_of(&o->number, (u64)info->mm);
 		start = info->start;
 		end = info->end;
 		generation = info->new_tlb_gen;
 	}
+	first = first_place(mm, generation);
+	place = free_place(o, first);
+	if (unlikely(place >= config.places)) {
+		/* seldom: only where rounds end without a part of this CPU, or overlap */
+		make_room(cpu);
+		place = free_place(o, first);
+		now = bpf_ktime_get_ns();
+	}
+	if (place >= config.places)
+		return false;
+	o->place = place & (MAX_PLACES - 1);
+	o->current++;
+	o->tag = tag_of(mm, generation);
 	o->open = 1;
 	o->func = func;
 	o->generation = generation;
 	o->thread = (u64)t;
+	r = round_at(o, o->place);
+	r->t0 = now;
 	r->mm = mm;
 	r->start = start;
 	r->end = end;
+	r->number = o->current;
 	r->targets = 0;
 	r->first = target;
 	r->flags = kernel ? SEND_KERNEL : 0;
 	r->shift = shift;
+	r->state = ROUND_OPEN;
 
 	/*
 	 * Naming, and unwinding still more, takes as long as the IPI's flight. Where this CPU flushes
 	 * too, it gets csd_function_entry(csd = NULL) once the IPI is sent: leave it to that. It does
-	 * where the address space is loaded here, which is sure if it is current's.
+	 * where the address space is loaded here, which is sure if it is current's, and if the flush was begun here.
 	 */
 	if (mm && mm == (u64)t->mm) {
 		o->due = 1;
-		return;
+		return true;
 	}
 	name_culprit(ctx, o, r);
 	if (has_record(r)) {
-		/* the records of one CPU come in the order of its rounds */
-		settle_before(cpu, o->current);
 		write_send(ctx, o, r, cpu);
 	} else {
 		if (has_sample(o, r))
 			write_sample(ctx, r);
-		start_again(r);
+		/* a request is queued once csd_queue_cpu is over: what takes long there is no part of its delay */
+		r->t0 = bpf_ktime_get_ns();
 	}
+	return true;
+}
+
+/* A request, told of before it is queued (llist_add() in smp_call_function_many_cond(), a locked instruction). */
+static __always_inline void tell(struct own *o, struct round *r, u32 cpu, u32 target)
+{
+	struct request *q = request_of(cpu, target, o->place), *before;
+	u32 *last = told_of(cpu, target);
+
+	if (unlikely(!q || !last))
+		return;
+	q->at = r->t0;
+	if (r->targets) {
+		q->at = bpf_ktime_get_ns();
+		before = request_of(cpu, o->last, o->place);
+		if (before)
+			before->next = target;
+	}
+	q->tag = o->tag;
+	q->t1 = 0;
+	*last += 1;
+	q->told = *last;
+}
+
+/* What that CPU is to know before the request is queued. Mostly it does. */
+static __always_inline void introduce(struct own *o, u32 cpu, u32 target, u64 csd)
+{
+	struct pair *pair = pair_of(cpu, target);
+
+	if (unlikely(!pair))
+		return;
+	if (unlikely(pair->csd != csd)) {
+		pair->csd = csd;
+		bpf_map_update_elem(&csd_culprit, &csd, &cpu, BPF_ANY);
+	}
+	if (unlikely(pair->shift != o->shift))
+		*(volatile u32 *)&pair->shift = o->shift;
 }
 
 /*
@@ -153,13 +197,13 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 		return true;
 	if (r->mm)
 		return false;
-	return all_done(cpu, o->current);
+	return all_done(cpu, o->place);
 }
 
 /* The loader was here: whatever comes now is a round of its own. */
 static __always_inline bool is_settled(struct own *o, struct round *r)
 {
-	return !o->skipped && !o->due && !r->unsettled && r->mode != MODE_OUT;
+	return !o->skipped && !o->due && r->state != ROUND_NAMED && r->mode != MODE_OUT;
 }
 
 /*
@@ -178,7 +222,7 @@ static __always_inline bool is_named_again(struct own *o, struct round *r, struc
 	if (!is_same_call(o, t, bpf_core_cast((void *)(stack + o->regs_at), struct pt_regs)))
 		return false;
 	r->mode = MODE_IN;
-	r->unsettled = 1;
+	r->state = ROUND_NAMED;
 	r->flags |= SEND_OWN;
 	r->culprit = o->culprit;
 	return true;
@@ -199,6 +243,14 @@ static __always_inline void end_untimed(struct bpf_raw_tracepoint_args *ctx, str
 		write_sample(ctx, r);
 }
 
+/* While csd_queue_cpu is attached; without, every flush seems to find nobody. */
+static __always_inline bool is_counting(struct own *o)
+{
+	u32 counting = *(volatile u32 *)&o->counting;
+
+	return counting == COUNTING_ALL || counting == COUNTING_TIMED;
+}
+
 /* This CPU's own part of a round: its targets are all queued and the IPI is sent. */
 static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
 				      u32 cpu)
@@ -209,8 +261,7 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 	/* an open round of another thread was one without such a part, and is over */
 	if (unlikely(!o->open || o->thread != (u64)t)) {
 		o->open = 0;
-		/* while csd_queue_cpu is not attached, every flush looks empty */
-		if (is_flush(func) && *(volatile u32 *)&o->counting)
+		if (is_flush(func) && is_counting(o))
 			empty_send(o);
 		return;
 	}
@@ -219,8 +270,8 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 		end_untimed(ctx, o, t);
 		return;
 	}
-	r = round_of(o, o->current);
-	settle_some(o, cpu, r);
+	r = round_at(o, o->place);
+	settle_some(o, cpu, r->t0);
 	if (!o->due)
 		return;
 	o->due = 0;

@@ -7,10 +7,12 @@
  *            part, waits, returns
  *   victim:  flush_tlb_func(info), or one of the kernel's own flushes, in the interrupt
  *
- * Whom it hits the function decides by itself, CPU by CPU. So victims put themselves on a list of the
+ * Whom it hits the function decides by itself, CPU by CPU. So victims put their times on a list of the
  * culprit's CPU. They do it before csd_unlock(), for which the function waits: when it returns the
- * list is whole, and the round is settled at once. One CPU is in this function once, with preemption
- * off, and not from an interrupt where it has to wait (smp.c warns).
+ * list is whole, and the round is counted at once. One CPU is in this function once, with preemption
+ * off, and not from an interrupt where it has to wait (smp.c warns). That holds up to Linux 7.2; where a culprit can be
+ * preempted while it waits the loader does not choose these programs (backend.rs). What a victim leaves says of which
+ * flush it is (tag_of() in tag.h), and is left out where that is another than the one that returns.
  *
  * The clock starts when the function is entered, and not when each target is queued: the delay of a
  * later target has in it what queueing the earlier ones took.
@@ -26,23 +28,33 @@
 #include "hist.h"
 #include "who.h"
 #include "stack.h"
-#include "round.h"
 #include "record.h"
 #include "sample.h"
-#include "settle.h"
+#include "count.h"
+#include "each.h"
+#include "tag.h"
 #include "name.h"
 #include "victim.h"
 #include "scope.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* [culprit's CPU * row]: how many victims came; after it, their CPUs. A CPU is not its own victim. */
+/* What a victim leaves. Of the first of a row only `cpu` counts: how many came. */
+struct arrival {
+	u64 t1; /* the handler began */
+	u32 stall_ns;
+	u32 victim; /* index of the tally */
+	u32 tag;
+	u32 cpu;
+};
+
+/* [culprit's CPU * row]: how many victims came; after it, what they left. A CPU is not its own victim. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct arrival);
 } arrivals SEC(".maps");
 
 /*
@@ -51,15 +63,14 @@ struct {
  */
 u32 flushes_all SEC(".data.flushes_all") = ~0U;
 
-struct arrival {
-	u32 cpu; /* culprit's */
-	u32 which;
-	u32 last;
-};
-
-static __always_inline u32 *arrival_of(u32 cpu, u32 n)
+static __always_inline u32 arrival_cell(u32 cpu, u32 n)
 {
-	u32 cell = cpu * config.row + n;
+	return cpu * config.row + n;
+}
+
+static __always_inline struct arrival *arrival_of(u32 cpu, u32 n)
+{
+	u32 cell = arrival_cell(cpu, n);
 
 	return bpf_map_lookup_elem(&arrivals, &cell);
 }
@@ -84,9 +95,11 @@ int many_begins(u64 *ctx)
 {
 	u64 func = func_of(ctx), mm = 0, start = 0, end = ~0ULL;
 	struct flush_tlb_info *info;
-	u32 cpu, *came;
+	struct arrival *came;
+	u64 generation = 0;
 	struct round *r;
 	struct own *o;
+	u32 cpu;
 
 	if (!is_any_flush(func))
 		return 0;
@@ -95,11 +108,13 @@ int many_begins(u64 *ctx)
 	came = arrival_of(cpu, 0);
 	if (!o || !came)
 		return 0;
-	*came = 0;
+	came->cpu = 0;
 	if (is_flush(func) || func == config.fn_flush_kernel) {
 		info = (struct flush_tlb_info *)ctx[2];
-		if (is_flush(func))
+		if (is_flush(func)) {
 			mm = (u64)BPF_CORE_READ(info, mm);
+			generation = BPF_CORE_READ(info, new_tlb_gen);
+		}
 		start = BPF_CORE_READ(info, start);
 		end = BPF_CORE_READ(info, end);
 	} else {
@@ -108,54 +123,59 @@ int many_begins(u64 *ctx)
 	o->open = 1;
 	o->func = func;
 	o->thread = (u64)bpf_get_current_task_btf();
-	o->oldest = ++o->current;
-	r = round_of(o, o->current);
+	o->tag = tag_of(mm, generation);
+	o->current++;
+	r = round_at(o, 0);
 	r->mm = mm;
 	r->start = start;
 	r->end = end;
+	r->number = o->current;
 	r->targets = 0;
-	r->unsettled = 0;
+	r->state = ROUND_OPEN;
 	r->flags = is_flush(func) ? 0 : SEND_KERNEL;
-	start_again(r);
+	r->t0 = bpf_ktime_get_ns();
 	return 0;
 }
 
-static long link_target(u32 i, struct arrival *a)
+static long settle_arrival(u32 i, struct settling *s)
 {
-	u32 *came = arrival_of(a->cpu, i + 1), target;
-	struct own *o = own_of(a->cpu);
-	struct target *t;
+	struct arrival *a = arrival_of(s->cpu, i + 1);
+	struct own *o = own_of(s->cpu);
+	u64 delay, end;
 	struct round *r;
 
-	if (!o || !came)
+	if (!a || !o)
 		return 1;
-	target = *came;
-	r = round_of(o, a->which);
-	if (i) {
-		t = target_of(a->cpu, a->last);
-		if (t)
-			t->next[a->which & 1] = target;
-	} else {
-		r->first = target;
+	r = round_at(o, 0);
+	if (a->tag != o->tag) {
+		s->unseen++;
+		return 0;
 	}
-	t = target_of(a->cpu, target);
-	if (t)
-		t->after[a->which & 1] = 0;
-	a->last = target;
-	r->targets++;
+	delay = a->t1 > r->t0 ? a->t1 - r->t0 : 0;
+	end = a->t1 + a->stall_ns;
+	if (end > s->end)
+		s->end = end;
+	if (r->mode == MODE_LATER && !victim_in_scope(a->cpu, a->victim))
+		return 0;
+	s->counted++;
+	count_victim(r, r->t0, a->t1, a->stall_ns, a->victim);
+	if (config.recording)
+		write_victim(r->number, s->cpu, a->cpu, arrival_cell(s->cpu, i + 1), delay, a->t1, a->stall_ns);
 	return 0;
 }
 
-VISITS(link_target)
+VISITS(settle_arrival)
 
 SEC("fexit/smp_call_function_many_cond")
 int many_ends(u64 *ctx)
 {
 	u64 func = func_of(ctx);
-	struct arrival a = {};
-	u32 cpu, *came;
+	struct settling s = {};
+	struct arrival *came;
+	struct health *h;
 	struct round *r;
 	struct own *o;
+	u32 cpu;
 
 	if (!is_any_flush(func))
 		return 0;
@@ -165,55 +185,84 @@ int many_ends(u64 *ctx)
 	if (!o || !came || !o->open)
 		return 0;
 	o->open = 0;
-	if (!*came) {
+	if (!came->cpu) {
 		if (is_flush(func))
 			empty_send(o);
 		return 0;
 	}
-	a.cpu = cpu;
-	a.which = o->current;
-	each_target(*came, link_target, &a);
-	r = round_of(o, o->current);
+	r = round_at(o, 0);
+	r->targets = came->cpu;
 	name_culprit(ctx, o, r);
+	if (r->state != ROUND_NAMED)
+		return 0;
+	r->state = ROUND_FREE;
+	if (r->mode == MODE_SELF) {
+		h = health();
+		if (h) {
+			h->self_shootdowns++;
+			h->self_victims += r->targets;
+		}
+		return 0;
+	}
 	if (has_record(r))
 		write_send(ctx, o, r, cpu);
 	if (has_sample(o, r))
 		write_sample(ctx, r);
-	settle(cpu, o->current);
+	s.cpu = cpu;
+	each_target(r->targets, settle_arrival, &s);
+	finish_round(&s, r);
 	return 0;
 }
 
 /* ---- the victim ------------------------------------------------------------------------------ */
 
 /* A CPU runs it for itself too: that is no shootdown. */
-static __always_inline int begins(u32 from, u64 mm)
+static __always_inline int begins(u32 from, u64 mm, u64 generation)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	struct own *o = own_of(cpu);
+	struct own *me = own_of(cpu);
 
-	if (!o || from == cpu)
+	if (!me || from == cpu)
 		return 0;
-	o->mm = mm;
-	handler_begins(o, cpu, from);
+	count_interrupt(cpu, from);
+	me->mm = mm;
+	me->hit_tag = tag_of(mm, generation);
+	me->from = from;
+	me->t1 = bpf_ktime_get_ns();
 	return 0;
 }
 
 static __always_inline int ends(void)
 {
-	u32 cpu = bpf_get_smp_processor_id(), *came, n;
-	struct own *o = own_of(cpu);
+	struct task_struct *t = bpf_get_current_task_btf();
+	u32 cpu = bpf_get_smp_processor_id(), n;
+	struct own *me = own_of(cpu);
+	struct victim_key process;
+	struct arrival *a;
+	u64 now, t1;
 
-	if (!o || !handler_ends(o, cpu))
+	if (!me || !me->t1)
 		return 0;
-	came = arrival_of(o->from, 0);
-	if (!came)
+	now = bpf_ktime_get_ns();
+	t1 = me->t1;
+	me->t1 = 0;
+	process = name_victim(me, t, me->mm);
+	a = arrival_of(me->from, 0);
+	if (!a)
 		return 0;
-	n = __sync_fetch_and_add(came, 1) + 1;
+	n = __sync_fetch_and_add(&a->cpu, 1) + 1;
 	if (n >= config.row)
 		return 0;
-	came = arrival_of(o->from, n);
-	if (came)
-		*came = cpu;
+	a = arrival_of(me->from, n);
+	if (!a)
+		return 0;
+	a->t1 = t1;
+	a->stall_ns = clamp(now - t1);
+	a->victim = me->victim;
+	a->tag = me->hit_tag;
+	a->cpu = cpu;
+	if (config.recording)
+		leave_thread(arrival_cell(me->from, n), t, &process);
 	return 0;
 }
 
@@ -222,7 +271,7 @@ int flush_begins(u64 *ctx)
 {
 	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
-	return begins(BPF_CORE_READ(info, initiating_cpu), (u64)BPF_CORE_READ(info, mm));
+	return begins(BPF_CORE_READ(info, initiating_cpu), (u64)BPF_CORE_READ(info, mm), BPF_CORE_READ(info, new_tlb_gen));
 }
 
 SEC("fexit/flush_tlb_func")
@@ -236,7 +285,7 @@ int kernel_range_begins(u64 *ctx)
 {
 	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
-	return begins(BPF_CORE_READ(info, initiating_cpu), 0);
+	return begins(BPF_CORE_READ(info, initiating_cpu), 0, 0);
 }
 
 SEC("fexit/do_kernel_range_flush")
@@ -250,7 +299,7 @@ int all_begins(void *ctx)
 {
 	u32 from = *(volatile u32 *)&flushes_all;
 
-	return from < config.ncpu ? begins(from, 0) : 0;
+	return from < config.ncpu ? begins(from, 0, 0) : 0;
 }
 
 SEC("fexit/do_flush_tlb_all")

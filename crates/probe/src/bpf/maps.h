@@ -30,38 +30,23 @@ struct {
 	__type(value, struct own);
 } owns SEC(".maps");
 
-/* [culprit's CPU * row + victim's CPU], of the culprit's CPU */
+/*
+ * [victim's CPU * row + culprit's CPU], of the victim's CPU: how often it was interrupted from there. The loader reads
+ * it while it is written.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
-	__type(value, struct target);
-} targets SEC(".maps");
+	__type(value, u32);
+} interrupts SEC(".maps");
 
-/* [victim's CPU * row + culprit's CPU], of the victim's CPU */
+/* Who a hit interrupted, where there are records; by the same cell as the hit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * row */
-	__type(key, u32);
-	__type(value, struct turn);
-} turns SEC(".maps");
-
-/* [(culprit's CPU * ncpu + victim's CPU) * depth + turn] */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * ncpu * depth */
-	__type(key, u32);
-	__type(value, struct hit);
-} hits SEC(".maps");
-
-/* The same, if there are records. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * ncpu * depth */
+	__uint(max_entries, 1); /* set by the loader */
 	__type(key, u32);
 	__type(value, struct hit_thread);
 } hit_threads SEC(".maps");
@@ -144,6 +129,11 @@ static __always_inline struct health *health(void)
 static __always_inline struct own *own_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&owns, &cpu);
+}
+
+static __always_inline struct round *round_at(struct own *o, u32 place)
+{
+	return &o->rounds[place & (MAX_PLACES - 1)];
 }
 
 static __always_inline bool is_flush(u64 func)

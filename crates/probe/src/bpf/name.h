@@ -52,19 +52,12 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t, s
 	       !(t->thread_info.status & TS_COMPAT);
 }
 
-/* Who asked for the round, and does it count? */
-static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
+/* The index of who asked for the round. */
+static __always_inline void find_culprit(void *ctx, struct own *o, struct round *r, struct task_struct *t)
 {
-	struct task_struct *t = bpf_get_current_task_btf();
 	struct culprit_key key = {};
 	bool need_stack = false;
 
-	r->mode = mode_of(o, t, r->mm);
-	if (r->mode == MODE_OUT)
-		return;
-	r->unsettled = 1;
-	if (r->mode == MODE_SELF)
-		return;
 	if (r->mm && r->mm == (u64)t->mm && is_same_call(o, t, (struct pt_regs *)bpf_task_pt_regs(t))) {
 		r->flags |= SEND_OWN;
 		r->culprit = o->culprit;
@@ -118,6 +111,23 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 	r->culprit = o->culprit;
 }
 
+/* Who asked for the round, and does it count? */
+static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+
+	r->mode = mode_of(o, t, r->mm);
+	if (r->mode == MODE_OUT) {
+		r->state = ROUND_FREE;
+		return;
+	}
+	if (r->mode != MODE_SELF)
+		find_culprit(ctx, o, r, t);
+	/* last: from here on it may be counted */
+	barrier();
+	r->state = ROUND_NAMED;
+}
+
 /* A round that nobody named: where all count, it does so without a name. */
 static __always_inline void unnamed(struct own *o, struct round *r)
 {
@@ -126,11 +136,14 @@ static __always_inline void unnamed(struct own *o, struct round *r)
 	o->due = 0;
 	if (h)
 		h->lost_details++;
-	if (config.scope != SCOPE_ALL)
+	if (config.scope != SCOPE_ALL) {
+		r->mode = MODE_OUT;
+		r->state = ROUND_FREE;
 		return;
+	}
 	r->mode = MODE_IN;
 	r->culprit = 0;
-	r->unsettled = 1;
+	r->state = ROUND_NAMED;
 }
 
 /* A flush that would have interrupted others, had any CPU run with that memory. */

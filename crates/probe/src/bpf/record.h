@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Records for the ring: one of the culprit, one of each victim, and where some victims may be out of
- * scope one of the end. All are written by the culprit's CPU,
- * the culprit's first, round after round.
+ * Records for the ring: one of the culprit, one of each victim, and one of the end where the first can't tell how many
+ * there are. They come as they are written: rounds of one CPU may overlap (settle.h).
  */
 #ifndef QUELL_RECORD_H
 #define QUELL_RECORD_H
 
+static __always_inline u32 clamp(u64 ns)
+{
+	return ns > 0xffffffff ? 0xffffffff : ns;
+}
+
 /*
- * Room for a record, or NULL: then it is counted as lost. Only culprits write records, and one CPU has
- * one culprit at a time: no atomic is needed.
+ * Room for a record, or NULL: then it is counted as lost. Only culprits write records, with preemption off, and not in
+ * interrupts: no atomic is needed.
  */
 static __always_inline void *reserve(u64 size)
 {
@@ -52,15 +56,16 @@ static __always_inline void write_send(void *ctx, struct own *o,
 			caller = top_of_stack(t);
 		}
 	}
+	r->sent = 0;
 	if (o->open)
-		start_again(r);
+		r->t0 = bpf_ktime_get_ns();
 	s = reserve(sizeof(*s));
 	if (!s)
 		return;
 	s->kind = RECORD_SEND;
 	s->flags = r->flags;
 	s->cpu = cpu;
-	s->seq = o->current;
+	s->seq = r->number;
 	s->t_ns = r->t0;
 	s->tgid = t->tgid;
 	s->tid = t->pid;
@@ -71,16 +76,15 @@ static __always_inline void write_send(void *ctx, struct own *o,
 	s->ustack = ustack;
 	s->culprit = r->culprit;
 	/* in MODE_LATER some of them may be out of scope and write no record */
-	s->targets = o->open || r->mode != MODE_IN ? 0 : r->targets;
+	r->sent = o->open || r->mode != MODE_IN ? 0 : r->targets;
+	s->targets = r->sent;
 	s->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(s->comm, sizeof(s->comm));
 	submit(s);
 }
 
-static __always_inline void write_victim(struct settling *s, struct hit *hit, u32 target, u32 turn,
-					 u64 delay)
+static __always_inline void write_victim(u32 number, u32 from, u32 cpu, u32 cell, u64 delay, u64 t1, u32 stall_ns)
 {
-	u32 cell = hit_cell(s->cpu, target, turn);
 	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
 	struct victim_record *v;
 
@@ -91,30 +95,32 @@ static __always_inline void write_victim(struct settling *s, struct hit *hit, u3
 		return;
 	v->kind = RECORD_VICTIM;
 	v->bystander = thread->bystander;
-	v->cpu = target;
-	v->culprit_cpu = s->cpu;
+	v->cpu = cpu;
+	v->culprit_cpu = from;
 	v->zero = 0;
-	v->seq = s->which;
+	v->seq = number;
 	v->tgid = thread->tgid;
 	v->tid = thread->tid;
 	v->delay_ns = clamp(delay);
-	v->stall_ns = hit->stall_ns;
+	v->stall_ns = stall_ns;
 	v->zero2 = 0;
-	v->end_ns = hit->t1 + hit->stall_ns;
+	v->end_ns = t1 + stall_ns;
 	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
 	submit(v);
 }
 
-static __always_inline void write_end(struct settling *s)
+static __always_inline void write_end(struct round *r, u32 cpu, u64 end, u32 victims, u32 unseen)
 {
 	struct end_record *e = reserve(sizeof(*e));
 
 	if (!e)
 		return;
 	e->kind = RECORD_END;
-	e->culprit_cpu = s->cpu;
-	e->seq = s->which;
-	e->end_ns = s->end;
+	e->culprit_cpu = cpu;
+	e->seq = r->number;
+	e->end_ns = end;
+	e->victims = victims;
+	e->unseen = unseen;
 	submit(e);
 }
 

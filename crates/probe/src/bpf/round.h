@@ -1,141 +1,142 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rounds, their targets, and the hits that victims leave: where they lie, and which belong together.
+ * Rounds, their requests, and the times that victims leave in these: where they lie, and how a victim's CPU finds the
+ * request that it serves.
+ *
+ * A round lies in one of a few places of its CPU until it is counted, and each of its requests in the cell of (culprit's
+ * CPU, victim's CPU, place). Which place, the victim tries first where the flush's address space and generation point;
+ * they also name the flush (tag_of()), so that times go to the request that they are of or to none.
  */
 #ifndef QUELL_ROUND_H
 #define QUELL_ROUND_H
 
 #include "each.h"
+#include "tag.h"
 
-static __always_inline u32 clamp(u64 ns)
-{
-	return ns > 0xffffffff ? 0xffffffff : ns;
-}
+/* [culprit's CPU * row + victim's CPU], written by the culprit's CPU, and seldom */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * row */
+	__type(key, u32);
+	__type(value, struct pair);
+} pairs SEC(".maps");
 
-enum mode {
-	MODE_OUT,   /* not in scope */
-	MODE_IN,    /* counted from the start */
-	MODE_LATER, /* counted if a victim turns out to be in scope */
-	MODE_SELF,  /* the loader's own: counted apart */
-};
+/* The same: how many requests it told the victim's of. Read by nobody else. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * row */
+	__type(key, u32);
+	__type(value, u32);
+} told SEC(".maps");
 
-/* Clocks of two CPUs may be some ns apart. An IPI takes longer, and so does a new round. */
-#define SKEW_NS 100
+/* [(culprit's CPU * ncpu + victim's CPU) * places + place] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* ncpu * ncpu * places */
+	__type(key, u32);
+	__type(value, struct request);
+} requests SEC(".maps");
 
-/* A walk over the targets of a round. */
-struct settling {
-	u32 cpu;
-	u32 which; /* round */
-	u32 target;
-	u32 counted;
-	u64 until; /* the next round's start: what comes later is of that */
-	u64 end;
-};
-
-static __always_inline struct round *round_of(struct own *o, u32 which)
-{
-	return &o->rounds[which & (MAX_DEPTH - 1)];
-}
-
-/*
- * A request is queued once csd_queue_cpu is over: what takes long there, as settling and unwinding do,
- * is no part of its delay.
- */
-static __always_inline void start_again(struct round *r)
-{
-	r->t0 = bpf_ktime_get_ns();
-}
-
-/* When the round after it began: what comes later is of that. */
-static __always_inline u64 end_of(struct own *o, u32 which)
-{
-	return which == o->current ? ~0ULL : round_of(o, which + 1)->t0;
-}
-
-/* At its first target. */
-static __always_inline struct settling settling_of(struct own *o, u32 cpu, u32 which)
-{
-	return (struct settling){
-		.cpu = cpu,
-		.which = which,
-		.target = round_of(o, which)->first,
-		.until = end_of(o, which),
-	};
-}
-
-static __always_inline struct target *target_of(u32 cpu, u32 target)
+static __always_inline struct pair *pair_of(u32 cpu, u32 target)
 {
 	u32 cell = cpu * config.row + target;
 
-	return bpf_map_lookup_elem(&targets, &cell);
+	return bpf_map_lookup_elem(&pairs, &cell);
 }
 
-static __always_inline u32 hit_cell(u32 cpu, u32 target, u32 turn)
+static __always_inline u32 *told_of(u32 cpu, u32 target)
 {
-	return (cpu * config.ncpu + target) * config.depth + (turn & (config.depth - 1));
+	u32 cell = cpu * config.row + target;
+
+	return bpf_map_lookup_elem(&told, &cell);
 }
 
-static __always_inline struct hit *hit_of(u32 cpu, u32 target, u32 turn)
+static __always_inline u32 request_cell(u32 cpu, u32 target, u32 place)
 {
-	u32 cell = hit_cell(cpu, target, turn);
-
-	return bpf_map_lookup_elem(&hits, &cell);
+	return (cpu * config.ncpu + target) * config.places + (place & (config.places - 1));
 }
 
-static __always_inline bool is_between(struct hit *hit, u64 from, u64 until)
+static __always_inline struct request *request_of(u32 cpu, u32 target, u32 place)
 {
-	return hit->t1 + SKEW_NS >= from && hit->t1 < until;
+	u32 cell = request_cell(cpu, target, place);
+
+	return bpf_map_lookup_elem(&requests, &cell);
 }
 
-/* The next target of a round, and its times; without any if it was not seen. */
-static __always_inline bool next_hit(u32 i, struct settling *s, struct round *r, struct hit **hit,
-				     u64 *at, u32 *turn)
+/* Flushes of one memory, one after the other, lie in one place after the other. */
+static __always_inline u32 first_place(u64 mm, u64 generation)
 {
-	u32 cpu = s->cpu, target = s->target, j;
-	struct target *t = target_of(cpu, target);
-	struct hit *h;
+	return generation + (mm >> 6);
+}
 
-	*hit = NULL;
-	if (!t)
-		return false;
-	s->target = t->next[s->which & 1];
-	*at = r->t0;
-	if (i)
-		*at += t->after[s->which & 1];
-	*turn = t->turn;
-	/* it is the first, but where the two sides did not begin together, or a hit was missed */
-	for (j = 0; j < MAX_DEPTH; j++) {
-		h = hit_of(cpu, target, *turn);
-		if (!h)
-			return false;
-		if (is_between(h, *at, s->until)) {
-			*hit = h;
-			return true;
-		}
-		*turn += 1;
-		if (j + 1 >= config.depth)
+/*
+ * The place of the request that is under way from that CPU to this one, or config.places if the culprit's CPU told of
+ * none. Of those without memory the latest is the one: where an older one was not seen, it still waits there.
+ */
+static __always_inline u32 find_request(u32 from, u32 cpu, u32 first, u32 tag)
+{
+	u32 found = config.places, place, i;
+	u16 latest = 0;
+
+	for (i = 0; i < MAX_PLACES; i++) {
+		struct request *q;
+
+		if (i >= config.places)
 			break;
+		place = (first + i) & (config.places - 1);
+		q = request_of(from, cpu, place);
+		if (!q)
+			break;
+		if (q->tag != tag || q->t1)
+			continue;
+		if (tag != TAG_NO_MEMORY)
+			return place;
+		if (found == config.places || (s16)(q->told - latest) > 0) {
+			found = place;
+			latest = q->told;
+		}
 	}
-	return true;
+	return found;
 }
 
-static long see_target(u32 i, struct settling *s)
+/* At its first target. */
+static __always_inline struct settling settling_of(u32 cpu, u32 place, struct round *r)
 {
-	struct own *o = own_of(s->cpu);
-	struct hit *hit;
-	u32 turn;
-	u64 at;
+	return (struct settling){ .cpu = cpu, .place = place, .target = r->first };
+}
 
-	if (!o || !next_hit(i, s, round_of(o, s->which), &hit, &at, &turn) || !hit)
+/*
+ * Has its victim left its times, or can it no more? The csd is free again once the victim is done, so when the next
+ * request was told of, the one before is over.
+ */
+static __always_inline bool is_over(struct request *q, u32 cpu, u32 target)
+{
+	u32 *last;
+
+	if (q->t1)
+		return true;
+	last = told_of(cpu, target);
+	return last && (u16)*last != q->told;
+}
+
+static long see_request(u32 i, struct settling *s)
+{
+	struct request *q = request_of(s->cpu, s->target, s->place);
+
+	if (!q || !is_over(q, s->cpu, s->target))
 		return 1;
+	s->target = q->next;
 	s->counted++;
 	return 0;
 }
 
-VISITS(see_target)
+VISITS(see_request)
 
-/* Are all targets of a round done that were queued so far? */
-__noinline int all_done(u32 cpu, u32 which)
+/* Are all victims of a round done that were queued so far? */
+__noinline int all_done(u32 cpu, u32 place)
 {
 	struct own *o = own_of(cpu);
 	struct settling s;
@@ -143,9 +144,11 @@ __noinline int all_done(u32 cpu, u32 which)
 
 	if (!o)
 		return 0;
-	r = round_of(o, which);
-	s = settling_of(o, cpu, which);
-	each_target(r->targets, see_target, &s);
+	r = round_at(o, place);
+	s = settling_of(cpu, place, r);
+	if (r->targets == 1)
+		return !see_request(0, &s);
+	each_target(r->targets, see_request, &s);
 	return s.counted == r->targets;
 }
 

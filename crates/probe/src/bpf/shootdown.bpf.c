@@ -8,14 +8,21 @@
  *            waits
  *   victim:  csd_function_entry, flush, csd_function_exit, releases the csd
  *
- * The culprit has preemption off from the first of these to the end of the wait, and may not shoot
- * from an interrupt (smp.c warns). So a CPU has one round in flight. A victim leaves its times in a
- * slot of the culprit's CPU and its own, which it finds by flush_tlb_info.initiating_cpu: no hash,
- * and no line that all CPUs write.
+ * The csd of a request belongs to the CPU that queues and to the victim's, and is locked from before csd_queue_cpu until
+ * csd_function_exit is over. So between two CPUs there is one request at a time, whatever runs on the culprit's CPU
+ * meanwhile. The culprit's CPU says which flush the request is of (tag_of() in round.h) in a cell of the two, and the
+ * victim leaves its times in that very cell, or, if none says so, nowhere: no hash, no line that all CPUs write, and no
+ * times that could be another round's. The victim finds the culprit's CPU by flush_tlb_info.initiating_cpu, and by the
+ * csd where that is another one.
  *
- * csd_function_exit comes before csd_unlock(), for which the culprit waits: when its next round
- * starts, all times of the last one are in their slots. The culprit's CPU counts them when some
- * rounds have come together, once its IPI is sent and there is nothing to do but wait (settle.h).
+ * Up to Linux 7.2 the culprit has preemption off from the first of these to the end of the wait, and a CPU has one round
+ * in flight. Since 7.3 it is off only while the targets are queued, and for the own part: the culprit may be preempted, and
+ * may move, before and after, and rounds of one CPU overlap ("smp: Enable preemption early in
+ * smp_call_function_many_cond()", which others than 7.3 may have too). Nothing here rests on which of them holds. No
+ * culprit shoots from an interrupt (smp.c warns).
+ *
+ * The culprit's CPU counts its rounds when some have come together, once an IPI is sent and there is nothing to do but
+ * wait (settle.h).
  *
  * The culprit's own flush comes after all targets are queued, and so closes the round; if it comes
  * and nobody was queued, the flush was an empty send. So tlb_flush, which fires three times a
@@ -34,9 +41,10 @@
 #include "hist.h"
 #include "who.h"
 #include "stack.h"
-#include "round.h"
 #include "record.h"
 #include "sample.h"
+#include "count.h"
+#include "round.h"
 #include "settle.h"
 #include "name.h"
 #include "victim.h"
@@ -56,18 +64,17 @@ static __always_inline void know_loader(struct own *o)
 }
 
 /*
- * For the loader to run: tells a CPU what it is to know of the loader, and whether it counts. The kernel runs it
- * with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). Settles what a CPU left that has been quiet
- * for so many ns. With 0 nothing is attached, and all is settled.
+ * For the loader to run: tells a CPU what it is to know of the loader, and which programs are attached (COUNTING_*). The
+ * kernel runs it with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). Counts what a CPU left that has
+ * been quiet for so many ns. With 0 nothing is attached, and all is counted.
  *
- * A CPU that wakes meanwhile finds the round settled, or settles it itself: that is decided by one
- * exchange. It writes there again config.depth rounds later. Should it be still queueing targets, after
- * all that time, is_settled() makes another round of the rest.
+ * A CPU that wakes meanwhile finds the round counted, or counts it itself: that is decided by one exchange. Should it be
+ * still queueing targets, after all that time, is_settled() makes another round of the rest.
  */
 SEC("raw_tp/settle_rest")
 int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 cpu = ctx->args[0], which, i;
+	u32 cpu = ctx->args[0], i;
 	u64 quiet = ctx->args[1];
 	struct own *o = own_of(cpu);
 
@@ -78,19 +85,26 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 	/* nobody's line is taken away for nothing */
 	if (o->counting != (u32)ctx->args[2])
 		*(volatile u32 *)&o->counting = ctx->args[2];
-	if (quiet && round_of(o, o->current)->t0 + quiet > bpf_ktime_get_ns())
+	if (quiet && round_at(o, o->place)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
-	which = o->current - (MAX_DEPTH - 1);
-	for (i = 0; i < MAX_DEPTH; i++, which++) {
-		if (!round_of(o, which)->unsettled)
-			continue;
-		if (!quiet || all_done(cpu, which))
-			settle(cpu, which);
+	for (i = 0; i < MAX_PLACES; i++) {
+		if (o->rounds[i].state == ROUND_NAMED && (!quiet || all_done(cpu, i)))
+			settle(cpu, i);
 	}
 	return 0;
 }
 
 /* ---- the culprit ---------------------------------------------------------------------------- */
+
+/* Counts a request that there is no place for; with what comes next another round begins. */
+static __always_inline void lose_round(struct own *o)
+{
+	struct health *h = health();
+
+	o->open = 0;
+	if (h)
+		h->lost_details++;
+}
 
 SEC("raw_tp/csd_queue_cpu")
 int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
@@ -98,7 +112,6 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u32 target = ctx->args[0];
 	u64 func = ctx->args[2];
 	struct __call_single_data *csd;
-	struct target *t;
 	struct round *r;
 	struct own *o;
 	u32 cpu;
@@ -114,7 +127,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	if (likely(!o->open) || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 		bool skippable = is_flush(func) && may_skip(o, (u64)info->mm);
-		u32 shift = skippable ? shift_of_round(o, cpu) : 0;
+		u32 shift = skippable ? shift_of_round(o) : 0;
 
 		o->begun += skippable;
 		if (likely(is_untimed(number_of(&o->number, (u64)info->mm), info->new_tlb_gen, shift))) {
@@ -124,40 +137,94 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 
 			if (skippable)
 				keep_pace(o, now);
-			begin(ctx, o, cpu, target, func, csd, now, shift);
+			if (unlikely(!begin(ctx, o, cpu, target, func, csd, now, shift))) {
+				lose_round(o);
+				return 0;
+			}
 		}
 		r = last_round(o);
-	} else if (!o->skipped) {
-		t = target_of(cpu, o->last);
-		if (t)
-			t->next[o->current & 1] = target;
-		t = target_of(cpu, target);
-		if (t)
-			t->after[o->current & 1] = bpf_ktime_get_ns() - r->t0;
-		o->many = 1;
 	}
+	introduce(o, cpu, target, ctx->args[3]);
+	if (unlikely(!o->skipped))
+		tell(o, r, cpu, target);
 	o->last = target;
 	r->targets++;
 	if (unlikely(o->skipped && !o->due))
 		count_one_more(o, r);
-	if (unlikely(!is_flush(func))) {
-		u64 key = (u64)csd;
-		u32 *known = bpf_map_lookup_elem(&csd_culprit, &key);
-
-		if (!known || *known != cpu)
-			bpf_map_update_elem(&csd_culprit, &key, &cpu, BPF_ANY);
-	}
 	return 0;
 }
 
 /* ---- the victim ------------------------------------------------------------------------------ */
 
+/* Finds the request that this CPU serves, by which the times are left. */
+static __always_inline void handler_begins(struct own *me, u32 cpu, u32 from, u32 first, u32 tag)
+{
+	u32 place = find_request(from, cpu, first, tag);
+
+	if (unlikely(place >= config.places))
+		return;
+	me->from = from;
+	me->hit_place = place;
+	me->t1 = bpf_ktime_get_ns();
+}
+
+static __always_inline void handler_ends(struct own *me, u32 cpu)
+{
+	struct request *q = request_of(me->from, cpu, me->hit_place);
+	struct task_struct *t = bpf_get_current_task_btf();
+	u64 now = bpf_ktime_get_ns(), t1 = me->t1;
+	struct victim_key process;
+
+	me->t1 = 0;
+	if (!q)
+		return;
+	process = name_victim(me, t, me->mm);
+	q->stall_ns = clamp(now - t1);
+	q->victim = me->victim;
+	if (config.recording)
+		leave_thread(request_cell(me->from, cpu, me->hit_place), t, &process);
+	/* last: with it the times are there; x86 keeps the order of stores */
+	barrier();
+	q->t1 = t1;
+}
+
+/* Of a flush of a process's memory, or of a batch. */
+static __always_inline void flush_begins(struct own *me, u32 cpu, u64 key)
+{
+	struct __call_single_data *csd = bpf_core_cast((void *)key, struct __call_single_data);
+	struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
+	u64 mm = number_of(&me->mm, (u64)info->mm), generation = info->new_tlb_gen;
+	u32 from = info->initiating_cpu;
+	struct pair *pair;
+
+	/* keep the two loads apart: the verifier treats kernel and map memory differently */
+	barrier_var(from);
+	pair = pair_of(from, cpu);
+	if (unlikely(!pair || pair->csd != key)) {
+		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
+
+		if (!culprit)
+			return;
+		from = *culprit;
+		pair = pair_of(from, cpu);
+		if (!pair)
+			return;
+	}
+	count_interrupt(cpu, from);
+	if (may_skip(me, mm) && likely(is_untimed(mm, generation, *(volatile u32 *)&pair->shift)) &&
+	    *(volatile u32 *)&me->counting != COUNTING_TOLD) {
+		count_untimed_victim(me, mm);
+		return;
+	}
+	handler_begins(me, cpu, from, first_place(mm, generation), tag_of(mm, generation));
+}
+
 SEC("raw_tp/csd_function_entry")
 int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
+	u32 cpu, *culprit;
 	struct own *o;
-	u32 cpu, from;
 
 	if (unlikely(!is_any_flush(func)))
 		return 0;
@@ -169,26 +236,18 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 		end_round(ctx, o, func, cpu);
 		return 0;
 	}
+	/* should the end of one that was timed not have been seen, this one's is not it */
+	o->t1 = 0;
 	if (likely(is_flush(func))) {
-		struct __call_single_data *csd =
-			bpf_core_cast((void *)key, struct __call_single_data);
-		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-
-		o->mm = (u64)info->mm;
-		from = info->initiating_cpu;
-		/* keep the two loads apart: the verifier treats kernel and map memory differently */
-		barrier_var(from);
-		if (may_skip(o, o->mm) && untimed_victim(o, cpu, from, info->new_tlb_gen))
-			return 0;
-	} else {
-		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
-
-		if (!culprit)
-			return 0;
-		from = *culprit;
-		o->mm = 0;
+		flush_begins(o, cpu, key);
+		return 0;
 	}
-	handler_begins(o, cpu, from);
+	culprit = bpf_map_lookup_elem(&csd_culprit, &key);
+	if (!culprit)
+		return 0;
+	o->mm = 0;
+	count_interrupt(cpu, *culprit);
+	handler_begins(o, cpu, *culprit, 0, TAG_NO_MEMORY);
 	return 0;
 }
 
@@ -197,13 +256,11 @@ int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0];
 	struct own *me;
-	u32 cpu;
 
 	if (!ctx->args[1] || !is_any_flush(func))
 		return 0;
-	cpu = bpf_get_smp_processor_id();
-	me = own_of(cpu);
-	if (me)
-		handler_ends(me, cpu);
+	me = own_of(bpf_get_smp_processor_id());
+	if (me && me->t1)
+		handler_ends(me, bpf_get_smp_processor_id());
 	return 0;
 }

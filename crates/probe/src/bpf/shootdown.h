@@ -13,7 +13,7 @@
 #define MAX_SCOPE 65536
 #define STACK_DEPTH 64
 #define MAX_STACKS 16384
-#define MAX_DEPTH 8 /* rounds that a CPU may leave unsettled, with the one in flight */
+#define MAX_PLACES 8 /* rounds that a CPU keeps until they are counted, with the one in flight */
 
 enum scope_kind {
 	SCOPE_ALL,
@@ -31,7 +31,7 @@ struct config {
 	u32 self_tgid;
 	u32 stack_every; /* 0 none, 1 all, N one in N */
 	u32 recording;
-	u32 depth; /* rounds that a CPU may leave, with the one in flight; a power of two from 2 on */
+	u32 places; /* rounds that a CPU keeps until they are counted; a power of two from 2 on */
 	u32 row;   /* cells that a CPU has in a map of one for each other CPU: whole pairs of lines */
 	u32 sampling;
 	u32 timed_apart_ns; /* of a CPU that shoots more often some are only counted (untimed.h); 0: none */
@@ -174,7 +174,7 @@ struct send_record {
 	s32 kstack;
 	s32 ustack;
 	u32 culprit; /* index of the tally, which tells the cause */
-	u32 targets; /* how many, where it was known when this was written, else 0 */
+	u32 targets; /* how many victims' records there will be; 0: an end_record tells */
 	u64 cgroup;
 	char comm[COMM_LEN];
 };
@@ -196,12 +196,14 @@ struct victim_record {
 	char comm[COMM_LEN];
 };
 
-/* After the victims, where some may be out of scope: the culprit has waited for those too. */
+/* After the victims, where send_record could not tell how many there will be, or one was not seen. */
 struct end_record {
 	u16 kind;
 	u16 culprit_cpu; /* with seq the name of the shootdown */
 	u32 seq;
-	u64 end_ns;
+	u64 end_ns; /* of the last victim: the culprit has waited for those out of scope too */
+	u32 victims; /* records */
+	u32 unseen;
 };
 
 /* Frames of a sample: enough to get past the wrappers of system calls. */
@@ -221,46 +223,58 @@ struct sample_record {
 	u64 stack[SAMPLE_FRAMES]; /* of user space, innermost first; beyond `frames` lies anything */
 };
 
-/* A round of a CPU. Only that CPU writes it, but for `unsettled`, which the loader may take. */
+/* Where a round is on its way. Only one CPU at a time takes it from ROUND_NAMED to ROUND_TAKEN. */
+enum {
+	ROUND_FREE,  /* counted, or out of scope: its place is for another */
+	ROUND_OPEN,  /* begun, and its culprit not named */
+	ROUND_NAMED, /* to be counted once its victims are done */
+	ROUND_TAKEN, /* being counted */
+};
+
+/* Whether a round counts. */
+enum mode {
+	MODE_OUT,   /* not in scope */
+	MODE_IN,    /* counted from the start */
+	MODE_LATER, /* counted if a victim turns out to be in scope */
+	MODE_SELF,  /* the loader's own: counted apart */
+};
+
+/* A round of a CPU. Only that CPU writes it, but for `state`, which the loader may take. */
 struct round {
 	u64 t0;
 	u64 mm;
 	u64 start;
 	u64 end;
+	u32 number;  /* of this CPU's timed rounds */
+	u32 state;   /* ROUND_* */
 	u32 targets; /* queued so far */
-	u32 first;   /* of them: queued at t0, the others are linked from it */
 	u32 culprit; /* index of the tally */
-	u32 unsettled; /* named, and not counted yet */
+	u32 sent;    /* as in send_record.targets */
+	u16 first;   /* target; the others are linked from it */
 	u8 mode;
 	u8 flags; /* SEND_* */
 	u8 shift; /* its times stand for those of 1 << shift rounds */
-	u8 pad[13];
+	u8 pad[7];
 };
 
 /*
- * What a culprit's CPU keeps of one target. A round of more than one is settled before the next but
- * one begins: two places will do.
+ * One request of a culprit's CPU to one victim's: a csd (kernel/smp.c) belongs to these two and is locked from before
+ * csd_queue_cpu to after csd_function_exit, so there is one at a time, whoever runs on the culprit's CPU meanwhile.
+ * Two in a line.
  */
-struct target {
-	u32 after[2]; /* ns after the round began; of the first target nothing */
-	u16 next[2];  /* target of the round */
-	u32 turn;     /* of its hits, which is looked at next */
-};
-
-/* How often a victim's CPU was interrupted by one culprit's, a word each, and only by it written. */
-struct turn {
-	u32 timed; /* the next of the hits */
-	u32 untimed;
-};
-
-/* What a victim's CPU leaves for the culprit's, once it is done. Four in a line. */
-struct hit {
-	u64 t1; /* the handler began; older than the round: not seen in this one */
+struct request {
+	/* by the culprit's CPU, before the victim can hear of it */
+	u64 at;	 /* queued, ns */
+	u32 tag; /* of which flush: tag_of() */
+	u16 told; /* number of the request to this victim, of those that are timed */
+	u16 next; /* target of the round */
+	/* by the victim's, once it is done */
+	u64 t1; /* the handler began; 0: it was not seen */
 	u32 stall_ns; /* saturates at 4.29 s */
 	u32 victim;   /* index of the tally */
 };
 
-/* What only records need of it. */
+/* What only records need of a victim. */
 struct hit_thread {
 	u32 tgid;
 	u32 tid;
@@ -269,12 +283,27 @@ struct hit_thread {
 	char comm[COMM_LEN];
 };
 
+/* What a culprit's CPU tells a victim's, once and for long. */
+struct pair {
+	u64 csd;   /* that it makes requests by */
+	u32 shift; /* one in 1 << shift of its rounds is timed */
+	u32 zero;
+};
+
+/* When eBPF programs are attached one by one, and taken away. */
+enum {
+	COUNTING_NOT, /* csd_queue_cpu is not attached: what flushes seems to find nobody */
+	COUNTING_ALL,
+	COUNTING_TIMED, /* from now on every round is timed, */
+	COUNTING_TOLD,	/* and now a victim leaves times only for requests that it was told of */
+};
+
 /*
  * What a CPU keeps for itself. Rounds that are not timed, which are most of a CPU that shoots often, touch four lines
  * of it; what they are to know of the loader is there too, so that it takes no page of its own.
  */
 struct own {
-	struct round rounds[MAX_DEPTH]; /* as culprit, by number */
+	struct round rounds[MAX_PLACES]; /* as culprit */
 	struct round untimed; /* the last that is not timed */
 	/* as culprit, in all rounds */
 	u64 thread;    /* the culprit of the round that is open, as the kernel's task_struct */
@@ -284,7 +313,7 @@ struct own {
 	u64 timed_tick; /* when a round was timed, in jiffies */
 	u32 last;      /* target */
 	u32 begun;     /* rounds that may be left untimed */
-	u32 shift;     /* as in `shifts` */
+	u32 shift;     /* of this round */
 	u32 next_shift; /* from the next round on */
 	u8 open;       /* targets may still be queued to the round */
 	u8 due;	       /* the culprit is still to be named */
@@ -292,8 +321,7 @@ struct own {
 	u8 same;       /* the call named last tells its cause, and is the one below */
 	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
 	u8 scope_in;
-	u8 many;       /* the last round has more than one target */
-	u8 many_before; /* so had one before it that is not settled */
+	u16 zero;
 	/* the call that was named last */
 	u64 call;      /* its registers */
 	u64 advice;
@@ -303,23 +331,29 @@ struct own {
 	struct culprit_key key;
 	/* as culprit, in rounds that are timed */
 	u32 current;   /* number of the last round; counts on */
-	u32 oldest;    /* of the first that is not settled */
-	u32 paced_at;  /* which round it was when the rate was looked at */
+	u32 place;     /* where that is */
+	u32 tag;       /* and of which flush: tag_of() */
 	u32 sampled;
 	/* what the loader has set */
 	u64 self_mm;   /* its memory, whose rounds are counted apart */
 	u32 regs_at;   /* where in a thread's stack its registers lie */
-	u32 counting;  /* csd_queue_cpu is attached */
+	u32 counting;  /* COUNTING_* */
 	/* as victim */
 	u64 t1;
 	u64 mm;
 	u32 from;
-	u32 turn;   /* of the hits from there */
+	union {
+		u32 hit_place; /* of the request from there */
+		u32 hit_tag;   /* fentry.bpf.c: of which flush */
+	};
 	struct victim_key vkey;
 	u64 cgroups;   /* with by_cgroup: of the process that was named last, as the kernel's css_set */
 	u32 named_tgid;
 	u32 victim;
+	/* as culprit, in rounds that are timed */
 	u64 paced_ns;  /* when the rate was looked at */
+	u32 paced_at;  /* and which round it was */
+	u32 zero2;
 	/* in the scope of a process */
 	u32 hit_tgid; /* the victim that was in scope last */
 	u32 hit_gen;
@@ -339,9 +373,9 @@ _Static_assert(sizeof(struct victim_tally) == 32, "layout.rs: VictimCounts");
 _Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
-_Static_assert(sizeof(struct end_record) == 16, "layout.rs: EndRecord");
+_Static_assert(sizeof(struct end_record) == 24, "layout.rs: EndRecord");
 _Static_assert(sizeof(struct sample_record) == 72, "layout.rs: SampleRecord");
-_Static_assert(sizeof(struct target) == 16 && sizeof(struct hit) == 16, "none across lines");
+_Static_assert(sizeof(struct pair) == 16 && sizeof(struct request) == 32, "none across lines");
 _Static_assert(sizeof(struct round) == 64, "a line");
 _Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");
 

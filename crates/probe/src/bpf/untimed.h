@@ -7,7 +7,7 @@
  * Culprit and victims must decide alike without a word between them, for a word would be one more line
  * that two CPUs write in each round. Both know the generation of the flush (flush_tlb_info.new_tlb_gen, one
  * more with each flush of an address space), and how many of the culprit's CPU are timed: that changes
- * seldom, and only between two rounds of that CPU, of which one is in flight at a time.
+ * seldom, and is told to each victim's CPU before a request to it is queued, of which one is in flight at a time.
  *
  * What comes of most rounds is written to come straight, without jumps and calls (hence likely()): behind an interrupt,
  * and still more behind a hypervisor, the CPU foresees few of them, and a return can cost 10 ns where the kernel guards
@@ -22,13 +22,6 @@
 #define PACE_NS 20000000
 /* But of so many that are timed, where they are far apart: of fewer a rate would go to and fro. */
 #define PACE_TIMED 16
-/* [CPU]: one in 1 << shift of its rounds is timed. Read at each round by its victims. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, u32);
-} shifts SEC(".maps");
 
 /*
  * Is it a round of which the count is enough? A batch has no memory, and what the loader does is counted
@@ -67,22 +60,13 @@ static __always_inline bool is_untimed(u64 mm, u64 generation, u32 shift)
 
 /* ---- the culprit's side ---------------------------------------------------------------------- */
 
-/*
- * How many of this CPU's rounds are timed from this one on. The store comes before the request is queued
- * (llist_add() in smp_call_function_many_cond(), a locked instruction), and so before a victim asks.
- */
-static __always_inline u32 shift_of_round(struct own *o, u32 cpu)
+/* How many of this CPU's rounds are timed from this one on. */
+static __always_inline u32 shift_of_round(struct own *o)
 {
-	u32 *shared;
-
-	if (unlikely(o->next_shift && (!*(volatile u32 *)&o->counting || bpf_jiffies64() - o->timed_tick > config.slow_ticks)))
+	if (unlikely(o->next_shift && (*(volatile u32 *)&o->counting != COUNTING_ALL ||
+				       bpf_jiffies64() - o->timed_tick > config.slow_ticks)))
 		o->next_shift = 0;
-	if (unlikely(o->next_shift != o->shift)) {
-		shared = bpf_map_lookup_elem(&shifts, &cpu);
-		if (shared)
-			*(volatile u32 *)shared = o->next_shift;
-		o->shift = o->next_shift;
-	}
+	o->shift = o->next_shift;
 	return o->shift;
 }
 
@@ -114,7 +98,7 @@ static __always_inline void count_untimed(struct round *r, u32 victims)
 	struct culprit_tally *tally;
 	struct health *h;
 
-	if (unlikely(!r->unsettled))
+	if (unlikely(r->state != ROUND_NAMED))
 		return;
 	if (likely(r->mode == MODE_IN)) {
 		tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
@@ -137,7 +121,7 @@ static __always_inline void count_one_more(struct own *o, struct round *r)
 	struct culprit_tally *tally;
 	struct health *h = health();
 
-	if (!r->unsettled || !h)
+	if (r->state != ROUND_NAMED || !h)
 		return;
 	if (r->mode == MODE_SELF) {
 		h->self_victims++;
@@ -171,30 +155,18 @@ static __always_inline bool memory_in_scope(struct own *me, struct task_struct *
 	return true;
 }
 
-/* Of one in flight only this CPU knows whom it interrupts. False if it is timed. */
-static __always_inline bool untimed_victim(struct own *me, u32 cpu, u32 from, u64 generation)
+/* Of one in flight only this CPU knows whom it interrupts. */
+static __always_inline void count_untimed_victim(struct own *me, u64 mm)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	u32 cell = cpu * config.row + from, *shift;
-	u64 mm = *(volatile u64 *)&me->mm;
 	struct victim_tally *vt;
-	struct turn *turn;
 
-	shift = bpf_map_lookup_elem(&shifts, &from);
-	if (unlikely(!shift || !is_untimed(mm, generation, *(volatile u32 *)shift)))
-		return false;
-	/* should the end of one that was timed not have been seen, this one's is not it */
-	me->t1 = 0;
-	turn = bpf_map_lookup_elem(&turns, &cell);
-	if (likely(turn))
-		turn->untimed++;
 	if (!memory_in_scope(me, t, mm))
-		return true;
+		return;
 	name_victim(me, t, mm);
 	vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);
 	if (likely(vt))
 		vt->untimed++;
-	return true;
 }
 
 #endif

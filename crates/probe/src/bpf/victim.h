@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The victim's side of a round: its CPU leaves when the handler began and how long it took, in the
- * hits from the culprit's CPU. Interrupts are off meanwhile, so a CPU is in one handler at a time.
+ * The victim's side of a round: whom it interrupts. Interrupts are off meanwhile, so a CPU is in one handler at a time.
  */
 #ifndef QUELL_VICTIM_H
 #define QUELL_VICTIM_H
@@ -47,54 +46,26 @@ static __always_inline struct victim_key name_victim(struct own *me, struct task
 	return process;
 }
 
-/* o->mm is whose memory it is for, 0 if that is not known. */
-static __always_inline void handler_begins(struct own *o, u32 cpu, u32 from)
+/* What a record needs of it. */
+static __always_inline void leave_thread(u32 cell, struct task_struct *t, struct victim_key *process)
 {
-	u32 cell = cpu * config.row + from;
-	struct turn *turn;
+	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
 
-	turn = bpf_map_lookup_elem(&turns, &cell);
-	if (!turn || from >= config.ncpu)
+	if (!thread)
 		return;
-	o->turn = turn->timed++;
-	o->from = from;
-	o->t1 = bpf_ktime_get_ns();
+	thread->tgid = process->tgid;
+	thread->tid = t->pid;
+	thread->bystander = process->bystander;
+	bpf_get_current_comm(thread->comm, sizeof(thread->comm));
 }
 
-/* False if it did not begin, as far as was seen. */
-static __always_inline bool handler_ends(struct own *me, u32 cpu)
+/* One more time that this CPU was interrupted by that one. */
+static __always_inline void count_interrupt(u32 cpu, u32 from)
 {
-	struct victim_key vkey;
-	struct task_struct *t;
-	struct hit *hit;
-	u64 now;
+	u32 cell = cpu * config.row + from, *n = bpf_map_lookup_elem(&interrupts, &cell);
 
-	if (!me->t1)
-		return false;
-	hit = hit_of(me->from, cpu, me->turn);
-	if (!hit)
-		return false;
-	now = bpf_ktime_get_ns();
-	t = bpf_get_current_task_btf();
-	vkey = name_victim(me, t, me->mm);
-	hit->stall_ns = clamp(now - me->t1);
-	hit->victim = me->victim;
-	if (config.recording) {
-		u32 cell = hit_cell(me->from, cpu, me->turn);
-		struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);
-
-		if (thread) {
-			thread->tgid = vkey.tgid;
-			thread->tid = t->pid;
-			thread->bystander = vkey.bystander;
-			bpf_get_current_comm(thread->comm, sizeof(thread->comm));
-		}
-	}
-	/* last: with it the hit is there; x86 keeps the order of stores */
-	barrier();
-	hit->t1 = me->t1;
-	me->t1 = 0;
-	return true;
+	if (likely(n))
+		*n += 1;
 }
 
 #endif

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
+use libbpf_rs::ProgramInput;
 
 use super::{Probe, SETTLE, interrupts};
 use crate::error::{Error, Result};
+use crate::layout::Counting;
 
 /// Longer than a round is in flight, and than a program that is being taken away still runs.
 const FLIGHT: Duration = Duration::from_millis(5);
@@ -20,8 +21,11 @@ impl Probe {
         if self.ended.is_some() {
             return Ok(());
         }
-        self.set_counting(false)?;
-        self.time_all()?;
+        // From now on every round is timed; once those that are not are over, victims no longer count themselves: their
+        // culprit may not be watched any more.
+        self.set_counting(Counting::Timed)?;
+        std::thread::sleep(FLIGHT);
+        self.set_counting(Counting::Told)?;
         self.interrupts_ended = interrupts();
         // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
@@ -38,25 +42,11 @@ impl Probe {
         self.settle(Duration::ZERO)
     }
 
-    /// From now on no victim counts itself, as its culprit may no longer be watched. Of a round that is under way one
-    /// side may know that and the other not.
-    fn time_all(&self) -> Result<()> {
-        let Some(shifts) = &self.maps.shifts else {
-            return Ok(());
-        };
-        for cpu in 0..self.cpus {
-            shifts
-                .update(&cpu.to_ne_bytes(), &0_u32.to_ne_bytes(), MapFlags::ANY)
-                .map_err(Error::load("have all shootdowns timed"))?;
-        }
-        Ok(())
-    }
-
-    /// Tells the programs of every CPU whether all of them are attached.
-    pub(super) fn set_counting(&mut self, on: bool) -> Result<()> {
+    /// Tells the programs of every CPU which of them are attached.
+    pub(super) fn set_counting(&mut self, counting: Counting) -> Result<()> {
         /// No CPU has been quiet for so long: none is settled.
         const YEARS: Duration = Duration::from_secs(100 * 366 * 86_400);
-        self.counting = on;
+        self.counting = counting;
         self.settle(YEARS)
     }
 
@@ -71,7 +61,7 @@ impl Probe {
             let mut arguments = [0; 24];
             arguments[..8].copy_from_slice(&u64::from(cpu).to_ne_bytes());
             arguments[8..16].copy_from_slice(&quiet.to_ne_bytes());
-            arguments[16..].copy_from_slice(&u64::from(self.counting).to_ne_bytes());
+            arguments[16..].copy_from_slice(&u64::from(self.counting as u32).to_ne_bytes());
             let input = ProgramInput {
                 context_in: Some(&mut arguments),
                 ..ProgramInput::default()

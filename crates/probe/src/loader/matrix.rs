@@ -1,5 +1,5 @@
-//! Reads who interrupted whom, by CPU: the counters that each victim keeps for each culprit's CPU, of those
-//! that are timed, to find its next slot, and of those that are not. Reading them costs the kernel nothing.
+//! Reads who interrupted whom, by CPU: the counters that each victim's CPU keeps for each culprit's. Reading them costs the
+//! kernel nothing.
 
 use std::os::fd::AsFd as _;
 use std::ptr::NonNull;
@@ -17,14 +17,14 @@ use crate::error::{Error, Result};
 const STRIDE: usize = 8;
 
 /// The counters, mapped: reading them takes no system call. At 256 CPUs there are 65,536.
-pub(super) struct Turns {
+pub(super) struct Interrupts {
     start: NonNull<u8>,
     bytes: usize,
     /// Values from one victim's first to the next one's.
     row: usize,
 }
 
-impl Turns {
+impl Interrupts {
     /// Maps `cpus` rows of `row` counters.
     pub(super) fn map(map: &MapHandle, cpus: u32, row: u32) -> Result<Self> {
         let bytes = cpus as usize * row as usize * STRIDE;
@@ -51,7 +51,6 @@ impl Turns {
         })
     }
 
-    /// `struct turn`: the rounds that are timed, and those that are not.
     fn get(&self, victim: usize, culprit: usize) -> u32 {
         let at = (victim * self.row + culprit) * STRIDE;
         if at + STRIDE > self.bytes {
@@ -60,14 +59,13 @@ impl Turns {
         // SAFETY: inside the mapping, and aligned, as the mapping begins at a page. The kernel writes
         // it meanwhile, whole words only, hence atomic loads.
         unsafe {
-            let words = self.start.as_ptr().add(at).cast::<AtomicU32>();
-            let word = |i| (*words.add(i)).load(Ordering::Relaxed);
-            word(0).wrapping_add(word(1))
+            let word = self.start.as_ptr().add(at).cast::<AtomicU32>();
+            (*word).load(Ordering::Relaxed)
         }
     }
 }
 
-impl Drop for Turns {
+impl Drop for Interrupts {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of which no pointer leaves this type.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -84,7 +82,7 @@ impl Probe {
         let mut matrix = Matrix::new(cpus);
         for victim in 0..cpus {
             for culprit in 0..cpus {
-                matrix.set(culprit, victim, self.turns.get(victim, culprit));
+                matrix.set(culprit, victim, self.interrupts_by_cpu.get(victim, culprit));
             }
         }
         matrix

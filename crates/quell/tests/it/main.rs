@@ -30,6 +30,7 @@ mod lab_nodes;
 mod lab_run;
 mod lab_verbs;
 mod lockdown;
+mod moving;
 mod preload;
 mod prove;
 mod run;

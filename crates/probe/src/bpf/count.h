@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counting a round and its victims, once they are done. The same whatever told of them.
+ */
+#ifndef QUELL_COUNT_H
+#define QUELL_COUNT_H
+
+/* A walk over the victims of a round. */
+struct settling {
+	u32 cpu;
+	u32 place;
+	u32 target;
+	u32 counted;
+	u32 unseen;
+	u32 zero;
+	u64 end; /* of the last victim */
+};
+
+static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
+{
+	struct victim_info *info;
+
+	if (config.scope != SCOPE_CPUS) {
+		info = bpf_map_lookup_elem(&victim_infos, &victim);
+		return info && tgid_in_scope(info->key.tgid);
+	}
+	return cpu_in_scope(cpu);
+}
+
+static __always_inline void count_hit(struct culprit_tally *tally, struct victim_tally *vt,
+				      struct hists *hists, u64 delay, u64 stall, u32 shift)
+{
+	tally->delay_ns += delay << shift;
+	tally->stall_ns += stall << shift;
+	vt->hits++;
+	vt->stall_ns += stall << shift;
+	hist_add(&hists->of[HIST_DELAY], delay, 1ULL << shift);
+	hist_add(&hists->of[HIST_STALL], stall, 1ULL << shift);
+}
+
+static __always_inline void count_flush(struct culprit_tally *tally, struct round *r, u64 victims)
+{
+	tally->shootdowns++;
+	tally->victims += victims;
+	if (r->end == ~0ULL)
+		tally->full++;
+	else
+		tally->pages += (r->end - r->start) >> 12;
+}
+
+/* The last victim ends the wait; if none was seen (0), its length is not known. */
+static __always_inline void count_round(struct culprit_tally *tally, struct hists *hists,
+					struct round *r, u64 victims, u64 end)
+{
+	u64 wait;
+
+	count_flush(tally, r, victims);
+	if (!end)
+		return;
+	wait = end > r->t0 ? end - r->t0 : 0;
+	tally->wait_ns += wait << r->shift;
+	hist_add(&hists->of[HIST_WAIT], wait, 1ULL << r->shift);
+}
+
+static __always_inline void count_victim(struct round *r, u64 at, u64 t1, u32 stall_ns, u32 victim)
+{
+	struct hists *hists = hists_of_cpu();
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	struct health *h;
+
+	if (!victim) {
+		h = health();
+		if (h)
+			h->crowded++;
+	}
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (tally && vt && hists)
+		count_hit(tally, vt, hists, t1 > at ? t1 - at : 0, stall_ns, r->shift);
+}
+
+/* When all its victims are counted. */
+static __always_inline void finish_round(struct settling *s, struct round *r)
+{
+	struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	struct hists *hists = hists_of_cpu();
+	struct health *h = health();
+	u32 records = s->counted;
+
+	if (r->mode == MODE_IN) {
+		if (h)
+			h->unseen += s->unseen;
+		s->counted += s->unseen;
+	}
+	if (config.recording && (r->sent != records || !records))
+		write_end(r, s->cpu, s->end, records, r->mode == MODE_IN ? s->unseen : 0);
+	if (s->counted && tally && hists)
+		count_round(tally, hists, r, s->counted, s->end);
+}
+
+#endif

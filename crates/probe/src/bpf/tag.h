@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The name of a flush, by which a victim's times find its round.
+ */
+#ifndef QUELL_TAG_H
+#define QUELL_TAG_H
+
+/* Of all flushes of the kernel's own mappings, and of batches: they have nothing to be told by. */
+#define TAG_NO_MEMORY 1
+
+/*
+ * Names a flush by its address space and generation, which is one more with each flush of that space. Two flushes have
+ * the same name once in 2^31. (The factors are the golden ratio's and the one of Murmur3's finalizer.)
+ */
+static __always_inline u32 tag_of(u64 mm, u64 generation)
+{
+	if (!mm)
+		return TAG_NO_MEMORY;
+	return (u32)((generation * 0x9e3779b97f4a7c15ULL + (mm >> 6) * 0xff51afd7ed558ccdULL) >> 32) | 2;
+}
+
+#endif
