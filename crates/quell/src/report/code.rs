@@ -30,6 +30,9 @@ const WRAPPERS: &[&str] = &[
     "fallocate64",
 ];
 
+/// The code that the kernel maps into each process, as /proc/PID/maps has it (vdso(7)).
+const VDSO: &str = "[vdso]";
+
 /// Stacks by the number that rows have for them, with names where those can still be found.
 pub(crate) fn named(
     stacks: impl IntoIterator<Item = Stack>,
@@ -128,9 +131,11 @@ impl Code {
         &self.mappings
     }
 
-    /// The frame that called for a shootdown: the innermost that is no mere wrapper.
+    /// The frame that called for a shootdown: the innermost that is no mere wrapper. None where only the kernel's own
+    /// code in the process is known, through which every system call of a 32-bit program goes (`__kernel_vsyscall`).
     pub(crate) fn caller(&self, stack: i32) -> Option<&Frame> {
         let frames = &self.stack(stack)?.frames;
+        let is_kernels = |f: &Frame| f.module.as_deref() == Some(VDSO);
         let wrapper = |f: &Frame| {
             let name = f.symbol.as_deref().unwrap_or_default();
             let bare = name
@@ -142,8 +147,8 @@ impl Code {
         };
         frames
             .iter()
-            .find(|f| f.module.is_some() && !wrapper(f))
-            .or_else(|| frames.first())
+            .find(|f| f.module.is_some() && !is_kernels(f) && !wrapper(f))
+            .or_else(|| frames.iter().find(|f| !is_kernels(f)))
     }
 
     /// Files that the culprits among the watched ran code from, without the kernel's own names in brackets.

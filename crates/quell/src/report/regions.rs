@@ -268,6 +268,14 @@ mod tests {
                 2,
                 vec![frame("munmap", "/lib/libc.so.6"), frame("work", "/bin/app")],
             ),
+            stack(
+                3,
+                vec![
+                    frame("__kernel_vsyscall", "[vdso]"),
+                    frame("work", "/bin/app"),
+                ],
+            ),
+            stack(4, vec![frame("__kernel_vsyscall", "[vdso]")]),
         ];
         let code = Code::new([process], stacks);
         let found = |pid, start, full, user_stack, cause, own_mm| {
@@ -300,6 +308,8 @@ mod tests {
             "anonymous memory of glibc malloc (libc.so.6)"
         );
         assert_eq!(name(7, 0, true, 2), "whole address space, by app");
+        assert_eq!(name(7, 0x70000, false, 3), "anonymous memory, by app");
+        assert_eq!(name(7, 0x70000, false, 4), "anonymous memory");
         assert_eq!(name(7, 0, true, -1), "whole address space");
         assert_eq!(name(8, 0x2000, false, -1), "anonymous memory");
         assert_eq!(
