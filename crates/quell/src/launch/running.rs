@@ -40,6 +40,15 @@ pub(crate) struct Running {
     said: bool,
 }
 
+/// Processes, for a message.
+fn names(of: &[tree::Process]) -> String {
+    let list: Vec<_> = of
+        .iter()
+        .map(|p| format!("{} ({})", p.comm, p.pid))
+        .collect();
+    list.join(", ")
+}
+
 impl Running {
     /// The pid of the command itself.
     pub(crate) fn pid(&self) -> u32 {
@@ -139,12 +148,20 @@ impl Running {
             // Again and again: what forks faster than it is found must lose.
             while Instant::now() < end {
                 self.signal_all(Signal::KILL);
+                tree::kill_orphans(self.since, LOOK);
                 if self.all_gone(LOOK)? {
                     break;
                 }
             }
         }
+        let left = tree::descendants(self.pid, self.since);
         match self.ended {
+            Some(_) if !left.is_empty() => bail!(
+                "stopping process {}: {} that it started do not end, even by SIGKILL: {}",
+                self.pid,
+                left.len(),
+                names(&left)
+            ),
             Some(ended) => Ok(ended),
             None => bail!(
                 "stopping process {}: it does not end, even by SIGKILL",

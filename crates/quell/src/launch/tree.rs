@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_host::proc::Proc;
@@ -34,6 +35,14 @@ static CHILDREN: Mutex<Children> = Mutex::new(Children {
     awaited: Vec::new(),
     before: None,
 });
+
+impl Children {
+    /// Whether a child of quell's is one that a command left, and nobody waits for.
+    fn is_orphan(&self, child: &Process) -> bool {
+        let known = |before: &HashSet<_>| before.contains(&(child.pid, child.start));
+        !self.awaited.contains(&child.pid) && !self.before.as_ref().is_none_or(known)
+    }
+}
 
 fn children() -> std::sync::MutexGuard<'static, Children> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,21 +79,21 @@ struct Entry {
 
 /// Every process there is. What ends while this is read is left out.
 fn table() -> Vec<Entry> {
-    let proc = Proc::new(Path::new("/"));
-    let pids = proc.pids().unwrap_or_default();
-    let entry = |pid| {
-        let stat = proc.stat(pid).ok()?;
-        Some(Entry {
-            process: Process {
-                pid,
-                start: stat.start,
-                comm: stat.comm,
-            },
-            ppid: stat.ppid,
-            dead: matches!(stat.state, 'Z' | 'X'),
-        })
-    };
+    let pids = Proc::new("/").pids().unwrap_or_default();
     pids.into_iter().filter_map(entry).collect()
+}
+
+fn entry(pid: u32) -> Option<Entry> {
+    let stat = Proc::new("/").stat(pid).ok()?;
+    Some(Entry {
+        dead: stat.has_ended(),
+        process: Process {
+            pid,
+            start: stat.start,
+            comm: stat.comm,
+        },
+        ppid: stat.ppid,
+    })
 }
 
 /// When `pid` started, in clock ticks after boot.
@@ -92,22 +101,41 @@ pub(super) fn start_of(pid: u32) -> Option<u64> {
     Proc::new(Path::new("/")).stat(pid).ok().map(|s| s.start)
 }
 
+/// How often it is looked again where all that was seen has ended, and may have left a child meanwhile.
+const ROUNDS: usize = 1000;
+
 /// The descendants of `root`, without itself, and the orphans that quell got since `since`, with
-/// theirs: all that are alive.
+/// theirs: all that are alive. Empty only if there is none.
+///
+/// A walk through /proc misses processes that fork and end as it goes. But each of their orphans comes to quell at
+/// once, and stays in the list of its children until it is waited for: while any descendant lives, the list has one.
 pub(super) fn descendants(root: u32, since: u64) -> Vec<Process> {
+    let mut found = Vec::new();
+    for _ in 0..ROUNDS {
+        found = walk(root, since);
+        let orphans = orphans(since);
+        let is_new = |p: &Process| p.pid != root && !found.iter().any(|f: &Process| f.pid == p.pid);
+        let more = orphans.iter().filter(|o| !o.dead).map(|o| &o.process);
+        let more: Vec<Process> = more.filter(|p| is_new(p)).cloned().collect();
+        found.extend(more);
+        if !found.is_empty() || orphans.is_empty() {
+            break;
+        }
+        reap_orphans();
+    }
+    found
+}
+
+fn walk(root: u32, since: u64) -> Vec<Process> {
     let own = std::process::id();
     let children = children();
-    let nobody = HashSet::new();
-    let before = children.before.as_ref().unwrap_or(&nobody);
     let mut rest = table();
     let mut found: Vec<Process> = Vec::new();
     let mut parents: HashSet<u32> = HashSet::from([root]);
     loop {
         let (more, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|p| {
-            let orphan = p.ppid == own
-                && p.process.start >= since
-                && !children.awaited.contains(&p.process.pid)
-                && !before.contains(&(p.process.pid, p.process.start));
+            let orphan =
+                p.ppid == own && p.process.start >= since && children.is_orphan(&p.process);
             p.process.pid != own && (parents.contains(&p.ppid) || orphan)
         });
         if more.is_empty() {
@@ -121,36 +149,61 @@ pub(super) fn descendants(root: u32, since: u64) -> Vec<Process> {
     found
 }
 
+/// The orphans that quell got since `since`, and has not waited for: those too that have ended.
+fn orphans(since: u64) -> Vec<Entry> {
+    let own = std::process::id();
+    let children = children();
+    // Orphans come to the first thread (kernel/exit.c: find_new_reaper()).
+    let listed = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
+    let all = match listed {
+        Ok(list) => list
+            .split_ascii_whitespace()
+            .filter_map(|pid| entry(pid.parse().ok()?))
+            .collect(),
+        // A kernel without CONFIG_PROC_CHILDREN.
+        Err(_) => table(),
+    };
+    let ours =
+        |p: &Entry| p.ppid == own && p.process.start >= since && children.is_orphan(&p.process);
+    all.into_iter().filter(ours).collect()
+}
+
+/// Kills the orphans that quell got since `since`, and theirs as they come, until there is none or the time is over.
+/// Without a pause: of a chain of processes, each of which forks the next and ends, one has to be met before it forks.
+pub(super) fn kill_orphans(since: u64, time: Duration) {
+    let end = Instant::now() + time;
+    loop {
+        let orphans = orphans(since);
+        for one in orphans.iter().filter(|o| !o.dead) {
+            let Ok(pid) = i32::try_from(one.process.pid) else {
+                continue;
+            };
+            // SAFETY: kill(2) of a child that was not waited for, so that nobody else has its id.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        if orphans.is_empty() || Instant::now() >= end {
+            return;
+        }
+        reap_orphans();
+    }
+}
+
 /// Reaps the orphans that have ended, so that they don't pile up as zombies.
 pub(super) fn reap_orphans() {
-    let children = children();
-    loop {
-        // SAFETY: waitid(2) with a zeroed struct to fill in; WNOWAIT leaves the child as it is.
-        let pid = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) != 0 {
-                return;
-            }
-            info.si_pid()
-        };
-        let Ok(known) = u32::try_from(pid) else {
-            return;
-        };
-        if known == 0 || children.awaited.contains(&known) {
-            return;
-        }
-        let start = start_of(known).unwrap_or(0);
-        if children
-            .before
-            .as_ref()
-            .is_none_or(|b| b.contains(&(known, start)))
-        {
-            return;
-        }
-        // SAFETY: waitpid(2) for a zombie child; no status is asked for.
-        if unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } <= 0 {
-            return;
+    // SAFETY: waitid(2) with a zeroed struct to fill in; WNOWAIT leaves the child as it is.
+    let has_ended = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_ALL, 0, &raw mut info, flags) == 0 && info.si_pid() != 0
+    };
+    // Which is what most calls find.
+    if !has_ended {
+        return;
+    }
+    for one in orphans(0).iter().filter(|o| o.dead) {
+        if let Ok(pid) = i32::try_from(one.process.pid) {
+            // SAFETY: waitpid(2) for a zombie child; no status is asked for.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
         }
     }
 }

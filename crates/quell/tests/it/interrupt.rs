@@ -22,7 +22,7 @@ fn recording(dir: &Path, program: &Path) -> Child {
 }
 
 /// The processes that run this program.
-fn running(program: &Path) -> Vec<i32> {
+pub(crate) fn running(program: &Path) -> Vec<i32> {
     let all = std::fs::read_dir("/proc").expect("/proc");
     all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid| {

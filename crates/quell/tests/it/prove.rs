@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{QUELL, beside_others, json, quell, root_only};
+use crate::interrupt::running;
 
 /// A plan that sets nothing: A against A.
 fn empty_plan(dir: &Path) -> String {
@@ -200,6 +201,39 @@ fn leftovers_are_stopped() {
     );
     let pid = std::fs::read_to_string(pid).expect("a pid");
     assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+/// Check that processes which fork the next and end at once are all stopped: 3,000 of them, and without an end.
+#[test]
+fn chains_of_orphans_are_stopped() {
+    if !root_only("chains_of_orphans_are_stopped") {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("chain");
+    let built = Command::new("cc")
+        .args(["-O2", "-o"])
+        .arg(&program)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/chain.c"))
+        .status();
+    assert!(built.expect("cc starts").success(), "cc builds chain.c");
+    for count in ["3000", "1000000000"] {
+        // It all ends when this is gone, also where the test fails.
+        let file = tempfile::NamedTempFile::new_in(dir.path()).expect("a file");
+        let out = Command::new(QUELL)
+            .args(["prove", "--"])
+            .arg(&program)
+            .args([count.as_ref(), file.path().as_os_str()])
+            .output()
+            .expect("quell starts");
+        let said = said(&out);
+        // A look may miss one that forks just then, but not all of them.
+        let left: usize = (0..50).map(|_| running(&program).len()).sum();
+        assert_eq!(left, 0, "of {count}: {said}");
+        assert!(said.contains("left running: chain ("), "{said}");
+        drop(file);
+    }
 }
 
 /// Check that Ctrl-C in the first run, and in a pair, ends prove in time with the signal's status and
