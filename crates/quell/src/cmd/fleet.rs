@@ -17,7 +17,7 @@ use crate::clock::wall_ns;
 use crate::cmd::usage;
 use crate::fleet::{self, Asked, Choice, choose, json, of_the_future, text};
 use crate::launch::signals;
-use crate::prove::temp::TempDir;
+use crate::prove::temp::{FLEET, TempDir};
 use crate::show::table::{Table, plain};
 use crate::show::units::plural;
 use crate::show::{self, emit, unless_gone};
@@ -272,7 +272,10 @@ fn ask(
     let said = args.top.map(|n| n as usize);
     let top = said.unwrap_or(if args.words.len() == 1 { FEW } else { ROWS });
     let temp = TempDir::new()?;
-    let dir = fill(choice, temp.path(), &mut passed)?;
+    let folder = temp.path().join(FLEET);
+    std::fs::create_dir(&folder)
+        .with_context(|| format!("making the folder {}", folder.display()))?;
+    let dir = fill(choice, &folder, &mut passed)?;
     let busy = Busy::new(format!(
         "asking {}",
         quell_fleet::Engine::from(args.engine).name()

@@ -20,7 +20,7 @@ use crate::evidence::{
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::prove::plan_text;
-use crate::prove::temp::TempDir;
+use crate::prove::temp::{RUN, TempDir, WATCHED};
 use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::emit;
@@ -109,7 +109,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let proc = Proc::new("/");
     signals::install()?;
     let temp = TempDir::new()?;
-    let dir = temp.path().join("watched.quell");
+    let dir = temp.path().join(WATCHED);
     let mut command = proc.cmdline(pid).unwrap_or_default();
     // What writes its title over its arguments leaves empty ones.
     while command.last().is_some_and(|word| word.is_empty()) {
@@ -182,7 +182,7 @@ fn high_water(status: &str) -> Option<u64> {
 fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     launch::check(command)?;
     let temp = TempDir::new()?;
-    let dir: PathBuf = temp.path().join("run.quell");
+    let dir: PathBuf = temp.path().join(RUN);
     // Standard output is for the plan.
     let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;

@@ -5,7 +5,7 @@ use quell_remedy::Found;
 use super::failed::{Failed, How};
 use super::job::Job;
 use super::metric::Metric;
-use super::temp::TempDir;
+use super::temp::{OBSERVED, TempDir};
 use super::watch::{Counting, Recorder};
 use crate::evidence;
 use crate::launch::Setup;
@@ -86,7 +86,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let when = "the observed run";
     job.progress.begin(when);
     let temp = TempDir::new()?;
-    let dir = temp.path().join("observed.quell");
+    let dir = temp.path().join(OBSERVED);
     let mut recorder = Recorder::start(&dir, job.argv)?;
     release_memory();
     let ran = job.run(&mut recorder, Setup::NONE, when)?;

@@ -31,7 +31,7 @@ pub(crate) fn running(program: &Path) -> Vec<i32> {
         .collect()
 }
 
-fn signal(pid: u32, signal: i32) {
+pub(crate) fn signal(pid: u32, signal: i32) {
     // SAFETY: sends a signal to a process that this test started and has not waited for.
     let sent = unsafe { libc::kill(pid.cast_signed(), signal) };
     assert_eq!(sent, 0);

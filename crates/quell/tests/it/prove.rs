@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{QUELL, beside_others, json, quell, root_only};
-use crate::interrupt::running;
+use crate::interrupt::{running, signal};
 
 /// A plan that sets nothing: A against A.
 fn empty_plan(dir: &Path) -> String {
@@ -269,6 +269,90 @@ fn interrupts() {
         assert!(!Path::new("/proc").join(text.trim()).exists());
         std::fs::remove_file(&pid).expect("the file goes");
     }
+}
+
+/// Check that the folder of a prove that was killed is swept by the next one, and nothing else: none that is in use, none
+/// with what quell did not make, none that is another's, and no link.
+#[test]
+fn folders_of_killed_proofs_are_swept() {
+    if !root_only("folders_of_killed_proofs_are_swept") {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let temp = dir.path().join("temp");
+    std::fs::create_dir(&temp).expect("a folder");
+    let start = || {
+        let child = Command::new(QUELL)
+            .args(["prove", "--", "sleep", "300"])
+            .env("TMPDIR", &temp)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("quell starts");
+        let own = format!("quell-{}-", child.id());
+        let folder = || {
+            let mut all = names(&temp).into_iter();
+            all.find(|n| {
+                n.starts_with(&own) && temp.join(n).join("observed.quell/meta.json").exists()
+            })
+        };
+        let begin = Instant::now();
+        let name = loop {
+            if let Some(name) = folder() {
+                break name;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(120), "no folder");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        (child, name)
+    };
+    let (mut killed, swept) = start();
+    signal(killed.id(), libc::SIGKILL);
+    killed.wait().expect("it ends");
+    let (mut living, used) = start();
+    let make = |name: &str, inside: &str| {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path = temp.join(name);
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .expect("a folder");
+        std::fs::write(path.join(inside), "").expect("a file");
+        path
+    };
+    make("quell-12-0-1f", "mine");
+    make("quell-12-0-1F", "observed.quell");
+    make("quell-12-0-1f.old", "observed.quell");
+    let others = make("quell-13-0-1f", "observed.quell");
+    std::os::unix::fs::chown(&others, Some(12345), None).expect("another's");
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a folder");
+    std::fs::write(elsewhere.join("observed.quell"), "").expect("a file");
+    std::os::unix::fs::symlink(&elsewhere, temp.join("quell-14-0-1f")).expect("a link");
+    let mut kept = names(&temp);
+    kept.retain(|n| *n != swept);
+    assert!(kept.contains(&used));
+    let out = Command::new(QUELL)
+        .args(["prove", "--", "true"])
+        .env("TMPDIR", &temp)
+        .output()
+        .expect("quell starts");
+    let left = names(&temp);
+    let is_whole = temp.join(&used).join("observed.quell/meta.json").exists();
+    signal(living.id(), libc::SIGINT);
+    living.wait().expect("it ends");
+    assert_eq!(left, kept, "{}", whole(&out));
+    assert!(elsewhere.join("observed.quell").exists() && is_whole);
+}
+
+/// What is in a folder, in order.
+fn names(dir: &Path) -> Vec<String> {
+    let all = std::fs::read_dir(dir).expect("a folder");
+    let name = |e: std::io::Result<std::fs::DirEntry>| e.ok()?.file_name().into_string().ok();
+    let mut all: Vec<_> = all.filter_map(name).collect();
+    all.sort();
+    all
 }
 
 /// Check that a server is measured under its load: the load's output and time, the server's memory;
