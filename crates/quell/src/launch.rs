@@ -6,15 +6,19 @@
 //!
 //! A held command has a pid but has not run one instruction of its own, so that a probe can be told
 //! its pid first. Whoever waits on a [`Running`] also answers signals: Ctrl-C at the terminal reaches
-//! the command by itself, a signal sent to quell alone is handed on, and a second one, or 5 seconds,
-//! stops the command with all its descendants. A [`Held`] or [`Running`] that is dropped is stopped.
-//! Where quell is killed, a command that it only runs to measure it ([`Output::Capture`]) is killed
-//! too; one that the user runs under it goes on, as under strace and perf.
+//! the command by itself, and SIGINT that is sent to quell alone is handed on. The rest depends on
+//! whose the command is ([`Whose`]):
+//!
+//! - One of the user's runs on whatever becomes of quell. SIGTERM and SIGHUP end quell alone; a
+//!   [`Running`] that is dropped, as after an error or by a panic, waits for it.
+//! - One that quell runs to measure it ends with quell: a second signal, or 5 seconds, stop it with
+//!   all its descendants, and so does dropping it. Where quell is killed, it is too.
 
 mod capture;
 mod child;
 mod early_end;
 mod ended;
+mod kept;
 mod lean;
 mod running;
 mod setup;
@@ -37,6 +41,7 @@ pub(crate) use setup::Setup;
 use crate::cmd::usage;
 use capture::Capture;
 use child::{Descriptors, Failed, Prepared};
+use kept::Kept;
 
 /// Where a command's output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +51,22 @@ pub(crate) enum Output {
     /// Both streams together to [`Running::output`]. Its input is empty, or, where quell's own is a
     /// file, that file from its beginning, so that each of several runs reads the same.
     Capture,
+    /// Both streams together to quell's own standard output, but only when quell has ended or
+    /// [`Running::print_output`] asks for it, and the end of what came until then. Its input is as
+    /// for `Capture`.
+    Keep,
     /// Both streams to quell's own standard error, where quell's standard output is for data. Its
     /// input is quell's.
     ToStderr,
+}
+
+/// Whose command it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The user's, who runs it under quell.
+    Users,
+    /// One of the runs that quell makes by itself, to compare them.
+    Quells,
 }
 
 /// A command to start.
@@ -59,6 +77,16 @@ pub(crate) struct Spec<'a> {
     pub(crate) setup: &'a Setup,
     /// Where its output goes.
     pub(crate) output: Output,
+    /// Who decides about its end.
+    pub(crate) whose: Whose,
+}
+
+/// Who reads a command's output.
+enum Reader {
+    /// quell.
+    Here(Capture),
+    /// A process beside it.
+    Beside { _kept: Kept },
 }
 
 /// A process that will become the command when it is released.
@@ -67,7 +95,8 @@ pub(crate) struct Held {
     name: OsString,
     go: Option<OwnedFd>,
     failed: OwnedFd,
-    capture: Option<Capture>,
+    reader: Option<Reader>,
+    whose: Whose,
     /// What is done to it first, for messages.
     starts: Vec<Start>,
 }
@@ -77,7 +106,7 @@ fn pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// What replaces quell's own input, output and error for the command.
-fn stdio(output: Output) -> anyhow::Result<(Option<Capture>, [Option<OwnedFd>; 3])> {
+fn stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd>; 3])> {
     let open = |path: &str, flags| {
         rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
             .with_context(|| format!("opening {path} for the command"))
@@ -96,10 +125,16 @@ fn stdio(output: Output) -> anyhow::Result<(Option<Capture>, [Option<OwnedFd>; 3
             let own = own.context("sharing standard error")?;
             (None, [None, Some(own), None])
         }
-        Output::Capture => {
-            let (capture, write) = Capture::new()?;
+        Output::Capture | Output::Keep => {
+            let (reader, write) = if output == Output::Capture {
+                let (capture, write) = Capture::new()?;
+                (Reader::Here(capture), write)
+            } else {
+                let (kept, write) = Kept::new()?;
+                (Reader::Beside { _kept: kept }, write)
+            };
             let again = write.try_clone().context("sharing a pipe")?;
-            (Some(capture), [Some(input()?), Some(write), Some(again)])
+            (Some(reader), [Some(input()?), Some(write), Some(again)])
         }
     })
 }
@@ -109,15 +144,16 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
     signals::install()?;
     tree::adopt_orphans()?;
     let prepared = Prepared::new(spec.argv, spec.setup)?;
+    // First: who reads the output beside quell must not have these pipes as well.
+    let (reader, stdio) = stdio(spec.output)?;
     let (go_read, go_write) = pipe()?;
     let (failed_read, failed_write) = pipe()?;
-    let (capture, stdio) = stdio(spec.output)?;
     let fds = Descriptors {
         go: go_read.as_raw_fd(),
         failed: failed_write.as_raw_fd(),
         stdio: [0, 1, 2].map(|n: usize| stdio[n].as_ref().map(|fd| fd.as_raw_fd())),
         other_end: go_write.as_raw_fd(),
-        ends_with_quell: spec.output == Output::Capture,
+        ends_with_quell: spec.whose == Whose::Quells,
     };
     lean::leave_buffers_out();
     // Until the child has its own answers to them, our handlers must not run in it.
@@ -137,7 +173,8 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
         name: spec.argv.first().cloned().unwrap_or_default(),
         go: Some(go_write),
         failed: failed_read,
-        capture,
+        reader,
+        whose: spec.whose,
         starts: spec.setup.starts.clone(),
     })
 }
@@ -175,7 +212,7 @@ impl Held {
                 self.name.display()
             );
         }
-        let mut running = Running::new(self.pid, self.capture.take())?;
+        let mut running = Running::new(self.pid, self.reader.take(), self.whose)?;
         if let Some(go) = self.go.take() {
             // A child that was killed meanwhile is reported by wait.
             let _ = rustix::io::write(&go, &[1]);

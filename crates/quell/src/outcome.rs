@@ -5,12 +5,30 @@ use std::process::ExitCode;
 
 use crate::launch::{Ended, Status, signals};
 
+fn name(argv: &[OsString]) -> String {
+    let first = argv.first().map(|w| w.to_string_lossy().into_owned());
+    first.unwrap_or_default()
+}
+
+/// Says that a signal ends quell alone, and returns the status for it.
+pub(crate) fn left(argv: &[OsString], pids: &[u32], signal: i32) -> ExitCode {
+    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+    let (name, signal_name) = (name(argv), signals::name(signal));
+    say!(
+        "quell: ended by {signal_name}; '{name}' ({}) runs on",
+        pids.join(", ")
+    );
+    by_signal(signal)
+}
+
+/// As a shell has it.
+pub(crate) fn by_signal(signal: i32) -> ExitCode {
+    Status::Signal(signal).exit_code()
+}
+
 /// Says what is unusual about the end of a command, and returns its status.
 pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String)]) -> ExitCode {
-    let name = argv
-        .first()
-        .map(|w| w.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let name = name(argv);
     if let Status::Signal(signal) = ended.status {
         say!("quell: '{name}' was ended by {}", signals::name(signal));
     }
@@ -20,13 +38,7 @@ pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String
             .map(|(pid, comm)| format!("{comm} ({pid})"))
             .collect();
         let list = list.join(", ");
-        match signals::interrupted() {
-            None => say!(
-                "quell: '{name}' has ended, but left running: {list}; they were watched until now"
-            ),
-            // which it does itself then (launch/running.rs)
-            Some(_) => say!("quell: '{name}' has ended, and quell now stops what it left: {list}"),
-        }
+        say!("quell: '{name}' has ended, but left running: {list}; they were watched until now");
     }
     ended.status.exit_code()
 }

@@ -14,7 +14,8 @@ use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stack
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::host_name::host_name;
-use crate::launch::{self, Ended, Output, Setup, Spec, signals};
+use crate::launch::{self, Ended, Output, Setup, Spec, Whose, signals};
+use crate::prove::failed::Interrupted;
 use crate::subject::Subject;
 
 /// How often the ring is emptied where nothing is urgent.
@@ -127,11 +128,15 @@ impl Recording {
     /// If the trace can't be written.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
         if !self.more {
-            signals::sleep(if self.is_early() {
-                timeout.min(HASTE)
-            } else {
-                timeout
-            })?;
+            // Also after a signal: a command of the user's decides itself when it ends by it.
+            signals::poll(
+                None,
+                if self.is_early() {
+                    timeout.min(HASTE)
+                } else {
+                    timeout
+                },
+            )?;
         }
         self.more = self.records.drain()?;
         self.look();
@@ -282,6 +287,7 @@ pub(crate) fn record_command(
         argv,
         setup: Setup::NONE,
         output,
+        whose: Whose::Users,
     })?;
     let options = Options {
         scope: Scope::Tree,
@@ -294,6 +300,9 @@ pub(crate) fn record_command(
         recording.step(STEP)?;
         if let Some(ended) = running.wait_timeout(Duration::ZERO)? {
             break ended;
+        }
+        if let Some(signal) = running.left() {
+            return Err(Interrupted(signal).into());
         }
     };
     let leftovers = running.leftovers();

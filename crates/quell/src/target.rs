@@ -1,15 +1,21 @@
 //! What is watched, and for how long: everything, processes, CPUs, or a command.
 
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell_host::proc::Proc;
 use quell_probe::{Backend, Error, Probe, Scope};
 
 use crate::cli::{Target, Way};
-use crate::cmd::usage;
-use crate::launch::{self, Ended, Held, Output, Running, Spec, signals};
+use crate::cmd::{complain, usage};
+use crate::launch::{self, Ended, Held, Output, Running, Spec, Whose, signals};
+use crate::outcome;
+
+/// For who waits for the end only.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The scope that was asked for.
 ///
@@ -134,6 +140,8 @@ fn cpus(text: &str, online: &[u32]) -> anyhow::Result<Vec<u32>> {
 pub(crate) enum End {
     /// The command ended.
     Command(Ended),
+    /// A signal ends quell; the command runs on.
+    Left(i32),
     /// All processes of `-p` are gone, or the time is over, or somebody interrupted.
     Over,
 }
@@ -180,6 +188,12 @@ impl Watch {
                 argv: &target.command,
                 setup: launch::Setup::NONE,
                 output,
+                // Captured is only what quell itself wants to read.
+                whose: if output == Output::Capture {
+                    Whose::Quells
+                } else {
+                    Whose::Users
+                },
             };
             Some(launch::hold(&spec)?)
         };
@@ -255,9 +269,12 @@ impl Watch {
             .map(|d| d.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(timeout, |l| l.min(timeout));
         if let Some(running) = &mut self.running {
-            // Running looks after Ctrl-C: the command gets it too, and is given time to end
+            // Running looks after Ctrl-C: the command gets it too, and ends by it or not
             if let Some(ended) = running.wait_timeout(timeout)? {
                 return Ok(Some(End::Command(ended)));
+            }
+            if let Some(signal) = running.left() {
+                return Ok(Some(End::Left(signal)));
             }
             if self.deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(Some(End::Command(running.stop()?)));
@@ -279,12 +296,69 @@ impl Watch {
         Ok(None)
     }
 
+    /// quell's exit status, by how the watch ended: None where nobody reads what it says any more, or an error, which is
+    /// said. A command that runs then is waited for: it is the user's, and its status is passed on.
+    ///
+    /// # Errors
+    ///
+    /// The one that ended the watch, if there is no command.
+    pub(crate) fn see_through(
+        &mut self,
+        command: &[OsString],
+        watched: anyhow::Result<Option<End>>,
+    ) -> anyhow::Result<ExitCode> {
+        let end = match watched {
+            Ok(Some(end)) => end,
+            Ok(None) if self.running.is_none() => End::Over,
+            Err(err) if self.running.is_none() => return Err(err),
+            other => {
+                if let Err(err) = other {
+                    let runs = self.running.as_ref().is_some_and(Running::runs);
+                    complain(&if runs {
+                        err.context("the watch has ended, and the command runs on")
+                    } else {
+                        err
+                    });
+                }
+                loop {
+                    if let Some(end) = self.step(LONG)? {
+                        break end;
+                    }
+                }
+            }
+        };
+        Ok(match end {
+            End::Over => ExitCode::SUCCESS,
+            End::Command(ended) => outcome::finish(command, &ended, &self.leftovers()),
+            End::Left(signal) => outcome::left(command, &self.roots(), signal),
+        })
+    }
+
+    /// Stops the command: the user wants it.
+    ///
+    /// # Errors
+    ///
+    /// If it does not end.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+        match &mut self.running {
+            Some(running) if running.runs() => running.stop().map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// What the command has written, where it is captured.
     pub(crate) fn output(&self) -> Vec<u8> {
         self.running
             .as_ref()
             .map(Running::output)
             .unwrap_or_default()
+    }
+
+    /// Has the command's output printed, where it was kept.
+    pub(crate) fn print_output(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.print_output();
+        }
     }
 
     /// Processes that the command started and that outlive it.

@@ -7,6 +7,8 @@ use anstyle::{AnsiColor, Style};
 use clap::CommandFactory as _;
 
 use crate::cli::{Cli, Color, Verb};
+use crate::outcome::by_signal;
+use crate::prove::failed::Interrupted;
 use crate::show::emit;
 
 mod agent;
@@ -68,6 +70,9 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     say!("{red}quell:{red:#} {err:#}");
+    if let Some(Interrupted(signal)) = err.downcast_ref() {
+        return by_signal(*signal);
+    }
     ExitCode::from(if err.chain().any(is_bad_input) { 2 } else { 1 })
 }
 

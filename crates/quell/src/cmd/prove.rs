@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use quell_stats::Verdict;
 
 use crate::cli::ProveArgs;
-use crate::prove::failed::{Failed, Interrupted};
+use crate::outcome::by_signal;
+use crate::prove::failed::Failed;
 use crate::prove::{self, prove};
 use crate::show::{self, emit};
 
@@ -24,22 +25,14 @@ pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
     };
     emit(&mut out, &text)?;
     Ok(match outcome.interrupted {
-        Some(signal) => interrupted(signal),
+        Some(signal) => by_signal(signal),
         None if proof.overall.verdict == Verdict::Better => ExitCode::SUCCESS,
         None => ExitCode::FAILURE,
     })
 }
 
-fn interrupted(signal: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
-}
-
 /// A run that failed shows the end of its output, below the one line.
 fn failed(err: anyhow::Error) -> anyhow::Result<ExitCode> {
-    if let Some(Interrupted(signal)) = err.downcast_ref() {
-        super::complain(&err);
-        return Ok(interrupted(*signal));
-    }
     if let Some(failed) = err.downcast_ref::<Failed>() {
         let code = super::complain(&err);
         say_on!("{}", failed.tail());

@@ -7,7 +7,6 @@ use quell_probe::{Options, Stacks};
 
 use crate::cli::RecordArgs;
 use crate::cmd::usage;
-use crate::outcome;
 use crate::recording::{Recording, STEP};
 use crate::show::units::{count, plural};
 use crate::subject::Subject;
@@ -31,7 +30,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
-    let mut recording = Recording::start(
+    let recording = Recording::start(
         &args.output,
         args.force,
         options,
@@ -39,6 +38,16 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     )
     .map_err(|err| target::or_stat(err, &args.target))?;
     watch.start(Some(&recording.probe), &scope)?;
+    let watched = follow(args, recording, &mut watch);
+    watch.see_through(&args.target.command, watched)
+}
+
+/// Records until the watch ends.
+fn follow(
+    args: &RecordArgs,
+    mut recording: Recording,
+    watch: &mut Watch,
+) -> anyhow::Result<Option<End>> {
     let end = loop {
         recording.step(STEP)?;
         if let Some(end) = watch.step(Duration::ZERO)? {
@@ -56,10 +65,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         count(tally.lost.total()),
         args.output.display(),
     );
-    Ok(match end {
-        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
-        End::Over => ExitCode::SUCCESS,
-    })
+    Ok(Some(end))
 }
 
 fn stacks(text: &str) -> anyhow::Result<Stacks> {

@@ -2,17 +2,16 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quell_event::{Summary, Tally};
 use quell_host::flush;
-use quell_probe::{Error, Options, Probe, Stacks, Timed};
+use quell_probe::{Error, Options, Probe, Scope, Stacks, Timed};
 
 use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
 use crate::coarse;
-use crate::outcome;
 use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
@@ -40,25 +39,37 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
+    let watched = follow(args, &scope, interval, &options, &mut watch);
+    watch.see_through(&args.target.command, watched)
+}
+
+/// Counts until the watch ends; None if the reader has gone (`| head`).
+fn follow(
+    args: &StatArgs,
+    scope: &Scope,
+    interval: Option<Duration>,
+    options: &Options,
+    watch: &mut Watch,
+) -> anyhow::Result<Option<End>> {
     if args.target.backend == Some(Way::Proc) {
         if args.target.ipi {
             return Err(usage("--ipi takes the probe: choose another --backend"));
         }
         return coarse::run(
             args,
-            &scope,
+            scope,
             interval,
             watch,
             "Without '--backend proc' quell shows that too.",
         );
     }
-    let mut probe = match Probe::attach(&options) {
+    let mut probe = match Probe::attach(options) {
         Ok(probe) => probe,
         // what is asked for by name is not replaced by something else
         Err(err @ Error::Missing { .. }) if options.backend.is_none() && !options.ipi => {
             return coarse::run(
                 args,
-                &scope,
+                scope,
                 interval,
                 watch,
                 &format!("That takes the probe: {err}"),
@@ -80,7 +91,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         tally.self_ns = own_cpu_ns() - own_before;
         Ok(tally)
     };
-    watch.start(Some(&probe), &scope)?;
+    watch.start(Some(&probe), scope)?;
 
     let mut last = Tally::default();
     let mut next = interval.map(|i| Instant::now() + i);
@@ -93,7 +104,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         if let Some(end) = watch.step(timeout)? {
             break Some(end);
         }
-        library.look(&scope, &watch.roots());
+        library.look(scope, &watch.roots());
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
@@ -106,10 +117,9 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         }
     };
     probe.detach()?;
-    library.look_now(&scope, &watch.roots());
+    library.look_now(scope, &watch.roots());
     let Some(end) = end else {
-        // the reader has gone, and a command goes with the watch
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     };
     let total = count(&mut probe)?;
     printer.print(
@@ -121,10 +131,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         },
         &library,
     )?;
-    Ok(match end {
-        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
-        End::Over => ExitCode::SUCCESS,
-    })
+    Ok(Some(end))
 }
 
 struct Printer {

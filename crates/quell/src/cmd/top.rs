@@ -1,6 +1,5 @@
 //! `quell top`: the live view, or intervals as text.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,8 +9,7 @@ use quell_host::proc::Proc;
 
 use crate::cli::{Target, TopArgs};
 use crate::cmd::usage;
-use crate::launch::{Ended, Output, signals};
-use crate::outcome;
+use crate::launch::{Output, signals};
 use crate::show::units::time;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
@@ -56,7 +54,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let backend = target::backend(&args.target, refusal)?;
     let screen = args.batch.is_none() && !args.json && term::is_there();
     let output = if screen {
-        Output::Capture
+        Output::Keep
     } else {
         Output::ToStderr
     };
@@ -73,33 +71,32 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         source.restart()?;
     }
     let title = Subject::of(&target).title();
-    let end = if screen {
-        live(args, title, every, &mut watch, &mut source)?
-    } else {
-        if args.batch.is_none() {
-            let why = if args.json {
-                "JSON"
-            } else if term::is_dumb() {
-                "the terminal has no screen (TERM is dumb): text"
-            } else {
-                "stdout is no terminal: text"
-            };
-            say!(
-                "quell: {why} every {} until it is interrupted; '--batch N' ends after N",
-                time(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
-            );
+    if screen {
+        let mut end = live(args, title, every, &mut watch, &mut source);
+        if let Ok(End::Over) = end
+            && let Err(err) = watch.stop()
+        {
+            end = Err(err);
         }
-        batch(args, &title, every, &mut watch, &mut source)?
-    };
-    // what the command said while the screen was up
-    let said = watch.output();
-    if !said.is_empty() {
-        let _ = io::stdout().write_all(&said);
+        // what the command said while the screen was up
+        watch.print_output();
+        return watch.see_through(&target.command, end.map(Some));
     }
-    Ok(match end {
-        Some(ended) => outcome::finish(&target.command, &ended, &watch.leftovers()),
-        None => ExitCode::SUCCESS,
-    })
+    if args.batch.is_none() {
+        let why = if args.json {
+            "JSON"
+        } else if term::is_dumb() {
+            "the terminal has no screen (TERM is dumb): text"
+        } else {
+            "stdout is no terminal: text"
+        };
+        say!(
+            "quell: {why} every {} until it is interrupted; '--batch N' ends after N",
+            time(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
+        );
+    }
+    let watched = batch(args, &title, every, &mut watch, &mut source);
+    watch.see_through(&target.command, watched)
 }
 
 fn everything_by_default(target: &Target) -> Target {
@@ -109,14 +106,15 @@ fn everything_by_default(target: &Target) -> Target {
     target
 }
 
-/// Prints intervals, until there are enough or what is watched has ended. The last one may be shorter.
+/// Prints intervals, until there are enough or what is watched has ended. The last one may be shorter. None if the
+/// reader has gone (`| head`).
 fn batch(
     args: &TopArgs,
     title: &str,
     every: Duration,
     watch: &mut Watch,
     source: &mut Source,
-) -> anyhow::Result<Option<Ended>> {
+) -> anyhow::Result<Option<End>> {
     let mut out = show::output(None)?;
     let mut print = |sample: Sample, number| -> anyhow::Result<bool> {
         let text = if args.json {
@@ -139,22 +137,17 @@ fn batch(
             source.drain()?;
             if let Some(end) = end {
                 print(source.last()?, number)?;
-                return Ok(ended(end));
+                return Ok(Some(end));
             }
         }
         next += every;
         if !print(source.sample()?, number)? {
-            break;
+            return Ok(None);
         }
     }
-    Ok(None)
-}
-
-fn ended(end: End) -> Option<Ended> {
-    match end {
-        End::Command(ended) => Some(ended),
-        End::Over => None,
-    }
+    // as many as were asked for: a command goes with the watch
+    watch.stop()?;
+    Ok(Some(End::Over))
 }
 
 /// Shows the screen until somebody quits. When what is watched has ended, the screen stays.
@@ -164,7 +157,7 @@ fn live(
     every: Duration,
     watch: &mut Watch,
     source: &mut Source,
-) -> anyhow::Result<Option<Ended>> {
+) -> anyhow::Result<End> {
     let look = Look {
         color: term::wants_color(),
     };
@@ -192,6 +185,10 @@ fn live(
         let left = next.saturating_duration_since(Instant::now());
         let inputs = screen.wait(if over.is_some() { nap } else { nap.min(left) })?;
         if signals::interrupted().is_some() {
+            // SIGTERM and SIGHUP leave a command to itself
+            if over.is_none() && signals::leaving().is_some() {
+                over = watch.step(Duration::ZERO)?;
+            }
             break;
         }
         for input in inputs {
@@ -199,7 +196,7 @@ fn live(
             let Input::Key(key) = input else { continue };
             match state.key(key) {
                 Action::None => {}
-                Action::Quit => return Ok(over.and_then(ended)),
+                Action::Quit => return Ok(over.unwrap_or(End::Over)),
                 Action::Suspend => screen.suspend()?,
                 Action::Close => source.close(),
                 Action::Open(_) if over.is_some() => {
@@ -242,7 +239,7 @@ fn live(
             stale = true;
         }
     }
-    Ok(over.and_then(ended))
+    Ok(over.unwrap_or(End::Over))
 }
 
 /// How many shootdowns a process made, in a second.

@@ -4,14 +4,12 @@ mod sample;
 mod text;
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell_host::proc::Proc;
 use quell_probe::Scope;
 
 use crate::cli::StatArgs;
-use crate::outcome;
 use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
@@ -21,7 +19,7 @@ use sample::{Counts, Watched};
 /// Threads come and go: those that end are counted up to the last look.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Counts by /proc alone, and says why.
+/// Counts by /proc alone, and says why. None if the reader has gone (`| head`).
 ///
 /// # Errors
 ///
@@ -30,9 +28,9 @@ pub(crate) fn run(
     args: &StatArgs,
     scope: &Scope,
     interval: Option<Duration>,
-    mut watch: Watch,
+    watch: &mut Watch,
     why: &str,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Option<End>> {
     let mut out = show::output(args.output.as_deref())?;
     let watched = match scope {
         Scope::Tree => Watched::Trees(watch.roots()),
@@ -80,14 +78,10 @@ pub(crate) fn run(
         }
     };
     let Some(end) = end else {
-        // the reader has gone, and a command goes with the watch
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     };
     counts.look(root, &proc, &watched)?;
     library.look_now(scope, &watch.roots());
     print(&counts, &library)?;
-    Ok(match end {
-        End::Command(ended) => outcome::finish(&args.target.command, &ended, &watch.leftovers()),
-        End::Over => ExitCode::SUCCESS,
-    })
+    Ok(Some(end))
 }

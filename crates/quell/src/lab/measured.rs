@@ -48,7 +48,7 @@ pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Re
     let ended = loop {
         match watch.step(Duration::from_secs(1))? {
             Some(End::Command(ended)) => break ended,
-            Some(End::Over) => bail!("interrupted"),
+            Some(End::Over | End::Left(_)) => bail!("interrupted"),
             None => {}
         }
     };

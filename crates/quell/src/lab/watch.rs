@@ -18,7 +18,6 @@ use quell_probe::{Interruptions, Scope};
 use super::{Beside, has_counter, lock, place, worker};
 use crate::cli::{LabWatchArgs, Target};
 use crate::cmd::usage;
-use crate::outcome;
 use crate::show::emit;
 use crate::show::style::heading;
 use crate::show::table::{Table, plain};
@@ -40,6 +39,12 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
     };
     // before quell leaves the CPU: the command is to run where it would
     let mut over = Watch::prepare(&target, args.duration)?;
+    let watched = look(args, &mut over);
+    over.see_through(&args.command, watched)
+}
+
+/// Looks until the watch ends, and prints what was seen.
+fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     let (victim_cpu, culprit_cpu) = place(Some(args.cpu), None)?;
     let known = mechanism::find(AT_REST).map_or(&[][..], |m| m.params);
     let setup = Setup {
@@ -89,10 +94,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
         text(&watched, lost, args, &|pid| names.of(pid))
     };
     emit(&mut anstream::stdout(), &out)?;
-    Ok(match end {
-        End::Command(ended) => outcome::finish(&args.command, &ended, &over.leftovers()),
-        End::Over => ExitCode::SUCCESS,
-    })
+    Ok(Some(end))
 }
 
 /// Names of processes, each asked for once while it lives.

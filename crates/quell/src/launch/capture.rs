@@ -15,16 +15,21 @@ const KEPT: usize = 8 << 20;
 const PIPE: usize = 1 << 20;
 
 #[derive(Default)]
-struct Tail {
+pub(super) struct Tail {
     bytes: VecDeque<u8>,
 }
 
 impl Tail {
-    fn push(&mut self, new: &[u8]) {
+    pub(super) fn push(&mut self, new: &[u8]) {
         let new = &new[new.len().saturating_sub(KEPT)..];
         let over = (self.bytes.len() + new.len()).saturating_sub(KEPT);
         self.bytes.drain(..over);
         self.bytes.extend(new);
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let (a, b) = self.bytes.as_slices();
+        [a, b].concat()
     }
 }
 
@@ -73,8 +78,7 @@ impl Capture {
     /// What was written so far: the last [`KEPT`] bytes of it.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let (a, b) = tail.bytes.as_slices();
-        [a, b].concat()
+        tail.bytes()
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn watch(advice: &str) {
     match unsafe { libc::fork() } {
         0 => {
             // The watcher inherits it, so that it has no other name where it is seen.
-            set_name();
+            set_name(NAME);
             // SAFETY: as above; the middle process only ends.
             if unsafe { libc::fork() } == 0 {
                 watch_from_beside(command, pid, began, advice);
@@ -75,8 +75,8 @@ pub(super) fn watch(advice: &str) {
 }
 
 /// Names this process in lists of processes.
-fn set_name() {
-    if let Ok(name) = std::ffi::CString::new(NAME) {
+pub(super) fn set_name(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(name) {
         // SAFETY: prctl(2) that reads a string, which ends with a NUL.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }

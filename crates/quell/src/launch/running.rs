@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::capture::Capture;
 use super::ended::{Ended, Status, Usage};
-use super::{early_end, signals, tree};
+use super::{Reader, Whose, early_end, signals, tree};
+use crate::prove::failed::Interrupted;
 
 /// How long a command may take to end after quell was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,7 +31,8 @@ pub(crate) struct Running {
     /// When it started, for the kernel: clock ticks after boot.
     since: u64,
     started: Instant,
-    capture: Option<Capture>,
+    reader: Option<Reader>,
+    whose: Whose,
     ended: Option<Ended>,
     /// Signals to quell that this command has been asked about.
     seen: u32,
@@ -56,7 +57,7 @@ impl Running {
     }
 
     /// Of a child that is about to be released.
-    pub(super) fn new(pid: u32, capture: Option<Capture>) -> anyhow::Result<Self> {
+    pub(super) fn new(pid: u32, reader: Option<Reader>, whose: Whose) -> anyhow::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let raw = raw.context("starting the command: no pid")?;
         let fd = pidfd_open(raw, PidfdFlags::empty())
@@ -68,7 +69,8 @@ impl Running {
             fd,
             since: tree::start_of(pid).unwrap_or(0),
             started: Instant::now(),
-            capture,
+            reader,
+            whose,
             ended: None,
             seen: signals::count(),
             asked: None,
@@ -83,12 +85,25 @@ impl Running {
         Ok(self.ended)
     }
 
-    /// Waits until it has ended, or the time is over. Signals are answered meanwhile.
+    /// The signal by which quell has to end and leave the command to itself, if it is the user's.
+    pub(crate) fn left(&self) -> Option<i32> {
+        signals::leaving().filter(|_| self.whose == Whose::Users && self.ended.is_none())
+    }
+
+    /// Whether it has not ended yet, as far as is known.
+    pub(crate) fn runs(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Waits until it has ended, or the time is over, or quell has to leave it. Signals are answered meanwhile.
     pub(crate) fn wait_timeout(&mut self, time: Duration) -> anyhow::Result<Option<Ended>> {
         let end = Instant::now().checked_add(time);
         loop {
             if let Some(ended) = self.try_wait()? {
                 return Ok(Some(ended));
+            }
+            if self.left().is_some() {
+                return Ok(None);
             }
             let now = Instant::now();
             let left = end.map_or(time, |end| end.saturating_duration_since(now));
@@ -96,8 +111,10 @@ impl Running {
                 return Ok(None);
             }
             let next = if self.said { PATIENCE } else { SILENCE };
+            let is_patient = self.whose == Whose::Users && self.said;
             let patience = self
                 .asked
+                .filter(|_| !is_patient)
                 .map(|at| (at + next).saturating_duration_since(now));
             // Orphans end unseen, and are reaped now and then.
             let nap = left
@@ -107,11 +124,14 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended. [`Interrupted`] where quell has to leave it.
     pub(crate) fn wait(&mut self) -> anyhow::Result<Ended> {
         loop {
             if let Some(ended) = self.wait_timeout(Duration::from_secs(3600))? {
                 return Ok(ended);
+            }
+            if let Some(signal) = self.left() {
+                return Err(Interrupted(signal).into());
             }
         }
     }
@@ -128,10 +148,16 @@ impl Running {
     /// What it has written so far, the last 8 MiB of it; all of it once it has ended. Nothing
     /// unless the output is captured.
     pub(crate) fn output(&self) -> Vec<u8> {
-        self.capture
-            .as_ref()
-            .map(Capture::bytes)
-            .unwrap_or_default()
+        match &self.reader {
+            Some(Reader::Here(capture)) => capture.bytes(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Has what it has written printed, and from now on all that it writes, where that was kept for it.
+    pub(crate) fn print_output(&mut self) {
+        self.reader
+            .take_if(|reader| matches!(reader, Reader::Beside { .. }));
     }
 
     /// Stops it and all its descendants: SIGTERM, 2 seconds, SIGKILL. Also what it left behind, if
@@ -202,7 +228,7 @@ impl Running {
         }
     }
 
-    /// Hands on what was sent to quell alone, and stops the command when patience ends.
+    /// Hands on what was sent to quell alone, and stops a command of quell's when patience ends.
     fn answer_signals(&mut self) -> anyhow::Result<()> {
         tree::reap_orphans();
         if self.ended.is_some() {
@@ -212,15 +238,27 @@ impl Running {
         let mut again = false;
         if count > self.seen {
             self.seen = count;
+            if self.left().is_some() {
+                return Ok(());
+            }
             if let Some(signal) = signals::take_unshared().and_then(Signal::from_named_raw) {
                 self.signal(signal);
             }
             again = self.asked.is_some_and(|at| at.elapsed() > SAME);
             self.asked.get_or_insert_with(Instant::now);
         }
-        if again || self.asked.is_some_and(|at| at.elapsed() >= PATIENCE) {
+        let silent = !self.said && self.asked.is_some_and(|at| at.elapsed() >= SILENCE);
+        if self.whose == Whose::Users {
+            if silent {
+                self.said = true;
+                say!(
+                    "quell: waiting for process {} to end; SIGTERM ends quell alone",
+                    self.pid
+                );
+            }
+        } else if again || self.asked.is_some_and(|at| at.elapsed() >= PATIENCE) {
             self.stop()?;
-        } else if !self.said && self.asked.is_some_and(|at| at.elapsed() >= SILENCE) {
+        } else if silent {
             self.said = true;
             say!(
                 "quell: waiting for process {} to end, {} s at most; another signal stops it now",
@@ -258,7 +296,7 @@ impl Running {
                 usage: Usage::new(&usage, self.started.elapsed()),
             });
             tree::awaited(self.pid);
-            if let Some(capture) = &mut self.capture {
+            if let Some(Reader::Here(capture)) = &mut self.reader {
                 capture.finish();
             }
         }
@@ -268,10 +306,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where an error left it alone; and after Ctrl-C also what it left behind, such as the
-        // background jobs of a shell, which ignore SIGINT.
-        if self.ended.is_none() || signals::interrupted().is_some() {
-            let _ = self.stop();
+        if self.whose == Whose::Quells {
+            // Where an error left it alone; and what it left behind.
+            if (self.ended.is_none() || !self.leftovers().is_empty())
+                && let Err(err) = self.stop()
+            {
+                say!("quell: {err:#}");
+            }
+        } else if self.ended.is_none()
+            && self.left().is_none()
+            && let Ok(ended) = self.wait()
+        {
+            // Where an error or a panic gives quell another status than the command's.
+            say!("quell: process {} {}", self.pid, ended.status);
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) const ASKED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The first signal that came, or 0.
 static FIRST: AtomicI32 = AtomicI32::new(0);
+/// The first SIGTERM or SIGHUP that came, or 0.
+static LEAVE: AtomicI32 = AtomicI32::new(0);
 /// How many came.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The last one that was sent to quell alone, so that the command has not had it; or 0.
@@ -35,6 +37,9 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
         let errno = libc::__errno_location();
         let kept = *errno;
         let _ = FIRST.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        if signal == libc::SIGTERM || signal == libc::SIGHUP {
+            let _ = LEAVE.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        }
         // The terminal sends to the whole foreground group, the command included, as the kernel.
         let from_terminal = !info.is_null() && (*info).si_code == libc::SI_KERNEL;
         if !from_terminal {
@@ -114,6 +119,16 @@ fn take(signal: i32) -> anyhow::Result<()> {
 pub(crate) fn interrupted() -> Option<i32> {
     match FIRST.load(Ordering::Acquire) {
         0 => None,
+        signal => Some(signal),
+    }
+}
+
+/// The first signal that asked quell to end, and not the user's command: SIGTERM or SIGHUP. None where quell is a
+/// container's first process, with which all others end.
+pub(crate) fn leaving() -> Option<i32> {
+    match LEAVE.load(Ordering::Acquire) {
+        0 => None,
+        _ if rustix::process::getpid().is_init() => None,
         signal => Some(signal),
     }
 }

@@ -22,6 +22,7 @@ fn start(argv: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Running> {
         argv: &argv,
         setup: &setup,
         output: Output::Capture,
+        whose: Whose::Quells,
     };
     hold(&spec)?.release()
 }
@@ -37,6 +38,7 @@ fn holds() {
         argv: &argv,
         setup: Setup::NONE,
         output: Output::Capture,
+        whose: Whose::Quells,
     })
     .unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -63,6 +65,7 @@ fn drops() {
         argv: &argv,
         setup: Setup::NONE,
         output: Output::Capture,
+        whose: Whose::Quells,
     })
     .unwrap();
     let pid = held.pid();
@@ -179,6 +182,7 @@ fn timeout() {
         argv: &argv,
         setup: Setup::NONE,
         output: Output::Capture,
+        whose: Whose::Quells,
     };
     let held = hold(&spec).unwrap();
     let pid = held.pid();

@@ -10,7 +10,7 @@ use super::plan_text::shell_words;
 use super::progress::Progress;
 use super::watch::Watcher;
 use crate::cmd::usage;
-use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, signals};
+use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, Whose, signals};
 
 /// How often a server that starts is asked whether it is ready.
 const KNOCK: Duration = Duration::from_millis(20);
@@ -360,6 +360,7 @@ fn start(
         argv,
         setup,
         output: Output::Capture,
+        whose: Whose::Quells,
     })?;
     if let Some(watcher) = watcher {
         watcher.add(held.pid())?;

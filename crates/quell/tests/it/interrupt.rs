@@ -17,7 +17,12 @@ fn recording(dir: &Path, program: &Path) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("quell starts");
-    std::thread::sleep(Duration::from_secs(3));
+    let begin = Instant::now();
+    while running(program).is_empty() && begin.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // As long as a trace takes to have something in it.
+    std::thread::sleep(Duration::from_secs(2));
     child
 }
 

@@ -34,6 +34,7 @@ mod moving;
 mod preload;
 mod prove;
 mod run;
+mod runs_on;
 mod strangers;
 mod symbols;
 mod top;

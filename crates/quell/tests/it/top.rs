@@ -231,12 +231,14 @@ impl Terminal {
     }
 
     fn start(&self, args: &[&str]) -> Child {
-        let side = || Stdio::from(self.side.try_clone().expect("a descriptor"));
         let mut command = Command::new(QUELL);
-        command
-            .args(args)
-            .env("TERM", "xterm")
-            .env_remove("NO_COLOR");
+        command.args(args);
+        self.start_command(command)
+    }
+
+    fn start_command(&self, mut command: Command) -> Child {
+        let side = || Stdio::from(self.side.try_clone().expect("a descriptor"));
+        command.env("TERM", "xterm").env_remove("NO_COLOR");
         command.stdin(side()).stdout(side()).stderr(Stdio::null());
         // SAFETY: only system calls, in the child, on its own descriptors.
         unsafe {
@@ -299,6 +301,45 @@ impl Terminal {
             ),
             "{how}: the terminal is not as it was"
         );
+    }
+}
+
+/// Check that SIGTERM, and a kill, end top alone: its command runs on to its own status, and what it writes, before and
+/// after, comes to the terminal.
+#[test]
+fn a_command_outlives_the_screen() {
+    if !root_only("a_command_outlives_the_screen") {
+        return;
+    }
+    let _alone = alone();
+    for (number, status) in [(libc::SIGTERM, 143), (libc::SIGKILL, 137)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = dir.path().display();
+        let mut terminal = Terminal::new();
+        let command = format!(
+            "(echo before; until [ -e {at}/go ]; do sleep 0.02; done; echo after; exit 3); echo $? > {at}/status"
+        );
+        let mut shell = Command::new("sh");
+        // The shell leads the session, as ever: when its leader goes, the terminal goes.
+        let script = format!(
+            "sh -c 'echo $$ > {at}/pid; exec \"$@\"' sh \"$@\"; echo ended with $?; until [ -e {at}/status ]; do sleep 0.02; done"
+        );
+        shell
+            .args(["-c", &script, "sh", QUELL, "top", "--interval", "0.2"])
+            .args(["--", "sh", "-c", &command]);
+        let mut shell = terminal.start_command(shell);
+        terminal.wait_for("Culprits");
+        let pid = std::fs::read_to_string(dir.path().join("pid")).expect("a pid");
+        // SAFETY: a signal to a grandchild that its parent waits for.
+        let sent = unsafe { libc::kill(pid.trim().parse().expect("a pid"), number) };
+        assert_eq!(sent, 0);
+        let seen = terminal.wait_for(&format!("ended with {status}"));
+        let before = seen.contains("before") || terminal.wait_for("before").contains("before");
+        File::create(dir.path().join("go")).expect("a file");
+        terminal.wait_for("after");
+        shell.wait().expect("the shell ends");
+        let code = std::fs::read_to_string(dir.path().join("status")).expect("a status");
+        assert!(before && code == "3\n", "{code}");
     }
 }
 
