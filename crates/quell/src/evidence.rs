@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
@@ -122,6 +122,13 @@ pub(crate) fn not_loaded(
     ))
 }
 
+/// The file of a command's program if it is for 32 bits.
+pub(crate) fn for_32_bits(command: &[OsString]) -> Option<PathBuf> {
+    let env = |name: &str| std::env::var_os(name);
+    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
+    is_32_bit(&program).then_some(program)
+}
+
 /// The sanitizers that stand between a program and its memory: their libraries as gcc and clang name them, what
 /// defines their start where they are linked into the program, and their names.
 const SANITIZERS: [([&str; 2], &str, &str); 5] = [
@@ -162,9 +169,7 @@ pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
 
 /// [`unfit_for_preload`] and what the loader passes over without a word of quell's own: for choosing a plan.
 pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
-    let env = |name: &str| std::env::var_os(name);
-    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
-    if is_32_bit(&program) {
+    if for_32_bits(command).is_some() {
         return Some("the program is for 32 bits, and the preload library for 64".to_owned());
     }
     unfit_for_preload(command)

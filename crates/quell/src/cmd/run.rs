@@ -11,7 +11,7 @@ use quell_event::Cause;
 use quell_remedy::{Evidence, Found, Plan, SHIM_LIBRARY, Source, recognise_command};
 
 use crate::cli::RunArgs;
-use crate::evidence::{is_secure, not_loaded, unfit_for_choice};
+use crate::evidence::{for_32_bits, is_secure, not_loaded, unfit_for_choice};
 use crate::launch;
 use crate::preload;
 use crate::prove::left_out::take_preload_out;
@@ -93,6 +93,13 @@ fn say(text: &str) {
 /// What is known to be right for the allocators that the command is built of, said in a few lines.
 fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
     launch::check(command)?;
+    if let Some(program) = for_32_bits(command) {
+        say(&format!(
+            "nothing to set: {} is a 32-bit program, and quell knows settings for 64-bit ones",
+            program.display()
+        ));
+        return Ok(Plan::default());
+    }
     let recognised = recognise_command(command, &|name| std::env::var_os(name))
         .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
     let plan = without_evidence(command, &recognised.found, &own_env);

@@ -35,6 +35,45 @@ fn run(args: &[&str], theirs: Option<&str>) -> Output {
     command.output().expect("quell starts")
 }
 
+/// Check that a 32-bit program is run, with a word that there is nothing to set for it; and with a plan's library, with one
+/// that it is not loaded.
+#[test]
+fn programs_of_32_bits() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, program) = (dir.path().join("narrow.c"), dir.path().join("narrow"));
+    // exit(3), by the only way that needs no library for 32 bits
+    let code = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"(3)); }\n";
+    std::fs::write(&source, code).expect("a file");
+    let built = Command::new("gcc")
+        .args(["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-o"])
+        .args([&program, &source])
+        .output();
+    let name = program.display().to_string();
+    if !built.is_ok_and(|out| out.status.success()) || Command::new(&program).status().is_err() {
+        eprintln!("SKIPPED programs_of_32_bits: none can be built or run here");
+        return;
+    }
+    let out = run(&["--", &name], None);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("nothing to set") && said.contains("is a 32-bit program"),
+        "{said}"
+    );
+    let plan = dir.path().join("plan.toml");
+    let sets =
+        "[[remedies]]\nremedy = \"shim.cache\"\n[remedies.sets]\nLD_PRELOAD = \"libquell.so\"\n";
+    std::fs::write(&plan, format!("schema = \"quell/plan/1\"\n{sets}")).expect("a file");
+    let out = run(&["--plan", &plan.display().to_string(), "--", &name], None);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("is not loaded into") && said.contains("32-bit program"),
+        "{said}"
+    );
+}
+
 /// Check that the command gets the plan's environment with the user's own settings kept, and that
 /// a dry run prints the same as lines for a shell, and nothing else.
 #[test]
