@@ -90,6 +90,37 @@ fn plans() {
     assert!(said.contains("/nonexistent/plan"), "{said}");
 }
 
+/// Check that a plan that is a pipe nobody writes to, a folder, a device or a huge file is refused and not waited for.
+#[test]
+fn plans_are_files() {
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path("pipe"),
+        rustix::fs::FileType::Fifo,
+        mode,
+        0,
+    )
+    .expect("a pipe");
+    let huge = fs::File::create(path("huge")).expect("a file");
+    huge.set_len(1 << 40).expect("a file with a hole");
+    let mut plans = vec![path("pipe"), path("huge"), dir.path().display().to_string()];
+    plans.extend(["/dev/zero", "/dev/tty"].map(str::to_owned));
+    for plan in plans {
+        // ended, and so not status 2, should it wait
+        let args = ["60", QUELL, "run", "--plan", &plan, "--", "true"];
+        let out = Command::new("timeout")
+            .args(args)
+            .output()
+            .expect("timeout starts");
+        let said = one_line(&args, &out);
+        assert!(said.contains(&plan), "{said}");
+    }
+}
+
 /// quell as a user without rights; `None`, loudly, where that user may not run it.
 pub(crate) fn as_nobody(test: &str, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(QUELL);
