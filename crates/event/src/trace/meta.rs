@@ -105,6 +105,22 @@ impl Meta {
     }
 }
 
+/// Which trace a file belongs to: the moment when its recording began, by both clocks, which no two recordings share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Of {
+    start_wall_ns: u64,
+    start_monotonic_ns: u64,
+}
+
+impl From<&Meta> for Of {
+    fn from(meta: &Meta) -> Self {
+        Self {
+            start_wall_ns: meta.start_wall_ns,
+            start_monotonic_ns: meta.start_monotonic_ns,
+        }
+    }
+}
+
 /// Read first: another version may have other fields.
 #[derive(Deserialize)]
 struct Schema {

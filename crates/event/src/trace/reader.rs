@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::ahead;
-use super::meta::read_capped;
+use super::meta::{Of, read_capped};
 use super::parquet_read::Sealed;
 use super::parts::{self, Sums};
 use super::row::Row;
@@ -122,7 +122,7 @@ impl Trace {
     /// # Errors
     ///
     /// [`Error::Damaged`] where they are garbled: they are replaced as a whole, so that a recording
-    /// that was killed is no reason.
+    /// that was killed is no reason. The same where they say that they are of another trace.
     pub fn tally(&self) -> Result<Option<Tally>, Error> {
         let path = self.dir.join(names::TALLY);
         let bytes = match read_capped(&path, TALLY_CAP) {
@@ -132,6 +132,9 @@ impl Trace {
         };
         let damaged = |err| Error::damaged(&path, err);
         let shape: TallyShape = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if shape.trace.is_some_and(|of| of != Of::from(&self.meta)) {
+            return Err(Error::damaged(&path, "it is of another trace"));
+        }
         let whole = |h: &HistogramShape| h.counts.len() == hist::BUCKETS;
         if ![&shape.wait, &shape.delay, &shape.stall]
             .into_iter()
@@ -310,6 +313,9 @@ fn segment(dir: &Path, number: u32, found: Found) -> Result<Segment, Error> {
 /// What a tally must have so that its percentiles can be asked for.
 #[derive(Deserialize)]
 struct TallyShape {
+    /// None in traces from before it was written.
+    #[serde(default)]
+    trace: Option<Of>,
     wait: HistogramShape,
     delay: HistogramShape,
     stall: HistogramShape,

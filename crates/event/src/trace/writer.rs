@@ -4,8 +4,11 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::columns::{Columns, ROWS_CAP};
 use super::jsonl::{self, Lines};
+use super::meta::Of;
 use super::sealer::Sealer;
 use super::side::{Process, Stack};
 use super::tail_schema::BATCH_ROWS;
@@ -18,6 +21,14 @@ const TAIL_EVERY: Duration = Duration::from_millis(500);
 const TALLY_EVERY: Duration = Duration::from_secs(1);
 /// A tail is sealed from so many rows on.
 const TAIL_ROWS: u64 = 1 << 20;
+
+/// `tally.json`.
+#[derive(Serialize)]
+struct Saved<'a> {
+    trace: Of,
+    #[serde(flatten)]
+    tally: &'a Tally,
+}
 
 /// What was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,8 +144,9 @@ impl Writer {
     /// Takes the counts so far; the next [`Writer::tick`] that is due writes them.
     pub fn tally(&mut self, tally: &Tally) {
         self.tally.clear();
+        let trace = Of::from(&self.meta);
         // Memory takes everything, and a tally has no map whose keys are no text.
-        self.tally_is_new = serde_json::to_writer(&mut self.tally, tally).is_ok();
+        self.tally_is_new = serde_json::to_writer(&mut self.tally, &Saved { trace, tally }).is_ok();
     }
 
     /// Writes what is due: to be called every 100 ms or so.

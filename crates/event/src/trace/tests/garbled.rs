@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::{Error, Trace};
-use super::{place, shootdown, write};
+use super::super::{Error, Meta, Trace, Writer};
+use super::{meta, place, shootdown, write};
 use crate::Tally;
 
 /// One trace with every kind of file: two sealed segments and a tail.
@@ -183,6 +183,32 @@ fn deep_schemas_are_refused() {
         matches!(err.downcast_ref(), Some(Error::Damaged(..))),
         "{err}"
     );
+}
+
+/// Check that the tally of another trace is damaged, however alike their shootdowns are, and that one that does not say
+/// whose it is, as from before it did, is read.
+#[test]
+fn tallies_of_other_traces_are_refused() {
+    let (_dir, path) = place();
+    let other = path.with_file_name("other.quell");
+    for (dir, begun) in [(&path, 5), (&other, 6)] {
+        let meta = Meta {
+            start_monotonic_ns: begun,
+            ..meta()
+        };
+        let mut writer = Writer::create(dir, &meta, false).unwrap();
+        writer.push(&shootdown(1));
+        writer.tally(&Tally::default());
+        writer.finish(9, |_| ()).unwrap();
+        assert!(Trace::open(dir).unwrap().tally().unwrap().is_some());
+    }
+    let tally = path.join("tally.json");
+    fs::copy(other.join("tally.json"), &tally).unwrap();
+    let err = Trace::open(&path).unwrap().tally().unwrap_err();
+    assert!(matches!(err, Error::Damaged(..)), "{err}");
+    assert!(err.to_string().contains("another trace"), "{err}");
+    fs::write(&tally, serde_json::to_string(&Tally::default()).unwrap()).unwrap();
+    assert!(Trace::open(&path).unwrap().tally().unwrap().is_some());
 }
 
 /// Check that a tally whose histograms have another size is damaged, and none is none.
