@@ -22,7 +22,7 @@ struct Document<'a> {
     left_out: Vec<Out<'a>>,
     /// The share of all shootdowns that the whole plan was expected to stop.
     predicted_stop: f64,
-    /// The share that it stopped in the pairs; null where none were run.
+    /// The share that it stopped in the pairs; null where none were run, or had nothing to stop.
     measured_stop: Option<f64>,
     environment: &'a BTreeMap<String, String>,
     metrics: Metrics<'a>,

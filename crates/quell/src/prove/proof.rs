@@ -41,15 +41,25 @@ pub(crate) struct Proof {
 
 impl Proof {
     /// The share of the shootdowns that the plan stopped, by the medians within pairs: less than nothing where
-    /// there were more. None where no pairs were run, or none has shootdowns.
+    /// there were more. None where no pairs were run, or where there were none to stop.
     pub(crate) fn measured_stop(&self) -> Option<f64> {
-        let judged = self
-            .metrics
-            .iter()
-            .find(|j| j.metric.name == "shootdowns")?;
-        let c = &judged.comparison;
-        (c.ratio.is_finite() && !c.before.is_empty())
+        let c = self.shootdowns()?;
+        let usable = !matches!(c.reason, Some(Reason::Unusable { .. }));
+        (usable && c.ratio.is_finite() && c.median_before > 0.0)
             .then(|| ((1.0 - c.ratio) * 1000.0).round() / 1000.0)
+    }
+
+    /// Whether pairs were run, and without the plan they had no shootdowns that it could have stopped, whatever the
+    /// observed run had.
+    pub(crate) fn nothing_to_measure(&self) -> bool {
+        self.shootdowns()
+            .is_some_and(|c| !c.before.is_empty() && c.median_before == 0.0)
+    }
+
+    fn shootdowns(&self) -> Option<&Comparison> {
+        let judged = self.metrics.iter();
+        let mut shootdowns = judged.filter(|j| j.metric.name == "shootdowns");
+        shootdowns.next().map(|j| &j.comparison)
     }
 }
 

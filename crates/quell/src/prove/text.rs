@@ -137,6 +137,10 @@ fn predicted(proof: &Proof) -> String {
             predicted * 100.0,
             measured * 100.0
         ),
+        None if predicted > 0.0 && proof.nothing_to_measure() => format!(
+            "  predicted to stop {:.1} % of the shootdowns; without the plan these runs had none: nothing to measure\n",
+            predicted * 100.0
+        ),
         _ => String::new(),
     }
 }

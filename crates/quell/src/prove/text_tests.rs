@@ -113,6 +113,27 @@ fn no_evidence() {
     ");
 }
 
+/// Check that pairs without shootdowns don't measure that the plan stopped none of them, neither in words nor in JSON.
+#[test]
+fn nothing_to_measure() {
+    let without = |mut values: [f64; 8]| {
+        values[..3].fill(0.0);
+        values
+    };
+    let proof = proof(&without(BEFORE), &without(BEFORE), 5);
+    let report = strip(&text(&proof, None));
+    assert!(
+        report.contains(
+            "89.0 % of the shootdowns; without the plan these runs had none: nothing to measure"
+        ),
+        "{report}"
+    );
+    assert!(!report.contains("measured 0.0 %"), "{report}");
+    let json = super::super::json::json(&proof).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["measured_stop"].is_null() && json["predicted_stop"] == 0.89);
+}
+
 /// Check that a plan that was not worth a run says why, and has no table.
 #[test]
 fn nothing_to_do() {
