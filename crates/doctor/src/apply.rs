@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use quell_host::under;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Finding, Status};
@@ -17,6 +18,11 @@ use crate::fix::Fix;
 
 /// Of the undo file's schema.
 const SCHEMA: &str = "quell/undo/1";
+
+/// The file systems that hold settings, by linux/magic.h: proc, sysfs, debugfs, cgroup and cgroup2. A folder below /sys
+/// may have another, such as the tmpfs of cgroup v1, and a link there leads anywhere.
+const SETTINGS: [rustix::fs::FsWord; 5] =
+    [0x9fa0, 0x6265_6572, 0x6462_6720, 0x0027_e0eb, 0x6367_7270];
 
 /// One file that is to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,12 +181,29 @@ fn folder(file: &Path) -> PathBuf {
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
+/// Opens a setting to be written: never made, because one that isn't there can't be set, and not through a link, because
+/// no setting is one. Folders on the way may be links, as of cgroup v1, so what was opened says where they led; only then
+/// is it emptied.
+fn open(root: &Path, path: &str) -> Result<File> {
+    // a pipe is not waited for
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = File::options();
+    options.write(true).custom_flags(flags.bits().cast_signed());
+    let file = options.open(under(root, Path::new(path)))?;
+    // in tests settings are files
+    if root == Path::new("/") {
+        let of = rustix::fs::fstatfs(&file)?.f_type;
+        ensure!(
+            SETTINGS.contains(&of),
+            "it is no setting of the kernel's: it lies on a file system of type {of:#x}"
+        );
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
 fn write(root: &Path, path: &str, value: &str) -> Result<(), Unwritten> {
-    // never made: a setting that isn't there can't be set
-    let mut file = File::options()
-        .write(true)
-        .truncate(true)
-        .open(under(root, Path::new(path)))
+    let mut file = open(root, path)
         .with_context(|| format!("can't change {path}"))
         .map_err(Unwritten::Unopened)?;
     file.write_all(format!("{value}\n").as_bytes())
@@ -248,8 +271,7 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
 fn read(file: &Path) -> Result<String> {
     let cannot = || format!("can't read {}", file.display());
     // not through a link, which others may turn, and without waiting for a pipe that nobody writes to
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let flags = i32::try_from(flags.bits()).context("flags of open(2)")?;
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
     let open = File::options().read(true).custom_flags(flags).open(file);
     let mut open = match open {
         Err(err) if err.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {

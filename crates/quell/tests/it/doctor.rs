@@ -166,6 +166,47 @@ fn all_settings() -> BTreeMap<PathBuf, String> {
     all
 }
 
+/// Check that an undo file that names a link on another file system below /sys, or a file below such a link, has nothing
+/// written there.
+#[test]
+fn links_are_not_written_through() {
+    const TEST: &str = "links_are_not_written_through";
+    if !root_only(TEST) {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "mine\n").expect("a file");
+    for (name, to) in [("link", victim.as_path()), ("link/victim", dir.path())] {
+        let undo = dir.path().join("undo.json");
+        let text = format!(
+            "{{\"schema\":\"quell/undo/1\",\"changes\":[{{\"rule\":\"X\",\"path\":\"/sys/fs/cgroup/{name}\",\
+             \"before\":\"written\",\"after\":\"1\"}}]}}"
+        );
+        fs::write(&undo, text).expect("an undo file");
+        // in mounts of its own, which end with it
+        let script =
+            "mount -t tmpfs none /sys/fs/cgroup && ln -s \"$1\" /sys/fs/cgroup/link || exit 9
+            exec \"$2\" doctor --undo \"$3\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]);
+        let out = command.arg(to).arg(QUELL).arg(&undo).output();
+        let out = out.expect("unshare starts");
+        if out.status.code() == Some(9) {
+            eprintln!("SKIPPED {TEST}: nothing can be mounted here");
+            return;
+        }
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{name}: {said}");
+        assert_eq!(
+            fs::read_to_string(&victim).expect("a file"),
+            "mine\n",
+            "{said}"
+        );
+    }
+}
+
 /// Check that --apply changes settings of a real kernel, and that --undo makes every one read as before: after an apply that
 /// ended, and after ones that were killed at whatever moment.
 #[test]
