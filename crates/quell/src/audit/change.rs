@@ -50,14 +50,15 @@ pub(crate) fn make(
         "the settings have changed meanwhile: nothing was changed; run it again"
     );
     apply::save(&changes, undo)?;
-    // said before: who ends quell half-way needs it
+    // said before, for who ends quell half-way; what it is good for is promised when there is something to take back
+    say!("quell: {} keeps what was", undo.display());
+    apply::make(root, &changes, undo)?;
     say!(
-        "quell: 'quell doctor --undo {}' takes {} back, until a restart does",
+        "quell: {} made: 'quell doctor --undo {}' takes {} back, until a restart does",
+        plural(changes.len() as u64, "change"),
         undo.display(),
         if changes.len() == 1 { "it" } else { "them" }
     );
-    apply::make(root, &changes, undo)?;
-    say!("quell: {} made", plural(changes.len() as u64, "change"));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::{QUELL, beside_others, emulated_only, example, json, quell, root_only};
+use crate::input::as_nobody;
 
 /// The finding of a rule.
 fn found<'a>(audit: &'a Value, rule: &str) -> &'a Value {
@@ -164,6 +165,38 @@ fn all_settings() -> BTreeMap<PathBuf, String> {
         settings(Path::new(below), &mut all);
     }
     all
+}
+
+/// Check that changes that fail for want of rights are not promised to be taken back, and leave no undo file.
+#[test]
+fn what_failed_is_not_taken_back() {
+    const TEST: &str = "what_failed_is_not_taken_back";
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("a folder for all");
+    let undo = dir.path().join("undo.json");
+    let file = undo.to_str().expect("a path");
+    let args = [
+        "doctor",
+        "--apply",
+        "--yes",
+        "--fail-on",
+        "info",
+        "--undo-file",
+        file,
+    ];
+    let Some(out) = as_nobody(TEST, &args) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&out.stderr);
+    if said.contains("nothing to change") {
+        eprintln!("SKIPPED {TEST}: no hazard here has a setting that can be changed");
+        return;
+    }
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("nothing was changed"), "{said}");
+    assert!(!said.contains("back"), "{said}");
+    assert!(!undo.exists());
 }
 
 /// Check that an undo file that names a link on another file system below /sys, or a file below such a link, has nothing
