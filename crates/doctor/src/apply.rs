@@ -9,6 +9,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use quell_event::Text;
+use quell_event::text::is_plain;
 use quell_host::under;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -335,16 +337,18 @@ fn load(file: &Path) -> Result<Undo> {
         undo.schema == SCHEMA,
         "{} is of another version: '{}'",
         file.display(),
-        undo.schema
+        Text::from(&undo.schema)
     );
     let ours = |path: &str| {
-        (path.starts_with("/proc/sys/") || path.starts_with("/sys/")) && !path.contains("/../")
+        (path.starts_with("/proc/sys/") || path.starts_with("/sys/"))
+            && !path.contains("/../")
+            && path.chars().all(is_plain)
     };
     if let Some(foreign) = undo.changes.iter().find(|c| !ours(&c.path)) {
         bail!(
             "{} names {}, which is no setting of the kernel's: nothing was changed",
             file.display(),
-            foreign.path
+            Text::from(&foreign.path)
         );
     }
     Ok(undo)

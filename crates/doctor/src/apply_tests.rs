@@ -162,11 +162,15 @@ fn undo_files_are_files() {
 fn only_settings_are_restored() {
     let dir = machine();
     let file = dir.path().join("undo.json");
-    for path in ["/etc/passwd", "/sys/../etc/passwd"] {
+    for path in ["/etc/passwd", "/sys/../etc/passwd", "/sys/a\u{1b}[2J\nb"] {
         let _ = fs::remove_file(&file);
         save(&[change(STAT, "9", "1"), change(path, "x", "y")], &file).unwrap();
         let err = undo(dir.path(), &file).unwrap_err();
-        assert!(format!("{err:#}").contains("no setting"), "{err:#}");
+        let said = format!("{err:#}");
+        assert!(
+            said.contains("no setting") && said.chars().all(is_plain),
+            "{said}"
+        );
         assert_eq!(says(dir.path(), STAT), "1\n");
     }
     fs::write(&file, "{}").unwrap();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use quell_event::text::is_plain;
 use quell_remedy::quote;
 
 use crate::finding::{Finding, Severity, Status};
@@ -181,7 +182,7 @@ fn rules(fixes: &[Of<'_>]) -> usize {
 }
 
 fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(|c| !is_plain(c), " ")
 }
 
 /// The lines of those fixes that have one, each under its rule, none twice; and which they are.

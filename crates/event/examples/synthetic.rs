@@ -210,15 +210,15 @@ fn main() -> anyhow::Result<()> {
         .ok_or_else(|| anyhow::anyhow!("say where: synthetic DIR [SHOOTDOWNS]"))?;
     let many: u64 = args.next().map_or(Ok(10_000_000), |n| n.parse())?;
     let meta = Meta {
-        quell: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: "6.18.0-synthetic".to_owned(),
-        host: "synthetic".to_owned(),
+        quell: env!("CARGO_PKG_VERSION").into(),
+        kernel: "6.18.0-synthetic".into(),
+        host: "synthetic".into(),
         start_wall_ns: 1_760_000_000_000_000_000,
         start_monotonic_ns: BEGIN,
-        command: vec!["made-up".to_owned(), many.to_string()],
+        command: vec!["made-up".into(), many.to_string().into()],
         cpus: CPUS as u32,
-        stacks: "all".to_owned(),
-        backend: "raw_tp".to_owned(),
+        stacks: "all".into(),
+        backend: "raw_tp".into(),
         ..Meta::default()
     };
     let mut writer = Writer::create(Path::new(&dir), &meta, true)?;

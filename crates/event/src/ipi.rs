@@ -9,6 +9,8 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text;
+
 /// What kind of work a function is. A closed set; docs/ipi.md says what each comes from.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -137,6 +139,7 @@ impl CallKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTally {
     /// The function's name; its address where it has none.
+    #[serde(deserialize_with = "text::string")]
     pub function: String,
     /// What kind of work it is.
     pub kind: CallKind,
@@ -144,6 +147,7 @@ pub struct CallTally {
     /// timer's, it is whichever ran there.
     pub pid: u32,
     /// Its name.
+    #[serde(deserialize_with = "text::string")]
     pub comm: String,
     /// The victim's CPU.
     pub cpu: u32,
@@ -165,12 +169,14 @@ pub struct CallTally {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallVictim {
     /// The function's name.
+    #[serde(deserialize_with = "text::string")]
     pub function: String,
     /// What kind of work it is.
     pub kind: CallKind,
     /// The process, 0 for idle CPUs.
     pub pid: u32,
     /// Its name.
+    #[serde(deserialize_with = "text::string")]
     pub comm: String,
     /// How often.
     pub hits: u64,

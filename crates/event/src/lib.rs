@@ -8,6 +8,7 @@ mod matrix;
 mod shootdown;
 pub mod summary;
 mod tally;
+pub mod text;
 pub mod trace;
 
 pub use cause::{Cause, UnknownCause};
@@ -18,3 +19,4 @@ pub use matrix::Matrix;
 pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
 pub use summary::Summary;
 pub use tally::{Counts, CulpritTally, Lost, MORE, Tally, VictimTally};
+pub use text::Text;

@@ -1,6 +1,9 @@
 //! One shootdown with its culprit, its victims and what it cost.
 
+use std::borrow::Cow;
+
 use crate::Cause;
+use crate::text::clean;
 
 /// Marks a stack that is not there, in the fields for stacks.
 pub const NO_STACK: i32 = -1;
@@ -29,11 +32,14 @@ pub struct Victim {
 pub struct Comm(pub [u8; 16]);
 
 impl Comm {
-    /// The bytes before the first zero, as text; what is not UTF-8 is replaced.
+    /// The bytes before the first zero, as text; what is not UTF-8 is replaced, and so is what is not plain.
     #[must_use]
-    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+    pub fn text(&self) -> Cow<'_, str> {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(16);
-        String::from_utf8_lossy(&self.0[..end])
+        match String::from_utf8_lossy(&self.0[..end]) {
+            Cow::Borrowed(text) => clean(text),
+            Cow::Owned(text) => Cow::Owned(clean(&text).into_owned()),
+        }
     }
 }
 

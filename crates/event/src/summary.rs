@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::trace::OUTER_MISSING;
-use crate::{Calls, Cause, Histogram, Tally};
+use crate::{Calls, Cause, Histogram, Tally, Text};
 
 /// The name of the object and of its version.
 pub const SCHEMA: &str = "quell/tally/1";
@@ -46,7 +46,7 @@ pub struct CauseRow {
     pub cause: String,
     /// For `other`: the kernel function that asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
+    pub function: Option<Text>,
     /// How many.
     pub shootdowns: u64,
     /// CPUs interrupted.
@@ -74,7 +74,7 @@ pub struct CulpritRow {
     /// The process.
     pub pid: u32,
     /// Its name.
-    pub comm: String,
+    pub comm: Text,
     /// How many.
     pub shootdowns: u64,
     /// CPUs interrupted.
@@ -94,7 +94,7 @@ pub struct ThreadRow {
     /// The thread.
     pub tid: u32,
     /// Its name.
-    pub comm: String,
+    pub comm: Text,
     /// How many.
     pub shootdowns: u64,
     /// Time that it waited.
@@ -107,7 +107,7 @@ pub struct VictimRow {
     /// The process, 0 for idle CPUs, and for those that found no room to be told apart.
     pub pid: u32,
     /// Its name.
-    pub comm: String,
+    pub comm: Text,
     /// Interrupts.
     pub hits: u64,
     /// Time in the handler.
@@ -120,7 +120,7 @@ pub struct VictimRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RegionRow {
     /// What lies there.
-    pub region: String,
+    pub region: Text,
     /// How many.
     pub shootdowns: u64,
 }
@@ -129,7 +129,7 @@ pub struct RegionRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StackRow {
     /// Innermost first: a function and its file, or an address where there is no name.
-    pub frames: Vec<String>,
+    pub frames: Vec<Text>,
     /// Outer frames are missing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
@@ -143,7 +143,7 @@ impl StackRow {
     /// The frames as lines; a last one says if outer frames are missing.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         let missing = self.cut.then_some(OUTER_MISSING);
-        self.frames.iter().map(String::as_str).chain(missing)
+        self.frames.iter().map(Text::as_str).chain(missing)
     }
 }
 
@@ -153,7 +153,7 @@ pub struct Summary {
     /// [`SCHEMA`].
     pub schema: String,
     /// How the shootdowns were seen.
-    pub backend: String,
+    pub backend: Text,
     /// Over how long.
     pub duration_ns: u64,
     /// Counts or records that are missing; 0 means that everything here is exact, but for times where not all
@@ -229,7 +229,7 @@ impl Summary {
         let totals = tally.totals();
         Self {
             schema: SCHEMA.to_owned(),
-            backend: backend.to_owned(),
+            backend: backend.into(),
             duration_ns: tally.duration_ns,
             lost: tally.lost.total(),
             crowded: tally.lost.crowded,
@@ -277,7 +277,7 @@ fn causes(tally: &Tally) -> Vec<CauseRow> {
     for c in &tally.culprits {
         let row = rows.entry((c.cause, c.detail.as_deref())).or_default();
         row.cause = c.cause.name().to_owned();
-        row.function.clone_from(&c.detail);
+        row.function = c.detail.as_deref().map(Text::from);
         row.shootdowns += c.counts.shootdowns;
         row.victims += c.counts.victims;
         row.wait_ns += c.counts.wait_ns;
@@ -297,7 +297,7 @@ fn culprits(tally: &Tally) -> Vec<CulpritRow> {
         row.pid = c.pid;
         // a process has one name here: that under which it shot most
         if row.comm.is_empty() || c.counts.shootdowns > row.shootdowns {
-            row.comm.clone_from(&c.comm);
+            row.comm = c.comm.as_str().into();
         }
         row.cgroup = c.cgroup;
         row.shootdowns += c.counts.shootdowns;
@@ -316,9 +316,9 @@ fn victims(tally: &Tally) -> Vec<VictimRow> {
         .map(|v| VictimRow {
             pid: v.pid,
             comm: if v.pid == 0 && !v.is_more() {
-                "(idle)".to_owned()
+                "(idle)".into()
             } else {
-                v.comm.clone()
+                v.comm.as_str().into()
             },
             hits: v.hits,
             stall_ns: v.stall_ns,
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn cut_stacks_say_so() {
         let mut stack = StackRow {
-            frames: vec!["f".to_owned()],
+            frames: vec!["f".into()],
             ..StackRow::default()
         };
         assert_eq!(stack.lines().collect::<Vec<_>>(), ["f"]);

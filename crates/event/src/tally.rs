@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Calls, Cause, Histogram};
+use crate::{Calls, Cause, Histogram, text};
 
 /// The name of all that found no room to be told apart.
 pub const MORE: &str = "(more)";
@@ -59,6 +59,7 @@ pub struct CulpritTally {
     /// Process, 0 for the kernel's idle task and for [`MORE`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
+    #[serde(deserialize_with = "text::string")]
     pub comm: String,
     /// Id in the cgroup v2 hierarchy.
     pub cgroup: u64,
@@ -66,6 +67,7 @@ pub struct CulpritTally {
     #[serde(with = "cause_name")]
     pub cause: Cause,
     /// The kernel function that says more, where the cause is `other`.
+    #[serde(default, deserialize_with = "text::maybe")]
     pub detail: Option<String>,
     /// How much.
     pub counts: Counts,
@@ -77,6 +79,7 @@ pub struct VictimTally {
     /// Process, 0 for an idle CPU and for [`MORE`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
+    #[serde(deserialize_with = "text::string")]
     pub comm: String,
     /// Id in the cgroup v2 hierarchy, where only that is told apart; else 0.
     #[serde(default, skip_serializing_if = "is_zero")]

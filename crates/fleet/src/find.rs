@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use quell_event::Text;
 use quell_event::trace::{Error, Meta, Trace};
 
 /// A folder with this file is taken for a trace.
@@ -79,7 +80,7 @@ pub fn find(dir: &Path) -> io::Result<Tree> {
 }
 
 /// What makes two folders the same recording.
-type Same = (String, u64, u64, u64);
+type Same = (Text, u64, u64, u64);
 
 fn look(dir: &Path, depth: usize, tree: &mut Tree, seen: &mut HashSet<Same>) {
     if dir.join(META).exists() {
@@ -188,7 +189,7 @@ mod tests {
     fn trace(dir: &Path, host: &str, start: u64) {
         fs::create_dir_all(dir.parent().unwrap()).unwrap();
         let meta = Meta {
-            host: host.to_owned(),
+            host: host.into(),
             start_wall_ns: start,
             start_monotonic_ns: 10,
             ..Meta::default()

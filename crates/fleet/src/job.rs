@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use anyhow::Context as _;
+use quell_event::text::{clean, is_plain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -164,7 +165,8 @@ impl Job<'_> {
                 Err(RecvTimeoutError::Timeout) => continue,
             };
             match serde_json::from_str(&line) {
-                Ok(Line::Answer(answer)) => {
+                Ok(Line::Answer(mut answer)) => {
+                    answer.rows.iter_mut().flatten().for_each(clean_value);
                     answers += 1;
                     each(answer)?;
                 }
@@ -229,6 +231,14 @@ fn memory_mb() -> u64 {
     (total.unwrap_or(0) / 1024 / 2).clamp(1024, 32 << 10)
 }
 
+/// The columns of a trace are somebody else's, and no engine reads them by quell. The frames of a stack are lines.
+fn clean_value(value: &mut Value) {
+    if let Value::String(text) = value {
+        let lines: Vec<_> = text.split('\n').map(clean).collect();
+        *text = lines.join("\n");
+    }
+}
+
 /// The line that says what went wrong: of Python's traceback the last one, of Java's the first exception.
 fn gist(said: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|l| !l.is_empty());
@@ -241,12 +251,20 @@ fn gist(said: &str) -> String {
         .or_else(|| lines().rfind(error))
         .or_else(|| lines().next_back());
     let line = line.unwrap_or("it says nothing");
-    line.chars().filter(|c| !c.is_control()).take(400).collect()
+    line.chars().filter(|c| is_plain(*c)).take(400).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that what an engine answers has nothing in it that a terminal acts on, and keeps its lines.
+    #[test]
+    fn answers_are_cleaned() {
+        let mut values = [serde_json::json!("a\u{1b}[31m\nb\u{202e}"), 7.into()];
+        values.iter_mut().for_each(clean_value);
+        assert_eq!(values, [serde_json::json!("a?[31m\nb?"), 7.into()]);
+    }
 
     fn ask(python: &str) -> anyhow::Result<Vec<Answer>> {
         let mut answers = Vec::new();

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use quell_event::Text;
 use serde::Serialize;
 
 use crate::find::Found;
@@ -78,14 +79,14 @@ impl Prepared {
         }
         let row = Trace {
             trace: number,
-            host: found.meta.host.clone(),
+            host: found.meta.host.to_string(),
             start_ns: found.meta.start_wall_ns,
             start_monotonic_ns: found.meta.start_monotonic_ns,
             traced_ns: found.traced_ns(),
             period,
             cpus: found.meta.cpus,
-            kernel: found.meta.kernel.clone(),
-            dir: found.dir.to_string_lossy().into_owned(),
+            kernel: found.meta.kernel.to_string(),
+            dir: Text::of(&found.dir).into(),
         };
         self.row(0, &row)
     }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use quell_event::Text;
 
 use crate::under;
 
@@ -18,7 +19,7 @@ pub struct Proc {
 /// What `/proc/PID/stat` says that we use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// The name, at most 15 bytes.
+    /// The name, at most 15 bytes, cleaned.
     pub comm: String,
     /// State letter: `R`, `S`, `D`, `Z`…
     pub state: char,
@@ -92,10 +93,11 @@ impl Proc {
         self.stat(pid).is_ok_and(|s| !s.has_ended())
     }
 
-    /// The name of a process.
+    /// The name of a process, cleaned.
     pub fn comm(&self, pid: u32) -> Result<String> {
         let bytes = self.read(pid, "comm")?;
-        Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+        let name = String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
+        Ok(Text::from(name).into())
     }
 
     /// Its arguments; empty for a kernel thread.
@@ -205,13 +207,13 @@ fn nul_separated(bytes: &[u8]) -> Vec<OsString> {
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')')?;
-    let comm = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let comm = String::from_utf8_lossy(text.get(open + 1..close)?);
     let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     // Field N of proc_pid_stat(5) is at N - 3: the state is field 3.
     let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
     Some(Stat {
-        comm,
+        comm: Text::from(comm).into(),
         state: fields.first()?.chars().next()?,
         ppid: u32::try_from(number(4)?).ok()?,
         flags: number(9)?,

@@ -141,15 +141,15 @@ fn trace(
         minutes % 60
     ));
     let meta = Meta {
-        quell: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: "6.12.0-made-up".to_owned(),
-        host: name.clone(),
+        quell: env!("CARGO_PKG_VERSION").into(),
+        kernel: "6.12.0-made-up".into(),
+        host: (&name).into(),
         start_wall_ns,
         start_monotonic_ns: MONOTONIC,
-        scope: "of everything".to_owned(),
+        scope: "of everything".into(),
         cpus: u32::from(CPUS),
-        stacks: "all".to_owned(),
-        backend: "raw_tp".to_owned(),
+        stacks: "all".into(),
+        backend: "raw_tp".into(),
         ..Meta::default()
     };
     let mut writer = Writer::create(&trace, &meta, true)?;

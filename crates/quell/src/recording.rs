@@ -253,16 +253,16 @@ fn meta(stacks: String, backend: Backend, subject: &Subject) -> Meta {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
     Meta {
-        quell: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: uname.release().to_string_lossy().into_owned(),
-        host: host_name(),
+        quell: env!("CARGO_PKG_VERSION").into(),
+        kernel: uname.release().to_string_lossy().into(),
+        host: host_name().into(),
         start_wall_ns: since_1970.map(ns).unwrap_or(0),
         start_monotonic_ns: monotonic_ns(),
         scope: subject.scope.clone(),
         command: subject.command.clone(),
         cpus: crate::target::cpu_count(),
-        stacks,
-        backend: backend.name().to_owned(),
+        stacks: stacks.into(),
+        backend: backend.name().into(),
         ..Meta::default()
     }
 }

@@ -2,15 +2,18 @@
 
 use std::ffi::OsString;
 
+use quell_event::Text;
+
 use crate::cli::Target;
+use crate::prove::plan_text::LONGEST_TITLE;
 
 /// What was watched, and the command that was run meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// `of everything`, `of process 12` or `at CPU 3`; empty where the command alone was watched.
-    pub(crate) scope: String,
+    pub(crate) scope: Text,
     /// Empty where none was run.
-    pub(crate) command: Vec<String>,
+    pub(crate) command: Vec<Text>,
 }
 
 impl Subject {
@@ -26,25 +29,27 @@ impl Subject {
             }
         };
         Self {
-            scope,
+            scope: scope.into(),
             ..Self::command(&target.command)
         }
     }
 
     /// A command and all that it starts.
     pub(crate) fn command(argv: &[OsString]) -> Self {
-        let word = |w: &OsString| w.to_string_lossy().into_owned();
         Self {
-            scope: String::new(),
-            command: argv.iter().map(word).collect(),
+            scope: Text::default(),
+            command: argv.iter().map(Text::of).collect(),
         }
     }
 
     /// The title of its summary.
     pub(crate) fn title(&self) -> String {
-        // what is between quotes is anybody's, and a terminal would obey it
-        let command = self.command.join(" ").replace(char::is_control, "?");
-        match (self.scope.as_str(), command.as_str()) {
+        let words: Vec<&str> = self.command.iter().map(Text::as_str).collect();
+        let (scope, command) = (
+            self.scope.cut(LONGEST_TITLE),
+            Text::from(words.join(" ")).cut(LONGEST_TITLE),
+        );
+        match (scope.as_str(), command.as_str()) {
             // a trace of a quell that did not say
             ("", "") => "Shootdowns".to_owned(),
             ("", command) => format!("Shootdowns of '{command}'"),
@@ -63,6 +68,9 @@ mod tests {
     fn titles_are_text() {
         let subject = Subject::command(&["sh".into(), "\u{1b}[31mX\n\u{1b}]0;y\u{7}".into()]);
         assert_eq!(subject.title(), "Shootdowns of 'sh ?[31mX??]0;y?'");
+        let subject = Subject::command(&["sh".into(), "x".repeat(1 << 20).into()]);
+        let title = subject.title();
+        assert!(title.ends_with("xxx…'") && title.len() < 230, "{title}");
     }
 
     /// Check that a title says what was watched, and not only what was run.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use quell_event::text::is_plain;
+
 use crate::conf::{SHIM_LIBRARY, is_shim_library};
 use crate::{Numa, Plan, Start, quote};
 
@@ -138,7 +140,7 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
 
 /// One line, whatever is in it.
 fn comment(out: &mut String, text: &str) {
-    let text = text.replace(|c: char| c.is_control(), " ");
+    let text = text.replace(|c: char| !is_plain(c), " ");
     let _ = writeln!(out, "# {text}");
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use quell_event::Text;
+
 use crate::Version;
 
 /// An allocator, a runtime with an allocator of its own, or a program with settings of its own.
@@ -162,11 +164,7 @@ impl Found {
     /// Its file's name without folders.
     #[must_use]
     pub fn file_name(&self) -> String {
-        self.module
-            .file_name()
-            .unwrap_or(self.module.as_os_str())
-            .to_string_lossy()
-            .into_owned()
+        Text::of(self.module.file_name().unwrap_or(self.module.as_os_str())).into()
     }
 
     /// Whether its version is certainly this or newer.
@@ -190,8 +188,8 @@ impl fmt::Display for Found {
             write!(f, " {version}")?;
         }
         match self.linking {
-            Linking::SharedLibrary => write!(f, ", {}", self.module.display()),
-            Linking::Static => write!(f, ", inside {}", self.module.display()),
+            Linking::SharedLibrary => write!(f, ", {}", Text::of(&self.module)),
+            Linking::Static => write!(f, ", inside {}", Text::of(&self.module)),
         }
     }
 }

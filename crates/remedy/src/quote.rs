@@ -1,9 +1,38 @@
 //! Values, written so that each reader gets back what was meant.
 
-/// For a POSIX shell.
+use quell_event::text::{self, is_plain};
+
+/// For a POSIX shell. What is not plain is left to printf(1), so that the line is safe to look at and to paste; `$'…'` is
+/// not known to every shell.
 #[must_use]
 pub fn shell(value: &str) -> String {
-    format!("'{}'", value.replace('\'', r"'\''"))
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    if value.chars().all(is_plain) {
+        return quoted(value);
+    }
+    // $(…) takes the ends of lines at its end away
+    let text = value.trim_end_matches('\n');
+    let mut format = String::new();
+    for c in text.chars() {
+        match c {
+            '%' => format.push_str("%%"),
+            '\\' => format.push_str(r"\\"),
+            c if is_plain(c) => format.push(c),
+            c => format.extend(bytes(c).map(|b| format!("\\{b:03o}"))),
+        }
+    }
+    let mut out = format!("\"$(printf {})\"", quoted(&format));
+    if text.len() < value.len() {
+        out.push_str(&quoted(&value[text.len()..]));
+    }
+    out
+}
+
+/// A character in UTF-8.
+fn bytes(c: char) -> impl Iterator<Item = u8> {
+    let mut buffer = [0; 4];
+    let n = c.encode_utf8(&mut buffer).len();
+    buffer.into_iter().take(n)
 }
 
 /// A line of a systemd service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A
@@ -16,18 +45,18 @@ pub fn systemd(name: &str, value: &str) -> String {
             '\\' | '"' => text.extend(['\\', c]),
             '%' => text.push_str("%%"),
             // `\xNN`, as systemd.syntax(7) has it
-            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => text.push(c),
+            c if is_plain(c) => text.push(c),
+            c => text.extend(bytes(c).map(|b| format!("\\x{b:02x}"))),
         }
     }
     format!("Environment=\"{name}={text}\"")
 }
 
-/// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself, and nothing holds a line's
-/// end: none then.
+/// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself, and nothing stands for a line's
+/// end or what else is not plain: none then.
 #[must_use]
 pub fn dockerfile(value: &str) -> Option<String> {
-    if value.contains(['\n', '\r']) {
+    if !value.chars().all(is_plain) {
         return None;
     }
     let mut text = String::from("\"");
@@ -43,9 +72,10 @@ pub fn dockerfile(value: &str) -> Option<String> {
 
 /// A string of YAML: JSON's are.
 #[must_use]
-pub fn yaml(text: &str) -> String {
+pub fn yaml(value: &str) -> String {
     // A string is always a JSON value.
-    serde_json::to_string(text).unwrap_or_default()
+    let json = serde_json::to_string(value).unwrap_or_default();
+    text::json(&json).into_owned()
 }
 
 /// The value of a variable in a pod, as YAML: Kubernetes takes `$(NAME)` for another variable and `$$` for `$`.
@@ -71,24 +101,24 @@ mod tests {
     fn systemd_reads(line: &str) -> String {
         let text = line.strip_prefix("Environment=\"").unwrap();
         let text = text.strip_suffix('"').unwrap();
-        let mut out = String::new();
+        let mut out = Vec::new();
         let mut chars = text.chars();
         while let Some(c) = chars.next() {
             assert_ne!(c, '"', "ends early: {line}");
             if c != '\\' {
-                out.push(c);
+                out.extend(bytes(c));
                 continue;
             }
             match chars.next().unwrap() {
                 'x' => {
                     let hex: String = chars.by_ref().take(2).collect();
-                    out.push(char::from(u8::from_str_radix(&hex, 16).unwrap()));
+                    out.push(u8::from_str_radix(&hex, 16).unwrap());
                 }
-                c @ ('\\' | '"') => out.push(c),
+                c @ ('\\' | '"') => out.extend(bytes(c)),
                 c => panic!("no escape of ours: {c}"),
             }
         }
-        out.replace("%%", "%")
+        String::from_utf8(out).unwrap().replace("%%", "%")
     }
 
     /// What Docker makes of a word in double quotes (processDoubleQuote() of BuildKit's shell/lex.go).
@@ -134,7 +164,7 @@ mod tests {
             prop_assert_eq!(kubernetes_reads(&kubernetes(&value)), value.as_str());
             match dockerfile(&value) {
                 Some(word) => prop_assert_eq!(docker_reads(&word), value.as_str()),
-                None => prop_assert!(value.contains(['\n', '\r'])),
+                None => prop_assert!(!value.chars().all(is_plain)),
             }
         }
     }
@@ -148,7 +178,9 @@ mod tests {
                 .args(["-c", &format!("printf %s {}", shell(&value))])
                 .output()
                 .unwrap();
-            prop_assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
+            prop_assert_eq!(String::from_utf8(out.stdout).unwrap(), &*value);
+            let looked_at = shell(&value);
+            prop_assert!(looked_at.chars().all(|c| c == '\n' || is_plain(c)), "{:?}", looked_at);
         }
     }
 

@@ -132,7 +132,8 @@ impl Columns {
     }
 }
 
-/// A name as text: what is no UTF-8 becomes `?`, a byte each, so that it stays as short as it was.
+/// A name as text: what is no UTF-8 becomes `?`, a byte each, so that it stays as short as it was. What is not
+/// plain is not in a trace either.
 pub(super) fn as_text(comm: &Comm) -> Comm {
     let end = comm.0.iter().position(|&b| b == 0).unwrap_or(comm.0.len());
     let mut clean = Comm::default();
@@ -145,7 +146,7 @@ pub(super) fn as_text(comm: &Comm) -> Comm {
         clean.0[at..at + invalid].fill(b'?');
         at += invalid;
     }
-    clean
+    comm_of(clean.text().as_bytes())
 }
 
 /// A name from text; longer text than the kernel keeps is cut.

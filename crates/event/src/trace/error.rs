@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::Text;
+
 /// What is wrong with a trace, or kept it from being written.
 #[derive(Debug)]
 pub enum Error {
@@ -13,7 +15,7 @@ pub enum Error {
     /// It exists and is no trace; the text says why.
     NotATrace(PathBuf, String),
     /// A trace of a schema that this version does not know; the text is that schema.
-    Version(PathBuf, String),
+    Version(PathBuf, Text),
     /// A file is cut, foreign or garbled; the text says how.
     Damaged(PathBuf, String),
     /// A file can't be read.
@@ -72,8 +74,7 @@ impl Error {
 
 /// Texts of libraries may be long and have line breaks, and a file may have put them there.
 fn one_line(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(200).map(clean).collect()
+    Text::from(text.replace('\n', " ")).cut(200).into()
 }
 
 /// What the system said, without the number that Rust adds.

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, names};
+use crate::Text;
 
 /// The schema that this version writes and reads.
 pub const SCHEMA: &str = "quell/trace/1";
@@ -33,11 +34,11 @@ pub struct Meta {
     /// [`SCHEMA`]; the writer sets it.
     pub schema: String,
     /// quell's version.
-    pub quell: String,
+    pub quell: Text,
     /// The kernel's release, as `uname -r` says.
-    pub kernel: String,
+    pub kernel: Text,
     /// The machine's name.
-    pub host: String,
+    pub host: Text,
     /// When the recording began, ns since 1970.
     pub start_wall_ns: u64,
     /// The same moment, ns of CLOCK_MONOTONIC: the clock of every other time in the trace.
@@ -45,15 +46,15 @@ pub struct Meta {
     /// What was watched, in words: `of everything`, `of process 12`, `at CPU 3`; empty where the
     /// command was, and in traces of quell 0.1.0 before this field.
     #[serde(default)]
-    pub scope: String,
+    pub scope: Text,
     /// The command that was run; empty where none was started.
-    pub command: Vec<String>,
+    pub command: Vec<Text>,
     /// CPUs of the machine.
     pub cpus: u32,
     /// Which stacks were asked for: `all`, `none`, or every how many-th.
-    pub stacks: String,
+    pub stacks: Text,
     /// How the kernel was observed, such as `raw_tp`.
-    pub backend: String,
+    pub backend: Text,
     /// Set when the recording was closed in order; the writer sets it.
     #[serde(default)]
     pub ended: Option<Ended>,
@@ -93,12 +94,7 @@ impl Meta {
             return Err(Error::NotATrace(dir.to_owned(), why));
         }
         if schema.schema != SCHEMA {
-            let shown = schema
-                .schema
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(40)
-                .collect();
+            let shown = schema.schema.cut(40);
             return Err(Error::Version(dir.to_owned(), shown));
         }
         serde_json::from_slice(&bytes).map_err(|err| Error::damaged(&path, err))
@@ -125,7 +121,7 @@ impl From<&Meta> for Of {
 #[derive(Deserialize)]
 struct Schema {
     #[serde(default)]
-    schema: String,
+    schema: Text,
 }
 
 /// Is there a trace, of whatever version?

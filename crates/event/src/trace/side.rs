@@ -1,14 +1,19 @@
 //! The side tables: what the numbers in the events stand for.
+//!
+//! The probe fills their texts as the system has them, for it opens files by them; who reads a trace has them cleaned.
 
 use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::{self, clean};
+
 /// A file or region that is mapped into a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// The file, or a name in brackets such as `[heap]`; empty where there is none.
+    #[serde(deserialize_with = "text::string")]
     pub path: String,
     /// First address.
     pub start: u64,
@@ -17,13 +22,14 @@ pub struct Module {
     /// Where in the file it begins, bytes.
     pub offset: u64,
     /// As in `/proc/PID/maps`, such as `r-xp`.
+    #[serde(deserialize_with = "text::string")]
     pub perms: String,
     /// The device of the file, as the kernel numbers it.
     pub dev: u64,
     /// The file's inode.
     pub inode: u64,
     /// The file's build id, in hexadecimal.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text::maybe")]
     pub build_id: Option<String>,
 }
 
@@ -35,10 +41,13 @@ pub struct Process {
     /// When it was looked at, ns of CLOCK_MONOTONIC.
     pub t_ns: u64,
     /// Its name.
+    #[serde(deserialize_with = "text::string")]
     pub comm: String,
     /// Its executable; empty where it could not be read.
+    #[serde(deserialize_with = "text::string")]
     pub exe: String,
     /// Its command line.
+    #[serde(deserialize_with = "text::strings")]
     pub cmdline: Vec<String>,
     /// What is mapped.
     pub modules: Vec<Module>,
@@ -110,10 +119,10 @@ pub struct Frame {
     /// Where in memory.
     pub addr: u64,
     /// The function, where it is known.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text::maybe")]
     pub symbol: Option<String>,
     /// The file that it is in, where it is known.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text::maybe")]
     pub module: Option<String>,
     /// Bytes from the function's start, or the file's where the function is not known.
     #[serde(default)]
@@ -131,10 +140,12 @@ impl fmt::Display for Frame {
     /// why there is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = |path| Path::new(path).file_name().and_then(|n| n.to_str());
-        let module = self.module.as_deref().map(|m| base(m).unwrap_or(m));
-        match (self.symbol.as_deref(), module, self.offset) {
+        // as the probe made it, it is as the system has it
+        let module = self.module.as_deref().map(|m| clean(base(m).unwrap_or(m)));
+        let symbol = self.symbol.as_deref().map(clean);
+        match (symbol, module, self.offset) {
             (Some(symbol), Some(module), _) => return write!(f, "{symbol} ({module})"),
-            (Some(symbol), None, _) => return f.write_str(symbol),
+            (Some(symbol), None, _) => return f.write_str(&symbol),
             (None, Some(module), Some(offset)) => write!(f, "{module}+{offset:#x}")?,
             // such as [vdso], which says all there is to say
             (None, Some(module), None) if self.mark.is_none() => {

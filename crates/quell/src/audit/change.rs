@@ -105,7 +105,7 @@ fn shown(changes: &[Change]) -> String {
             out,
             "  {:<18}{}: {} -> {}",
             c.rule,
-            c.path,
+            clean(&c.path),
             clean(&c.before),
             clean(&c.after)
         );

@@ -9,7 +9,6 @@ use quell_event::trace::{Meta, Trace};
 use quell_event::{Cause, Summary, Tally};
 use quell_probe::{Options, Probe, Scope, Stacks};
 
-use super::text::clean;
 use crate::evidence::source;
 use crate::host_name::host_name;
 use crate::launch::signals;
@@ -90,10 +89,7 @@ fn elsewhere(meta: &Meta, host: &str, kernel: &str) -> Vec<String> {
         .into_iter()
         .filter(|(_, then, now)| !then.is_empty() && then.as_str() != *now)
         .map(|(what, then, now)| {
-            format!(
-                "the trace is of {what} {}, and this is {now}: settings are read here",
-                clean(then)
-            )
+            format!("the trace is of {what} {then}, and this is {now}: settings are read here")
         })
         .collect()
 }
@@ -181,8 +177,8 @@ mod tests {
     #[test]
     fn traces_of_elsewhere() {
         let meta = Meta {
-            host: "a".to_owned(),
-            kernel: "6.1".to_owned(),
+            host: "a".into(),
+            kernel: "6.1".into(),
             ..Meta::default()
         };
         assert_eq!(elsewhere(&meta, "a", "6.1"), Vec::<String>::new());

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use quell_doctor::{Finding, Profile, Severity, Status};
+use quell_event::text::is_plain;
 
 use crate::prove::plan_text::wrap;
 use crate::show::style::{BOLD, DIM};
@@ -120,5 +121,5 @@ fn brief<'a>(out: &mut String, title: &str, findings: impl Iterator<Item = &'a F
 
 /// What was read may hold an escape of the terminal's.
 pub(super) fn clean(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(|c| !is_plain(c), " ")
 }

@@ -69,7 +69,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Prints an error in one line and returns its exit status.
 pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    say!("{red}quell:{red:#} {err:#}");
+    crate::say::line(&format!("{red}quell:{red:#} "), &format!("{err:#}"));
     if let Some(Interrupted(signal)) = err.downcast_ref() {
         return by_signal(*signal);
     }

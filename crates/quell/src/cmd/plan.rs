@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use quell_event::Text;
 use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
@@ -96,7 +97,7 @@ fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
     }
     Ok(Subject {
         observed: of_trace(dir)?,
-        title: format!("Plan by the trace {}", dir.display()),
+        title: format!("Plan by the trace {}", Text::of(dir)),
         command: "COMMAND".to_owned(),
         environment: own_environment(),
         status: ExitCode::SUCCESS,
@@ -162,7 +163,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let words = plan_text::shell_words(&words);
     Ok(Subject {
         observed,
-        title: format!("Plan for process {pid}, {words}"),
+        title: format!("Plan for process {pid}, {}", plan_text::title(&words)),
         command: words,
         environment: environment
             .into_iter()
@@ -197,7 +198,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(Subject {
         observed,
-        title: format!("Plan for {words}"),
+        title: format!("Plan for {}", plan_text::title(&words)),
         command: words,
         environment: own_environment(),
         status,

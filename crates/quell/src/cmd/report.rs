@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_event::Summary;
+use quell_event::text::clean;
 use serde::Serialize;
 
 use super::usage;
@@ -75,7 +76,7 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     } else {
         let mut text = show::summary::text(&report.summary, &report.title, args.top);
         for note in &report.notes {
-            text.push_str(note);
+            text.push_str(&clean(note));
             text.push('\n');
         }
         text

@@ -256,7 +256,7 @@ fn open(state: &mut State, source: &mut Source, pid: u32) {
     let culprit = culprits.iter().find(|c| c.pid == pid);
     let comm = culprit.map(|c| c.comm.clone()).unwrap_or_default();
     match source.open(pid, a_second(&state.sample, pid)) {
-        Ok(()) => state.open(pid, comm),
+        Ok(()) => state.open(pid, comm.into()),
         Err(err) => state.notice = format!("can't look at process {pid}: {err:#}"),
     }
 }

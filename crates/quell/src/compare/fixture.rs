@@ -37,7 +37,7 @@ impl Made {
             ..CauseRow::default()
         };
         let thread = |&(comm, n): &(&str, u64)| ThreadRow {
-            comm: comm.to_owned(),
+            comm: comm.into(),
             shootdowns: n,
             wait_ns: 3_000 * n,
             ..ThreadRow::default()
@@ -46,7 +46,7 @@ impl Made {
             .zip(&self.culprits)
             .map(|(pid, &(comm, n))| CulpritRow {
                 pid,
-                comm: comm.to_owned(),
+                comm: comm.into(),
                 shootdowns: n,
                 victims: n,
                 wait_ns: 3_000 * n,
@@ -57,7 +57,7 @@ impl Made {
             first.threads = self.threads.iter().map(thread).collect();
         }
         let region = |&(region, shootdowns): &(&str, u64)| RegionRow {
-            region: region.to_owned(),
+            region: region.into(),
             shootdowns,
         };
         let mut side = Side {

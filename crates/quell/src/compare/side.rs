@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use quell_event::Summary;
+use quell_event::text::clean;
 use quell_event::trace::{Frame, Mark, Stack, Trace};
+use quell_event::{Summary, Text};
 
 use super::{Amount, change::Amounts};
 use crate::report::code::base;
@@ -16,13 +17,13 @@ use crate::show::units::plural;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Side {
     /// As it was named.
-    pub(crate) path: String,
+    pub(crate) path: Text,
     pub(crate) title: String,
-    pub(crate) scope: String,
-    pub(crate) kernel: String,
-    pub(crate) host: String,
+    pub(crate) scope: Text,
+    pub(crate) kernel: Text,
+    pub(crate) host: Text,
     /// Which stacks were asked for, as in `meta.json`.
-    pub(crate) sampled: String,
+    pub(crate) sampled: Text,
     pub(crate) cut_short: bool,
     pub(crate) summary: Summary,
     pub(crate) stacks: Amounts<Vec<String>>,
@@ -53,10 +54,10 @@ impl Side {
         }
         let meta = trace.meta();
         let side = Self {
-            path: dir.display().to_string(),
+            path: Text::of(dir),
             title: report.title,
             scope: if meta.scope.is_empty() {
-                "the command".to_owned()
+                "the command".into()
             } else {
                 meta.scope.clone()
             },
@@ -115,7 +116,7 @@ impl Side {
                 wait_ns: Some(c.wait_ns),
                 stall_ns: None,
             };
-            (c.comm.clone(), amount)
+            (c.comm.to_string(), amount)
         });
         sums(culprits)
     }
@@ -131,7 +132,7 @@ impl Side {
                 };
                 // a thread's name is the last that was seen, which may be from before its program began
                 let alone = c.threads.len() == 1;
-                (if alone { &c.comm } else { &t.comm }.clone(), amount)
+                (if alone { &c.comm } else { &t.comm }.to_string(), amount)
             })
         }))
     }
@@ -142,7 +143,7 @@ impl Side {
                 shootdowns: r.shootdowns,
                 ..Amount::default()
             };
-            (r.region.clone(), amount)
+            (r.region.to_string(), amount)
         }))
     }
 }
@@ -166,7 +167,7 @@ fn frames(stack: &Stack) -> Vec<String> {
 fn frame(frame: &Frame) -> String {
     let why = frame.mark.unwrap_or(Mark::Unknown).text();
     match (&frame.symbol, &frame.module, frame.offset) {
-        (None, Some(module), None) => format!("[{why}] ({})", base(module)),
+        (None, Some(module), None) => format!("[{why}] ({})", clean(base(module))),
         (None, None, _) => format!("[{why}]"),
         _ => frame.to_string(),
     }

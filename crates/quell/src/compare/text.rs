@@ -7,7 +7,7 @@ use quell_event::summary::Quantiles;
 use super::Comparison;
 use super::change::{Row, State, change, rate};
 use crate::show::style::{BOLD, DIM, heading};
-use crate::show::table::{Table, clean};
+use crate::show::table::{Table, clean, plain};
 use crate::show::units::{self, count, percent, time, time_rate};
 
 /// The line that no comparison of two recordings goes without.
@@ -41,7 +41,7 @@ pub(crate) fn text(c: &Comparison, top: usize) -> String {
     stacks(&mut out, c, top);
     out.push('\n');
     for note in &c.notes {
-        let _ = writeln!(out, "{note}");
+        let _ = writeln!(out, "{}", plain(note));
     }
     let _ = writeln!(out, "{NO_CLAIM}");
     out

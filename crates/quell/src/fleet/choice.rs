@@ -89,7 +89,7 @@ mod tests {
         let found = |day: &u64| Found {
             dir: "t".into(),
             meta: Meta {
-                host: format!("h{day}"),
+                host: format!("h{day}").into(),
                 start_wall_ns: day * DAY_NS,
                 ..Meta::default()
             },

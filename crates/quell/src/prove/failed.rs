@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use quell_event::text::is_plain;
+
 use crate::launch::{Status, signals};
 
 /// How much of the output's end is shown.
@@ -121,7 +123,7 @@ impl Failed {
         let lines: Vec<&str> = text.lines().collect();
         let shown = &lines[lines.len().saturating_sub(LINES)..];
         let clean = |line: &&str| {
-            let visible = line.chars().filter(|c| !c.is_control() || *c == '\t');
+            let visible = line.chars().filter(|c| is_plain(*c) || *c == '\t');
             format!("  | {}\n", visible.collect::<String>())
         };
         shown.iter().map(clean).collect()

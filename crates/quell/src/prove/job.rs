@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use quell_event::Text;
+
 use super::failed::{Failed, How, Interrupted, short_seconds};
 use super::plan_text::shell_words;
 use super::progress::Progress;
@@ -92,11 +94,7 @@ impl Job<'_> {
     /// The command, as one would type it, but not for pages.
     pub(crate) fn name(&self) -> String {
         let words: Vec<_> = self.argv.iter().map(|w| w.to_string_lossy()).collect();
-        let text = shell_words(&words);
-        match text.char_indices().nth(60) {
-            Some((at, _)) => format!("'{}…'", &text[..at]),
-            None => format!("'{text}'"),
-        }
+        format!("'{}'", Text::from(shell_words(&words)).cut(60))
     }
 
     /// Whose output is read, in words.

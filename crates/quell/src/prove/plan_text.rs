@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use quell_event::Text;
+use quell_event::text::clean;
 use quell_remedy::{Plan, emit, quote};
 
 use crate::cmd::usage;
@@ -56,14 +58,33 @@ pub(crate) fn merged(
     environment.iter().filter_map(note).collect()
 }
 
-/// A command as a shell reads it back.
+/// More of a command than so many bytes is not shown, and more characters of it are in no title.
+const LONGEST: usize = 4096;
+pub(crate) const LONGEST_TITLE: usize = 200;
+
+/// A command as a shell reads it back. Of one that is too long to be read, the words that are left out are shown by `…`.
 pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%^".contains(c);
     let word = |w: &S| match w.as_ref() {
         w if !w.is_empty() && w.chars().all(plain) => w.to_owned(),
-        w => format!("'{}'", w.replace('\'', r"'\''")),
+        w => quote::shell(w),
     };
-    argv.iter().map(word).collect::<Vec<_>>().join(" ")
+    let mut out = String::new();
+    for word in argv.iter().map(word) {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        if out.len() + word.len() > LONGEST {
+            return out + "…";
+        }
+        out.push_str(&word);
+    }
+    out
+}
+
+/// A command in a title.
+pub(crate) fn title(command: &str) -> Text {
+    Text::from(command).cut(LONGEST_TITLE)
 }
 
 /// Bytes of a plan. One that was made has some hundred.
@@ -111,11 +132,11 @@ pub(crate) fn write(plan: &Plan, place: Replace, path: &Path) -> anyhow::Result<
         .with_context(|| format!("writing the plan to {}", path.display()))
 }
 
-/// Breaks text between words into lines, each indented.
+/// Breaks text between words into lines, each indented. Names of others may be in it.
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
     let (mut out, mut line) = (String::new(), String::new());
     let margin = " ".repeat(indent);
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(clean) {
         if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
             let _ = writeln!(out, "{margin}{line}");
             line.clear();
@@ -123,7 +144,7 @@ pub(crate) fn wrap(text: &str, indent: usize) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
     }
     if !line.is_empty() {
         let _ = writeln!(out, "{margin}{line}");
@@ -139,10 +160,10 @@ pub(crate) fn remedies(plan: &Plan) -> String {
         let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
         for (name, value) in &p.sets {
             // Never broken: it is there to be copied.
-            let _ = writeln!(out, "    sets {name}={value}");
+            let _ = writeln!(out, "    sets {name}={}", clean(value));
         }
         for (key, value) in &p.starts {
-            let _ = writeln!(out, "    starts it with {key}={value}");
+            let _ = writeln!(out, "    starts it with {key}={}", clean(value));
         }
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
@@ -226,6 +247,16 @@ mod tests {
             .output()
             .unwrap();
         assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
+    }
+
+    /// Check that a command which nobody reads to its end is cut between words, and in a title within bounds.
+    #[test]
+    fn long_commands() {
+        let long = "x".repeat(1 << 20);
+        assert_eq!(shell_words(&["a", &long, "b"]), "a …");
+        let words = shell_words(&vec!["word"; 10_000]);
+        assert!(words.len() <= LONGEST + 4 && words.ends_with("word …"));
+        assert_eq!(title(&words).chars().count(), LONGEST_TITLE);
     }
 
     /// Check that lines end between words and no word is lost, however long.

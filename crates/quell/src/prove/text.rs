@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use quell_event::text::clean;
 use quell_stats::{Comparison, Role, Verdict};
 
 use super::plan_text::{self, wrap};
@@ -150,7 +151,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     let mut out = String::new();
     let command = plan_text::shell_words(&proof.command);
     // Writing to a String does not fail.
-    let _ = writeln!(out, "{BOLD}Proof of {command}{BOLD:#}");
+    let _ = writeln!(out, "{BOLD}Proof of {}{BOLD:#}", plan_text::title(&command));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {
@@ -162,7 +163,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     }
     for out_of_it in &proof.left_out {
         // Never broken: it is there to be searched for.
-        let _ = writeln!(out, "  {}", out_of_it.line());
+        let _ = writeln!(out, "  {}", clean(&out_of_it.line()));
     }
     if proof.pairs > 0 {
         let pairs = proof.pairs;

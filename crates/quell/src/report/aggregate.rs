@@ -237,7 +237,7 @@ impl Aggregate {
         for (&(pid, tid), thread) in &self.threads {
             by_pid.entry(pid).or_default().push(ThreadRow {
                 tid,
-                comm: thread.name.comm.text().into_owned(),
+                comm: thread.name.comm.text().into(),
                 shootdowns: thread.shootdowns,
                 wait_ns: thread.wait_ns,
             });

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-use quell_event::Cause;
 use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::{Frame, Row};
+use quell_event::{Cause, Text};
 
 use super::Origin;
 use super::aggregate::{Aggregate, Map};
@@ -111,7 +111,7 @@ impl<'a> Places<'a> {
             .iter()
             .zip(counts)
             .map(|(region, shootdowns)| RegionRow {
-                region: region.clone(),
+                region: region.into(),
                 shootdowns,
             })
             .collect();
@@ -140,7 +140,7 @@ impl<'a> Places<'a> {
         let mut rows: Vec<_> = rows
             .into_iter()
             .map(|((frames, cut), causes)| StackRow {
-                frames,
+                frames: frames.into_iter().map(Text::from).collect(),
                 cut,
                 shootdowns: causes.values().sum(),
                 cause: causes

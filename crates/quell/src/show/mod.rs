@@ -8,11 +8,13 @@ pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod units;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use quell_event::text;
 
 pub(crate) use replace::Replace;
 
@@ -91,8 +93,18 @@ pub(crate) fn emit(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
 ///
 /// Any other error of the writer.
 pub(crate) fn emit_more(out: &mut dyn Write, text: &str) -> anyhow::Result<bool> {
+    let text = safe(text);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true).context("can't write the result"),
     }
+}
+
+/// What is safe to look at as it is, but for what was cleaned when it came in and for colours, is written as it is. What
+/// somebody forgot is not: JSON says it by its own escapes.
+fn safe(text: &str) -> Cow<'_, str> {
+    if text.starts_with('{') {
+        return text::json(text);
+    }
+    table::clean_lines(text)
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::style::heading;
+use super::table::plain;
 use super::units::{bytes, count, plural};
 use crate::preload::Library;
 
@@ -18,11 +19,7 @@ pub(crate) fn text(library: &Library) -> String {
     let mut out = String::new();
     for process in library.processes.iter().take(SHOWN) {
         let (seen, age) = (&process.seen, process.age());
-        let mut head = format!(
-            "libquell.so in {} {}",
-            seen.pid,
-            seen.comm.replace(char::is_control, "?")
-        );
+        let mut head = format!("libquell.so in {} {}", seen.pid, plain(&seen.comm));
         if age > FRESH {
             let _ = write!(head, ", as it was {} ms ago", count(age.as_millis() as u64));
         }

@@ -121,7 +121,7 @@ fn who(out: &mut String, s: &Summary, top: usize) {
             count(c.victims),
             spent(s, c.wait_ns),
             c.pid.to_string(),
-            c.comm.clone(),
+            c.comm.to_string(),
         ]);
         // a thread that did it all alone needs no line of its own
         for th in c.threads.iter().take(top).filter(|_| c.threads.len() > 1) {
@@ -151,7 +151,7 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
             count(v.hits),
             spent(s, v.stall_ns),
             v.pid.to_string(),
-            v.comm.clone(),
+            v.comm.to_string(),
             mark.into(),
         ]);
     }
@@ -183,7 +183,7 @@ fn regions(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Where: regions");
     let mut t = Table::new(&[">shootdowns", "region"]);
     for r in s.regions.iter().take(top) {
-        t.row(vec![count(r.shootdowns), r.region.clone()]);
+        t.row(vec![count(r.shootdowns), r.region.to_string()]);
     }
     out.push_str(&t.text());
     more(out, s.regions.len(), top);
@@ -303,7 +303,7 @@ mod tests {
         let summary = Summary {
             shootdowns: 4,
             stacks: vec![StackRow {
-                frames: frames.map(str::to_owned).to_vec(),
+                frames: frames.map(Into::into).to_vec(),
                 shootdowns: 3,
                 cause: "munmap".to_owned(),
                 cut: true,

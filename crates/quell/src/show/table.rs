@@ -1,37 +1,40 @@
 //! Columns of text: numbers to the right, names to the left, no lines.
 
-/// A text of others as it may go to a terminal: what would move the cursor is not printed. Colours (ESC, `[`,
-/// digits and semicolons, `m`) stay, for cells have some of our own.
-pub(crate) fn clean(text: &str) -> String {
+use std::borrow::Cow;
+
+use quell_event::text::{self, is_plain};
+
+/// A text of ours with texts of others in it, which were cleaned when they came in: what was forgotten is not printed.
+/// Colours (ESC, `[`, digits and semicolons, `m`) stay, for cells have some of our own.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    keep(text, "")
+}
+
+/// The same of several lines.
+pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
+    keep(text, "\n\t")
+}
+
+fn keep<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
     let is_colour = |rest: &str| {
         rest.strip_prefix('[').is_some_and(|rest| {
             rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
                 .starts_with('m')
         })
     };
-    text.char_indices()
-        .map(|(at, c)| match c {
-            '\u{1b}' if is_colour(&text[at + 1..]) => c,
-            c if c.is_control() => '?',
-            c => c,
-        })
-        .collect()
+    let stays = |(at, c): (usize, char)| {
+        is_plain(c) || more.contains(c) || c == '\u{1b}' && is_colour(&text[at + 1..])
+    };
+    if text.char_indices().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let chars = text.char_indices();
+    Cow::Owned(chars.map(|at| if stays(at) { at.1 } else { '?' }).collect())
 }
 
-/// A text from a file of somebody else's, which has no colours either: all that is not to be seen is `?`, and what would
-/// turn the direction of the rest (Unicode's bidirectional formatting characters) too.
+/// A text from a file of somebody else's, which has no colours either.
 pub(crate) fn plain(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let lines = |c| matches!(c, '\u{2028}' | '\u{2029}');
-    text.chars()
-        .map(|c| {
-            if c.is_control() || turns(c) || lines(c) {
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect()
+    text::clean(text).into_owned()
 }
 
 /// A table that is aligned when printed.
@@ -56,7 +59,8 @@ impl Table {
 
     /// Adds a row. Names in it are of others, hence [`clean`].
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.iter().map(|c| clean(c)).collect());
+        self.rows
+            .push(cells.iter().map(|c| clean(c).into_owned()).collect());
     }
 
     /// The lines, each indented by two spaces, without spaces at their ends.

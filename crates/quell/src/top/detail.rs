@@ -124,8 +124,8 @@ impl Detail {
             .enumerate()
             .map(|(i, r)| Line {
                 id: Id::Line(i),
-                cells: vec![self.share(r.shootdowns), r.region.clone()],
-                keys: vec![Key::Number(r.shootdowns), Key::Text(r.region.clone())],
+                cells: vec![self.share(r.shootdowns), r.region.to_string()],
+                keys: vec![Key::Number(r.shootdowns), Key::Text(r.region.to_string())],
                 mark: Mark::None,
             })
             .collect();

@@ -129,7 +129,7 @@ pub(super) fn close() -> Sample {
         wait_ns: shootdowns * 4000,
     };
     let stack = |frames: &[&str], shootdowns, cause: &str| StackRow {
-        frames: frames.iter().map(|&f| f.to_owned()).collect(),
+        frames: frames.iter().map(|&f| f.into()).collect(),
         cut: false,
         shootdowns,
         cause: cause.to_owned(),
@@ -140,7 +140,7 @@ pub(super) fn close() -> Sample {
             pid: 4711,
             threads: vec![thread(4720, "polars-3", 6000), thread(4711, "polars", 3345)],
             regions: vec![RegionRow {
-                region: "anonymous memory of jemalloc (polars.abi3.so)".to_owned(),
+                region: "anonymous memory of jemalloc (polars.abi3.so)".into(),
                 shootdowns: 1000,
             }],
             stacks: vec![

@@ -147,7 +147,7 @@ fn victims(s: &Summary, note: String) -> Grid {
             time(each(v.stall_ns, v.hits)),
             v.pid.to_string(),
             if v.bystander { "*" } else { "" }.to_owned(),
-            v.comm.clone(),
+            v.comm.to_string(),
         ],
         keys: vec![
             Key::Number(v.hits),
@@ -155,7 +155,7 @@ fn victims(s: &Summary, note: String) -> Grid {
             Key::Number(each(v.stall_ns, v.hits)),
             Key::Number(v.pid.into()),
             Key::Number(v.bystander.into()),
-            Key::Text(v.comm.clone()),
+            Key::Text(v.comm.to_string()),
         ],
         // an idle CPU has no memory of its own: nobody suffers
         mark: if v.bystander && v.pid != 0 {
@@ -189,7 +189,7 @@ pub(super) fn causes(s: &Summary, note: String) -> Grid {
     let lines = s.causes.iter().map(|c| {
         let name = c.label();
         Line {
-            id: Id::Cause(c.cause.clone(), c.function.clone()),
+            id: Id::Cause(c.cause.clone(), c.function.as_deref().map(str::to_owned)),
             cells: vec![
                 rate(c.shootdowns, s.duration_ns),
                 rate(c.victims, s.duration_ns),

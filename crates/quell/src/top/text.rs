@@ -13,7 +13,7 @@ use super::rows::Tables;
 use super::sample::Sample;
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
-use crate::show::table::Table;
+use crate::show::table::{Table, plain};
 use crate::show::units::{count, plural, rate, time, time_rate};
 
 const ALARM: Style = Style::new()
@@ -128,9 +128,7 @@ fn table(out: &mut String, grid: &Grid, top: usize) {
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let mut t = Table::new(&titles);
     for line in grid.lines.iter().take(top) {
-        // a name with an escape must not move the reader's cursor
-        let clean = |c: &String| c.replace(char::is_control, "?");
-        t.row(line.cells.iter().map(clean).collect());
+        t.row(line.cells.iter().map(|c| plain(c)).collect());
     }
     out.push_str(&t.text());
     if grid.lines.len() > top {

@@ -13,7 +13,7 @@ use crate::common::{alone, beside_others, example, json, quell, root_only};
 fn made(dir: &Path, name: &str, backend: &str, shootdowns: u64) -> String {
     let path = dir.join(name);
     let meta = Meta {
-        backend: backend.to_owned(),
+        backend: backend.into(),
         ..Meta::default()
     };
     let mut writer = Writer::create(&path, &meta, false).expect("a trace");

@@ -20,6 +20,7 @@ mod doctor;
 mod exact;
 mod export;
 mod fleet;
+mod hostile;
 mod input;
 mod interrupt;
 mod ipi;

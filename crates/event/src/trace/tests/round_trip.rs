@@ -4,9 +4,9 @@ use parquet::file::reader::FileReader as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::{Frame, Module, Process, Stack, StackKind, Trace, Writer};
+use super::super::{Frame, Meta, Module, Process, Stack, StackKind, Trace, Writer};
 use super::{meta, place, rows_in, rows_of, shootdown, write};
-use crate::{Cause, Comm, Counts, CulpritTally, Histogram, Shootdown, Tally, Victim};
+use crate::{Cause, Comm, Counts, CulpritTally, Histogram, Shootdown, Tally, Victim, VictimTally};
 
 fn comms() -> impl Strategy<Value = Comm> {
     prop_oneof![
@@ -129,6 +129,90 @@ fn long_traces_come_back() {
     }));
 }
 
+/// Check that whatever is told by a trace's files has nothing left that a terminal acts on, and is bounded.
+#[test]
+fn what_others_wrote_is_cleaned() {
+    let (_dir, path) = place();
+    let hostile = || "\u{1b}]0;x\u{7}\n\u{202e}\u{9b}".repeat(1 << 16);
+    let meta = Meta {
+        command: vec![hostile().into()],
+        ..meta()
+    };
+    let mut writer = Writer::create(&path, &meta, false).unwrap();
+    let counts = CulpritTally {
+        pid: 1,
+        comm: hostile(),
+        cgroup: 0,
+        cause: Cause::Other,
+        detail: Some(hostile()),
+        counts: Counts::default(),
+    };
+    let victim = VictimTally {
+        pid: 1,
+        comm: hostile(),
+        cgroup: 0,
+        bystander: false,
+        hits: 1,
+        stall_ns: 1,
+    };
+    writer.tally(&Tally {
+        culprits: vec![counts],
+        victims: vec![victim],
+        ..Tally::default()
+    });
+    let module = Module {
+        path: hostile(),
+        build_id: Some(hostile()),
+        perms: hostile(),
+        ..Module::default()
+    };
+    writer.process(&Process {
+        comm: hostile(),
+        exe: hostile(),
+        cmdline: vec![hostile()],
+        modules: vec![module],
+        ..Process::default()
+    });
+    writer.stack(&Stack {
+        frames: vec![Frame {
+            symbol: Some(hostile()),
+            module: Some(hostile()),
+            ..Frame::default()
+        }],
+        ..Stack::default()
+    });
+    writer.push(&Shootdown {
+        comm: Comm(*b"\x1b[31m\xe2\x80\xae\n123456\0"),
+        ..shootdown(1)
+    });
+    writer.finish(9, |_| ()).unwrap();
+    let file = path.join("meta.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text
+        .replace("raw_tp", "raw\\u001b[2J")
+        .replace("here", "\\u202e");
+    std::fs::write(&file, text).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let processes = trace.processes().unwrap().rows;
+    let stacks = trace.stacks().unwrap().rows;
+    assert_eq!((processes.len(), stacks.len()), (1, 1));
+    assert_eq!(
+        (&*trace.meta().backend, &*trace.meta().host),
+        ("raw?[2J", "?")
+    );
+    assert_eq!(rows_in(&trace)[0].comm.text(), "?[31m??123456");
+    let all = format!("{:?}{processes:?}{stacks:?}", trace.meta());
+    let tally = trace.tally().unwrap().unwrap();
+    let all = format!("{all}{:?}{:?}", tally.culprits, tally.victims);
+    // written by fmt::Debug, which would escape them
+    assert!(
+        !all.contains("\\u{") && !all.contains("\\n"),
+        "{:.2000}",
+        all
+    );
+    assert!(all.len() < 20 * crate::text::LONGEST * 4);
+}
+
 /// Check that meta, tally, processes and stacks come back, and that later lines replace earlier ones.
 #[test]
 fn side_tables_come_back() {
@@ -139,7 +223,7 @@ fn side_tables_come_back() {
     let mut tally = Tally {
         culprits: vec![CulpritTally {
             pid: 1,
-            comm: "a \"b\"\n".into(),
+            comm: "a \"b\" é".into(),
             cgroup: u64::MAX,
             cause: Cause::Munmap,
             detail: Some("f".into()),
@@ -164,7 +248,7 @@ fn side_tables_come_back() {
         t_ns: 8,
         comm: "x".into(),
         exe: "/bin/x".into(),
-        cmdline: vec!["x".into(), "\u{0}\n".into()],
+        cmdline: vec!["x".into(), "\\ é".into()],
         modules: vec![Module {
             path: "/bin/x".into(),
             start: 1,

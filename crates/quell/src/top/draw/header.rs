@@ -1,5 +1,6 @@
 //! The lines above and below the tables: how much, how it went, what is amiss, which keys there are.
 
+use quell_event::text::clean;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -95,7 +96,7 @@ fn title(state: &State, look: Look) -> Line<'static> {
     ];
     if let Some((pid, comm)) = &state.close {
         spans.push(Span::styled(
-            format!("  › {} ({pid})", comm.replace(char::is_control, "?")),
+            format!("  › {} ({pid})", clean(comm)),
             look.title(true),
         ));
         if state.sample.detail.as_ref().is_some_and(|d| d.ended) {

@@ -1,5 +1,6 @@
 //! A table in a pane.
 
+use quell_event::text::is_plain;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -104,7 +105,7 @@ fn first(chosen: usize, all: usize, height: usize) -> usize {
 
 /// Cut or filled to a width, and never with what a terminal would obey.
 fn pad(text: &str, width: usize, right: bool) -> String {
-    let clean = |c: char| if c.is_control() { '?' } else { c };
+    let clean = |c: char| if is_plain(c) { c } else { '?' };
     let length = text.chars().count();
     if length > width {
         let kept = text.chars().map(clean).take(width.saturating_sub(1));
