@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use quell_event::Text;
 use quell_event::text::is_plain;
 
 use crate::conf::{SHIM_LIBRARY, is_shim_library};
@@ -138,9 +139,9 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
     out
 }
 
-/// One line, whatever is in it.
+/// One line, whatever is in it, and none that nobody reads to its end.
 fn comment(out: &mut String, text: &str) {
-    let text = text.replace(|c: char| !is_plain(c), " ");
+    let text = Text::from(text.replace(|c: char| !is_plain(c), " "));
     let _ = writeln!(out, "# {text}");
 }
 
