@@ -191,8 +191,11 @@ pub struct Summary {
     pub regions: Vec<RegionRow>,
     /// By user stack, where stacks were kept.
     pub stacks: Vec<StackRow>,
-    /// CPUs of the machine.
+    /// CPUs of the machine, when it began.
     pub cpus: u32,
+    /// CPU time that there was on the machine, ns: CPUs come and go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub online_ns: Option<u64>,
     /// Victims that were counted, but whose handler was not seen: no delay, stall and wait.
     pub unseen: u64,
     /// Shootdowns that were counted and not timed, as there were so many: all times, their sums too, are
@@ -249,6 +252,7 @@ impl Summary {
             regions: Vec::new(),
             stacks: Vec::new(),
             cpus,
+            online_ns: tally.online_ns,
             unseen: tally.unseen,
             untimed: tally.untimed,
             interrupts: tally.interrupts(),
@@ -264,11 +268,20 @@ impl Summary {
     /// that waits may be stalled as a victim meanwhile, so this is an upper bound.
     #[must_use]
     pub fn share_lost(&self) -> f64 {
-        let all = self.duration_ns as f64 * f64::from(self.cpus.max(1));
+        let all = self.duration_ns as f64 * self.cpus_online();
         if all == 0.0 {
             return 0.0;
         }
         (self.wait_ns.sum + self.stall_ns.sum) as f64 / all
+    }
+
+    /// How many CPUs were online on average; as many as in the beginning where nobody looked later.
+    #[must_use]
+    pub fn cpus_online(&self) -> f64 {
+        match self.online_ns {
+            Some(ns) if ns > 0 && self.duration_ns > 0 => ns as f64 / self.duration_ns as f64,
+            _ => f64::from(self.cpus.max(1)),
+        }
     }
 }
 
@@ -345,6 +358,29 @@ mod tests {
         stack.cut = true;
         let lines: Vec<_> = stack.lines().collect();
         assert_eq!(lines, ["f", "… outer frames missing"]);
+    }
+
+    /// Check that the share of CPU time is of the time that there was, and never by the CPUs of the beginning where
+    /// somebody looked: one of two CPUs that is there for half of the time leaves three quarters.
+    #[test]
+    fn shares_are_of_the_cpus_that_were_online() {
+        let mut tally = Tally {
+            duration_ns: 1000,
+            online_ns: Some(1500),
+            ..Tally::default()
+        };
+        tally.wait.record(750);
+        let share = |tally: &Tally| Summary::new(tally, "raw_tp", 2).share_lost();
+        assert!((share(&tally) - 0.5).abs() < 1e-9, "{}", share(&tally));
+        // of an interval too
+        let mut later = tally.clone();
+        (later.duration_ns, later.online_ns) = (2000, Some(2250));
+        later.wait.record(750);
+        let interval = later.since(&tally);
+        assert!((share(&interval) - 1.0).abs() < 1e-9, "{interval:?}");
+        // as it was told before
+        tally.online_ns = None;
+        assert!((share(&tally) - 0.375).abs() < 1e-9, "{}", share(&tally));
     }
 
     /// Check that rows are sums, sorted by count, and that `other` is split by function.

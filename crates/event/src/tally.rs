@@ -156,6 +156,9 @@ pub struct Tally {
     /// By how much `TLB:` of /proc/interrupts grew meanwhile, whoever the culprit was.
     #[serde(default)]
     pub kernel_interrupts: Option<u64>,
+    /// CPU time that there was on the whole machine, ns: CPUs come and go. `None` where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online_ns: Option<u64>,
     /// CPU time that quell itself used meanwhile, ns, without its probe in the kernel.
     #[serde(default)]
     pub self_ns: u64,
@@ -242,6 +245,9 @@ impl Tally {
             kernel_interrupts: self
                 .kernel_interrupts
                 .map(|now| now.saturating_sub(earlier.kernel_interrupts.unwrap_or(0))),
+            online_ns: self
+                .online_ns
+                .map(|now| now.saturating_sub(earlier.online_ns.unwrap_or(0))),
             self_ns: self.self_ns.saturating_sub(earlier.self_ns),
             self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
             self_victims: self.self_victims.saturating_sub(earlier.self_victims),

@@ -59,6 +59,44 @@ pub fn online(root: &Path) -> Result<Vec<u32>> {
     list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
 }
 
+/// How much CPU time there is while CPUs come and go. It goes by looks, and knows of a CPU that came or went between
+/// two of them only that it did: half of the time between counts for it.
+#[derive(Clone, Copy, Debug)]
+pub struct OnlineTime {
+    at_ns: u64,
+    cpus: u32,
+    /// Twice the sum, which keeps the halves.
+    twice_ns: u64,
+}
+
+impl OnlineTime {
+    /// Begins at the moment 0 of the caller's clock, with so many CPUs.
+    #[must_use]
+    pub fn new(cpus: u32) -> Self {
+        Self {
+            at_ns: 0,
+            cpus,
+            twice_ns: 0,
+        }
+    }
+
+    /// The last look is older than `ns`.
+    #[must_use]
+    pub fn is_older(&self, at_ns: u64, ns: u64) -> bool {
+        at_ns.saturating_sub(self.at_ns) > ns
+    }
+
+    /// So many CPUs are online at that moment. Returns all CPU time until then, ns.
+    pub fn look(&mut self, at_ns: u64, cpus: u32) -> u64 {
+        let ns = at_ns.saturating_sub(self.at_ns);
+        let both = u64::from(self.cpus) + u64::from(cpus);
+        self.twice_ns = self.twice_ns.saturating_add(ns.saturating_mul(both));
+        self.at_ns = self.at_ns.max(at_ns);
+        self.cpus = cpus;
+        self.twice_ns / 2
+    }
+}
+
 /// CPUs that somebody has set apart so that nothing else runs there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Isolation {
@@ -99,7 +137,36 @@ impl Isolation {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Check that CPU time is that of all CPUs while none comes or goes, however often it is looked; and else
+        /// what there was, but for the time between the two looks around each change.
+        #[test]
+        fn online_time(
+            // how long until the next look, and whether a CPU comes (or goes) how far on the way there
+            steps in proptest::collection::vec((1u64..1_000_000, -1i64..=1, 0.0..=1.0f64), 1..50),
+        ) {
+            let mut cpus = 60i64;
+            let mut time = OnlineTime::new(60);
+            let (mut at, mut exact, mut unsure, mut said) = (0, 0.0, 0.0, 0);
+            for (ns, change, share) in steps {
+                at += ns;
+                exact += cpus as f64 * ns as f64 + change as f64 * ns as f64 * (1.0 - share);
+                unsure += change.abs() as f64 * ns as f64 / 2.0;
+                cpus += change;
+                let before = said;
+                said = time.look(at, u32::try_from(cpus).unwrap());
+                prop_assert!(said >= before);
+            }
+            prop_assert!((said as f64 - exact).abs() <= unsure + 1.0, "{said}, {exact} ± {unsure}");
+            // a clock that stands still adds nothing, nor does one that goes back
+            prop_assert_eq!(time.look(at, 1), said);
+            prop_assert_eq!(time.look(at / 2, 64), said);
+        }
+    }
 
     /// Check that CPUs are listed as the kernel lists them.
     #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
 use quell_event::{Calls, Shootdown, Tally};
+use quell_host::cpus::OnlineTime;
 use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
@@ -17,6 +18,7 @@ use crate::host_name::host_name;
 use crate::launch::{self, Ended, Output, Setup, Spec, Whose, signals};
 use crate::prove::failed::Interrupted;
 use crate::subject::Subject;
+use crate::target;
 
 /// How often the ring is emptied where nothing is urgent.
 pub(crate) const STEP: Duration = Duration::from_millis(20);
@@ -44,6 +46,7 @@ pub(crate) struct Recording {
     calls: Option<Calls>,
     began: Instant,
     own_before: u64,
+    online: OnlineTime,
     /// The last step left records in the ring.
     more: bool,
     dir: PathBuf,
@@ -116,6 +119,7 @@ impl Recording {
             calls: None,
             began: Instant::now(),
             own_before,
+            online: OnlineTime::new(meta.cpus),
             more: false,
             dir: dir.to_owned(),
         })
@@ -140,6 +144,7 @@ impl Recording {
         }
         self.more = self.records.drain()?;
         self.look();
+        target::look_at_cpus(&mut self.online, &self.probe);
         // Offsets are found in what was read of the maps, and files are opened for it: that can wait.
         if !self.is_early() {
             self.resolve();
@@ -205,6 +210,7 @@ impl Recording {
             tally.calls.clone_from(&self.calls);
         }
         tally.self_ns = own_cpu_ns() - self.own_before;
+        tally.online_ns = Some(self.online.look(tally.duration_ns, target::cpu_count()));
         Ok(tally)
     }
 
@@ -260,7 +266,7 @@ fn meta(stacks: String, backend: Backend, subject: &Subject) -> Meta {
         start_monotonic_ns: monotonic_ns(),
         scope: subject.scope.clone(),
         command: subject.command.clone(),
-        cpus: crate::target::cpu_count(),
+        cpus: target::cpu_count(),
         stacks: stacks.into(),
         backend: backend.name().into(),
         ..Meta::default()

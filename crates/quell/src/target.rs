@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use quell_host::cpus::OnlineTime;
 use quell_host::proc::Proc;
 use quell_probe::{Backend, Error, Probe, Scope};
 
@@ -116,6 +117,17 @@ fn online() -> anyhow::Result<Vec<u32>> {
 /// How many CPUs are online.
 pub(crate) fn cpu_count() -> u32 {
     online().map_or(1, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
+}
+
+/// A CPU that comes or goes is seen so late at most, if somebody asks.
+const LATE_NS: u64 = 100_000_000;
+
+/// Looks how many CPUs are online, if that was not known a moment ago.
+pub(crate) fn look_at_cpus(online: &mut OnlineTime, probe: &Probe) {
+    let now = probe.duration_ns();
+    if online.is_older(now, LATE_NS) {
+        online.look(now, cpu_count());
+    }
 }
 
 /// The CPUs of a list that was given on the command line.

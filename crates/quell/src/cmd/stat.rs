@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quell_event::{Summary, Tally};
+use quell_host::cpus::OnlineTime;
 use quell_host::flush;
 use quell_probe::{Error, Options, Probe, Scope, Stacks, Timed};
 
@@ -86,9 +87,11 @@ fn follow(
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
-    let count = |probe: &mut Probe| -> anyhow::Result<Tally> {
+    let mut online = OnlineTime::new(printer.cpus);
+    let count = |probe: &mut Probe, online: &mut OnlineTime| -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
+        tally.online_ns = Some(online.look(tally.duration_ns, target::cpu_count()));
         Ok(tally)
     };
     watch.start(Some(&probe), scope)?;
@@ -105,10 +108,11 @@ fn follow(
             break Some(end);
         }
         library.look(scope, &watch.roots());
+        target::look_at_cpus(&mut online, &probe);
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
-            let now = count(&mut probe)?;
+            let now = count(&mut probe, &mut online)?;
             if !printer.print(&mut *out, &now.since(&last), &library)? {
                 break None;
             }
@@ -121,7 +125,7 @@ fn follow(
     let Some(end) = end else {
         return Ok(None);
     };
-    let total = count(&mut probe)?;
+    let total = count(&mut probe, &mut online)?;
     printer.print(
         &mut *out,
         &if interval.is_some() {

@@ -142,7 +142,13 @@ impl Report {
                     tally.lost = saved.lost;
                     tally.empty_sends = saved.empty_sends;
                     tally.calls = saved.calls;
-                    tally.duration_ns = tally.duration_ns.max(saved.duration_ns);
+                    let (rows_ns, saved_ns) = (tally.duration_ns, saved.duration_ns);
+                    tally.duration_ns = rows_ns.max(saved_ns);
+                    // what came after the counts were saved came with as many CPUs as there were before
+                    tally.online_ns = saved.online_ns.map(|online| {
+                        let all = u128::from(online) * u128::from(tally.duration_ns);
+                        u64::try_from(all / u128::from(saved_ns.max(1))).unwrap_or(u64::MAX)
+                    });
                 }
                 tally
             }

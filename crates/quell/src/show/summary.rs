@@ -74,10 +74,20 @@ fn how_much(out: &mut String, s: &Summary) {
     t.row(vec![
         percent(s.share_lost()),
         "of CPU time lost".into(),
-        format!("waits and stalls, of {} CPUs", s.cpus),
+        format!("waits and stalls, of {}", cpus(s)),
     ]);
     // the first line of the table is its empty heading
     out.push_str(t.text().trim_start_matches('\n'));
+}
+
+/// How many CPUs there were: a broken number where some came or went.
+fn cpus(s: &Summary) -> String {
+    let online = s.cpus_online();
+    // rounding is no change
+    if (online - f64::from(s.cpus)).abs() < 0.005 {
+        return plural(s.cpus.into(), "CPU");
+    }
+    format!("{online:.2} CPUs on average: some came or went")
 }
 
 fn kinds(s: &Summary) -> String {
@@ -293,6 +303,23 @@ mod tests {
         assert!(
             both.contains("too low by 4, and 3 counted under (more)"),
             "{both}"
+        );
+    }
+
+    /// Check that CPUs that came or went are said, and that rounding is not taken for that.
+    #[test]
+    fn cpus_on_average() {
+        let summary = |online_ns| Summary {
+            cpus: 4,
+            duration_ns: 1_000_000,
+            online_ns,
+            ..Summary::default()
+        };
+        assert_eq!(cpus(&summary(None)), "4 CPUs");
+        assert_eq!(cpus(&summary(Some(3_999_999))), "4 CPUs");
+        assert_eq!(
+            cpus(&summary(Some(3_500_000))),
+            "3.50 CPUs on average: some came or went"
         );
     }
 

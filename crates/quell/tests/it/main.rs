@@ -21,6 +21,7 @@ mod exact;
 mod export;
 mod fleet;
 mod hostile;
+mod hotplug;
 mod input;
 mod interrupt;
 mod ipi;
