@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, Writer};
 use quell_event::{Calls, Shootdown, Tally};
 use quell_host::cpus::OnlineTime;
-use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::host_name::host_name;
@@ -99,7 +99,7 @@ impl Recording {
             keep: Keep::Records,
             ..options
         })?;
-        let meta = meta(stacks_text, probe.backend(), subject);
+        let meta = meta(stacks_text, &probe, subject);
         let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {
             writer: Some(writer),
@@ -254,21 +254,23 @@ impl Recording {
     }
 }
 
-fn meta(stacks: String, backend: Backend, subject: &Subject) -> Meta {
+fn meta(stacks: String, probe: &Probe, subject: &Subject) -> Meta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    // it counts since then, and a machine that is busy may have had other work in between
+    let counted = probe.duration_ns();
     Meta {
         quell: env!("CARGO_PKG_VERSION").into(),
         kernel: uname.release().to_string_lossy().into(),
         host: host_name().into(),
-        start_wall_ns: since_1970.map(ns).unwrap_or(0),
-        start_monotonic_ns: monotonic_ns(),
+        start_wall_ns: since_1970.map(ns).unwrap_or(0).saturating_sub(counted),
+        start_monotonic_ns: monotonic_ns().saturating_sub(counted),
         scope: subject.scope.clone(),
         command: subject.command.clone(),
         cpus: target::cpu_count(),
         stacks: stacks.into(),
-        backend: backend.name().into(),
+        backend: probe.backend().name().into(),
         ..Meta::default()
     }
 }
