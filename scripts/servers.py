@@ -24,7 +24,7 @@ import servers_prove as prove
 from dashboards_check import Wrong
 from servers_ask import Influx, Otlp, Prom
 from servers_receive import Receiver
-from servers_start import Agent, answers, certificate, end_all, fail, get, influxd, ports, prometheus, scrapes, until, victoria
+from servers_start import PATIENCE, Agent, answers, certificate, end_all, fail, get, influxd, ports, prometheus, scrapes, until, victoria
 
 QUELL, CULPRIT, FOLDER = sys.argv[1:]
 COUNT, RUNS = 500, 3
@@ -66,7 +66,7 @@ class Cgroup:
                     f.write(str(os.getpid()))
 
         # The peer runs as an ordinary thread for as long as it takes, or as real-time for less than a second.
-        subprocess.run([CULPRIT, str(COUNT)], check=True, stdout=subprocess.DEVNULL, timeout=60, preexec_fn=inside)
+        subprocess.run([CULPRIT, str(COUNT)], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE, preexec_fn=inside)
 
     def end(self) -> None:
         if self.path:

@@ -25,7 +25,7 @@ NOBODY = 65534
 SHOTS = 300
 # those of which there is nothing on a machine without isolated CPUs
 NOT_HERE = {"instance:quell_isolated_cpu_victims:increase5m"}
-PATIENCE = 90
+PATIENCE = 300
 # By these a recording steps back (crates/event/src/trace/background.rs). Of real time it is asked for what there is not, which
 # the kernel tells with EINVAL whoever asks, and the unit's filter, that comes before, with EPERM.
 STEPS_BACK = """
@@ -166,7 +166,7 @@ def main():
         if str(os.SCHED_IDLE) not in policies:
             sys.exit(f"use_agent: the recording did not step back: its policies were {policies or 'not seen'}")
         agent.send_signal(signal.SIGTERM)
-        status = agent.wait(30)
+        status = agent.wait(PATIENCE)
         if status != 0:
             sys.exit(f"use_agent: the agent ended with {status}")
     finally:
@@ -174,13 +174,13 @@ def main():
             if process.poll() is None:
                 process.terminate()
         for process in started:
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 def look(agent, culprit, at):
     def api(path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{at}/api/v1/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{at}/api/v1/{path}", timeout=PATIENCE) as answer:
                 return json.load(answer)["data"]
         except OSError as err:
             return {"result": [], "groups": [], "err": str(err)}

@@ -189,7 +189,7 @@ def move(x: float, y: float, ms: int = 0) -> dict:
     return {"type": "pointerMove", "x": round(x), "y": round(y), "duration": ms}
 
 
-def wait_for(what, seconds: float = 20):
+def wait_for(what, seconds: float = 300):
     """What `what` returns, once that is anything."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

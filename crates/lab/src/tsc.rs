@@ -257,8 +257,9 @@ mod tests {
             return;
         }
         let before = crate::pin::allowed().unwrap();
-        let off = farthest().unwrap();
-        assert!(off < 1_000_000, "{off} ns off");
+        // what is put off its CPU between two readings is far off, but not each time
+        let off: Vec<u64> = (0..10).map(|_| farthest().unwrap()).collect();
+        assert!(off.iter().any(|ns| *ns < 1_000_000), "{off:?} ns off");
         assert_eq!(crate::pin::allowed().unwrap(), before);
     }
 
@@ -268,12 +269,19 @@ mod tests {
         if !is_usable() {
             return;
         }
-        let from = Moment::now();
-        std::thread::sleep(Duration::from_millis(20));
-        let middle = Moment::now();
-        std::thread::sleep(Duration::from_millis(20));
-        let line = Line::through(from, Moment::now());
-        let off = line.at(middle.tsc).abs_diff(middle.ns);
-        assert!(off < 400_000, "{off} ns off in the middle of 40 ms");
+        let off = || {
+            let from = Moment::now();
+            std::thread::sleep(Duration::from_millis(20));
+            let middle = Moment::now();
+            std::thread::sleep(Duration::from_millis(20));
+            let line = Line::through(from, Moment::now());
+            line.at(middle.tsc).abs_diff(middle.ns)
+        };
+        // as above
+        let off: Vec<u64> = (0..10).map(|_| off()).collect();
+        assert!(
+            off.iter().any(|ns| *ns < 400_000),
+            "{off:?} ns off in the middle of 40 ms"
+        );
     }
 }

@@ -284,13 +284,13 @@ impl Probe {
             let ipi = Ipi::attach(&options.scope, tgids, &scope_cpus, cpus)?;
             probe.ipi = Some(ipi);
         }
-        probe.started = Instant::now();
-        probe.interrupts = interrupts();
         Ok(probe)
     }
 
     fn attach_programs(&mut self, programs: &[&'static Program]) -> Result<()> {
         for wanted in programs {
+            // the last one begins shootdowns
+            self.started = Instant::now();
             let program = self.object.progs_mut().find(|p| p.name() == wanted.name);
             let program = program.ok_or_else(|| missing("program", wanted.name))?;
             // as its section says: a raw tracepoint, or a function's entry or exit
@@ -299,6 +299,7 @@ impl Probe {
                 .map_err(|err| kernel::explain_attach(wanted.target, &err))?;
             self.links.push(link);
         }
+        self.interrupts = interrupts();
         self.set_counting(Counting::All)
     }
 

@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use quell_remedy::{
     Found, Kind, Linking, Version, recognise_command, recognise_file, recognise_modules,
@@ -224,7 +223,7 @@ fn runtimes() {
     }
 }
 
-/// Check Polars' extension if there is one: jemalloc inside, the Rust name, and well under a second.
+/// Check Polars' extension if there is one: jemalloc inside, and the Rust name.
 #[test]
 fn polars() {
     let homes = ["QUELL_TEST_POLARS", "VIRTUAL_ENV"]
@@ -240,9 +239,7 @@ fn polars() {
         eprintln!("SKIPPED: no Polars; name its virtual environment in QUELL_TEST_POLARS");
         return;
     };
-    let start = Instant::now();
     let found = only(&path);
-    assert!(start.elapsed().as_millis() < 1000, "{:?}", start.elapsed());
     assert_eq!(
         (found.kind, found.linking, found.replaces_malloc),
         (Kind::Jemalloc, Linking::Static, false)

@@ -12,10 +12,9 @@ mod model;
 mod preload;
 
 use std::process::Command;
-use std::time::Duration;
 
 use model::fake::{BASE, Fake};
-use preload::{must, program, run};
+use preload::{LONGEST, must, program, run};
 use quell_shim::linux::*;
 use quell_shim::{
     Counters, Held, Kernel, Map, Node, PAGE, Pressure, Scratch, Settings, Shim, Zero,
@@ -180,7 +179,7 @@ fn rule_02_changed_past_the_library() {
     for settings in ["", "cache=1G,zero=64M", "firm=0"] {
         let mut command = Command::new(&exe);
         command.args(["all", "3"]);
-        let output = run(&mut command, settings, Duration::from_secs(300));
+        let output = run(&mut command, settings, LONGEST);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{settings}: {text}");
     }
@@ -312,7 +311,7 @@ fn rule_07_fixed_addresses() {
 fn rule_08_use_after_unmap() {
     let exe = build!("after");
     must(&exe, "");
-    let output = run(&mut Command::new(&exe), "strict", Duration::from_secs(20));
+    let output = run(&mut Command::new(&exe), "strict", LONGEST);
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
@@ -988,7 +987,7 @@ fn rule_11_no_malloc() {
 fn rule_11_replaced_descriptors() {
     let exe = build!("replaced");
     must(&exe, "");
-    let output = run(Command::new(&exe).arg("few"), "", Duration::from_secs(60));
+    let output = run(Command::new(&exe).arg("few"), "", LONGEST);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "few: {text}");
 }
@@ -1089,7 +1088,7 @@ fn rule_13_freed() {
     let exe = build!("freed");
     for (settings, kb) in [("keep=1M,zero=off", "1024"), ("rss=24M", "24576")] {
         let mut command = Command::new(&exe);
-        let output = run(command.arg(kb), settings, Duration::from_secs(60));
+        let output = run(command.arg(kb), settings, LONGEST);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{settings}: {text}");
     }

@@ -51,7 +51,7 @@ fn storm() {
             .args(["--exact", "under_the_library", "--ignored", "--nocapture"])
             .env("QUELL_STORM_SEED", seed.to_string())
             .env("QUELL_STORM_EACH", each.as_secs().to_string());
-        let output = preload::run(&mut command, settings, each + Duration::from_secs(60));
+        let output = preload::run(&mut command, settings, each + preload::LONGEST);
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),

@@ -121,9 +121,11 @@ fn silence_costs_a_moment() {
         "the server does not answer"
     );
     let begun = Instant::now();
-    (0..100).for_each(|_| assert_eq!(sink.send("a n=1i 1\n"), None));
-    assert!(begun.elapsed() < PAUSE);
+    let said: Vec<_> = (0..100).filter_map(|_| sink.send("a n=1i 1\n")).collect();
     assert_eq!(sink.lost(), 101);
+    // were it waited for each time, these would take minutes
+    let most = begun.elapsed().as_secs() / PAUSE.as_secs();
+    assert!(said.len() as u64 <= most, "{said:?}");
 }
 
 /// Check that nobody who listens is said once, by HTTP and UDP, and lines are counted.
@@ -154,7 +156,7 @@ fn datagrams_hold_whole_lines() {
         .collect();
     let taker = UdpSocket::bind("127.0.0.1:0").unwrap();
     taker
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(300)))
         .unwrap();
     let target = Target::Udp(taker.local_addr().unwrap().to_string());
     let mut sink = Sink::open(&target, None).unwrap();

@@ -143,7 +143,7 @@ mod tests {
                 })
                 .unwrap();
         }
-        assert!(before.elapsed() < Duration::from_secs(20));
+        assert!(before.elapsed() < Duration::from_secs(300));
         let times = batch.times();
         assert!(
             !times.is_empty() && times.iter().all(|ns| *ns >= 100_000.0),

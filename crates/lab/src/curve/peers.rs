@@ -217,7 +217,7 @@ mod tests {
                 drop(busy);
             }
         }
-        assert!(before.elapsed() < Duration::from_secs(20));
+        assert!(before.elapsed() < Duration::from_secs(300));
         assert!(Peers::on(&[99_999], Does::Spin).is_err());
     }
 }

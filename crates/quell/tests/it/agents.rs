@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use crate::common::PATIENCE;
 use crate::common::{emulated, example, root_only};
 
 /// Shootdowns of each kind that the program makes.
 pub(crate) const COUNT: u64 = 500;
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An agent that ends with the test.
 pub(crate) struct Agent {
@@ -154,6 +154,21 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The body of a request that comes, once all of it is there.
+pub(crate) fn body(stream: &TcpStream) -> Vec<u8> {
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+        if let Some(n) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = n.trim().parse().expect("a number");
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("all of it");
+    body
 }
 
 /// The sum of all series of a family that have this in their labels.

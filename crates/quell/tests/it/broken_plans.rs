@@ -212,7 +212,7 @@ fn hanging_remedy() {
             ("test.hang", "QUELL_TEST_HANG", "1"),
         ],
     );
-    let limit = if emulated() { "60" } else { "8" };
+    let limit = if emulated() { "60" } else { "30" };
     let script = "[ -z \"$QUELL_TEST_HANG\" ] || exec sleep 1000";
     let out = quell(&[
         "prove",

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -50,6 +51,44 @@ pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
 
 /// Without the lock of `quell lab`, for tests run beside each other.
 pub(crate) const LAB_LOCK: (&str, &str) = ("QUELL_LAB_LOCK", "");
+
+/// How long tests wait for what has to come: it bounds what never comes, and says nothing of how quick a machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whether it comes true in the end.
+pub(crate) fn comes_true(mut is_true: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if is_true() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    is_true()
+}
+
+/// How often a test tries to see what a machine that is busy with other work may not show.
+pub(crate) const GOES: usize = 5;
+
+/// Says loudly that a test saw nothing wrong, and did not see what it is for either.
+pub(crate) fn too_busy(test: &str, what: &str) {
+    eprintln!("SKIPPED {test}: this machine is too busy or too slow to show it: {what}");
+}
+
+/// What makes a command's threads get their CPUs although others want them, as nearly all of the time is theirs.
+pub(crate) const FIRST: [&str; 3] = ["nice", "-n", "-20"];
+
+/// A command whose first thread runs as soon as it is woken, whoever else wants the CPU; what it starts does not.
+pub(crate) fn at_once(command: &mut Command) -> &mut Command {
+    // SAFETY: a system call in the child, which reads `param` only. Without the right to it, it stays as it was.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(command, || {
+            let param = libc::sched_param { sched_priority: 1 };
+            libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param);
+            Ok(())
+        })
+    }
+}
 
 /// Runs quell to its end.
 pub(crate) fn quell(args: &[&str]) -> Output {

@@ -5,9 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{QUELL, beside_others, quell, root_only};
+use crate::common::{QUELL, beside_others, comes_true, quell, root_only};
 
 /// One line on stderr, nothing on stdout, status 2.
 pub(crate) fn refused(args: &[&str]) -> String {
@@ -187,7 +186,7 @@ fn intervals_without_a_reader() {
         let mut child = Command::new(QUELL)
             .args(["stat", "-I", "0.1"])
             .args(way)
-            .args(["--", "sh", "-c", "echo $$ >&2; exec sleep 60"])
+            .args(["--", "sh", "-c", "echo $$ >&2; exec sleep 3600"])
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -196,13 +195,9 @@ fn intervals_without_a_reader() {
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         out.read_line(&mut line).expect("a line");
         drop(out);
-        let begin = Instant::now();
-        while child.try_wait().expect("a child").is_none() {
-            if begin.elapsed() > Duration::from_secs(30) {
-                child.kill().expect("a child to kill");
-                panic!("{way:?}: it goes on");
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if !comes_true(|| child.try_wait().expect("a child").is_some()) {
+            child.kill().expect("a child to kill");
+            panic!("{way:?}: it goes on");
         }
         assert_eq!(child.wait().expect("a child").code(), Some(0), "{line}");
         let said = child.stderr.take().map(BufReader::new).expect("a pipe");
@@ -265,10 +260,14 @@ fn leftovers() {
         "--",
         "sh",
         "-c",
-        "sleep 3 >/dev/null 2>&1 & sleep 0.5; exit 0",
+        // it is called sh until it has become sleep
+        "sleep 3600 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo $! >&2; exit 0",
     ]);
     assert_eq!(out.status.code(), Some(0));
     let said = String::from_utf8_lossy(&out.stderr);
+    let left = said.lines().find_map(|line| line.parse().ok());
+    // SAFETY: a signal to what this test started, which runs for an hour.
+    unsafe { libc::kill(left.expect("its number"), libc::SIGTERM) };
     assert!(said.contains("left running: sleep"), "{said}");
 }
 

@@ -3,11 +3,10 @@
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{LAB_LOCK, QUELL, alone, json, quell};
+use crate::common::{LAB_LOCK, QUELL, alone, comes_true, json, quell};
 
 /// Whether there are the two CPUs that the lab takes. Otherwise says loudly that the test was skipped.
 pub(crate) fn two_cpus(test: &str) -> bool {
@@ -242,25 +241,22 @@ fn workers_end_with_quell() {
     }
     let _alone = alone();
     let mut quell = Command::new(QUELL)
-        .args(["lab", "run", "context-switch", "--budget", "60"])
+        .args(["lab", "run", "context-switch", "--budget", "3600"])
         .env(LAB_LOCK.0, LAB_LOCK.1)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("quell starts");
-    let until = Instant::now() + Duration::from_secs(20);
     // five workers, two of which have a child
     let mut all = Vec::new();
-    while all.len() < 7 && Instant::now() < until {
-        thread::sleep(Duration::from_millis(50));
+    comes_true(|| {
         all = below(quell.id());
-    }
+        all.len() >= 7
+    });
     quell.kill().expect("quell can be killed");
     quell.wait().expect("quell has ended");
     assert_eq!(all.len(), 7, "workers and their children");
-    while all.iter().any(|pid| runs(*pid)) && Instant::now() < until {
-        thread::sleep(Duration::from_millis(50));
-    }
+    comes_true(|| !all.iter().any(|pid| runs(*pid)));
     all.retain(|pid| runs(*pid));
     assert!(all.is_empty(), "{all:?} still run");
 }

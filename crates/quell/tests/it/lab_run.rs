@@ -2,10 +2,8 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::common::{LAB_LOCK, QUELL, beside_others, json, root_only};
-use crate::lab_leaves::within;
+use crate::common::{LAB_LOCK, QUELL, beside_others, comes_true, json, root_only};
 
 /// Check that a second lab is refused in a line that names the first, and that the lock goes with it, also when it is killed.
 #[test]
@@ -25,15 +23,14 @@ fn one_lab_at_a_time() {
             .stdin(Stdio::null());
         command
     };
-    let mut first = lab(&["run", "untouched", "--budget", "300"])
+    let mut first = lab(&["run", "untouched", "--budget", "3600"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("quell starts");
     let pid = first.id();
-    let locked = within(Duration::from_secs(20), || {
-        fs::read_to_string(&lock).is_ok_and(|text| text.trim() == pid.to_string())
-    });
+    let locked =
+        comes_true(|| fs::read_to_string(&lock).is_ok_and(|text| text.trim() == pid.to_string()));
     let refused: Vec<_> = [
         &["run", "untouched"][..],
         &["run", "faults"],

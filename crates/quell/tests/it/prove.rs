@@ -3,11 +3,10 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{QUELL, beside_others, json, quell, root_only};
+use crate::common::{QUELL, beside_others, comes_true, json, quell, root_only};
 use crate::interrupt::{running, signal};
 
 /// A plan that sets nothing: A against A.
@@ -192,7 +191,10 @@ fn leftovers_are_stopped() {
     let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let pid = dir.path().join("pid");
-    let script = format!("sleep 300 & echo $! > {}; sleep 0.3", pid.display());
+    let script = format!(
+        "sleep 3600 & until grep -q sleep /proc/$!/comm; do :; done; echo $! > {}",
+        pid.display()
+    );
     let out = quell(&["prove", "--", "sh", "-c", &script]);
     assert!(
         said(&out).contains("left running: sleep ("),
@@ -247,7 +249,7 @@ fn interrupts() {
     let dir = tempfile::tempdir().expect("a folder");
     let (pid, plan) = (dir.path().join("pid"), empty_plan(dir.path()));
     for given in [vec![], vec!["--plan", &plan]] {
-        let script = format!("echo $$ > {}; exec sleep 300", pid.display());
+        let script = format!("echo $$ > {}; exec sleep 3600", pid.display());
         let mut child = Command::new(QUELL)
             .arg("prove")
             .args(given)
@@ -256,11 +258,8 @@ fn interrupts() {
             .stderr(Stdio::null())
             .spawn()
             .expect("quell starts");
-        let begin = Instant::now();
         let started = || std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
-        while !started() && begin.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        comes_true(started);
         // SAFETY: a signal to a process that this test started and has not waited for.
         unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
         let status = child.wait().expect("quell ends");
@@ -297,14 +296,8 @@ fn folders_of_killed_proofs_are_swept() {
                 n.starts_with(&own) && temp.join(n).join("observed.quell/meta.json").exists()
             })
         };
-        let begin = Instant::now();
-        let name = loop {
-            if let Some(name) = folder() {
-                break name;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(120), "no folder");
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        assert!(comes_true(|| folder().is_some()), "no folder");
+        let name = folder().expect("it stays");
         (child, name)
     };
     let (mut killed, swept) = start();
@@ -415,7 +408,7 @@ fn server_under_load() {
     };
     assert_eq!(metric("ops"), 1234.0);
     assert!(
-        (0.2e9..5e9).contains(&metric("wall_ns")),
+        (0.2e9..300e9).contains(&metric("wall_ns")),
         "{}",
         metric("wall_ns")
     );

@@ -3,23 +3,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use quell_event::trace::Trace;
 use std::os::unix::process::ExitStatusExt as _;
 
-use crate::common::{QUELL, beside_others, json, root_only};
+use crate::common::{QUELL, beside_others, comes_true, json, root_only};
 use crate::interrupt::signal;
 
-/// Far more than anything here takes, for a machine that is busy.
-const LONG: Duration = Duration::from_secs(120);
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LONG, "{what}: not in {LONG:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(comes_true(is_so), "{what}: it doesn't come");
 }
 
 /// A command of a user's that begins, goes on when it is told, prints, and ends with status 3; and the quell that it

@@ -64,6 +64,9 @@ pub fn program(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 /// So that the library does at once what it otherwise does after it has seen how the program uses its memory.
 const AT_ONCE: &str = "least=4K,lifetimes=0";
 
+/// What never ends is waited for no longer.
+pub const LONGEST: Duration = Duration::from_secs(300);
+
 /// Runs it under the library, with these settings, to its end or to the deadline.
 pub fn run(command: &mut Command, settings: &str, deadline: Duration) -> Output {
     let settings = format!("{AT_ONCE},{settings}");
@@ -89,7 +92,7 @@ pub fn run(command: &mut Command, settings: &str, deadline: Duration) -> Output 
 
 /// Runs a C program, and wants it to end well.
 pub fn must(exe: &Path, settings: &str) -> String {
-    let output = run(&mut Command::new(exe), settings, Duration::from_secs(60));
+    let output = run(&mut Command::new(exe), settings, LONGEST);
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
