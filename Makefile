@@ -24,7 +24,7 @@ demo: ## Prove a plan for a Polars script: the main job on real input
 test: ## Check the format, build and run every test; as root those that watch the kernel too
 	@scripts/test
 
-test-kernels: ## Test the probe under Ubuntu's 5.15 and Debian's 6.1 and 6.12, in virtual machines without KVM
+test-kernels: ## Test the probe under Ubuntu's 5.15 and Debian's 6.1 to 7.3, in virtual machines without KVM
 	@scripts/test-kernels
 
 lint: ## Check the format and the lints, warnings as errors

@@ -14,6 +14,7 @@ pub mod functions;
 pub mod interrupts;
 pub mod kallsyms;
 pub mod maps;
+pub mod memory;
 pub mod needed;
 pub mod perf_map;
 pub mod proc;

@@ -41,6 +41,8 @@ pub(crate) enum Need {
     Tree,
     /// If the kernel has that function.
     Present,
+    /// If the kernel has that tracepoint.
+    Traced,
 }
 
 const fn program(name: &'static str, target: &'static str, need: Need) -> Program {
@@ -50,11 +52,14 @@ const fn program(name: &'static str, target: &'static str, need: Need) -> Progra
 const FORK: Program = program("sched_process_fork", "sched_process_fork", Need::Tree);
 const FREE: Program = program("sched_process_free", "sched_process_free", Need::Tree);
 
+const RENAME: Program = program("task_rename", "task_rename", Need::Traced);
+
 static RAW_TP: Object = Object {
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/shootdown.bpf.o")),
     programs: &[
         FORK,
         FREE,
+        RENAME,
         program("csd_function_exit", "csd_function_exit", Need::Always),
         program("csd_function_entry", "csd_function_entry", Need::Always),
         program("csd_queue_cpu", "csd_queue_cpu", Need::Always),
@@ -71,6 +76,7 @@ static FENTRY: Object = Object {
     programs: &[
         FORK,
         FREE,
+        RENAME,
         program("flush_ends", FLUSH, Need::Always),
         program("flush_begins", FLUSH, Need::Always),
         program("kernel_range_ends", FLUSH_RANGE, Need::Present),

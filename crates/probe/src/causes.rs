@@ -71,6 +71,12 @@ impl Causes {
             .map_or((Cause::Other, layout::NR_FAULT), |c| (c.cause, c.syscall))
     }
 
+    /// The name that a culprit was last seen with.
+    pub(crate) fn comm(&self, index: u32) -> Option<Comm> {
+        let bytes = lookup(&self.maps.as_ref()?.culprit_infos, index).ok()?;
+        layout::read::<CulpritInfo>(&bytes).map(|info| Comm(info.comm))
+    }
+
     /// Everything about a culprit.
     pub(crate) fn culprit(&mut self, index: u32) -> Result<Culprit> {
         if index == 0 {

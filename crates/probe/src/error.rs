@@ -46,6 +46,21 @@ impl Error {
         move |source| Self::judged(doing, source, &heard())
     }
 
+    /// The same, where tables of so many bytes are made as well.
+    pub(crate) fn no_memory(bytes: u64, source: libbpf_rs::Error) -> Self {
+        if !format!("{source:#}").ends_with("(os error 12)") {
+            return Self::judge("load the eBPF programs")(source);
+        }
+        Self::Missing {
+            what: format!(
+                "there is no memory for the probe's tables, of about {} MB",
+                bytes.div_ceil(1 << 20)
+            ),
+            help: "raise the limit of the control group that quell runs in (memory.max), or run quell outside it"
+                .to_owned(),
+        }
+    }
+
     fn judged(doing: &'static str, source: libbpf_rs::Error, heard: &str) -> Self {
         if heard.contains(NO_READING) {
             return Self::Missing {

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject,
+};
 
 use crate::backend::{Backend, Need, Program};
 use crate::causes::Causes;
@@ -115,6 +117,32 @@ fn row(cpus: u32) -> u32 {
     cpus.next_multiple_of(ROW)
 }
 
+/// The ring takes an eighth of the memory that there is at most, as in a small container: what finds it full is counted as
+/// lost, and a quell that takes it all is killed. A power of two of pages.
+fn ring_bytes(asked: u32, available: Option<u64>) -> u32 {
+    const LEAST: u32 = 256 << 10;
+    let most = available.map_or(u64::MAX, |bytes| bytes / 8);
+    let mut bytes = asked;
+    while u64::from(bytes) > most && bytes > LEAST {
+        bytes /= 2;
+    }
+    bytes
+}
+
+/// What the maps take, bytes: what is kept for each CPU, as often.
+fn needs(object: &OpenObject, cpus: u32) -> u64 {
+    let maps = object.maps();
+    maps.map(|map| {
+        let value = u64::from(map.value_size()).next_multiple_of(8);
+        let copies = match map.map_type() {
+            MapType::PercpuArray => u64::from(cpus),
+            _ => 1,
+        };
+        (u64::from(map.key_size()) + value * copies) * u64::from(map.max_entries())
+    })
+    .sum()
+}
+
 /// Tells the programs what to do, and sizes their maps.
 fn configure(
     open: &mut OpenObject,
@@ -162,7 +190,9 @@ fn configure(
             "hit_threads" if !recording => 1,
             "hit_threads" if backend == Backend::Fentry => rows,
             "hit_threads" => requests,
-            "records" if options.keep != Keep::Counts => options.ring_bytes,
+            "records" if options.keep != Keep::Counts => {
+                ring_bytes(options.ring_bytes, quell_host::memory::available())
+            }
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes(&config))
                     .map_err(Error::load("configure the eBPF programs"))?;
@@ -184,6 +214,7 @@ fn needed(backend: Backend, scope: &Scope, symbols: &Symbols) -> Vec<&'static Pr
             Need::Always => true,
             Need::Tree => *scope == Scope::Tree,
             Need::Present => symbols.has(p.target),
+            Need::Traced => symbols.has_tracepoint(p.target),
         })
         .collect()
 }
@@ -222,9 +253,8 @@ impl Probe {
             let wanted = programs.iter().any(|p| name == p.name) || name == SETTLE;
             program.set_autoload(wanted);
         }
-        let object = open
-            .load()
-            .map_err(Error::judge("load the eBPF programs"))?;
+        let needs = needs(&open, cpus);
+        let object = open.load().map_err(|err| Error::no_memory(needs, err))?;
 
         let handle = |name| map(&object, name);
         let scope_cpus = handle("scope_cpus")?;
@@ -358,6 +388,23 @@ pub(crate) fn lookup(map: &MapHandle, key: u32) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that the ring leaves most of a small memory to others, is as large as asked where there is enough, and is
+    /// always one that the kernel takes.
+    #[test]
+    fn ring_fits_the_memory() {
+        assert_eq!(ring_bytes(64 << 20, None), 64 << 20);
+        assert_eq!(ring_bytes(64 << 20, Some(4 << 30)), 64 << 20);
+        assert_eq!(ring_bytes(64 << 20, Some(64 << 20)), 8 << 20);
+        for mib in 0..600 {
+            let bytes = ring_bytes(64 << 20, Some(mib << 20));
+            assert!(bytes.is_power_of_two() && bytes >= 4096, "{mib}: {bytes}");
+            assert!(
+                u64::from(bytes) <= (mib << 17).max(256 << 10),
+                "{mib}: {bytes}"
+            );
+        }
+    }
 
     /// Check that on every size of machine there is a power of two of places that the programs have room for, and that
     /// the requests stay within their bound where they can.

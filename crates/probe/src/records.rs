@@ -5,6 +5,7 @@
 //! overlap, so that their records come mixed: a round is whole once all of its own are there.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
@@ -39,6 +40,7 @@ impl Records {
     pub fn new(probe: &Probe, sink: Sink) -> Result<Self> {
         let joiner = Rc::new(RefCell::new(Joiner {
             pending: Vec::new(),
+            shot_last: HashMap::new(),
             names: Names(Rc::clone(&probe.causes)),
             stacks: Interner::default(),
             whole: Shootdown::default(),
@@ -98,6 +100,11 @@ impl Names {
             .try_borrow_mut()
             .map_or((Cause::Other, layout::NR_FAULT), |mut c| c.cause(culprit))
     }
+
+    /// The name that a process has once it runs the program that it was starting.
+    fn after_exec(&self, culprit: u32) -> Option<Comm> {
+        self.0.try_borrow().ok()?.comm(culprit)
+    }
 }
 
 /// A round of which some record is there.
@@ -128,9 +135,17 @@ impl Pending {
 /// the oldest are lost.
 const MOST_PENDING: usize = layout::MAX_PLACES as usize + 1;
 
+/// Of so many threads it is known when they shot last.
+const MOST_THREADS: usize = 1 << 16;
+
+/// Clocks of two CPUs may be apart by so much, ns.
+const SKEW_NS: u64 = 1000;
+
 struct Joiner {
     /// Of each CPU, the oldest first.
     pending: Vec<Vec<Pending>>,
+    /// When each thread shot last, of those that did lately: what it waited for before was over then.
+    shot_last: HashMap<u32, u64>,
     names: Names,
     stacks: Interner,
     /// Written anew for every shootdown, so that its list of victims keeps its memory.
@@ -144,6 +159,11 @@ impl Joiner {
         match bytes.first() {
             Some(&RECORD_SEND) => {
                 if let Some(send) = layout::read::<SendRecord>(bytes) {
+                    if self.shot_last.len() >= MOST_THREADS {
+                        self.shot_last.clear();
+                    }
+                    let last = self.shot_last.entry(send.tid).or_default();
+                    *last = send.t_ns.max(*last);
                     self.add(send.cpu, send.seq, |round| round.send = Some(send));
                 }
             }
@@ -210,6 +230,9 @@ impl Joiner {
         s.pid = send.tgid;
         s.tid = send.tid;
         s.comm = Comm(send.comm);
+        if s.cause == Cause::Exec && send.tgid == send.tid {
+            s.comm = self.names.after_exec(send.culprit).unwrap_or(s.comm);
+        }
         s.cpu = send.cpu;
         s.cgroup = send.cgroup;
         s.start = send.start;
@@ -222,15 +245,26 @@ impl Joiner {
             NO_STACK
         };
         s.victims.clear();
+        // A thread can't shoot again while it waits. A victim that is done later is none of this shootdown: that would be an
+        // error of ours, and is left out and said, as are those that were not seen.
+        let latest = self.shot_last.get(&send.tid).copied();
+        let latest = latest.filter(|&t_ns| t_ns > send.t_ns);
+        let is_possible = |end_ns: u64| latest.is_none_or(|t_ns| end_ns <= t_ns + SKEW_NS);
         let mut end = send.t_ns;
         let mut unseen = send
             .targets
             .saturating_sub(u32::try_from(round.victims.len()).unwrap_or(u32::MAX));
         if let Some(record) = round.end {
-            end = end.max(record.end_ns);
             unseen = unseen.max(record.unseen);
+            if is_possible(record.end_ns) {
+                end = end.max(record.end_ns);
+            }
         }
         for v in round.victims {
+            if !is_possible(v.end_ns) {
+                unseen += 1;
+                continue;
+            }
             end = end.max(v.end_ns);
             s.victims.push(Victim {
                 cpu: v.cpu,
@@ -285,6 +319,7 @@ mod tests {
         let sink = Rc::clone(&seen);
         let joiner = Joiner {
             pending: Vec::new(),
+            shot_last: HashMap::new(),
             names: Names(Rc::new(RefCell::new(Causes::unattached()))),
             stacks: Interner::default(),
             whole: Shootdown::default(),
@@ -363,6 +398,27 @@ mod tests {
         assert_eq!(waits, [90, 40]);
         j.finish();
         assert_eq!(j.incomplete, 0);
+    }
+
+    /// Check that a victim that is done after its culprit shot again is left out, and counted as not seen.
+    #[test]
+    fn impossible_waits_are_left_out() {
+        let (mut j, seen) = joiner();
+        let of_thread = |seq, t_ns, targets| SendRecord {
+            tid: 7,
+            ..send(0, seq, t_ns, targets)
+        };
+        j.take(layout::bytes(&of_thread(1, 1_000, 2)));
+        j.take(layout::bytes(&of_thread(2, 500_000, 1)));
+        j.take(layout::bytes(&victim(0, 1, 1, 1_200)));
+        j.take(layout::bytes(&victim(0, 2, 1, 2_470_000_000)));
+        j.take(layout::bytes(&victim(0, 1, 2, 500_300)));
+        let waits: Vec<_> = seen
+            .borrow()
+            .iter()
+            .map(|s| (s.wait_ns, s.victims.len(), s.unseen))
+            .collect();
+        assert_eq!(waits, [(200, 1, 1), (300, 1, 0)]);
     }
 
     /// Check that a round of which records are lost is counted as incomplete, that nothing is invented for it, and that it

@@ -62,8 +62,7 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 	}
 	name_culprit(ctx, o, r);
 	count_untimed(r, 0);
-	/* a process in scope that takes the memory of one that is not */
-	o->strange = config.scope == SCOPE_TREE && !owner_in_scope(r->mm);
+	tell_if_strange(r, o->generation);
 	if (has_sample(o, r))
 		write_sample(ctx, r);
 }

@@ -36,6 +36,7 @@
 #include "name.h"
 #include "victim.h"
 #include "scope.h"
+#include "rename.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

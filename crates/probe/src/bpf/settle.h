@@ -17,8 +17,17 @@
 #ifndef QUELL_SETTLE_H
 #define QUELL_SETTLE_H
 
-/* A CPU that shoots on, but seldom, leaves no round for much longer than that. */
-#define LATE_NS 10000000
+/* A CPU whose rounds are so far apart leaves none of them to later ones. */
+#define SELDOM_NS 1000000
+
+/*
+ * No flush is to find it any more, should its victim not have been seen. And the line is the culprit's CPU's from now on:
+ * when it has its next request there, it need not wait for that.
+ */
+static __always_inline void retire(struct request *q)
+{
+	q->tag = 0;
+}
 
 static long settle_request(u32 i, struct settling *s)
 {
@@ -33,10 +42,9 @@ static long settle_request(u32 i, struct settling *s)
 	r = round_at(o, s->place);
 	s->target = q->next;
 	t1 = q->t1;
+	retire(q);
 	if (!t1) {
 		s->unseen++;
-		/* the next flush of that name is not to find it */
-		q->tag = 0;
 		return 0;
 	}
 	stall = q->stall_ns;
@@ -57,6 +65,37 @@ static long settle_request(u32 i, struct settling *s)
 
 VISITS(settle_request)
 
+/* Counts a round of one victim, as most are, in one go. Not one whose victim was not seen, or found no room. */
+static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
+{
+	struct hists *hists = hists_of_cpu();
+	struct culprit_tally *tally;
+	struct victim_tally *vt;
+	struct request *q;
+	u64 t1, at, stall;
+	u32 victim;
+
+	if (config.recording || r->targets != 1 || r->mode != MODE_IN)
+		return false;
+	q = request_of(cpu, r->first, place);
+	if (!q || !hists)
+		return false;
+	t1 = q->t1;
+	if (!t1)
+		return false;
+	at = q->at;
+	stall = q->stall_ns;
+	victim = q->victim;
+	retire(q);
+	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
+	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
+	if (!victim || !tally || !vt)
+		return false;
+	count_hit(tally, vt, hists, t1 > at ? t1 - at : 0, stall, r->shift);
+	count_round(tally, hists, r, 1, t1 + stall);
+	return true;
+}
+
 /*
  * Counts a round, unless it is not to be or another CPU does. Not static: verified once, and not once for every way that
  * leads here.
@@ -76,7 +115,7 @@ __noinline int settle(u32 cpu, u32 place)
 	if (r->mode == MODE_SELF) {
 		h->self_shootdowns++;
 		h->self_victims += r->targets;
-	} else {
+	} else if (!settle_quickly(cpu, place, r)) {
 		s = settling_of(cpu, place, r);
 		if (r->targets == 1)
 			settle_request(0, &s);
@@ -90,34 +129,36 @@ __noinline int settle(u32 cpu, u32 place)
 	return 1;
 }
 
+/* All rounds but the last one that are over. */
+__noinline int settle_all(u32 cpu)
+{
+	struct own *o = own_of(cpu);
+	u32 i;
+
+	if (!o)
+		return 0;
+	for (i = 0; i < MAX_PLACES; i++) {
+		if (i != o->place && o->rounds[i].state == ROUND_NAMED && all_done(cpu, i))
+			settle(cpu, i);
+	}
+	return 0;
+}
+
 /*
- * What is due of the rounds before the last one: where there are records, all that are over, for they are waited for;
- * else the oldest, if it is old or half of the places are taken.
+ * What is due of the rounds before the last one. Where there are records, all that are over, for they are waited for, and
+ * where a CPU shoots seldom; else the one that lies half of the places away, which is of half as many rounds ago where one
+ * address space is flushed again and again.
  */
 static __always_inline void settle_some(struct own *o, u32 cpu, u64 now)
 {
-	u32 waiting = 0, oldest = 0, age = 0, i;
+	u32 place = (o->place + config.places / 2) & (config.places - 1);
+	u64 since = now - o->settled_ns;
 
-	for (i = 0; i < MAX_PLACES; i++) {
-		struct round *r = &o->rounds[i];
-
-		if (i == o->place || r->state != ROUND_NAMED)
-			continue;
-		if (config.recording) {
-			if (all_done(cpu, i))
-				settle(cpu, i);
-			continue;
-		}
-		waiting++;
-		if (o->current - r->number < age)
-			continue;
-		age = o->current - r->number;
-		oldest = i;
-	}
-	if (!waiting)
-		return;
-	if ((waiting >= config.places / 2 || now - round_at(o, oldest)->t0 > LATE_NS) && all_done(cpu, oldest))
-		settle(cpu, oldest);
+	o->settled_ns = now;
+	if (config.recording || since > SELDOM_NS)
+		settle_all(cpu);
+	else if (round_at(o, place)->state == ROUND_NAMED && all_done(cpu, place))
+		settle(cpu, place);
 }
 
 /* Has the round in that place been counted, or need it not be? */

@@ -51,6 +51,7 @@
 #include "untimed.h"
 #include "culprit.h"
 #include "scope.h"
+#include "rename.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -213,7 +214,7 @@ static __always_inline void flush_begins(struct own *me, u32 cpu, u64 key)
 	count_interrupt(cpu, from);
 	if (may_skip(me, mm) && likely(is_untimed(mm, generation, *(volatile u32 *)&pair->shift)) &&
 	    *(volatile u32 *)&me->counting != COUNTING_TOLD) {
-		count_untimed_victim(me, mm);
+		count_untimed_victim(me, mm, generation);
 		return;
 	}
 	handler_begins(me, cpu, from, first_place(mm, generation), tag_of(mm, generation));

@@ -319,9 +319,8 @@ struct own {
 	u8 due;	       /* the culprit is still to be named */
 	u8 skipped;    /* the last round is `untimed` */
 	u8 same;       /* the call named last tells its cause, and is the one below */
-	u8 strange;    /* in the scope of a process: victims of `untimed` can't know that they are */
 	u8 scope_in;
-	u16 zero;
+	u8 zero[3];
 	/* the call that was named last */
 	u64 call;      /* its registers */
 	u64 advice;
@@ -352,7 +351,8 @@ struct own {
 	u32 victim;
 	/* as culprit, in rounds that are timed */
 	u64 paced_ns;  /* when the rate was looked at */
-	u32 paced_at;  /* and which round it was */
+	u64 settled_ns; /* when some rounds were counted */
+	u32 paced_at;  /* which round it was when the rate was looked at */
 	u32 zero2;
 	/* in the scope of a process */
 	u32 hit_tgid; /* the victim that was in scope last */

@@ -92,6 +92,39 @@ static __always_inline void keep_pace(struct own *o, u64 now)
 	o->next_shift = shift;
 }
 
+/*
+ * Flushes that a process in scope asks for, of memory that no process in scope owns: another's, or its own when it ends, for
+ * that has no owner then. Their victims can't know otherwise that they are in scope.
+ */
+struct flush {
+	u64 mm;
+	u64 generation;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flush);
+	__type(value, u8);
+} strange_flushes SEC(".maps");
+
+/* Before the first request of a round is queued. */
+static __always_inline void tell_if_strange(struct round *r, u64 generation)
+{
+	struct flush key = { r->mm, generation };
+	u8 one = 1;
+
+	if (config.scope == SCOPE_TREE && r->mode == MODE_IN && !owner_in_scope(r->mm))
+		bpf_map_update_elem(&strange_flushes, &key, &one, BPF_ANY);
+}
+
+static __always_inline bool is_strange(u64 mm, u64 generation)
+{
+	struct flush key = { mm, generation };
+
+	return bpf_map_lookup_elem(&strange_flushes, &key);
+}
+
 /* A round whose culprit is named: there is nothing to wait for. */
 static __always_inline void count_untimed(struct round *r, u32 victims)
 {
@@ -130,21 +163,19 @@ static __always_inline void count_one_more(struct own *o, struct round *r)
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	if (tally)
 		tally->victims++;
-	if (o->strange)
-		h->unseen++;
 }
 
 /* ---- the victim's side ----------------------------------------------------------------------- */
 
 /* In scope is what a process in scope asks for, mostly of its own memory, or whose memory is in scope. */
-static __always_inline bool memory_in_scope(struct own *me, struct task_struct *t, u64 mm)
+static __always_inline bool memory_in_scope(struct own *me, struct task_struct *t, u64 mm, u64 generation)
 {
 	u32 gen;
 
 	if (config.scope != SCOPE_TREE)
 		return true;
 	if ((u64)t->mm != mm)
-		return owner_in_scope(mm);
+		return owner_in_scope(mm) || is_strange(mm, generation);
 	gen = *(volatile u32 *)&state.scope_gen;
 	if (me->hit_tgid != (u32)t->tgid || me->hit_gen != gen) {
 		if (!tgid_in_scope(t->tgid))
@@ -156,12 +187,12 @@ static __always_inline bool memory_in_scope(struct own *me, struct task_struct *
 }
 
 /* Of one in flight only this CPU knows whom it interrupts. */
-static __always_inline void count_untimed_victim(struct own *me, u64 mm)
+static __always_inline void count_untimed_victim(struct own *me, u64 mm, u64 generation)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct victim_tally *vt;
 
-	if (!memory_in_scope(me, t, mm))
+	if (!memory_in_scope(me, t, mm, generation))
 		return;
 	name_victim(me, t, mm);
 	vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);

@@ -5,6 +5,22 @@
 #ifndef QUELL_WHO_H
 #define QUELL_WHO_H
 
+/* [process]: the index of the culprit that it was while it started another program (rename.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u32);
+} starting SEC(".maps");
+
+/* execve and execveat, of both tables. */
+static __always_inline bool is_exec(struct culprit_key *key)
+{
+	if (key->flags & CULPRIT_COMPAT)
+		return key->nr == 11 || key->nr == 358;
+	return key->nr == 59 || key->nr == 322;
+}
+
 /*
  * The index of a key, made on first sight; 0 if there is no room. Another CPU may make the same key
  * at the same time: BPF_NOEXIST lets one win, and the other's number stays unused.
@@ -69,6 +85,8 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 		name_process(info->comm);
 		info->cgroup = config.by_cgroup ? (u64)key->high << 32 | key->tgid
 						: bpf_get_current_cgroup_id();
+		if (unlikely(is_exec(key)) && !config.by_cgroup)
+			bpf_map_update_elem(&starting, &key->tgid, &i, BPF_ANY);
 	}
 	return i;
 }

@@ -48,6 +48,9 @@ impl Probe {
         for index in 0..state.next_culprit {
             self.add_culprit(index, &mut known, &mut tally)?;
         }
+        if !self.by_cgroup {
+            rename_started(&mut tally);
+        }
         for index in 0..state.next_victim {
             self.add_victim(index, &mut tally)?;
         }
@@ -198,6 +201,18 @@ impl Probe {
         }
         tally.lost = lost;
         Ok(())
+    }
+}
+
+/// A process that started another program has that one's name, also for what it did before, as a copy of the one that
+/// started it.
+fn rename_started(tally: &mut Tally) {
+    let started = tally.culprits.iter().filter(|c| c.cause == Cause::Exec);
+    let names: HashMap<u32, String> = started.map(|c| (c.pid, c.comm.clone())).collect();
+    for culprit in &mut tally.culprits {
+        if let Some(name) = names.get(&culprit.pid) {
+            culprit.comm.clone_from(name);
+        }
     }
 }
 

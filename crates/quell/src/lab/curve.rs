@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
 use quell_lab::experiment::{BLOCK_MS, PACE_US};
+use quell_lab::pin;
 use quell_lab::system::Guarded;
-use quell_lab::{pin, room};
 
 use super::surroundings::again;
 use super::{Beside, Kept, guard, has_counter, lock, machine, place};
@@ -63,7 +63,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     let place = Place {
         cpu,
         others: std::iter::once(peer).chain(others).collect(),
-        memory: room::memory().unwrap_or(0),
+        memory: quell_host::memory::available().unwrap_or(0),
     };
     let mut kept = Kept::named(args.output.as_deref())?;
     let mut out = anstream::stdout();

@@ -71,13 +71,24 @@ fn how_much(out: &mut String, s: &Summary) {
     ] {
         t.row(vec![time(q.sum), name.into(), quantiles(q)]);
     }
-    t.row(vec![
-        percent(s.share_lost()),
-        "of CPU time lost".into(),
-        format!("waits and stalls, of {}", cpus(s)),
-    ]);
+    t.row(lost_share(s));
     // the first line of the table is its empty heading
     out.push_str(t.text().trim_start_matches('\n'));
+}
+
+/// The share of CPU time in waits and stalls. More than there was can't be lost: such a figure is an error of ours, and is
+/// said and not shown. A sum over some that are timed may be a little above what it stands for.
+fn lost_share(s: &Summary) -> Vec<String> {
+    const ESTIMATE: f64 = 1.02;
+    let share = s.share_lost();
+    let (figure, why) = if share > ESTIMATE {
+        let told = format!("left out: the sum is more than the time of {}", cpus(s));
+        ("-".to_owned(), told)
+    } else {
+        let told = format!("waits and stalls, of {}", cpus(s));
+        (percent(share.min(1.0)), told)
+    };
+    vec![figure, "of CPU time lost".into(), why]
 }
 
 /// How many CPUs there were: a broken number where some came or went.
@@ -320,6 +331,28 @@ mod tests {
         assert_eq!(
             cpus(&summary(Some(3_500_000))),
             "3.50 CPUs on average: some came or went"
+        );
+    }
+
+    /// Check that more time than the CPUs had is not shown as lost, and is said, and that an estimate may be a little above.
+    #[test]
+    fn impossible_shares_are_left_out() {
+        let lost = |ns| {
+            let mut summary = Summary {
+                cpus: 2,
+                duration_ns: 1_000_000,
+                ..Summary::default()
+            };
+            summary.wait_ns.sum = ns;
+            lost_share(&summary)
+        };
+        assert_eq!(lost(1_000_000)[0], "50 %");
+        assert_eq!(lost(2_010_000)[0], "100 %");
+        let impossible = lost(2_500_000);
+        assert_eq!(impossible[0], "-");
+        assert!(
+            impossible[2].contains("more than the time of 2 CPUs"),
+            "{impossible:?}"
         );
     }
 

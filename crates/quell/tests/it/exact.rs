@@ -95,6 +95,38 @@ fn stat_counts_a_known_program() {
     );
 }
 
+/// Check that a command that interrupts others as it starts has its own name, and not quell's, of which it is a copy until then.
+#[test]
+fn commands_have_their_own_names() {
+    if !root_only("commands_have_their_own_names") {
+        return;
+    }
+    let _alone = alone();
+    // it interrupts others only where quell, which it is a copy of, has run there just before
+    for _ in 0..50 {
+        let out = quell(&[
+            "stat",
+            "--json",
+            "--output",
+            "/dev/stderr",
+            "--",
+            "sleep",
+            "0.01",
+        ]);
+        let stat = json(&out.stderr);
+        let culprits = stat["culprits"].as_array().expect("culprits");
+        let names = culprits.iter().map(|c| c["comm"].as_str().expect("a name"));
+        let others: Vec<_> = names.filter(|&name| name != "sleep").collect();
+        assert!(others.is_empty(), "{others:?}: {stat:#}");
+        if crate::common::cause(&stat, "exec", "shootdowns") > 0 {
+            return;
+        }
+    }
+    eprintln!(
+        "SKIPPED commands_have_their_own_names: none of 50 interrupted another CPU as it started"
+    );
+}
+
 /// Check that stat's intervals show a shootdown when it happened, with its wait, also where its CPU makes none after it.
 #[test]
 fn intervals_show_the_last_shootdown() {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use std::time::Duration;
 
 use crate::common::{QUELL, beside_others, comes_true, quell, root_only};
 
@@ -174,8 +175,8 @@ fn stat_without_root() {
     assert!(one_line(&args, &named).contains("CAP_BPF"));
 }
 
-/// Check that counts every so often end, with their command, when nobody reads them any more, with the
-/// probe and without it.
+/// Check that counts every so often end when nobody reads them any more, with the probe and without it, and that their
+/// command runs on and its status is passed on.
 #[test]
 fn intervals_without_a_reader() {
     if !root_only("intervals_without_a_reader") {
@@ -191,22 +192,25 @@ fn intervals_without_a_reader() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("quell starts");
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        out.read_line(&mut line).expect("a line");
-        drop(out);
-        if !comes_true(|| child.try_wait().expect("a child").is_some()) {
-            child.kill().expect("a child to kill");
-            panic!("{way:?}: it goes on");
-        }
-        assert_eq!(child.wait().expect("a child").code(), Some(0), "{line}");
         let said = child.stderr.take().map(BufReader::new).expect("a pipe");
         let mut said = said.lines().map_while(Result::ok);
         let pid: u32 = said
             .find_map(|l| l.parse().ok())
             .expect("the command's number");
-        let left = Path::new("/proc").join(pid.to_string()).exists();
-        assert!(!left, "{way:?}: {pid} is left");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("a line");
+        drop(out);
+        // some intervals later it has seen that
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(child.try_wait().expect("a child").is_none(), "{way:?}");
+        crate::interrupt::signal(pid, libc::SIGTERM);
+        if !comes_true(|| child.try_wait().expect("a child").is_some()) {
+            child.kill().expect("a child to kill");
+            panic!("{way:?}: it goes on");
+        }
+        let code = child.wait().expect("a child").code();
+        assert_eq!(code, Some(128 + libc::SIGTERM), "{line}");
     }
 }
 
