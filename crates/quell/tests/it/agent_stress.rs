@@ -11,7 +11,7 @@ use quell_probe::{Backend, Options, Probe, Timed};
 
 use crate::agent_clock::Clocks;
 use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
-use crate::common::{FIRST, GOES, QUELL, alone, comes_true, example, too_busy};
+use crate::common::{GOES, QUELL, alone, comes_true, example, first, too_busy};
 
 /// What /metrics has at most: 2,000 series.
 const MOST_SERIES: usize = 2000;
@@ -223,8 +223,8 @@ fn a_process_that_moves() {
     }
     let counted = || {
         let mut probe = Probe::attach(&options).expect("attached");
-        let moved = Command::new(FIRST[0])
-            .args(&FIRST[1..])
+        let moved = Command::new(first()[0])
+            .args(&first()[1..])
             .arg(&shooters)
             .arg("moved")
             .args(&folders)

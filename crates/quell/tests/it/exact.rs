@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::common::{
-    FIRST, GOES, alone, at_once, emulated, json, quell, root_only, tlb_interrupts, too_busy, worst,
+    GOES, alone, at_once, emulated, first, json, quell, root_only, tlb_interrupts, too_busy, worst,
 };
 use quell_event::trace::Trace;
 use serde_json::Value;
@@ -291,7 +291,7 @@ fn victims_equal_interrupts() {
         let before = tlb_interrupts();
         let program = program.to_str().expect("a path");
         let stat = ["stat", "-a", "--json", "--output", "/dev/stderr", "--"];
-        let out = quell(&[&stat[..], &FIRST, &[program, &operations.to_string()]].concat());
+        let out = quell(&[&stat[..], first(), &[program, &operations.to_string()]].concat());
         (json(&out.stderr), tlb_interrupts() - before)
     };
     // it shoots where both of its threads have a CPU
@@ -340,7 +340,7 @@ fn untimed_shootdowns_are_counted() {
         let mut args = vec!["stat", "--json", "--output", "/dev/stderr"];
         args.extend(options);
         args.push("--");
-        args.extend(FIRST);
+        args.extend(first());
         args.extend([program, "150000"]);
         json(&quell(&args).stderr)
     };
@@ -430,8 +430,8 @@ fn untimed_ends_and_adds_up() {
     let dir = tempfile::tempdir().expect("a folder");
     let program = worst(dir.path());
     let counted = || -> Vec<Value> {
-        let mut shooting = std::process::Command::new(FIRST[0])
-            .args(&FIRST[1..])
+        let mut shooting = std::process::Command::new(first()[0])
+            .args(&first()[1..])
             .arg(&program)
             .arg("100000000")
             .stdout(std::process::Stdio::null())
