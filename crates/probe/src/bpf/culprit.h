@@ -25,8 +25,8 @@ static __always_inline struct round *last_round(struct own *o)
 }
 
 /*
- * Before another begins: should nobody have come to name the culprit, it has none. In the scope of a process
- * such a round is not counted, though its victims may be; lost_details tells of it.
+ * Before another begins: should nobody have come to name the culprit, it has none. Where not all
+ * count, such a round does not, though its victims may; lost_details tells of it.
  */
 static __always_inline void end_last(struct own *o)
 {
@@ -76,7 +76,7 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	bool kernel = !is_flush(func);
-	u64 mm = 0, start = 0, end = ~0ULL, generation = 0;
+	u64 mm = 0, space = 0, start = 0, end = ~0ULL, generation = 0;
 	struct flush_tlb_info *info;
 	struct round *r;
 	u32 first, place;
@@ -85,12 +85,15 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	o->skipped = 0;
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
-		mm = kernel ? 0 : number_of(&o->number, (u64)info->mm);
+		if (!kernel) {
+			mm = number_of(&o->number, (u64)info->mm);
+			space = space_of(info->mm);
+		}
 		start = info->start;
 		end = info->end;
 		generation = info->new_tlb_gen;
 	}
-	first = first_place(mm, generation);
+	first = first_place(space, generation);
 	place = free_place(o, first);
 	if (unlikely(place >= config.places)) {
 		/* seldom: only where rounds end without a part of this CPU, or overlap */
@@ -102,7 +105,7 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 		return false;
 	o->place = place & (MAX_PLACES - 1);
 	o->current++;
-	o->tag = tag_of(mm, generation);
+	o->tag = tag_of(space, generation);
 	o->open = 1;
 	o->func = func;
 	o->generation = generation;
@@ -113,6 +116,7 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	r->start = start;
 	r->end = end;
 	r->number = o->current;
+	r->sent = 0;
 	r->targets = 0;
 	r->first = target;
 	r->flags = kernel ? SEND_KERNEL : 0;
@@ -122,7 +126,8 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	/*
 	 * Naming, and unwinding still more, takes as long as the IPI's flight. Where this CPU flushes
 	 * too, it gets csd_function_entry(csd = NULL) once the IPI is sent: leave it to that. It does
-	 * where the address space is loaded here, which is sure if it is current's, and if the flush was begun here.
+	 * where the address space is loaded here, which is sure if it is current's: that is looked at when all targets
+	 * are queued, and preemption is off until then.
 	 */
 	if (mm && mm == (u64)t->mm) {
 		o->due = 1;
@@ -257,8 +262,8 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct round *r;
 
-	/* an open round of another thread was one without such a part, and is over */
-	if (unlikely(!o->open || o->thread != (u64)t)) {
+	/* an open round of another thread or function was one without such a part, and is over */
+	if (unlikely(!o->open || o->thread != (u64)t || o->func != func)) {
 		o->open = 0;
 		if (is_flush(func) && is_counting(o))
 			empty_send(o);

@@ -94,7 +94,7 @@ static __always_inline u64 func_of(u64 *ctx)
 SEC("fentry/smp_call_function_many_cond")
 int many_begins(u64 *ctx)
 {
-	u64 func = func_of(ctx), mm = 0, start = 0, end = ~0ULL;
+	u64 func = func_of(ctx), mm = 0, space = 0, start = 0, end = ~0ULL;
 	struct flush_tlb_info *info;
 	struct arrival *came;
 	u64 generation = 0;
@@ -114,6 +114,7 @@ int many_begins(u64 *ctx)
 		info = (struct flush_tlb_info *)ctx[2];
 		if (is_flush(func)) {
 			mm = (u64)BPF_CORE_READ(info, mm);
+			space = space_of((struct mm_struct *)mm);
 			generation = BPF_CORE_READ(info, new_tlb_gen);
 		}
 		start = BPF_CORE_READ(info, start);
@@ -122,9 +123,7 @@ int many_begins(u64 *ctx)
 		flushes_all = cpu;
 	}
 	o->open = 1;
-	o->func = func;
-	o->thread = (u64)bpf_get_current_task_btf();
-	o->tag = tag_of(mm, generation);
+	o->tag = tag_of(space, generation);
 	o->current++;
 	r = round_at(o, 0);
 	r->mm = mm;
@@ -148,10 +147,8 @@ static long settle_arrival(u32 i, struct settling *s)
 	if (!a || !o)
 		return 1;
 	r = round_at(o, 0);
-	if (a->tag != o->tag) {
-		s->unseen++;
+	if (a->tag != o->tag)
 		return 0;
-	}
 	delay = a->t1 > r->t0 ? a->t1 - r->t0 : 0;
 	end = a->t1 + a->stall_ns;
 	if (end > s->end)
@@ -227,7 +224,7 @@ static __always_inline int begins(u32 from, u64 mm, u64 generation)
 		return 0;
 	count_interrupt(cpu, from);
 	me->mm = mm;
-	me->hit_tag = tag_of(mm, generation);
+	me->hit_tag = tag_of(space_of((struct mm_struct *)mm), generation);
 	me->from = from;
 	me->t1 = bpf_ktime_get_ns();
 	return 0;

@@ -62,8 +62,14 @@ struct bpf_raw_tracepoint_args {
 	__u64 args[0];
 };
 
+/* arch/x86/include/asm/mmu.h */
+typedef struct {
+	u64 ctx_id;
+} mm_context_t;
+
 struct mm_struct {
 	struct task_struct *owner;
+	mm_context_t context;
 };
 
 struct thread_info {

@@ -42,7 +42,7 @@ struct {
 	__type(value, u32);
 } interrupts SEC(".maps");
 
-/* Who a hit interrupted, where there are records; by the same cell as the hit. */
+/* Whom a request interrupted, where there are records; by the cell of the request, or, with fentry, of the arrival. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -22,7 +22,7 @@ struct {
 	__type(value, struct pair);
 } pairs SEC(".maps");
 
-/* The same: how many requests it told the victim's of. Read by nobody else. */
+/* The same: how many requests it told the victim's of. Read where its rounds are counted, and not by the victim's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -66,10 +66,10 @@ static __always_inline struct request *request_of(u32 cpu, u32 target, u32 place
 	return bpf_map_lookup_elem(&requests, &cell);
 }
 
-/* Flushes of one memory, one after the other, lie in one place after the other. */
-static __always_inline u32 first_place(u64 mm, u64 generation)
+/* Flushes of one address space, one after the other, lie in one place after the other. */
+static __always_inline u32 first_place(u64 space, u64 generation)
 {
-	return generation + (mm >> 6);
+	return generation + space;
 }
 
 /*
@@ -145,6 +145,9 @@ __noinline int all_done(u32 cpu, u32 place)
 	if (!o)
 		return 0;
 	r = round_at(o, place);
+	/* it is just beginning */
+	if (!r->targets)
+		return 0;
 	s = settling_of(cpu, place, r);
 	if (r->targets == 1)
 		return !see_request(0, &s);

@@ -7,7 +7,7 @@
  *
  * Some rounds later, so that the two CPUs do not pass the line of a request to and fro each time. But one
  * by one: interrupts are off in a CPU's own part, and two CPUs that shoot at each other fall out of
- * step when one makes the other wait. 15 rounds at once take 1.3 us, and cost ten (docs/overhead.md).
+ * step when one makes the other wait (docs/overhead.md).
  *
  * Up to Linux 7.2 the culprit keeps its CPU until its victims are done, so that all rounds but the last are over. Since
  * 7.3 it may be preempted while it waits, and the next thread's round begins before that one's is over. So a round is
@@ -96,11 +96,15 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	return true;
 }
 
-/*
- * Counts a round, unless it is not to be or another CPU does. Not static: verified once, and not once for every way that
- * leads here.
- */
-__noinline int settle(u32 cpu, u32 place)
+/* True for one CPU alone, of those that would count a round. */
+static __always_inline bool take(struct round *r)
+{
+	return r->state == ROUND_NAMED &&
+	       __sync_val_compare_and_swap(&r->state, ROUND_NAMED, ROUND_TAKEN) == ROUND_NAMED;
+}
+
+/* Counts a round that is taken. Not static: verified once, and not once for every way that leads here. */
+__noinline int settle_taken(u32 cpu, u32 place)
 {
 	struct own *o = own_of(cpu);
 	struct health *h = health();
@@ -110,8 +114,6 @@ __noinline int settle(u32 cpu, u32 place)
 	if (!o || !h)
 		return 0;
 	r = round_at(o, place);
-	if (r->state != ROUND_NAMED || __sync_val_compare_and_swap(&r->state, ROUND_NAMED, ROUND_TAKEN) != ROUND_NAMED)
-		return 0;
 	if (r->mode == MODE_SELF) {
 		h->self_shootdowns++;
 		h->self_victims += r->targets;
@@ -127,6 +129,36 @@ __noinline int settle(u32 cpu, u32 place)
 	barrier();
 	r->state = ROUND_FREE;
 	return 1;
+}
+
+/* For the CPU whose round it is: counts it, unless it is not to be or the loader does. */
+__noinline int settle(u32 cpu, u32 place)
+{
+	struct own *o = own_of(cpu);
+
+	return o && take(round_at(o, place)) && settle_taken(cpu, place);
+}
+
+/*
+ * For the loader, while that CPU may be busy: between the look at a round and the taking of it another may have begun there,
+ * and that one is left alone. The CPU may have seen it taken meanwhile, and makes another round of the rest then.
+ */
+__noinline int settle_for(u32 cpu, u32 place)
+{
+	struct own *o = own_of(cpu);
+	struct round *r;
+	u32 number;
+
+	if (!o)
+		return 0;
+	r = round_at(o, place);
+	number = *(volatile u32 *)&r->number;
+	if (!all_done(cpu, place) || !take(r))
+		return 0;
+	if (*(volatile u32 *)&r->number == number)
+		return settle_taken(cpu, place);
+	r->state = ROUND_NAMED;
+	return 0;
 }
 
 /* All rounds but the last one that are over. */

@@ -10,7 +10,7 @@
  *
  * The csd of a request belongs to the CPU that queues and to the victim's, and is locked from before csd_queue_cpu until
  * csd_function_exit is over. So between two CPUs there is one request at a time, whatever runs on the culprit's CPU
- * meanwhile. The culprit's CPU says which flush the request is of (tag_of() in round.h) in a cell of the two, and the
+ * meanwhile. The culprit's CPU says which flush the request is of (tag_of() in tag.h) in a cell of the two, and the
  * victim leaves its times in that very cell, or, if none says so, nowhere: no hash, no line that all CPUs write, and no
  * times that could be another round's. The victim finds the culprit's CPU by flush_tlb_info.initiating_cpu, and by the
  * csd where that is another one.
@@ -67,7 +67,7 @@ static __always_inline void know_loader(struct own *o)
 /*
  * For the loader to run: tells a CPU what it is to know of the loader, and which programs are attached (COUNTING_*). The
  * kernel runs it with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). Counts what a CPU left that has
- * been quiet for so many ns. With 0 nothing is attached, and all is counted.
+ * timed none for so many ns. With 0 nothing is attached, and all is counted.
  *
  * A CPU that wakes meanwhile finds the round counted, or counts it itself: that is decided by one exchange. Should it be
  * still queueing targets, after all that time, is_settled() makes another round of the rest.
@@ -86,10 +86,14 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 	/* nobody's line is taken away for nothing */
 	if (o->counting != (u32)ctx->args[2])
 		*(volatile u32 *)&o->counting = ctx->args[2];
-	if (quiet && round_at(o, o->place)->t0 + quiet > bpf_ktime_get_ns())
+	if (!quiet)
+		end_last(o);
+	else if (round_at(o, o->place)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
 	for (i = 0; i < MAX_PLACES; i++) {
-		if (o->rounds[i].state == ROUND_NAMED && (!quiet || all_done(cpu, i)))
+		if (quiet)
+			settle_for(cpu, i);
+		else
 			settle(cpu, i);
 	}
 	return 0;
@@ -195,6 +199,7 @@ static __always_inline void flush_begins(struct own *me, u32 cpu, u64 key)
 	struct __call_single_data *csd = bpf_core_cast((void *)key, struct __call_single_data);
 	struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 	u64 mm = number_of(&me->mm, (u64)info->mm), generation = info->new_tlb_gen;
+	u64 space = space_of(info->mm);
 	u32 from = info->initiating_cpu;
 	struct pair *pair;
 
@@ -214,10 +219,10 @@ static __always_inline void flush_begins(struct own *me, u32 cpu, u64 key)
 	count_interrupt(cpu, from);
 	if (may_skip(me, mm) && likely(is_untimed(mm, generation, *(volatile u32 *)&pair->shift)) &&
 	    *(volatile u32 *)&me->counting != COUNTING_TOLD) {
-		count_untimed_victim(me, mm, generation);
+		count_untimed_victim(me, mm, space, generation);
 		return;
 	}
-	handler_begins(me, cpu, from, first_place(mm, generation), tag_of(mm, generation));
+	handler_begins(me, cpu, from, first_place(space, generation), tag_of(space, generation));
 }
 
 SEC("raw_tp/csd_function_entry")

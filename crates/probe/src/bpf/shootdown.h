@@ -139,7 +139,7 @@ struct health {
 	u64 empty_sends;   /* flushes in scope that found nobody to interrupt */
 	u64 lost_records;  /* records that found the ring full */
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
-	u64 lost_details;  /* rounds whose culprit nobody named */
+	u64 lost_details;  /* rounds whose culprit nobody named, and requests that no place was free for */
 	u64 crowded;	   /* shootdowns and victims under index 0, as the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
 	u64 self_victims;
@@ -332,7 +332,7 @@ struct own {
 	u32 current;   /* number of the last round; counts on */
 	u32 place;     /* where that is */
 	u32 tag;       /* and of which flush: tag_of() */
-	u32 sampled;
+	u32 sampled;   /* with samples how many rounds come before the next; else how many had no stack */
 	/* what the loader has set */
 	u64 self_mm;   /* its memory, whose rounds are counted apart */
 	u32 regs_at;   /* where in a thread's stack its registers lie */

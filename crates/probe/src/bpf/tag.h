@@ -9,14 +9,24 @@
 #define TAG_NO_MEMORY 1
 
 /*
+ * The number of an address space, which is no other's until the kernel boots anew (mm_context_t.ctx_id in
+ * arch/x86/include/asm/mmu.h): its place in memory is given to the next one. It lies beside the generation that culprit and
+ * victim look at in any case. 0 without one.
+ */
+static __always_inline u64 space_of(struct mm_struct *mm)
+{
+	return mm ? BPF_CORE_READ(mm, context.ctx_id) : 0;
+}
+
+/*
  * Names a flush by its address space and generation, which is one more with each flush of that space. Two flushes have
  * the same name once in 2^31. (The factors are the golden ratio's and the one of Murmur3's finalizer.)
  */
-static __always_inline u32 tag_of(u64 mm, u64 generation)
+static __always_inline u32 tag_of(u64 space, u64 generation)
 {
-	if (!mm)
+	if (!space)
 		return TAG_NO_MEMORY;
-	return (u32)((generation * 0x9e3779b97f4a7c15ULL + (mm >> 6) * 0xff51afd7ed558ccdULL) >> 32) | 2;
+	return (u32)((generation * 0x9e3779b97f4a7c15ULL + space * 0xff51afd7ed558ccdULL) >> 32) | 2;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shootdowns that are counted and not timed: the clock is not read for them, and their victims leave no
- * hit. Where a CPU shoots so often that the probe is felt, most of its shootdowns are. A sum over one in 16, each
+ * times. Where a CPU shoots so often that the probe is felt, most of its shootdowns are. A sum over one in 16, each
  * standing for 16, says as much as one over all when there are 10,000 a second. Counts are of all, always.
  *
  * Culprit and victims must decide alike without a word between them, for a word would be one more line
@@ -97,7 +97,7 @@ static __always_inline void keep_pace(struct own *o, u64 now)
  * that has no owner then. Their victims can't know otherwise that they are in scope.
  */
 struct flush {
-	u64 mm;
+	u64 space; /* space_of() */
 	u64 generation;
 };
 
@@ -111,16 +111,16 @@ struct {
 /* Before the first request of a round is queued. */
 static __always_inline void tell_if_strange(struct round *r, u64 generation)
 {
-	struct flush key = { r->mm, generation };
+	struct flush key = { space_of((struct mm_struct *)r->mm), generation };
 	u8 one = 1;
 
 	if (config.scope == SCOPE_TREE && r->mode == MODE_IN && !owner_in_scope(r->mm))
 		bpf_map_update_elem(&strange_flushes, &key, &one, BPF_ANY);
 }
 
-static __always_inline bool is_strange(u64 mm, u64 generation)
+static __always_inline bool is_strange(u64 space, u64 generation)
 {
-	struct flush key = { mm, generation };
+	struct flush key = { space, generation };
 
 	return bpf_map_lookup_elem(&strange_flushes, &key);
 }
@@ -168,18 +168,18 @@ static __always_inline void count_one_more(struct own *o, struct round *r)
 /* ---- the victim's side ----------------------------------------------------------------------- */
 
 /* In scope is what a process in scope asks for, mostly of its own memory, or whose memory is in scope. */
-static __always_inline bool memory_in_scope(struct own *me, struct task_struct *t, u64 mm, u64 generation)
+static __always_inline bool memory_in_scope(struct own *me, struct task_struct *t, u64 mm, u64 space, u64 generation)
 {
 	u32 gen;
 
 	if (config.scope != SCOPE_TREE)
 		return true;
 	if ((u64)t->mm != mm)
-		return owner_in_scope(mm) || is_strange(mm, generation);
+		return owner_in_scope(mm) || is_strange(space, generation);
 	gen = *(volatile u32 *)&state.scope_gen;
 	if (me->hit_tgid != (u32)t->tgid || me->hit_gen != gen) {
 		if (!tgid_in_scope(t->tgid))
-			return false;
+			return is_strange(space, generation);
 		me->hit_tgid = t->tgid;
 		me->hit_gen = gen;
 	}
@@ -187,12 +187,12 @@ static __always_inline bool memory_in_scope(struct own *me, struct task_struct *
 }
 
 /* Of one in flight only this CPU knows whom it interrupts. */
-static __always_inline void count_untimed_victim(struct own *me, u64 mm, u64 generation)
+static __always_inline void count_untimed_victim(struct own *me, u64 mm, u64 space, u64 generation)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct victim_tally *vt;
 
-	if (!memory_in_scope(me, t, mm, generation))
+	if (!memory_in_scope(me, t, mm, space, generation))
 		return;
 	name_victim(me, t, mm);
 	vt = bpf_map_lookup_elem(&victim_tallies, &me->victim);

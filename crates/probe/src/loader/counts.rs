@@ -114,6 +114,10 @@ impl Probe {
         let same = (told_by, who.cause, who.detail.clone());
         if let Some(&at) = known.get(&same) {
             tally.culprits[at].counts.add(&counts);
+            // what shot last as it started a program has that one's name (bpf/rename.h)
+            if who.cause == Cause::Exec {
+                tally.culprits[at].comm = comm;
+            }
         } else {
             known.insert(same, tally.culprits.len());
             tally.culprits.push(CulpritTally {

@@ -114,7 +114,8 @@ fn judge(trace: &Trace, calls: &Calls) -> Verdict {
 }
 
 /// Check that where culprits are moved from CPU to CPU all the time, no victim and no time is another shootdown's, none is
-/// missing, and as many victims are counted as the kernel counts itself. `QUELL_TEST_MOVING_SECONDS` says for how long.
+/// missing, and as many victims are counted as the kernel counts itself. `QUELL_TEST_MOVING_SECONDS` says for how long, and
+/// `QUELL_TEST_OVERLAP` that a culprit may be preempted while it waits, so that some overlap.
 #[test]
 fn culprits_that_move() {
     if !root_only("culprits_that_move") {
@@ -152,6 +153,9 @@ fn culprits_that_move() {
         calls.len()
     );
     assert!(verdict.right > 0, "{verdict:?}");
+    if std::env::var_os("QUELL_TEST_OVERLAP").is_some() {
+        assert!(verdict.overlapping > 0, "no two overlap: {verdict:?}");
+    }
     assert_eq!(verdict.wrong, 0, "{verdict:?}");
     // some, where the kernel runs no BPF in certain tasks (docs/how.md): in the virtual machines of ours it does in all
     let unseen = if emulated() {
