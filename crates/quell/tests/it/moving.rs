@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use quell_event::Cause;
 use quell_event::trace::{Row, Trace, UNSEEN_CPU};
 
 use crate::common::{alone, emulated, quell, root_only};
@@ -48,6 +49,9 @@ impl Calls {
     /// beginning and end. Two threads that change one address space at a time have all of it flushed (tlb_finish_mmu() in
     /// mm/mmu_gather.c): of such rows only thread and time tell.
     fn is_right(&self, row: &Row) -> Option<bool> {
+        if row.cause != Cause::MadviseDontneed {
+            return None;
+        }
         let of_thread = self.0.get(&row.tid)?;
         let after = of_thread.partition_point(|call| call.began_ns <= row.t_ns + SKEW_NS);
         let call = &of_thread[after.checked_sub(1)?];
