@@ -43,17 +43,20 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Until it is looked at again: soon at first, for commands that are short; and not too long before
+    /// How long whoever looks may sleep: soon at first, for commands that are short; and not too long before
     /// the end of one that has it.
     pub(crate) fn nap(&self) -> Duration {
         let grown = Duration::from_millis(10 << self.looks.min(6));
         let most = if self.processes.is_empty() { 500 } else { 100 };
-        grown.min(Duration::from_millis(most)).max(self.rest)
+        grown.min(Duration::from_millis(most))
     }
 
     /// Looks again if it is time to.
     pub(crate) fn look(&mut self, scope: &Scope, roots: &[u32]) {
-        if self.last.is_none_or(|last| last.elapsed() >= self.nap()) {
+        if self
+            .last
+            .is_none_or(|last| last.elapsed() >= self.nap().max(self.rest))
+        {
             self.look_now(scope, roots);
         }
     }
