@@ -186,7 +186,7 @@ pub(crate) const REQUEST_BYTES: u32 = 32;
 /// Which programs are attached, as each CPU is told: `COUNTING_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Counting {
+pub(crate) enum ProbePhase {
     Not,
     All,
     Timed,

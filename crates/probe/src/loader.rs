@@ -21,7 +21,7 @@ use crate::causes::Causes;
 use crate::error::{Error, Result};
 use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
-use crate::layout::{self, Config, Counting};
+use crate::layout::{self, Config, ProbePhase};
 pub use options::{Keep, Options, Scope, Stacks, Timed};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
@@ -54,7 +54,7 @@ pub struct Probe {
     interrupts_by_cpu: matrix::Interrupts,
     recording: bool,
     /// What the programs of every CPU were told last.
-    counting: Counting,
+    counting: ProbePhase,
     by_cgroup: bool,
     /// How many culprits and victims can be told apart.
     keys: u32,
@@ -290,7 +290,7 @@ impl Probe {
             backend,
             interrupts_by_cpu,
             recording: options.keep == Keep::Records,
-            counting: Counting::Not,
+            counting: ProbePhase::Not,
             by_cgroup: options.by_cgroup,
             keys: keys(options),
             started: Instant::now(),
@@ -330,7 +330,7 @@ impl Probe {
             self.links.push(link);
         }
         self.interrupts = interrupts();
-        self.set_counting(Counting::All)
+        self.set_counting(ProbePhase::All)
     }
 
     /// From now on one in so many shootdowns of each CPU, up to 2^30, is a sample, where the probe

@@ -62,7 +62,24 @@ static __always_inline void count_round(struct culprit_tally *tally, struct hist
 	hist_add(&hists->of[HIST_WAIT], wait, 1ULL << r->shift);
 }
 
-static __always_inline void count_victim(struct round *r, u64 at, u64 t1, u32 stall_ns, u32 victim)
+/* A shootdown of the loader's own, which is told apart from what it watches. */
+static __always_inline void count_self(u64 victims)
+{
+	struct health *h = health();
+
+	if (!h)
+		return;
+	h->self_shootdowns++;
+	h->self_victims += victims;
+}
+
+/* How long after it was asked a victim began. Clocks of two CPUs may be some ns apart. */
+static __always_inline u64 delay_of(u64 asked, u64 began)
+{
+	return began > asked ? began - asked : 0;
+}
+
+static __always_inline void count_victim(struct round *r, u64 delay, u32 stall_ns, u32 victim)
 {
 	struct hists *hists = hists_of_cpu();
 	struct culprit_tally *tally;
@@ -77,7 +94,7 @@ static __always_inline void count_victim(struct round *r, u64 at, u64 t1, u32 st
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (tally && vt && hists)
-		count_hit(tally, vt, hists, t1 > at ? t1 - at : 0, stall_ns, r->shift);
+		count_hit(tally, vt, hists, delay, stall_ns, r->shift);
 }
 
 /* When all its victims are counted. */

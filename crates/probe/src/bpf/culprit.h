@@ -68,8 +68,8 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 }
 
 /*
- * The first target of a round. Without a place for it, which takes as many rounds that are not over as there are places, it
- * is not timed: but then the loader has one of them, and all the others are under way.
+ * The first target of a round. False if there is no place for it, also after room was made: then the loader counts the one
+ * that was to be free at this very moment.
  */
 static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
 				  u32 target, u64 func, struct __call_single_data *csd, u64 now, u32 shift)

@@ -149,14 +149,14 @@ static long settle_arrival(u32 i, struct settling *s)
 	r = round_at(o, 0);
 	if (a->tag != o->tag)
 		return 0;
-	delay = a->t1 > r->t0 ? a->t1 - r->t0 : 0;
+	delay = delay_of(r->t0, a->t1);
 	end = a->t1 + a->stall_ns;
 	if (end > s->end)
 		s->end = end;
 	if (r->mode == MODE_LATER && !victim_in_scope(a->cpu, a->victim))
 		return 0;
 	s->counted++;
-	count_victim(r, r->t0, a->t1, a->stall_ns, a->victim);
+	count_victim(r, delay, a->stall_ns, a->victim);
 	if (config.recording)
 		write_victim(r->number, s->cpu, a->cpu, arrival_cell(s->cpu, i + 1), delay, a->t1, a->stall_ns);
 	return 0;
@@ -170,7 +170,6 @@ int many_ends(u64 *ctx)
 	u64 func = func_of(ctx);
 	struct settling s = {};
 	struct arrival *came;
-	struct health *h;
 	struct round *r;
 	struct own *o;
 	u32 cpu;
@@ -195,11 +194,7 @@ int many_ends(u64 *ctx)
 		return 0;
 	r->state = ROUND_FREE;
 	if (r->mode == MODE_SELF) {
-		h = health();
-		if (h) {
-			h->self_shootdowns++;
-			h->self_victims += r->targets;
-		}
+		count_self(r->targets);
 		return 0;
 	}
 	if (has_record(r))

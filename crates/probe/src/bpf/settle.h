@@ -35,7 +35,7 @@ static long settle_request(u32 i, struct settling *s)
 	struct own *o = own_of(s->cpu);
 	u32 target = s->target, stall, victim;
 	struct round *r;
-	u64 t1, at;
+	u64 t1, delay;
 
 	if (!q || !o)
 		return 1;
@@ -49,17 +49,16 @@ static long settle_request(u32 i, struct settling *s)
 	}
 	stall = q->stall_ns;
 	victim = q->victim;
-	at = q->at;
+	delay = delay_of(q->at, t1);
 	/* the culprit waits for those out of scope too */
 	if (t1 + stall > s->end)
 		s->end = t1 + stall;
 	if (r->mode == MODE_LATER && !victim_in_scope(target, victim))
 		return 0;
 	s->counted++;
-	count_victim(r, at, t1, stall, victim);
+	count_victim(r, delay, stall, victim);
 	if (config.recording)
-		write_victim(r->number, s->cpu, target, request_cell(s->cpu, target, s->place),
-			     t1 > at ? t1 - at : 0, t1, stall);
+		write_victim(r->number, s->cpu, target, request_cell(s->cpu, target, s->place), delay, t1, stall);
 	return 0;
 }
 
@@ -72,7 +71,7 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
 	struct request *q;
-	u64 t1, at, stall;
+	u64 t1, delay, stall;
 	u32 victim;
 
 	if (config.recording || r->targets != 1 || r->mode != MODE_IN)
@@ -83,7 +82,7 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	t1 = q->t1;
 	if (!t1)
 		return false;
-	at = q->at;
+	delay = delay_of(q->at, t1);
 	stall = q->stall_ns;
 	victim = q->victim;
 	retire(q);
@@ -91,7 +90,7 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (!victim || !tally || !vt)
 		return false;
-	count_hit(tally, vt, hists, t1 > at ? t1 - at : 0, stall, r->shift);
+	count_hit(tally, vt, hists, delay, stall, r->shift);
 	count_round(tally, hists, r, 1, t1 + stall);
 	return true;
 }
@@ -107,16 +106,14 @@ static __always_inline bool take(struct round *r)
 __noinline int settle_taken(u32 cpu, u32 place)
 {
 	struct own *o = own_of(cpu);
-	struct health *h = health();
 	struct settling s;
 	struct round *r;
 
-	if (!o || !h)
+	if (!o)
 		return 0;
 	r = round_at(o, place);
 	if (r->mode == MODE_SELF) {
-		h->self_shootdowns++;
-		h->self_victims += r->targets;
+		count_self(r->targets);
 	} else if (!settle_quickly(cpu, place, r)) {
 		s = settling_of(cpu, place, r);
 		if (r->targets == 1)
@@ -199,10 +196,7 @@ static __always_inline bool is_free(struct own *o, u32 place)
 	return *(volatile u32 *)&round_at(o, place)->state == ROUND_FREE;
 }
 
-/*
- * A place for another round, the first that is free from the first on; config.places if there is none. Then some are
- * made free: those that are over, or if none is the oldest.
- */
+/* A place for another round: of those from that one on, and round again, the first that is free; config.places without. */
 static __always_inline u32 free_place(struct own *o, u32 first)
 {
 	u32 i;
@@ -218,6 +212,7 @@ static __always_inline u32 free_place(struct own *o, u32 first)
 	return config.places;
 }
 
+/* Counts the rounds that are over, so that their places are free; or, if none is, the oldest as it is. */
 __noinline int make_room(u32 cpu)
 {
 	struct own *o = own_of(cpu);

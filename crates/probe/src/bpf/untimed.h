@@ -129,7 +129,6 @@ static __always_inline bool is_strange(u64 space, u64 generation)
 static __always_inline void count_untimed(struct round *r, u32 victims)
 {
 	struct culprit_tally *tally;
-	struct health *h;
 
 	if (unlikely(r->state != ROUND_NAMED))
 		return;
@@ -141,11 +140,7 @@ static __always_inline void count_untimed(struct round *r, u32 victims)
 		tally->untimed++;
 		return;
 	}
-	h = health();
-	if (!h)
-		return;
-	h->self_shootdowns++;
-	h->self_victims += victims;
+	count_self(victims);
 }
 
 /* One more victim of a round that is counted already. */

@@ -6,7 +6,7 @@ use libbpf_rs::ProgramInput;
 
 use super::{Probe, SETTLE, interrupts};
 use crate::error::{Error, Result};
-use crate::layout::Counting;
+use crate::layout::ProbePhase;
 
 /// Longer than a round is in flight, and than a program that is being taken away still runs.
 const FLIGHT: Duration = Duration::from_millis(5);
@@ -23,9 +23,9 @@ impl Probe {
         }
         // From now on every round is timed; once those that are not are over, victims no longer count themselves: their
         // culprit may not be watched any more.
-        self.set_counting(Counting::Timed)?;
+        self.set_counting(ProbePhase::Timed)?;
         std::thread::sleep(FLIGHT);
-        self.set_counting(Counting::Told)?;
+        self.set_counting(ProbePhase::Told)?;
         self.interrupts_ended = interrupts();
         // first what begins rounds: those that it saw are to be seen to their end
         drop(self.links.pop());
@@ -43,7 +43,7 @@ impl Probe {
     }
 
     /// Tells the programs of every CPU which of them are attached.
-    pub(super) fn set_counting(&mut self, counting: Counting) -> Result<()> {
+    pub(super) fn set_counting(&mut self, counting: ProbePhase) -> Result<()> {
         /// No CPU has been quiet for so long: none is settled.
         const YEARS: Duration = Duration::from_secs(100 * 366 * 86_400);
         self.counting = counting;

@@ -10,7 +10,7 @@ mod call;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use call::Memory;
+use call::Pages;
 
 const BASE: usize = 0x1000_0000_0000;
 /// How often it shoots at most.
@@ -73,7 +73,7 @@ fn main() -> std::io::Result<()> {
             }
         });
         // the peer is off its CPU now and then
-        let memory = Memory::map(BASE, MOST_CALLS);
+        let memory = Pages::map(BASE, MOST_CALLS);
         for call in 0..10 {
             std::thread::sleep(Duration::from_millis(5));
             calls.push(memory.shoot(call));

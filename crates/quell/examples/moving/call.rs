@@ -9,14 +9,14 @@ const SPACING: usize = 2 * PAGES * PAGE;
 /// A page table of the lowest level maps 2 MB.
 const CALLS_OF_A_TABLE: usize = (2 << 20) / SPACING;
 
-/// Memory with an address for each call, so many at most. One mapping, for a range with page tables of its own would be
+/// Pages with an address for each call, so many at most. One mapping, for a range with page tables of its own would be
 /// flushed with them.
-pub(crate) struct Memory(*mut u8);
+pub(crate) struct Pages(*mut u8);
 
 // SAFETY: a mapping of our own, which stays.
-unsafe impl Send for Memory {}
+unsafe impl Send for Pages {}
 
-impl Memory {
+impl Pages {
     /// Maps it there.
     pub(crate) fn map(address: usize, calls: usize) -> Self {
         let flags = libc::MAP_PRIVATE
@@ -46,7 +46,7 @@ impl Memory {
     }
 
     /// Writes to two pages, and gives them back.
-    pub(crate) fn shoot(&self, call: usize) -> Call {
+    pub(crate) fn shoot(&self, call: usize) -> TimedCall {
         let pages = self.0.wrapping_add(call * SPACING);
         if call.is_multiple_of(CALLS_OF_A_TABLE) {
             // a page that stays: where a table is empty the kernel takes it too (since Linux 6.14), and flushes more
@@ -67,7 +67,7 @@ impl Memory {
             "madvise: {}",
             std::io::Error::last_os_error()
         );
-        Call {
+        TimedCall {
             address: pages.addr(),
             began_ns,
             ended_ns,
@@ -76,13 +76,13 @@ impl Memory {
 }
 
 /// One that was made.
-pub(crate) struct Call {
+pub(crate) struct TimedCall {
     address: usize,
     began_ns: u64,
     ended_ns: u64,
 }
 
-impl Call {
+impl TimedCall {
     /// The address, the thread, and when it began and ended.
     pub(crate) fn line(&self, thread: i32) -> String {
         let Self {

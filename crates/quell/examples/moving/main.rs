@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use call::{Call, Memory};
+use call::{Pages, TimedCall};
 
 /// Far from what the loader and the allocator use; a program has 2^40 bytes from there, and a thread of it 2^36.
 const BASE: usize = 0x1000_0000_0000;
@@ -22,10 +22,10 @@ const MOST_CALLS: usize = 500_000;
 static DONE: AtomicBool = AtomicBool::new(false);
 static THREADS: [AtomicI32; CULPRITS] = [const { AtomicI32::new(0) }; CULPRITS];
 
-fn culprit(base: usize, index: usize) -> (i32, Vec<Call>) {
+fn culprit(base: usize, index: usize) -> (i32, Vec<TimedCall>) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     THREADS[index].store(thread, Ordering::Release);
-    let memory = Memory::map(base, MOST_CALLS);
+    let memory = Pages::map(base, MOST_CALLS);
     let mut calls = Vec::with_capacity(MOST_CALLS);
     while !DONE.load(Ordering::Relaxed) && calls.len() < MOST_CALLS {
         calls.push(memory.shoot(calls.len()));

@@ -12,7 +12,7 @@ use crate::common::{alone, emulated, quell, root_only};
 /// Clocks of two CPUs may be apart by so much, ns.
 const SKEW_NS: u64 = 1000;
 
-struct Call {
+struct TimedCall {
     address: u64,
     pid: u32,
     began_ns: u64,
@@ -21,9 +21,9 @@ struct Call {
 
 /// What the programs say that they did, by thread, in the order of time.
 #[derive(Default)]
-struct Calls(HashMap<u32, Vec<Call>>);
+struct TimedCalls(HashMap<u32, Vec<TimedCall>>);
 
-impl Calls {
+impl TimedCalls {
     fn read(&mut self, pid: u32, path: &Path) {
         let text = std::fs::read_to_string(path).expect("what the program did");
         for line in text.lines() {
@@ -32,7 +32,7 @@ impl Calls {
                 .map(|word| word.parse().expect("a number"))
                 .collect();
             let tid = words[1].try_into().expect("a thread's number");
-            self.0.entry(tid).or_default().push(Call {
+            self.0.entry(tid).or_default().push(TimedCall {
                 address: words[0],
                 pid,
                 began_ns: words[2],
@@ -90,7 +90,7 @@ struct Verdict {
     overlapping: u64,
 }
 
-fn judge(trace: &Trace, calls: &Calls) -> Verdict {
+fn judge(trace: &Trace, calls: &TimedCalls) -> Verdict {
     let mut verdict = Verdict::default();
     let mut rounds = Vec::new();
     trace
@@ -141,7 +141,7 @@ fn culprits_that_move() {
     let named = trace_dir.to_str().expect("a path");
     let out = quell(&["record", "-a", "-o", named, "--", "sh", "-c", &script]);
     assert!(out.status.success(), "{out:?}");
-    let mut calls = Calls::default();
+    let mut calls = TimedCalls::default();
     for number in [0, 1] {
         let pid = std::fs::read_to_string(dir.path().join(format!("pid.{number}")));
         let pid = pid.expect("its number").trim().parse().expect("a number");
@@ -203,7 +203,7 @@ fn end_of_a_recording(late: &str, dir: &Path) -> Verdict {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut calls = Calls::default();
+    let mut calls = TimedCalls::default();
     calls.read(pid, &file);
     judge(&Trace::open(&trace_dir).expect("a trace"), &calls)
 }
