@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::account::AccountSummary;
 use crate::trace::OUTER_MISSING;
 use crate::{Calls, Cause, Histogram, Tally, Text};
 
@@ -148,7 +149,7 @@ impl StackRow {
 }
 
 /// The object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// [`SCHEMA`].
     pub schema: String,
@@ -216,6 +217,9 @@ pub struct Summary {
     /// All function calls between CPUs, where they were watched: shootdowns are among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Calls>,
+    /// Where the time went in memory management, where that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountSummary>,
 }
 
 impl Summary {
@@ -261,6 +265,7 @@ impl Summary {
             self_shootdowns: tally.self_shootdowns,
             self_victims: tally.self_victims,
             calls: tally.calls.clone(),
+            account: AccountSummary::new(tally),
         }
     }
 

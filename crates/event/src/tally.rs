@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Calls, Cause, Histogram, text};
+use crate::{Account, Calls, Cause, Histogram, text};
 
 /// The name of all that found no room to be told apart.
 pub const MORE: &str = "(more)";
@@ -169,6 +169,9 @@ pub struct Tally {
     /// All function calls between CPUs, where they were watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<Calls>,
+    /// Where the time went in memory management, where that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
 }
 
 impl Tally {
@@ -254,6 +257,10 @@ impl Tally {
             calls: self.calls.as_ref().map(|now| {
                 let none = Calls::default();
                 now.since(earlier.calls.as_ref().unwrap_or(&none))
+            }),
+            account: self.account.as_ref().map(|now| {
+                let none = Account::default();
+                now.since(earlier.account.as_ref().unwrap_or(&none))
             }),
         }
     }

@@ -29,6 +29,7 @@ mod daemons;
 pub mod experiment;
 mod failures;
 mod file;
+pub mod hit;
 pub mod judge;
 pub mod madv;
 pub mod mechanism;

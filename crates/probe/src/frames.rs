@@ -262,7 +262,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The function's own name, without what a compiler put behind it.
-fn bare(name: &str) -> &str {
+pub(crate) fn bare(name: &str) -> &str {
     name.split(['.', '+']).next().unwrap_or(name)
 }
 

@@ -1,5 +1,6 @@
 //! The probe: eBPF programs that see every shootdown, their loader, causes and symbols.
 
+mod account;
 mod backend;
 mod call_site;
 mod calls;
@@ -18,6 +19,7 @@ mod ring;
 mod samples;
 mod symbols;
 
+pub use account::{Accounting, PERIOD_NS};
 pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;

@@ -35,6 +35,7 @@ pub(crate) struct Maps {
     hists: MapHandle,
     healths: MapHandle,
     scope_tgids: MapHandle,
+    scope_cpus: MapHandle,
     /// Only the processes in that are watched.
     tree: bool,
     state: MapHandle,
@@ -119,7 +120,7 @@ fn row(cpus: u32) -> u32 {
 
 /// The ring takes an eighth of the memory that there is at most, as in a small container: what finds it full is counted as
 /// lost, and a quell that takes it all is killed. A power of two of pages.
-fn ring_bytes(asked: u32, available: Option<u64>) -> u32 {
+pub(crate) fn ring_bytes(asked: u32, available: Option<u64>) -> u32 {
     const LEAST: u32 = 256 << 10;
     let most = available.map_or(u64::MAX, |bytes| bytes / 8);
     let mut bytes = asked;
@@ -276,6 +277,7 @@ impl Probe {
             hists: handle("hists")?,
             healths: handle("healths")?,
             scope_tgids: handle("scope_tgids")?,
+            scope_cpus,
             tree: options.scope == Scope::Tree,
             state: handle(".data.state")?,
             sample_every: handle(".data.sample_every")?,
@@ -310,8 +312,8 @@ impl Probe {
         probe.settle(Duration::ZERO)?;
         probe.attach_programs(&programs)?;
         if options.ipi {
-            let tgids = &probe.maps.scope_tgids;
-            let ipi = Ipi::attach(&options.scope, tgids, &scope_cpus, cpus)?;
+            let (tgids, scope_cpus) = probe.scope_maps();
+            let ipi = Ipi::attach(&options.scope, tgids, scope_cpus, cpus)?;
             probe.ipi = Some(ipi);
         }
         Ok(probe)
@@ -343,6 +345,16 @@ impl Probe {
         const MOST: u32 = 1 << 30;
         set(&self.maps.sample_every, every.get().min(MOST))
             .map_err(Error::load("tell the eBPF programs how much to sample"))
+    }
+
+    /// The processes and the CPUs in scope: other programs of quell's count the same.
+    pub(crate) fn scope_maps(&self) -> (&MapHandle, &MapHandle) {
+        (&self.maps.scope_tgids, &self.maps.scope_cpus)
+    }
+
+    /// The names of the kernel's functions, looked up once for all.
+    pub(crate) fn causes(&self) -> Rc<RefCell<Causes>> {
+        Rc::clone(&self.causes)
     }
 
     /// How long it has counted, ns.

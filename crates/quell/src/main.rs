@@ -3,6 +3,7 @@
 #[macro_use]
 mod say;
 
+mod accountant;
 mod agent;
 mod audit;
 mod cli;
@@ -12,6 +13,7 @@ mod coarse;
 mod compare;
 mod evidence;
 mod fleet;
+mod hit;
 mod host_name;
 mod lab;
 mod launch;

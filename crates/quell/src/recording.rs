@@ -13,6 +13,7 @@ use quell_event::{Calls, Shootdown, Tally};
 use quell_host::cpus::OnlineTime;
 use quell_probe::{Keep, Options, Probe, Records, Resolver, Scope, Stacks};
 
+use crate::accountant::Accountant;
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::host_name::host_name;
 use crate::launch::{self, Ended, Output, Setup, Spec, Whose, signals};
@@ -36,6 +37,7 @@ const MAPS_AGE: Duration = Duration::from_secs(5);
 pub(crate) struct Recording {
     pub(crate) probe: Probe,
     records: Records,
+    accountant: Option<Accountant>,
     resolver: Resolver,
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
@@ -112,11 +114,19 @@ impl Recording {
         if let Some(little) = quell_host::memory::available().and_then(little_memory) {
             say!("quell: {little}");
         }
+        let scope = options.scope.clone();
         // The probe first: where it can't be loaded, no trace is replaced.
         let probe = Probe::attach(&Options {
             keep: Keep::Records,
             ..options
         })?;
+        let accountant = match Accountant::start(&probe, &scope)? {
+            Ok(accountant) => Some(accountant),
+            Err(why) => {
+                say!("quell: no account of the time: {why}");
+                None
+            }
+        };
         let meta = meta(stacks_text, &probe, subject);
         let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {
@@ -130,6 +140,7 @@ impl Recording {
             resolver: Resolver::new(&probe),
             probe,
             records,
+            accountant,
             shared,
             stacks: Vec::new(),
             saved: None,
@@ -161,6 +172,9 @@ impl Recording {
             )?;
         }
         self.more = self.records.drain()?;
+        if let Some(accountant) = &mut self.accountant {
+            accountant.step()?;
+        }
         self.look();
         target::look_at_cpus(&mut self.online, &self.probe);
         // Offsets are found in what was read of the maps, and files are opened for it: that can wait.
@@ -229,6 +243,11 @@ impl Recording {
         }
         tally.self_ns = own_cpu_ns() - self.own_before;
         tally.online_ns = Some(self.online.look(tally.duration_ns, target::cpu_count()));
+        tally.account = self
+            .accountant
+            .as_ref()
+            .map(Accountant::account)
+            .transpose()?;
         Ok(tally)
     }
 
@@ -245,6 +264,9 @@ impl Recording {
     ///
     /// If the trace can't be written.
     pub(crate) fn finish(mut self) -> anyhow::Result<Tally> {
+        if let Some(accountant) = &mut self.accountant {
+            accountant.stop()?;
+        }
         self.probe.detach()?;
         self.records.finish()?;
         self.look();
@@ -258,6 +280,10 @@ impl Recording {
             );
         }
         let mut tally = self.tally(true)?;
+        if let Some(accountant) = &self.accountant {
+            let hits = tally.victims.iter().map(|v| v.hits).sum();
+            tally.account = Some(accountant.last_account(hits)?);
+        }
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {
             return Ok(tally);

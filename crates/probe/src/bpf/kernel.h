@@ -67,9 +67,60 @@ typedef struct {
 	u64 ctx_id;
 } mm_context_t;
 
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+struct list_head {
+	struct list_head *next;
+};
+
+/* include/linux/rwsem.h: the holder, and in the lowest bits what kind it is of. */
+struct rw_semaphore {
+	atomic_long_t owner;
+	struct list_head wait_list;
+};
+
+/* kernel/locking/rwsem.c: one that waits; the first in the list is the next to get the lock. */
+enum rwsem_waiter_type {
+	RWSEM_WAITING_FOR_WRITE,
+};
+struct rwsem_waiter {
+	struct list_head list;
+	struct task_struct *task;
+	enum rwsem_waiter_type type;
+};
+
 struct mm_struct {
 	struct task_struct *owner;
 	mm_context_t context;
+	struct rw_semaphore mmap_lock;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct thread_info {
@@ -78,6 +129,10 @@ struct thread_info {
 
 /* include/linux/cgroup-defs.h: a thread's groups in all hierarchies. Only its address is looked at. */
 struct css_set;
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
 
 struct task_struct {
 	struct thread_info thread_info;
@@ -89,12 +144,18 @@ struct task_struct {
 	struct task_struct *group_leader;
 	char comm[16];
 	struct css_set *cgroups;
+	unsigned int __state;
+	u64 start_time; /* CLOCK_MONOTONIC */
+	struct sched_entity se;
+	struct files_struct *files;
 };
 
 struct pt_regs {
 	unsigned long bp;
 	unsigned long r10;
 	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
 	unsigned long orig_ax;
 	unsigned long ip;
 	unsigned long sp;
@@ -126,6 +187,17 @@ struct flush_tlb_info {
 #define PF_IO_WORKER 0x00000010
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+/* include/linux/sched.h: states of a thread; checked in 5.15 and 6.18. */
+#define TASK_UNINTERRUPTIBLE 0x00000002
+#define TASK_DEAD 0x00000080
+#define TASK_NOLOAD 0x00000400
+/* include/trace/events/lock.h, from 5.19 on. */
+#define LCB_F_SPIN 0x01
+#define LCB_F_READ 0x02
+#define LCB_F_WRITE 0x04
+#define LCB_F_PERCPU 0x10
+/* kernel/locking/rwsem.c */
+#define RWSEM_READER_OWNED 1L
 /* include/linux/smp_types.h: what a request is; checked in 6.1, 6.12 and 6.18. */
 #define CSD_TYPE_IRQ_WORK 0x20
 #define CSD_TYPE_TTWU 0x30

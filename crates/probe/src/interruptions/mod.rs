@@ -338,7 +338,10 @@ mod tests {
         let own = std::process::id();
         let (seen, lost) = unseen_requests([first, second], |own| own);
         let told = seen.iter().filter(|i| i.tgid == own).count();
-        assert!(told == 0 && lost >= ENOUGH as u64, "{lost} lost, {told} told");
+        assert!(
+            told == 0 && lost >= ENOUGH as u64,
+            "{lost} lost, {told} told"
+        );
         // the same, as if the memory were another process's
         let (seen, lost) = unseen_requests([first, second], |own| own + 1);
         let told = seen.iter().filter(|i| i.tgid == own).count();

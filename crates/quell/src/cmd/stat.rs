@@ -9,6 +9,7 @@ use quell_host::cpus::OnlineTime;
 use quell_host::flush;
 use quell_probe::{Error, Options, Probe, Scope, Stacks, Timed};
 
+use crate::accountant::Accountant;
 use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
@@ -87,11 +88,22 @@ fn follow(
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
+    let mut accountant = match Accountant::start(&probe, scope)? {
+        Ok(accountant) => Some(accountant),
+        Err(why) => {
+            say!("quell: no account of the time: {why}");
+            None
+        }
+    };
     let mut online = OnlineTime::new(printer.cpus);
-    let count = |probe: &mut Probe, online: &mut OnlineTime| -> anyhow::Result<Tally> {
+    let count = |probe: &mut Probe,
+                 online: &mut OnlineTime,
+                 accountant: Option<&Accountant>|
+     -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
         tally.online_ns = Some(online.look(tally.duration_ns, target::cpu_count()));
+        tally.account = accountant.map(Accountant::account).transpose()?;
         Ok(tally)
     };
     watch.start(Some(&probe), scope)?;
@@ -99,20 +111,24 @@ fn follow(
     let mut last = Tally::default();
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
-        // nothing happens here but the end: sleep long, so that nothing is disturbed
+        // nothing happens here but the end and the reading of samples: sleep long, so that nothing is disturbed
         let nap = library.nap();
+        let nap = accountant.as_ref().map_or(nap, |a| nap.min(a.nap()));
         let timeout = next.map_or(nap, |n| {
             n.saturating_duration_since(Instant::now()).min(nap)
         });
         if let Some(end) = watch.step(timeout)? {
             break Some(end);
         }
+        if let Some(accountant) = &mut accountant {
+            accountant.step()?;
+        }
         library.look(scope, &watch.roots());
         target::look_at_cpus(&mut online, &probe);
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
-            let now = count(&mut probe, &mut online)?;
+            let now = count(&mut probe, &mut online, accountant.as_ref())?;
             if !printer.print(&mut *out, &now.since(&last), &library)? {
                 break None;
             }
@@ -120,12 +136,19 @@ fn follow(
             next = Some(due + every);
         }
     };
+    if let Some(accountant) = &mut accountant {
+        accountant.stop()?;
+    }
     probe.detach()?;
     library.look_now(scope, &watch.roots());
     let Some(end) = end else {
         return Ok(None);
     };
-    let total = count(&mut probe, &mut online)?;
+    let mut total = count(&mut probe, &mut online, accountant.as_ref())?;
+    if let Some(accountant) = &accountant {
+        let hits = total.victims.iter().map(|v| v.hits).sum();
+        total.account = Some(accountant.last_account(hits)?);
+    }
     printer.print(
         &mut *out,
         &if interval.is_some() {

@@ -142,6 +142,7 @@ impl Report {
                     tally.lost = saved.lost;
                     tally.empty_sends = saved.empty_sends;
                     tally.calls = saved.calls;
+                    tally.account = saved.account;
                     let (rows_ns, saved_ns) = (tally.duration_ns, saved.duration_ns);
                     tally.duration_ns = rows_ns.max(saved_ns);
                     // what came after the counts were saved came with as many CPUs as there were before

@@ -1,5 +1,6 @@
 //! How things are printed: numbers, tables, and the summary that stat and report share.
 
+pub(crate) mod account;
 pub(crate) mod calls;
 mod replace;
 pub(crate) mod shim;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use quell_event::summary::Quantiles;
 use quell_event::{MORE, Summary};
 
-use super::calls;
 use super::style::{BOLD, DIM, heading};
 use super::table::{Table, clean};
 use super::units::{count, percent, plural, time};
+use super::{account, calls};
 
 /// The whole text. Each table has at most `top` rows and says what it leaves out.
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
@@ -20,6 +20,9 @@ pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
         s.backend,
         time(s.duration_ns)
     );
+    if let Some(a) = &s.account {
+        account::text(&mut out, a, top);
+    }
     how_much(&mut out, s);
     if s.shootdowns > 0 {
         who(&mut out, s, top);

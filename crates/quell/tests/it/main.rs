@@ -6,6 +6,7 @@
     reason = "for who reads the log"
 )]
 
+mod account;
 mod agent;
 mod agent_clock;
 mod agent_disk;

@@ -1,0 +1,314 @@
+//! Where the time of a program went in memory management: CPU time and blocked time, by mechanism.
+
+mod summary;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Mechanism, Text};
+pub use summary::{AccountSummary, Ceiling, HolderShare, MechanismRow, PartShare, WhoRow};
+
+/// What was done within a mechanism.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Pages are taken from the free ones.
+    Alloc,
+    /// Pages are given back to the free ones.
+    Free,
+    /// A page is copied.
+    Copy,
+    /// Pages are charged to a control group.
+    Memcg,
+    /// Pages are put into the lists by which reclaim works.
+    Lru,
+    /// It is noted who maps a page.
+    Rmap,
+    /// Page tables are walked, filled and emptied.
+    Tables,
+    /// Mappings are found, made, joined and split.
+    Mappings,
+    /// The CPU's own TLB is flushed.
+    Flush,
+    /// A CPU spins for a lock that never sleeps.
+    Spin,
+    /// All else.
+    #[default]
+    Other,
+}
+
+impl Part {
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::Free => "free",
+            Self::Copy => "copy",
+            Self::Memcg => "memcg",
+            Self::Lru => "lru",
+            Self::Rmap => "rmap",
+            Self::Tables => "tables",
+            Self::Mappings => "mappings",
+            Self::Flush => "flush",
+            Self::Spin => "spin",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// What one function of a process cost by one mechanism.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountRow {
+    /// The process.
+    pub pid: u32,
+    /// What the kernel did.
+    pub mechanism: Mechanism,
+    /// And what within that.
+    pub part: Part,
+    /// The program's function that had it done; empty where it is not known.
+    pub function: Text,
+    /// The file that the function is in; empty where it is not known.
+    pub file: Text,
+    /// Samples of CPU time.
+    pub samples: u64,
+    /// How often a thread was made to sleep.
+    pub waits: u64,
+    /// How long those sleeps took, until the thread ran again, ns.
+    pub blocked_ns: u64,
+    /// The longest of them, ns.
+    pub longest_ns: u64,
+}
+
+/// How a lock was held that others waited for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum HolderRole {
+    /// By one thread alone.
+    Alone,
+    /// By several that read: the one that is named came last.
+    Reader,
+    /// By several that read, and the one that is named waited to have it alone: for its sake one more reader had to wait.
+    Queued,
+    /// The lock was on its way from one to another.
+    #[default]
+    Unknown,
+}
+
+/// Who held a lock that a process waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderRow {
+    /// The process that waited.
+    pub pid: u32,
+    /// Whose lock it was.
+    pub mechanism: Mechanism,
+    /// The process that held it; 0 where that could not be told.
+    pub holder_pid: u32,
+    /// Its name.
+    pub holder_comm: Text,
+    /// What it was doing when the wait began.
+    pub doing: Text,
+    /// How it held it.
+    pub role: HolderRole,
+    /// How often.
+    pub waits: u64,
+    /// How long those waits took, ns.
+    pub blocked_ns: u64,
+    /// The longest of them, ns.
+    pub longest_ns: u64,
+}
+
+/// A process, and what its threads did with their time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessTime {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Text,
+    /// CPU time of all its threads, ns, as getrusage(2) tells it: without interrupts and what a hypervisor took.
+    pub run_ns: u64,
+    /// Time in which they had a CPU, ns.
+    #[serde(default)]
+    pub on_cpu_ns: u64,
+    /// Time in which they wanted to run and had no CPU, ns.
+    pub ready_ns: u64,
+    /// Time in which they slept, for whatever reason, ns.
+    pub sleep_ns: u64,
+    /// Samples of its CPU time.
+    pub samples: u64,
+    /// How often it forked a child with a copy of its page tables.
+    #[serde(default)]
+    pub forks: u64,
+}
+
+/// The account, as it was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// How far apart samples of one CPU are, ns.
+    pub period_ns: u64,
+    /// By process, mechanism and function; without what is no memory management.
+    pub rows: Vec<AccountRow>,
+    /// Who held locks.
+    pub holders: Vec<HolderRow>,
+    /// All processes that were watched.
+    pub processes: Vec<ProcessTime>,
+    /// Samples that found no room.
+    pub lost_samples: u64,
+    /// Waits that found no room.
+    pub lost_waits: u64,
+    /// How long these took, ns.
+    pub lost_wait_ns: u64,
+    /// Threads whose time could not be kept.
+    pub lost_threads: u64,
+    /// Kernel stacks of waits that could not be kept: their mechanism is told by the system call alone.
+    pub lost_stacks: u64,
+    /// What a victim loses by a shootdown, ns; `None` where it was not measured.
+    #[serde(default)]
+    pub hit_ns: Option<u64>,
+}
+
+impl Account {
+    /// Time on a CPU of all that was watched, ns.
+    #[must_use]
+    pub fn run_ns(&self) -> u64 {
+        self.processes.iter().map(|p| p.run_ns).sum()
+    }
+
+    /// Samples of all that was watched.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.processes.iter().map(|p| p.samples).sum()
+    }
+
+    /// What came since `earlier`, a snapshot of the same account.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        let mut rows = since(&self.rows, &earlier.rows, row_key, |now, then| {
+            now.samples = less(now.samples, then.samples);
+            now.waits = less(now.waits, then.waits);
+            now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
+        });
+        rows.retain(|r| r.samples > 0 || r.waits > 0);
+        let mut holders = since(&self.holders, &earlier.holders, holder_key, |now, then| {
+            now.waits = less(now.waits, then.waits);
+            now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
+        });
+        holders.retain(|h| h.waits > 0);
+        let mut processes = since(
+            &self.processes,
+            &earlier.processes,
+            |p| p.pid,
+            |now, then| {
+                now.run_ns = less(now.run_ns, then.run_ns);
+                now.on_cpu_ns = less(now.on_cpu_ns, then.on_cpu_ns);
+                now.ready_ns = less(now.ready_ns, then.ready_ns);
+                now.sleep_ns = less(now.sleep_ns, then.sleep_ns);
+                now.samples = less(now.samples, then.samples);
+                now.forks = less(now.forks, then.forks);
+            },
+        );
+        processes.retain(|p| p.run_ns > 0 || p.ready_ns > 0 || p.sleep_ns > 0 || p.samples > 0);
+        Self {
+            period_ns: self.period_ns,
+            rows,
+            holders,
+            processes,
+            lost_samples: less(self.lost_samples, earlier.lost_samples),
+            lost_waits: less(self.lost_waits, earlier.lost_waits),
+            lost_wait_ns: less(self.lost_wait_ns, earlier.lost_wait_ns),
+            lost_threads: less(self.lost_threads, earlier.lost_threads),
+            lost_stacks: less(self.lost_stacks, earlier.lost_stacks),
+            hit_ns: self.hit_ns,
+        }
+    }
+}
+
+type RowKey = (u32, Mechanism, Part, Text, Text);
+
+fn row_key(r: &AccountRow) -> RowKey {
+    (
+        r.pid,
+        r.mechanism,
+        r.part,
+        r.function.clone(),
+        r.file.clone(),
+    )
+}
+
+type HolderKey = (u32, Mechanism, u32, Text, Text, HolderRole);
+
+fn holder_key(h: &HolderRow) -> HolderKey {
+    (
+        h.pid,
+        h.mechanism,
+        h.holder_pid,
+        h.holder_comm.clone(),
+        h.doing.clone(),
+        h.role,
+    )
+}
+
+fn since<T: Clone, K: Eq + Hash>(
+    now: &[T],
+    then: &[T],
+    key: impl Fn(&T) -> K,
+    less: impl Fn(&mut T, &T),
+) -> Vec<T> {
+    let then: HashMap<K, &T> = then.iter().map(|row| (key(row), row)).collect();
+    let mut rows = now.to_vec();
+    for row in &mut rows {
+        if let Some(before) = then.get(&key(row)) {
+            less(row, before);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pid: u32, samples: u64, blocked_ns: u64) -> AccountRow {
+        AccountRow {
+            pid,
+            mechanism: Mechanism::FaultAnon,
+            part: Part::Other,
+            function: "f".into(),
+            file: "a".into(),
+            samples,
+            waits: u64::from(blocked_ns > 0),
+            blocked_ns,
+            longest_ns: blocked_ns,
+        }
+    }
+
+    /// Check that an interval has what came in it, and no rows of which nothing did.
+    #[test]
+    fn intervals_are_differences() {
+        let before = Account {
+            rows: vec![row(1, 5, 0), row(2, 7, 10)],
+            processes: vec![ProcessTime {
+                pid: 1,
+                run_ns: 50,
+                samples: 5,
+                ..ProcessTime::default()
+            }],
+            ..Account::default()
+        };
+        let mut now = before.clone();
+        now.rows[0].samples = 8;
+        now.rows.push(row(3, 1, 0));
+        now.processes[0].run_ns = 80;
+        let interval = now.since(&before);
+        let rows: Vec<_> = interval.rows.iter().map(|r| (r.pid, r.samples)).collect();
+        assert_eq!(rows, [(1, 3), (3, 1)]);
+        assert_eq!((interval.run_ns(), interval.samples()), (30, 0));
+    }
+}

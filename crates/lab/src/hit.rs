@@ -1,0 +1,197 @@
+//! What a victim loses by one shootdown, in a second or less: the entry into the handler, the handler, the way back, and
+//! what a hypervisor adds.
+//!
+//! One thread spins on a CPU and reads the time stamp counter; another one on another CPU frees pages of the same address
+//! space, and rests. In half of the blocks it does so, in the other half it only rests, so that what else interrupts
+//! the CPU is taken off. The kernel's own count says how many hits there were.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{pin, tsc};
+
+/// How long a block lasts, and how many of each kind there are: half a second in all.
+const BLOCK: Duration = Duration::from_millis(20);
+const BLOCKS: usize = 12;
+
+/// From one shootdown to the next: the victim is back at its work long before.
+const REST: Duration = Duration::from_micros(50);
+
+/// A turn of the victim's loop that takes so many times the shortest is a gap. The shortest interrupt takes more.
+const OF_SHORTEST: u64 = 8;
+
+/// A gap that takes so long, ns, is another thread's turn on the CPU, and no interrupt.
+const MOST_NS: u64 = 100_000;
+
+/// So few hits in a block say nothing.
+const FEWEST_HITS: u64 = 20;
+
+const PAGE: usize = 4096;
+
+/// What the victim tells while it spins.
+#[derive(Default)]
+struct Told {
+    /// Ticks that it lost so far.
+    lost: AtomicU64,
+    /// Only once it knows its shortest turn.
+    spins: AtomicBool,
+    over: AtomicBool,
+    cpu: AtomicU32,
+}
+
+fn spin(told: &Told, most: u64) {
+    let mut shortest = u64::MAX;
+    for _ in 0..10_000 {
+        let before = tsc::now();
+        shortest = shortest.min(tsc::now() - before);
+    }
+    let limit = shortest * OF_SHORTEST;
+    told.spins.store(true, Ordering::Release);
+    let mut last = tsc::now();
+    while !told.over.load(Ordering::Relaxed) {
+        let now = tsc::now();
+        let ticks = now.saturating_sub(last);
+        if ticks > limit && ticks < most {
+            // nobody else writes it
+            let lost = told.lost.load(Ordering::Relaxed);
+            told.lost.store(lost + ticks - shortest, Ordering::Relaxed);
+        }
+        last = now;
+    }
+}
+
+/// A page of this process, to be freed again and again.
+struct Page(*mut libc::c_void);
+
+impl Page {
+    fn new() -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, where the kernel likes.
+        let p = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
+        if p == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(p))
+    }
+
+    fn free(&self) {
+        // SAFETY: the page is this value's own, and nobody needs what is in it.
+        unsafe {
+            self.0.cast::<u8>().write_volatile(1);
+            libc::madvise(self.0, PAGE, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it any more.
+        unsafe { libc::munmap(self.0, PAGE) };
+    }
+}
+
+fn hits(cpu: u32) -> Option<u64> {
+    let cpus = quell_host::interrupts::tlb_by_cpu(Path::new("/")).ok()??;
+    cpus.into_iter().find(|(c, _)| *c == cpu).map(|(_, n)| n)
+}
+
+/// One block: ticks that the victim lost, and hits.
+fn block(told: &Told, page: Option<&Page>) -> Option<(u64, u64)> {
+    let cpu = told.cpu.load(Ordering::Relaxed);
+    let (hits_before, lost_before) = (hits(cpu)?, told.lost.load(Ordering::Relaxed));
+    let until = Instant::now() + BLOCK;
+    while Instant::now() < until {
+        if let Some(page) = page {
+            page.free();
+        }
+        // A sleep would let the CPU go idle, and its timer would be one more interrupt.
+        let rest = Instant::now() + REST;
+        while Instant::now() < rest {
+            std::hint::spin_loop();
+        }
+    }
+    let lost = told.lost.load(Ordering::Relaxed) - lost_before;
+    Some((lost, hits(cpu)?.saturating_sub(hits_before)))
+}
+
+/// What one hit takes, ticks: the median over the blocks, each less what its neighbour lost without hits.
+fn ticks(told: &Told) -> Option<u64> {
+    let page = Page::new().ok()?;
+    let mut each = Vec::new();
+    for _ in 0..BLOCKS {
+        let (idle, _) = block(told, None)?;
+        let (lost, hits) = block(told, Some(&page))?;
+        if hits >= FEWEST_HITS {
+            each.push(lost.saturating_sub(idle) / hits);
+        }
+    }
+    each.sort_unstable();
+    // with less than half of the blocks others have had the CPUs
+    (each.len() * 2 > BLOCKS).then(|| each[each.len() / 2])
+}
+
+fn measured(culprit: u32, victim: u32) -> Option<u64> {
+    let told = Told::default();
+    told.cpu
+        .store(u32::try_from(victim).ok()?, Ordering::Relaxed);
+    let begin = tsc::Moment::now();
+    std::thread::sleep(Duration::from_millis(5));
+    let line = tsc::Line::through(begin, tsc::Moment::now());
+    let most = MOST_NS * 1_000_000 / line.length(1_000_000).max(1);
+    let ticks = std::thread::scope(|scope| {
+        let spinner = scope.spawn(|| {
+            if pin::to(&[victim]).is_ok() {
+                spin(&told, most);
+            }
+            told.over.store(true, Ordering::Relaxed);
+        });
+        // in a thread of its own, so that this one stays where it was
+        let ticks = scope.spawn(|| {
+            pin::to(&[culprit]).ok()?;
+            while !told.spins.load(Ordering::Acquire) {
+                if told.over.load(Ordering::Relaxed) {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            ticks(&told)
+        });
+        let ticks = ticks.join().ok().flatten();
+        told.over.store(true, Ordering::Relaxed);
+        let _ = spinner.join();
+        ticks
+    })?;
+    Some(line.length(ticks))
+}
+
+/// What a victim loses by one hit, ns, on two of the CPUs that this process may use; takes half a second of both. `None`
+/// where there is only one, or no usable counter, or where others have the CPUs.
+#[must_use]
+pub fn measure_ns() -> Option<u64> {
+    tsc::counter().ok()?;
+    let cpus = pin::allowed().ok()?;
+    match cpus.as_slice() {
+        [culprit, .., victim] => measured(*culprit, *victim).filter(|ns| *ns > 0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a hit is found to take longer than a turn of the loop and shorter than a time slice, where it can be
+    /// measured at all.
+    #[test]
+    fn a_hit_takes_some_time() {
+        match measure_ns() {
+            Some(ns) => assert!((50..MOST_NS).contains(&ns), "{ns} ns"),
+            None => println!(
+                "SKIPPED a_hit_takes_some_time: one CPU, no counter, or others have the CPUs"
+            ),
+        }
+    }
+}

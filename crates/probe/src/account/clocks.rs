@@ -1,0 +1,65 @@
+//! The clocks of threads that live, read while they go on.
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use quell_event::{Account, ProcessTime};
+
+use super::layout::{Clock, READY, RUNS, SLEEPS};
+use crate::error::{Error, Result};
+use crate::layout;
+
+/// The clock of the records.
+pub(super) fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
+}
+
+/// Adds a thread's CPU time and its time by state to a process.
+pub(super) fn add(process: &mut ProcessTime, run_ns: u64, sums: &[u64; 3]) {
+    process.run_ns += run_ns;
+    process.on_cpu_ns += sums[RUNS];
+    process.ready_ns += sums[READY];
+    process.sleep_ns += sums[SLEEPS];
+}
+
+/// A thread's CPU time since it began, ns, as the kernel counts it: of one that runs up to its last tick.
+fn exec_ns(pid: u32, tid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Adds the threads that have not ended, each up to `now`. A thread that goes on meanwhile may be read half-way through
+/// a change of its state: its time is then off by what it spent in the state before.
+pub(super) fn add_living(account: &mut Account, clocks: &MapHandle, now: u64) -> Result<()> {
+    for key in clocks.keys() {
+        let value = clocks
+            .lookup(&key, MapFlags::ANY)
+            .map_err(Error::load("read the clock of a thread"))?;
+        // ended meanwhile: its record comes
+        let Some(clock) = value.and_then(|bytes| layout::read::<Clock>(&bytes)) else {
+            continue;
+        };
+        let mut sums = clock.sums;
+        let lasts = now.saturating_sub(clock.since);
+        if let Some(sum) = sums.get_mut(clock.state as usize) {
+            *sum += lasts;
+        }
+        let mut run_ns = clock.exec_last.saturating_sub(clock.exec_first);
+        if clock.state as usize == RUNS {
+            let tid = key.as_slice().try_into().map(u32::from_ne_bytes);
+            let told = tid.ok().and_then(|tid| exec_ns(clock.tgid, tid));
+            run_ns = told.map_or(run_ns + lasts, |told| told.saturating_sub(clock.exec_first));
+        }
+        let known = account.processes.iter_mut().find(|p| p.pid == clock.tgid);
+        if let Some(process) = known {
+            add(process, run_ns, &sums);
+            continue;
+        }
+        let mut process = ProcessTime {
+            pid: clock.tgid,
+            ..ProcessTime::default()
+        };
+        add(&mut process, run_ns, &sums);
+        account.processes.push(process);
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What a thread that holds a lock was doing, in words.
+
+use quell_event::Comm;
+
+use super::layout::{HolderRecord, NR_FAULT, NR_KTHREAD};
+
+/// The text up to the first zero byte.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn pages(bytes: u64) -> String {
+    match bytes.div_ceil(4096) {
+        1 => "1 page".to_owned(),
+        n => format!("{n} pages"),
+    }
+}
+
+/// Advice by number (include/uapi/asm-generic/mman-common.h).
+fn advice(number: u64) -> String {
+    let name = match number {
+        0 => "NORMAL",
+        1 => "RANDOM",
+        2 => "SEQUENTIAL",
+        3 => "WILLNEED",
+        4 => "DONTNEED",
+        8 => "FREE",
+        9 => "REMOVE",
+        10 => "DONTFORK",
+        12 => "MERGEABLE",
+        14 => "HUGEPAGE",
+        15 => "NOHUGEPAGE",
+        20 => "COLD",
+        21 => "PAGEOUT",
+        22 => "POPULATE_READ",
+        23 => "POPULATE_WRITE",
+        24 => "DONTNEED_LOCKED",
+        25 => "COLLAPSE",
+        102 => "GUARD_INSTALL",
+        103 => "GUARD_REMOVE",
+        n => return format!("advice {n}"),
+    };
+    format!("MADV_{name}")
+}
+
+/// The file, as far as its path is known: `/proc/12/smaps` for a file of a process, else its last two parts.
+fn file(h: &HolderRecord) -> String {
+    const OF_PROCESS: &[&str] = &[
+        "smaps",
+        "smaps_rollup",
+        "maps",
+        "numa_maps",
+        "pagemap",
+        "clear_refs",
+        "mem",
+    ];
+    let (folder, file) = (text(&h.folder), text(&h.file));
+    let number = !folder.is_empty() && folder.bytes().all(|b| b.is_ascii_digit());
+    match (number && OF_PROCESS.contains(&file.as_str()), file.as_str()) {
+        (true, _) => format!(" /proc/{folder}/{file}"),
+        (_, "") => String::new(),
+        _ => format!(" {folder}/{file}"),
+    }
+}
+
+/// The call that it was in, with what it worked on.
+pub(super) fn doing(h: &HolderRecord) -> String {
+    let range = |name| format!("{name} of {}", pages(h.args[1]));
+    match h.nr {
+        NR_FAULT => "page fault".to_owned(),
+        NR_KTHREAD => format!("kernel thread {}", Comm(h.comm).text()),
+        0 | 17 | 19 => format!("read{}", file(h)),
+        1 | 18 | 20 => format!("write{}", file(h)),
+        9 => range("mmap"),
+        10 | 329 => range("mprotect"),
+        11 => range("munmap"),
+        12 => "brk".to_owned(),
+        25 => range("mremap"),
+        26 => range("msync"),
+        27 => range("mincore"),
+        28 => format!("madvise({}) of {}", advice(h.args[2]), pages(h.args[1])),
+        56 | 57 | 58 | 435 => "fork".to_owned(),
+        59 | 322 => "exec".to_owned(),
+        60 | 231 => "exit".to_owned(),
+        149 | 325 => range("mlock"),
+        150 => range("munlock"),
+        151 => "mlockall".to_owned(),
+        216 => "remap_file_pages".to_owned(),
+        237 => "mbind".to_owned(),
+        279 => "move_pages".to_owned(),
+        310 => "process_vm_readv".to_owned(),
+        311 => "process_vm_writev".to_owned(),
+        440 => "process_madvise".to_owned(),
+        202 => "futex".to_owned(),
+        nr => format!("system call {nr}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        bytes
+    }
+
+    /// Check that calls are named with what they work on, files of processes by their whole path.
+    #[test]
+    fn holders_say_what_they_do() {
+        let call = |nr, args| HolderRecord {
+            nr,
+            args,
+            ..HolderRecord::default()
+        };
+        assert_eq!(doing(&call(11, [0, 8192, 0])), "munmap of 2 pages");
+        assert_eq!(
+            doing(&call(28, [0, 4096, 4])),
+            "madvise(MADV_DONTNEED) of 1 page"
+        );
+        assert_eq!(doing(&call(-1, [0; 3])), "page fault");
+        let mut write = call(1, [3, 0, 1]);
+        write.folder = bytes("123");
+        write.file = bytes("clear_refs");
+        assert_eq!(doing(&write), "write /proc/123/clear_refs");
+        write.folder = bytes("var");
+        write.file = bytes("data");
+        assert_eq!(doing(&write), "write var/data");
+        assert_eq!(doing(&call(0, [0; 3])), "read");
+    }
+}

@@ -1,0 +1,216 @@
+//! The account: samples of CPU time and sleeps of the threads in scope, each by what memory management did.
+
+mod clocks;
+mod holder;
+mod layout;
+mod seen;
+mod sort;
+mod ticks;
+
+use std::cell::RefCell;
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
+
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use quell_event::Account;
+
+use crate::error::{Error, Result};
+use crate::kernel::{self, Symbols};
+use crate::layout as shared;
+use crate::loader::{self, Probe, Scope};
+use crate::resolve::Resolver;
+use crate::ring::Ring;
+use layout::{AccountConfig, AccountHealth};
+use seen::Seen;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o"));
+
+/// Records that are read in one go.
+const AT_ONCE: usize = 1 << 15;
+
+/// Room for records, bytes: a second of 64 busy CPUs with deep stacks.
+const RING_BYTES: u32 = 16 << 20;
+
+/// The samples of a CPU are so far apart, ns: 997 a second, which is in step with nothing that a program does by itself.
+pub const PERIOD_NS: u64 = 1_000_000_000 / 997;
+
+/// In the order in which they are attached. Without contention, before Linux 5.19, holders are not known.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("account_switch", "sched_switch"),
+    ("account_contention_end", "contention_end"),
+    ("account_contention_begin", "contention_begin"),
+    ("account_fork", "sched_process_fork"),
+];
+
+/// The account under way, from [`Accounting::attach`] until [`Accounting::detach`] or drop.
+pub struct Accounting {
+    // the links go first, then the events
+    links: Vec<Link>,
+    ticks: ticks::Ticks,
+    ring: Ring,
+    seen: Rc<RefCell<Seen>>,
+    clocks: MapHandle,
+    healths: MapHandle,
+    period_ns: u64,
+    ended_ns: Option<u64>,
+    sees_holders: bool,
+    _object: Object,
+}
+
+/// Since Linux 5.18 sched_switch passes on the state in which a thread leaves its CPU, and before it has to be read from
+/// the thread. Its tracepoint has no number of its own: the type of the function that a probe of it is has the argument.
+fn has_prev_state() -> bool {
+    use libbpf_rs::ReferencesType as _;
+    use libbpf_rs::btf::{Btf, types};
+    let Ok(btf) = Btf::from_vmlinux() else {
+        return true;
+    };
+    let Some(handler) = btf.type_by_name::<types::Typedef<'_>>("btf_trace_sched_switch") else {
+        return true;
+    };
+    let function = handler.next_type();
+    let proto = function.and_then(|pointer| types::Ptr::try_from(pointer).ok());
+    let proto = proto.map(|pointer| pointer.referenced_type());
+    let proto = proto.and_then(|proto| types::FuncProto::try_from(proto).ok());
+    // the first is the probe's own data
+    proto.is_none_or(|proto| proto.iter().count() >= 5)
+}
+
+impl Accounting {
+    /// Loads the programs beside a probe and starts to count the same processes, or CPUs. Samples of a CPU are
+    /// `period_ns` apart.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
+    pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64) -> Result<Self> {
+        let (scope_tgids, scope_cpus) = probe.scope_maps();
+        let symbols = Symbols::read();
+        let began_ns = clocks::monotonic_ns();
+        let mut open = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(Error::load("open the eBPF object of the account"))?;
+        let config = AccountConfig {
+            began_ns,
+            scope: scope.number(),
+            self_tgid: std::process::id(),
+            has_prev_state: has_prev_state().into(),
+            zero: 0,
+        };
+        let ring_bytes = loader::ring_bytes(RING_BYTES, quell_host::memory::available());
+        for mut map in open.maps_mut() {
+            match map.name().to_string_lossy().as_ref() {
+                ".rodata.account_config" => map.set_initial_value(shared::bytes(&config)),
+                "account_records" => map.set_max_entries(ring_bytes),
+                "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
+                "scope_cpus" => map.reuse_fd(scope_cpus.as_fd()),
+                _ => Ok(()),
+            }
+            .map_err(Error::load("configure the eBPF programs of the account"))?;
+        }
+        let there = |tracepoint: &str| symbols.has_tracepoint(tracepoint);
+        for mut program in open.progs_mut() {
+            let section = program.section().to_string_lossy().into_owned();
+            if let Some(tracepoint) = section.strip_prefix("raw_tp/") {
+                program.set_autoload(there(tracepoint));
+            }
+        }
+        let mut object = open
+            .load()
+            .map_err(Error::judge("load the eBPF programs of the account"))?;
+        let seen = Rc::new(RefCell::new(Seen::new(
+            loader::map(&object, "wait_stacks")?,
+            probe.causes(),
+        )));
+        let theirs = Rc::clone(&seen);
+        let ring = Ring::new(&loader::map(&object, "account_records")?, move |bytes| {
+            // never borrowed while the ring is read
+            if let Ok(mut seen) = theirs.try_borrow_mut() {
+                seen.take(bytes);
+            }
+        })?;
+        let mut links = Vec::new();
+        for (name, tracepoint) in PROGRAMS.iter().filter(|(_, t)| there(t)) {
+            let found = object.progs_mut().find(|p| p.name() == *name);
+            let program = found.ok_or_else(|| loader::missing("program", name))?;
+            let link = program
+                .attach()
+                .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
+            links.push(link);
+        }
+        let ticks = ticks::Ticks::start(&mut object, period_ns)?;
+        Ok(Self {
+            sees_holders: links.len() == PROGRAMS.len(),
+            links,
+            ticks,
+            ring,
+            seen,
+            clocks: loader::map(&object, "clocks")?,
+            healths: loader::map(&object, "account_healths")?,
+            period_ns,
+            ended_ns: None,
+            _object: object,
+        })
+    }
+
+    /// Whether this kernel says who holds a lock that is waited for.
+    #[must_use]
+    pub fn sees_holders(&self) -> bool {
+        self.sees_holders
+    }
+
+    /// Reads what came, up to a bound; true if there may be more. To be called ten times a second or more.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be read.
+    pub fn drain(&self) -> Result<bool> {
+        self.ring.read(AT_ONCE)
+    }
+
+    /// Finds the code of user stacks that came since the last call, while their processes are there.
+    pub fn resolve(&self, resolver: &mut Resolver) {
+        self.seen.borrow_mut().resolve(resolver);
+    }
+
+    /// Stops; what was counted stays.
+    ///
+    /// # Errors
+    ///
+    /// If what is left can't be read.
+    pub fn detach(&mut self) -> Result<()> {
+        if self.ended_ns.is_some() {
+            return Ok(());
+        }
+        self.ticks.stop();
+        self.links.clear();
+        self.ended_ns = Some(clocks::monotonic_ns());
+        while self.drain()? {}
+        Ok(())
+    }
+
+    /// Everything so far. Functions have names once `resolver` has been asked for them.
+    ///
+    /// # Errors
+    ///
+    /// If a map can't be read.
+    pub fn account(&self, resolver: &Resolver) -> Result<Account> {
+        let now = self.ended_ns.unwrap_or_else(clocks::monotonic_ns);
+        let mut account = self.seen.borrow_mut().account(resolver);
+        account.period_ns = self.period_ns;
+        clocks::add_living(&mut account, &self.clocks, now)?;
+        let healths = self
+            .healths
+            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::load("read what the account lost"))?;
+        for cpu in healths.unwrap_or_default() {
+            let health: AccountHealth = shared::read(&cpu).unwrap_or_default();
+            account.lost_samples += health.lost_samples;
+            account.lost_waits += health.lost_waits;
+            account.lost_wait_ns += health.lost_wait_ns;
+            account.lost_threads += health.lost_threads;
+            account.lost_stacks += health.lost_stacks;
+        }
+        Ok(account)
+    }
+}

@@ -1,0 +1,424 @@
+//! What the records of the account say, summed up as they come: memory grows with what is told apart, not with time.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use libbpf_rs::MapHandle;
+use quell_event::trace::{Frame, Stack};
+use quell_event::{
+    Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, Part, ProcessTime, Text,
+};
+
+use super::layout::{
+    FORK, ForkRecord, SAMPLE, SampleHead, THREAD, ThreadRecord, WAIT, WAIT_LOCK, WAIT_QUEUED,
+    WAIT_READERS, WaitRecord,
+};
+use super::sort::{Sorted, sort, sort_by_call};
+use super::{clocks, holder};
+use crate::causes::{self, Causes};
+use crate::layout as shared;
+use crate::resolve::Resolver;
+
+/// So many user stacks are told apart; those that come later have no function.
+const MAX_STACKS: usize = 1 << 16;
+/// So many kernel stacks are remembered; then they are looked up anew.
+const MAX_KERNEL: usize = 1 << 16;
+/// So many holders are told apart.
+const MAX_HOLDERS: usize = 1 << 12;
+
+/// The numbers of these stacks begin here, so that one resolver may name them beside those of shootdowns.
+const FIRST_STACK: u32 = 1 << 30;
+
+/// A user stack without a number.
+const NO_STACK: u32 = 0;
+
+/// A way to the kernel: the same addresses may mean something else in another call.
+type KernelKey = (Box<[u64]>, i32, bool, u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct RowKey {
+    pid: u32,
+    mechanism: Mechanism,
+    part: Part,
+    stack: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct HolderKey {
+    pid: u32,
+    mechanism: Mechanism,
+    holder_pid: u32,
+    comm: Comm,
+    doing: String,
+    role: HolderRole,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    samples: u64,
+    waits: u64,
+    blocked_ns: u64,
+    longest_ns: u64,
+}
+
+impl Cost {
+    fn waited(&mut self, ns: u64) {
+        self.waits += 1;
+        self.blocked_ns += ns;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.waits += other.waits;
+        self.blocked_ns += other.blocked_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
+/// A user stack that nobody has looked at yet.
+struct NewStack {
+    id: u32,
+    pid: u32,
+    addresses: Vec<u64>,
+    caller: u64,
+}
+
+/// Everything that was seen.
+pub(super) struct Seen {
+    wait_stacks: MapHandle,
+    causes: Rc<RefCell<Causes>>,
+    kernel: HashMap<KernelKey, Option<Sorted>>,
+    /// By the numbers that the map of stacks has for them.
+    kernel_waits: HashMap<(i32, i32, u32), Option<Sorted>>,
+    user: HashMap<(u32, Box<[u64]>, u64), u32>,
+    user_waits: HashMap<(u32, i32, u64), u32>,
+    new: Vec<NewStack>,
+    stacks: Vec<Stack>,
+    rows: HashMap<RowKey, Cost>,
+    holders: HashMap<HolderKey, Cost>,
+    processes: HashMap<u32, ProcessTime>,
+}
+
+impl Seen {
+    pub(super) fn new(wait_stacks: MapHandle, causes: Rc<RefCell<Causes>>) -> Self {
+        Self {
+            wait_stacks,
+            causes,
+            kernel: HashMap::new(),
+            kernel_waits: HashMap::new(),
+            user: HashMap::new(),
+            user_waits: HashMap::new(),
+            new: Vec::new(),
+            stacks: Vec::new(),
+            rows: HashMap::new(),
+            holders: HashMap::new(),
+            processes: HashMap::new(),
+        }
+    }
+
+    /// Takes a record; one that only a newer object would write is left out.
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
+            Some(SAMPLE) => self.take_sample(bytes),
+            Some(WAIT) => {
+                if let Some(wait) = shared::read(bytes) {
+                    self.take_wait(&wait);
+                }
+            }
+            Some(THREAD) => {
+                if let Some(ended) = shared::read::<ThreadRecord>(bytes) {
+                    clocks::add(self.process(ended.tgid), ended.run_ns, &ended.sums);
+                }
+            }
+            Some(FORK) => {
+                if let Some(fork) = shared::read::<ForkRecord>(bytes) {
+                    self.process(fork.tgid).forks += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn process(&mut self, pid: u32) -> &mut ProcessTime {
+        self.processes.entry(pid).or_insert_with(|| ProcessTime {
+            pid,
+            ..ProcessTime::default()
+        })
+    }
+
+    fn named(&mut self, pid: u32, comm: [u8; 16]) -> &mut ProcessTime {
+        let process = self.process(pid);
+        // it changes with exec: the last one counts
+        let comm = Text::from(Comm(comm).text());
+        if process.comm != comm {
+            process.comm = comm;
+        }
+        process
+    }
+
+    fn take_sample(&mut self, bytes: &[u8]) {
+        let Some(head) = shared::read::<SampleHead>(bytes) else {
+            return;
+        };
+        let frames = bytes.get(size_of::<SampleHead>()..).unwrap_or_default();
+        let mut frames = frames
+            .chunks_exact(8)
+            .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
+        let kernel: Box<[u64]> = frames.by_ref().take(head.kernel_frames.into()).collect();
+        self.named(head.tgid, head.comm).samples += 1;
+        let Some(sorted) = self.sort_kernel(kernel, head.nr) else {
+            return;
+        };
+        let user = frames.take(head.user_frames.into()).collect();
+        let stack = self.user_stack(head.tgid, user, head.caller);
+        self.cost(head.tgid, sorted, stack).samples += 1;
+    }
+
+    fn take_wait(&mut self, wait: &WaitRecord) {
+        self.named(wait.tgid, wait.comm);
+        let Some(sorted) = self.sort_wait(wait) else {
+            return;
+        };
+        let stack = self.user_stack_of_wait(wait);
+        self.cost(wait.tgid, sorted, stack).waited(wait.ns);
+        if wait.flags & WAIT_LOCK != 0 {
+            let key = HolderKey {
+                pid: wait.tgid,
+                mechanism: sorted.mechanism,
+                holder_pid: wait.holder.tgid,
+                comm: Comm(wait.holder.comm),
+                doing: if wait.holder.tgid == 0 {
+                    String::new()
+                } else {
+                    holder::doing(&wait.holder)
+                },
+                role: match wait.flags {
+                    _ if wait.holder.tgid == 0 => HolderRole::Unknown,
+                    flags if flags & WAIT_QUEUED != 0 => HolderRole::Queued,
+                    flags if flags & WAIT_READERS != 0 => HolderRole::Reader,
+                    _ => HolderRole::Alone,
+                },
+            };
+            if self.holders.len() < MAX_HOLDERS || self.holders.contains_key(&key) {
+                self.holders.entry(key).or_default().waited(wait.ns);
+            }
+        }
+    }
+
+    fn cost(&mut self, pid: u32, sorted: Sorted, stack: u32) -> &mut Cost {
+        let key = RowKey {
+            pid,
+            mechanism: sorted.mechanism,
+            part: sorted.part,
+            stack,
+        };
+        self.rows.entry(key).or_default()
+    }
+
+    fn sort_kernel(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<Sorted> {
+        let key = (kernel, nr, false, 0);
+        if let Some(known) = self.kernel.get(&key) {
+            return *known;
+        }
+        let names = self.causes.borrow().kernel_names(&key.0);
+        let sorted = names.ok().and_then(|names| sort(&names, nr, false, 0));
+        if self.kernel.len() >= MAX_KERNEL {
+            self.kernel.clear();
+        }
+        self.kernel.insert(key, sorted);
+        sorted
+    }
+
+    fn sort_wait(&mut self, wait: &WaitRecord) -> Option<Sorted> {
+        let key = (wait.kstack, wait.nr, wait.flags);
+        if let Some(known) = self.kernel_waits.get(&key) {
+            return *known;
+        }
+        let names = match causes::stack(&self.wait_stacks, wait.kstack) {
+            Ok(addresses) if wait.kstack >= 0 => self.causes.borrow().kernel_names(&addresses).ok(),
+            _ => None,
+        };
+        let sorted = match names {
+            Some(names) => sort(&names, wait.nr, true, wait.flags),
+            None => sort_by_call(wait.nr, wait.flags),
+        };
+        if wait.kstack >= 0 {
+            self.kernel_waits.insert(key, sorted);
+        }
+        sorted
+    }
+
+    fn user_stack(&mut self, pid: u32, addresses: Vec<u64>, caller: u64) -> u32 {
+        if addresses.is_empty() {
+            return NO_STACK;
+        }
+        let key = (pid, addresses.into_boxed_slice(), caller);
+        if let Some(known) = self.user.get(&key) {
+            return *known;
+        }
+        if self.user.len() >= MAX_STACKS {
+            return NO_STACK;
+        }
+        let id = FIRST_STACK + u32::try_from(self.user.len()).unwrap_or(0);
+        self.new.push(NewStack {
+            id,
+            pid,
+            addresses: key.1.to_vec(),
+            caller,
+        });
+        self.user.insert(key, id);
+        id
+    }
+
+    fn user_stack_of_wait(&mut self, wait: &WaitRecord) -> u32 {
+        let key = (wait.tgid, wait.ustack, wait.caller);
+        if let Some(known) = self.user_waits.get(&key) {
+            return *known;
+        }
+        let addresses = match wait.ustack {
+            0.. => causes::stack(&self.wait_stacks, wait.ustack).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let id = self.user_stack(wait.tgid, addresses, wait.caller);
+        if self.user_waits.len() < MAX_STACKS {
+            self.user_waits.insert(key, id);
+        }
+        id
+    }
+
+    /// Finds the code of new user stacks.
+    pub(super) fn resolve(&mut self, resolver: &mut Resolver) {
+        for new in self.new.drain(..) {
+            let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
+            self.stacks.push(stack);
+        }
+    }
+
+    /// Everything, with names for what was resolved.
+    pub(super) fn account(&mut self, resolver: &Resolver) -> Account {
+        resolver.name(&mut self.stacks);
+        let origins: HashMap<u32, (Text, Text)> =
+            self.stacks.iter().map(|s| (s.id, origin(s))).collect();
+        // stacks of one function are one row
+        let mut rows: HashMap<(u32, Mechanism, Part, Text, Text), Cost> = HashMap::new();
+        for (key, cost) in &self.rows {
+            let (function, file) = origins.get(&key.stack).cloned().unwrap_or_default();
+            let key = (key.pid, key.mechanism, key.part, function, file);
+            rows.entry(key).or_default().add(cost);
+        }
+        let mut account = Account::default();
+        for ((pid, mechanism, part, function, file), cost) in rows {
+            account.rows.push(AccountRow {
+                pid,
+                mechanism,
+                part,
+                function,
+                file,
+                samples: cost.samples,
+                waits: cost.waits,
+                blocked_ns: cost.blocked_ns,
+                longest_ns: cost.longest_ns,
+            });
+        }
+        for (key, cost) in &self.holders {
+            account.holders.push(HolderRow {
+                pid: key.pid,
+                mechanism: key.mechanism,
+                holder_pid: key.holder_pid,
+                holder_comm: key.comm.text().as_ref().into(),
+                doing: key.doing.as_str().into(),
+                role: key.role,
+                waits: cost.waits,
+                blocked_ns: cost.blocked_ns,
+                longest_ns: cost.longest_ns,
+            });
+        }
+        account.processes = self.processes.values().cloned().collect();
+        // maps have no order
+        account.rows.sort_by(|a, b| {
+            let key = |r: &AccountRow| (r.pid, r.mechanism, r.part);
+            (key(a), &a.function, &a.file).cmp(&(key(b), &b.function, &b.file))
+        });
+        account
+            .holders
+            .sort_by(|a, b| (a.pid, a.holder_pid, &a.doing).cmp(&(b.pid, b.holder_pid, &b.doing)));
+        account.processes.sort_by_key(|p| p.pid);
+        account
+    }
+}
+
+/// Files whose code works for whoever called it: who that is is the question.
+const LIBRARIES: &[&str] = &[
+    "libc.so",
+    "libc-",
+    "ld-linux",
+    "ld-musl",
+    "libpthread",
+    "libstdc++",
+    "libquell",
+];
+
+/// The function that had it done, and its file: the innermost outside of the C library. Without any such, the innermost.
+fn origin(stack: &Stack) -> (Text, Text) {
+    let base = |frame: &Frame| {
+        let module = frame.module.as_deref().unwrap_or_default();
+        module.rsplit('/').next().unwrap_or(module).to_owned()
+    };
+    let is_library = |frame: &Frame| {
+        let base = base(frame);
+        LIBRARIES.iter().any(|l| base.starts_with(l))
+    };
+    let is_known = |frame: &&Frame| frame.module.is_some() || frame.symbol.is_some();
+    let mut known = stack.frames.iter().filter(is_known);
+    let first = known.clone().next();
+    let outside = known.find(|frame| !is_library(frame));
+    match outside.or(first) {
+        Some(frame) => (
+            frame.symbol.as_deref().unwrap_or_default().into(),
+            base(frame).as_str().into(),
+        ),
+        None => (Text::default(), Text::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(symbol: Option<&str>, module: Option<&str>) -> Frame {
+        Frame {
+            symbol: symbol.map(str::to_owned),
+            module: module.map(str::to_owned),
+            ..Frame::default()
+        }
+    }
+
+    /// Check that the C library's functions are passed over where somebody called them, and that a file without names
+    /// is named.
+    #[test]
+    fn origins_are_outside_of_libraries() {
+        let of = |frames: &[Frame]| {
+            let stack = Stack {
+                frames: frames.to_vec(),
+                ..Stack::default()
+            };
+            let (function, file) = origin(&stack);
+            (function.to_string(), file.to_string())
+        };
+        let memset = frame(Some("memset"), Some("/lib/libc.so.6"));
+        let caller = frame(Some("fill"), Some("/opt/app"));
+        let told = |function: &str, file: &str| (function.to_owned(), file.to_owned());
+        assert_eq!(of(&[memset.clone(), caller]), told("fill", "app"));
+        assert_eq!(
+            of(std::slice::from_ref(&memset)),
+            told("memset", "libc.so.6")
+        );
+        assert_eq!(
+            of(&[memset, frame(None, Some("/opt/x.so"))]),
+            told("", "x.so")
+        );
+        assert_eq!(of(&[]), told("", ""));
+    }
+}

@@ -1,0 +1,92 @@
+//! Keeps the account beside a probe: samples and waits, and the names of the functions that they come from.
+
+use std::time::{Duration, Instant};
+
+use crate::hit;
+use quell_event::Account;
+use quell_probe::{Accounting, Error, PERIOD_NS, Probe, Resolver, Scope};
+
+/// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
+const BRIEF: Duration = Duration::from_secs(1);
+const EARLY_NAP: Duration = Duration::from_millis(5);
+/// Later the ring must only not fill up.
+const NAP: Duration = Duration::from_millis(100);
+
+/// The account under way.
+pub(crate) struct Accountant {
+    accounting: Accounting,
+    resolver: Resolver,
+    began: Instant,
+}
+
+impl Accountant {
+    /// Starts to count what the probe watches; where this kernel or this user lacks something for it, the reason.
+    ///
+    /// # Errors
+    ///
+    /// If it fails for another reason.
+    pub(crate) fn start(probe: &Probe, scope: &Scope) -> anyhow::Result<Result<Self, String>> {
+        match Accounting::attach(probe, scope, PERIOD_NS) {
+            Ok(accounting) => Ok(Ok(Self {
+                accounting,
+                resolver: Resolver::new(probe),
+                began: Instant::now(),
+            })),
+            Err(err @ Error::Missing { .. }) => Ok(Err(err.to_string())),
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// How long whoever reads it may sleep.
+    pub(crate) fn nap(&self) -> Duration {
+        if self.began.elapsed() < BRIEF {
+            EARLY_NAP
+        } else {
+            NAP
+        }
+    }
+
+    /// Reads what came, and finds the code that it came from.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub(crate) fn step(&mut self) -> anyhow::Result<()> {
+        while self.accounting.drain()? {}
+        self.accounting.resolve(&mut self.resolver);
+        Ok(())
+    }
+
+    /// Stops; what was counted stays.
+    ///
+    /// # Errors
+    ///
+    /// If what is left can't be read.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+        self.accounting.detach()?;
+        self.step()
+    }
+
+    /// Everything so far.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub(crate) fn account(&self) -> anyhow::Result<Account> {
+        let mut account = self.accounting.account(&self.resolver)?;
+        account.hit_ns = hit::known_ns();
+        Ok(account)
+    }
+
+    /// Everything, in the end: where there were hits it is measured what one takes, once for each boot.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub(crate) fn last_account(&self, hits: u64) -> anyhow::Result<Account> {
+        if hits > 0 {
+            hit::measured_ns();
+        }
+        self.account()
+    }
+}

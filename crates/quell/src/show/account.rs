@@ -1,0 +1,259 @@
+//! The account as text: where the time went, by mechanism, who had it done, and who held the locks.
+
+use std::fmt::Write as _;
+
+use quell_event::account::{AccountSummary, MechanismRow, WhoRow};
+use quell_event::{HolderRole, Mechanism};
+
+use super::style::{BOLD, DIM, heading};
+use super::summary::more;
+use super::table::Table;
+use super::units::{count, percent, plural, time};
+
+/// Below this share of CPU time and of the time that passed there is nothing to win.
+const NOTHING: f64 = 0.01;
+
+/// Functions and holders of a mechanism that are shown.
+const EACH: usize = 3;
+
+fn share(ns: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { ns as f64 / of as f64 }
+}
+
+/// The first line: what is at stake.
+pub(crate) fn headline(a: &AccountSummary) -> String {
+    let [low, high] = a.memory_cpu_ci95.map(|ns| share(ns, a.cpu_ns).min(1.0));
+    let told = format!(
+        "{} of {} of CPU time is memory management ({} to {}), and it made threads sleep for {}",
+        percent(share(a.memory_cpu_ns, a.cpu_ns).min(1.0)),
+        time(a.cpu_ns),
+        percent(low),
+        percent(high),
+        time(a.blocked_ns),
+    );
+    if a.samples == 0 {
+        return format!(
+            "too short to tell: no sample of {} of CPU time",
+            time(a.cpu_ns)
+        );
+    }
+    if a.ceiling.cpu < NOTHING && a.ceiling.wall < NOTHING {
+        return format!("nothing to win here: {told}");
+    }
+    told
+}
+
+/// The whole text; each table has at most `top` rows.
+pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#}", headline(a));
+    if a.mechanisms.is_empty() {
+        return;
+    }
+    let mut t = Table::new(&[
+        ">CPU time",
+        ">of CPU",
+        ">blocked",
+        ">longest",
+        "mechanism",
+        "who",
+    ]);
+    for m in a.mechanisms.iter().take(top) {
+        t.row(mechanism_row(a, m));
+        for who in m.who.iter().skip(1).take(EACH - 1) {
+            // what is too little to matter takes no line
+            if (who.cpu_ns + who.blocked_ns) * 10 < m.cpu_ns + m.blocked_ns {
+                break;
+            }
+            t.row(vec![
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+                who_text(m, who),
+            ]);
+        }
+    }
+    out.push_str(&t.text());
+    more(out, a.mechanisms.len(), top);
+    holders(out, a);
+    footer(out, a);
+}
+
+/// A time, or a dash for none.
+fn dash(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns => time(ns),
+    }
+}
+
+fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
+    vec![
+        dash(m.cpu_ns),
+        match m.cpu_ns {
+            0 => "-".to_owned(),
+            ns => percent(share(ns, a.cpu_ns)),
+        },
+        dash(m.blocked_ns),
+        dash(m.longest_ns),
+        match each(m) {
+            Some(each) => format!("{}, {each}", m.mechanism),
+            None => m.mechanism.name().to_owned(),
+        },
+        m.who.first().map(|w| who_text(m, w)).unwrap_or_default(),
+    ]
+}
+
+/// What one of them takes, where they are counted.
+fn each(m: &MechanismRow) -> Option<String> {
+    let counted = matches!(
+        m.mechanism,
+        Mechanism::Fork | Mechanism::ShootdownHit | Mechanism::ShootdownWait
+    );
+    let each = m.cpu_ns.checked_div(m.count)?;
+    counted.then(|| format!("{} each", time(each)))
+}
+
+/// The function and its file, the share of the mechanism, and the process.
+fn who_text(m: &MechanismRow, w: &WhoRow) -> String {
+    let of = share(w.cpu_ns + w.blocked_ns, m.cpu_ns + m.blocked_ns);
+    let code = match (w.function.as_str(), w.file.as_str()) {
+        ("", "") => String::new(),
+        ("", file) => format!("{file}, "),
+        (function, "") => format!("{function}, "),
+        (function, file) => format!("{function} ({file}), "),
+    };
+    let process = match w.processes {
+        0 | 1 => format!("{} {}", w.comm, w.pid),
+        n => format!("{n} processes {}", w.comm),
+    };
+    format!("{} {code}{process}", percent(of))
+}
+
+fn holders(out: &mut String, a: &AccountSummary) {
+    for m in a.mechanisms.iter().filter(|m| !m.holders.is_empty()) {
+        let all: u64 = m.holders.iter().map(|h| h.blocked_ns).sum();
+        heading(out, &format!("Who held it: {}", m.mechanism));
+        let mut t = Table::new(&[
+            ">blocked", ">of it", ">waits", ">longest", ">pid", "name", "doing",
+        ]);
+        for h in m.holders.iter().take(EACH) {
+            let doing = match h.role {
+                HolderRole::Alone => h.doing.to_string(),
+                HolderRole::Reader => format!("{}, with others that read", h.doing),
+                HolderRole::Queued => format!("{}, which waited to have it alone", h.doing),
+                HolderRole::Unknown => "not known: it was handed on".to_owned(),
+            };
+            t.row(vec![
+                time(h.blocked_ns),
+                percent(share(h.blocked_ns, all)),
+                count(h.waits),
+                time(h.longest_ns),
+                match h.pid {
+                    0 => "-".to_owned(),
+                    pid => pid.to_string(),
+                },
+                h.comm.to_string(),
+                doing,
+            ]);
+        }
+        out.push_str(&t.text());
+        more(out, m.holders.len(), EACH);
+    }
+}
+
+fn footer(out: &mut String, a: &AccountSummary) {
+    let mut notes = vec![format!(
+        "the most that could be won: {} of CPU time, {} of the time that passed",
+        percent(a.ceiling.cpu),
+        percent(a.ceiling.wall)
+    )];
+    notes.push(plural(a.samples, "sample"));
+    if a.hit_ns > 0 {
+        notes.push(format!("a hit takes {} here", time(a.hit_ns)));
+    }
+    if a.lost > 0 {
+        notes.push(format!(
+            "{} lost: figures are too low by so much",
+            count(a.lost)
+        ));
+    }
+    let _ = writeln!(out, "\n{DIM}{}{DIM:#}\n", notes.join("; "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_event::account::{Ceiling, HolderShare};
+
+    fn account() -> AccountSummary {
+        AccountSummary {
+            cpu_ns: 1_000_000_000,
+            memory_cpu_ns: 300_000_000,
+            memory_cpu_ci95: [270_000_000, 330_000_000],
+            blocked_ns: 50_000_000,
+            samples: 1000,
+            mechanisms: vec![MechanismRow {
+                mechanism: Mechanism::LockMmap,
+                cpu_ns: 300_000_000,
+                ci95: [270_000_000, 330_000_000],
+                blocked_ns: 50_000_000,
+                count: 4,
+                longest_ns: 20_000_000,
+                who: vec![WhoRow {
+                    pid: 7,
+                    processes: 1,
+                    comm: "p".into(),
+                    function: "f".into(),
+                    file: "lib.so".into(),
+                    cpu_ns: 300_000_000,
+                    blocked_ns: 50_000_000,
+                }],
+                parts: Vec::new(),
+                holders: vec![HolderShare {
+                    pid: 9,
+                    comm: "monitor".into(),
+                    doing: "write /proc/7/clear_refs".into(),
+                    blocked_ns: 50_000_000,
+                    waits: 4,
+                    longest_ns: 20_000_000,
+                    role: HolderRole::Alone,
+                }],
+            }],
+            ceiling: Ceiling {
+                cpu: 0.3,
+                wall: 0.35,
+            },
+            ..AccountSummary::default()
+        }
+    }
+
+    /// Check that mechanism, function, holder and what it did are on the first screen, and that the first line says so
+    /// where nothing can be won.
+    #[test]
+    fn tells_who_and_whom_for() {
+        let mut out = String::new();
+        let mut a = account();
+        text(&mut out, &a, 10);
+        for part in [
+            "30 % of 1",
+            "lock.mmap",
+            "f (lib.so), p 7",
+            "monitor",
+            "write /proc/7/clear_refs",
+        ] {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+        assert!(!headline(&a).contains("nothing to win"));
+        a.ceiling = Ceiling {
+            cpu: 0.002,
+            wall: 0.001,
+        };
+        assert!(
+            headline(&a).starts_with("nothing to win here: "),
+            "{}",
+            headline(&a)
+        );
+    }
+}

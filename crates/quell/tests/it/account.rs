@@ -1,0 +1,290 @@
+//! The account, against programs that spend their time by one mechanism on purpose, and against what the kernel says of them.
+
+use serde_json::Value;
+
+use crate::common::{alone, emulated, example, root_only};
+
+/// The status with which the program says that a mechanism can't be had.
+const ABSENT: i32 = 77;
+
+/// A program that spends its time by a mechanism, and what its account is to be made of.
+struct Spent {
+    by: &'static str,
+    /// The mechanism that is named for it.
+    named: &'static str,
+    /// What else the way there takes. All else together is to be little.
+    along: &'static [&'static str],
+    /// The least share of all that memory management took.
+    least: f64,
+    /// The function that is named.
+    function: &'static str,
+}
+
+const fn spent(
+    by: &'static str,
+    along: &'static [&'static str],
+    least: f64,
+    function: &'static str,
+) -> Spent {
+    Spent {
+        by,
+        named: by,
+        along,
+        least,
+        function,
+    }
+}
+
+const MEMORY: &str = "spend_memory";
+
+const SPENT: &[Spent] = &[
+    spent(
+        "fault.anon",
+        &["fault.entry", "zeroing", "unmap"],
+        0.25,
+        MEMORY,
+    ),
+    spent(
+        "zeroing",
+        &["fault.huge", "fault.entry", "unmap"],
+        0.5,
+        MEMORY,
+    ),
+    spent(
+        "fault.cow",
+        &["fault.entry", "fault.file", "unmap"],
+        0.3,
+        MEMORY,
+    ),
+    spent("fault.file", &["fault.entry", "unmap"], 0.2, MEMORY),
+    spent("map", &["unmap"], 0.3, MEMORY),
+    spent(
+        "advise",
+        &["fault.anon", "fault.entry", "zeroing"],
+        0.1,
+        MEMORY,
+    ),
+    spent("protect", &[], 0.8, MEMORY),
+    spent("remap", &["unmap"], 0.7, "mremap"),
+    spent("brk", &[], 0.8, "brk"),
+    spent("populate", &[], 0.8, MEMORY),
+    // the child's copy is torn down as it ends
+    spent(
+        "fork",
+        &[
+            "exit",
+            "lock.mmap",
+            "fault.cow",
+            "fault.anon",
+            "fault.entry",
+            "zeroing",
+        ],
+        0.3,
+        "ork",
+    ),
+    spent(
+        "inspect",
+        &["fault.anon", "fault.entry", "zeroing"],
+        0.5,
+        "read_to_end",
+    ),
+    spent(
+        "fault.major",
+        &["fault.entry", "fault.file", "map", "unmap", "zeroing"],
+        0.4,
+        "spend_reading",
+    ),
+    spent(
+        "shootdown.wait",
+        &[
+            "advise",
+            "fault.anon",
+            "fault.entry",
+            "zeroing",
+            "shootdown.hit",
+        ],
+        0.1,
+        "scope",
+    ),
+    spent(
+        "lock.mmap",
+        &[
+            "inspect",
+            "exit",
+            "fault.anon",
+            "fault.entry",
+            "zeroing",
+            "fault.cow",
+            "fork",
+        ],
+        0.05,
+        "spend_waiting",
+    ),
+];
+
+/// What the program prints, and the account of it; `None` where it can't be.
+fn account_of(by: &str) -> Option<(u64, Value)> {
+    let ms = if emulated() { "4000" } else { "1000" };
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("stat.json");
+    let out = std::process::Command::new(crate::common::QUELL)
+        .args(["stat", "--json", "-o"])
+        .arg(&file)
+        .args(["--", &example("spends"), by, ms])
+        .output()
+        .expect("quell starts");
+    if out.status.code() == Some(ABSENT) {
+        eprintln!(
+            "SKIPPED {by}: {}",
+            String::from_utf8_lossy(&out.stderr).trim()
+        );
+        return None;
+    }
+    assert!(out.status.success(), "{by}: {out:?}");
+    let used = String::from_utf8_lossy(&out.stdout);
+    let used = used.trim().parse().expect("what the program used");
+    let text = std::fs::read_to_string(&file).expect("the counts");
+    let all: Value = serde_json::from_str(&text).expect("an object");
+    Some((used, all["account"].clone()))
+}
+
+fn ns(row: &Value, key: &str) -> u64 {
+    row[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} of {row}"))
+}
+
+/// What a mechanism took: on CPUs and asleep.
+fn taken(row: &Value) -> u64 {
+    ns(row, "cpu_ns") + ns(row, "blocked_ns")
+}
+
+/// Why an account is not the one that is expected.
+fn problem(s: &Spent, account: &Value) -> Option<String> {
+    let rows = account["mechanisms"].as_array()?;
+    let all: u64 = rows.iter().map(taken).sum();
+    let share = |n: u64| n as f64 / all.max(1) as f64;
+    let of = |name: &str| rows.iter().find(|r| r["mechanism"] == name);
+    let Some(row) = of(s.named) else {
+        return Some("is not there".to_owned());
+    };
+    let expected = |r: &&Value| {
+        let name = r["mechanism"].as_str().unwrap_or_default();
+        name == s.named || s.along.contains(&name)
+    };
+    let others: u64 = rows.iter().filter(|r| !expected(r)).map(taken).sum();
+    if share(taken(row)) < s.least {
+        return Some(format!("is {:.2} of it", share(taken(row))));
+    }
+    if share(others) > 0.1 {
+        return Some(format!("others are {:.2} of it", share(others)));
+    }
+    let first = row["who"][0]["function"].as_str().unwrap_or_default();
+    (!first.contains(s.function)).then(|| format!("'{first}' is said to have it done"))
+}
+
+/// Check that each mechanism that a program spends its time by is named, with the function that has it done, and that nothing
+/// else is.
+#[test]
+fn mechanisms_are_named() {
+    if !root_only("mechanisms_are_named") {
+        return;
+    }
+    let _alone = alone();
+    let mut wrong = Vec::new();
+    for s in SPENT {
+        let Some((_, account)) = account_of(s.by) else {
+            continue;
+        };
+        let rows: Vec<String> = account["mechanisms"]
+            .as_array()
+            .expect("rows")
+            .iter()
+            .map(|r| format!("{} {:.0} ms", r["mechanism"], taken(r) as f64 / 1e6))
+            .collect();
+        eprintln!("{:16} {}", s.by, rows.join(", "));
+        if let Some(problem) = problem(s, &account) {
+            wrong.push(format!("{}: {problem}", s.by));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Check that the time on CPUs is what the kernel tells the program that it used, within 2 %, for ten different programs; and
+/// that memory management is part of it.
+#[test]
+fn adds_up() {
+    // the first process starts, and its end is in nobody's hands
+    const STARTED: u64 = 10_000_000;
+    if !root_only("adds_up") {
+        return;
+    }
+    let _alone = alone();
+    let programs = ["nothing"].into_iter().chain(SPENT.iter().map(|s| s.by));
+    let mut seen = 0;
+    for by in programs {
+        let Some((used, account)) = account_of(by) else {
+            continue;
+        };
+        let cpu = ns(&account, "cpu_ns");
+        let room = used / 50 + STARTED;
+        assert!(
+            cpu + used / 50 >= used && cpu <= used + room,
+            "{by}: {cpu}, and the kernel says {used}"
+        );
+        let memory = ns(&account, "memory_cpu_ns");
+        let hit = account["mechanisms"].as_array().expect("rows").iter();
+        let hit: u64 = hit
+            .filter(|r| r["mechanism"] == "shootdown.hit")
+            .map(|r| ns(r, "cpu_ns"))
+            .sum();
+        assert!(memory <= cpu + hit, "{by}: {memory} of {cpu}");
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen} programs");
+}
+
+/// Check that a program without any memory management is told that there is nothing to win.
+#[test]
+fn nothing_to_win() {
+    if !root_only("nothing_to_win") {
+        return;
+    }
+    let _alone = alone();
+    let out = crate::common::quell(&[
+        "stat",
+        "-o",
+        "-",
+        "--",
+        &example("spends"),
+        "nothing",
+        "1000",
+    ]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("nothing to win here"), "{text}");
+}
+
+/// Check that of a lock that another process holds, the process and what it does are named.
+#[test]
+fn holders_are_named() {
+    if !root_only("holders_are_named") {
+        return;
+    }
+    let _alone = alone();
+    let Some((_, account)) = account_of("lock.mmap") else {
+        return;
+    };
+    let rows = account["mechanisms"].as_array().expect("rows");
+    let row = rows.iter().find(|r| r["mechanism"] == "lock.mmap");
+    let holder = &row.expect("waits for the lock")["holders"][0];
+    let doing = holder["doing"].as_str().unwrap_or_default();
+    assert!(
+        doing.starts_with("write /proc/") && doing.ends_with("/clear_refs"),
+        "{holder}"
+    );
+    assert_eq!(holder["comm"], "spends", "{holder}");
+    assert!(
+        ns(holder, "pid") > 0 && ns(holder, "blocked_ns") > 0,
+        "{holder}"
+    );
+}
