@@ -135,8 +135,7 @@ fn ticks(told: &Told) -> Option<u64> {
 
 fn measured(culprit: u32, victim: u32) -> Option<u64> {
     let told = Told::default();
-    told.cpu
-        .store(u32::try_from(victim).ok()?, Ordering::Relaxed);
+    told.cpu.store(victim, Ordering::Relaxed);
     let begin = tsc::Moment::now();
     std::thread::sleep(Duration::from_millis(5));
     let line = tsc::Line::through(begin, tsc::Moment::now());

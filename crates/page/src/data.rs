@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use quell_event::account::AccountSummary;
 use quell_event::{Cause, NO_STACK};
 use serde::Serialize;
 
@@ -27,6 +28,8 @@ pub(crate) struct Data<'a> {
     cpus: u32,
     notes: &'a [String],
     counted: Counted,
+    /// Where the time went, where that was looked at: of the whole trace.
+    account: Option<&'a AccountSummary>,
     /// When bin 0 and step 0 begin, ns after the recording began.
     origin_ns: i64,
     /// First and last row, ns after the recording began.
@@ -321,6 +324,7 @@ pub(crate) fn data<'a>(
             lost_stacks: s.lost_stacks,
             unseen: b.unseen,
         },
+        account: s.account.as_ref(),
         origin_ns: relative(origin_abs),
         from_ns: relative(from),
         to_ns: relative(to),

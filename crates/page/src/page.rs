@@ -26,6 +26,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("web/stacks.js"),
     include_str!("web/percentiles.js"),
     include_str!("web/tables.js"),
+    include_str!("web/account.js"),
     include_str!("web/main.js"),
 ];
 

@@ -20,11 +20,13 @@ use crate::layout::STACK_DEPTH;
 use crate::loader::{Maps, Probe};
 use crate::symbols::{self, Files, Jits, Source};
 
-/// Reading maps takes the process's mmap_lock: for the same process it may take one part in so many of the time.
-const PART: u32 = 20;
+/// Reading maps takes the process's mmap_lock, and others wait for it meanwhile: for the same process it may take one part
+/// in so many of the time.
+const PART: u32 = 100;
 /// But not more often than this, and not less often. A program that is over in 100 ms was first seen while the loader
-/// worked: what it loaded since is to be found before it ends.
-const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(200)];
+/// worked: what it loaded since is to be found before it ends. One that makes its code as it runs always has frames
+/// that nobody has seen; where quell loses its CPU while it reads, such a program once waited for 112 ms.
+const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
 
 /// More processes than this are looked through for those that have ended.
 const MANY: usize = 1024;

@@ -92,6 +92,16 @@ fn on_disk(bytes: usize) -> File {
         absent("no folder for a file")
     };
     let _ = std::fs::remove_file(&path);
+    // SAFETY: the kernel fills it.
+    let kind = unsafe {
+        let mut told: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &raw mut told);
+        told.f_type
+    };
+    const RAMFS: i64 = 0x8584_58f6;
+    if kind == RAMFS || kind == libc::TMPFS_MAGIC {
+        absent("no disk: the folder is in memory");
+    }
     let piece = vec![1_u8; MIB];
     for _ in 0..bytes / MIB {
         file.write_all(&piece).expect("room on the disk");
@@ -271,7 +281,11 @@ fn spend_reading(until: &Until) {
 fn spend_shooting(until: &Until) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
         let p = private(PAGE);
         while until.goes_on() {
             for _ in 0..100 {

@@ -15,7 +15,6 @@ const NAP: Duration = Duration::from_millis(100);
 /// The account under way.
 pub(crate) struct Accountant {
     accounting: Accounting,
-    resolver: Resolver,
     began: Instant,
 }
 
@@ -29,7 +28,6 @@ impl Accountant {
         match Accounting::attach(probe, scope, PERIOD_NS) {
             Ok(accounting) => Ok(Ok(Self {
                 accounting,
-                resolver: Resolver::new(probe),
                 began: Instant::now(),
             })),
             Err(err @ Error::Missing { .. }) => Ok(Err(err.to_string())),
@@ -46,14 +44,14 @@ impl Accountant {
         }
     }
 
-    /// Reads what came, and finds the code that it came from.
+    /// Reads what came, and has the code found that it came from.
     ///
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn step(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn step(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
         while self.accounting.drain()? {}
-        self.accounting.resolve(&mut self.resolver);
+        self.accounting.resolve(resolver);
         Ok(())
     }
 
@@ -62,9 +60,9 @@ impl Accountant {
     /// # Errors
     ///
     /// If what is left can't be read.
-    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
         self.accounting.detach()?;
-        self.step()
+        self.step(resolver)
     }
 
     /// Everything so far.
@@ -72,8 +70,8 @@ impl Accountant {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn account(&self) -> anyhow::Result<Account> {
-        let mut account = self.accounting.account(&self.resolver)?;
+    pub(crate) fn account(&self, resolver: &Resolver) -> anyhow::Result<Account> {
+        let mut account = self.accounting.account(resolver)?;
         account.hit_ns = hit::known_ns();
         Ok(account)
     }
@@ -83,10 +81,10 @@ impl Accountant {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn last_account(&self, hits: u64) -> anyhow::Result<Account> {
+    pub(crate) fn last_account(&self, resolver: &Resolver, hits: u64) -> anyhow::Result<Account> {
         if hits > 0 {
             hit::measured_ns();
         }
-        self.account()
+        self.account(resolver)
     }
 }

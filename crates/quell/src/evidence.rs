@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use quell_event::account::AccountSummary;
 use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
 use quell_remedy::{Evidence, Found, Source, recognise_command, recognise_modules};
@@ -20,6 +21,8 @@ pub(crate) struct Observed {
     pub(crate) shootdowns: u64,
     /// Those by processes that were not watched.
     pub(crate) others: u64,
+    /// Where the time went, if the trace has it.
+    pub(crate) account: Option<AccountSummary>,
 }
 
 impl Observed {
@@ -53,6 +56,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     let sources = report.origins.into_iter().map(source).collect();
     let shootdowns = report.own.shootdowns;
     let others = report.summary.shootdowns.saturating_sub(shootdowns);
+    let account = report.summary.account;
     let strangers = (others > 0).then(|| {
         format!(
             "{} more came from other processes, which were not watched: no remedy for this program stops them",
@@ -84,6 +88,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         .concat(),
         shootdowns,
         others,
+        account,
     })
 }
 

@@ -173,7 +173,7 @@ impl Recording {
         }
         self.more = self.records.drain()?;
         if let Some(accountant) = &mut self.accountant {
-            accountant.step()?;
+            accountant.step(&mut self.resolver)?;
         }
         self.look();
         target::look_at_cpus(&mut self.online, &self.probe);
@@ -246,7 +246,7 @@ impl Recording {
         tally.account = self
             .accountant
             .as_ref()
-            .map(Accountant::account)
+            .map(|a| a.account(&self.resolver))
             .transpose()?;
         Ok(tally)
     }
@@ -265,7 +265,7 @@ impl Recording {
     /// If the trace can't be written.
     pub(crate) fn finish(mut self) -> anyhow::Result<Tally> {
         if let Some(accountant) = &mut self.accountant {
-            accountant.stop()?;
+            accountant.stop(&mut self.resolver)?;
         }
         self.probe.detach()?;
         self.records.finish()?;
@@ -282,7 +282,7 @@ impl Recording {
         let mut tally = self.tally(true)?;
         if let Some(accountant) = &self.accountant {
             let hits = tally.victims.iter().map(|v| v.hits).sum();
-            tally.account = Some(accountant.last_account(hits)?);
+            tally.account = Some(accountant.last_account(&self.resolver, hits)?);
         }
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {

@@ -168,6 +168,9 @@ pub struct Account {
     pub lost_threads: u64,
     /// Kernel stacks of waits that could not be kept: their mechanism is told by the system call alone.
     pub lost_stacks: u64,
+    /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
+    #[serde(default)]
+    pub sees_holders: bool,
     /// What a victim loses by a shootdown, ns; `None` where it was not measured.
     #[serde(default)]
     pub hit_ns: Option<u64>,
@@ -225,6 +228,7 @@ impl Account {
             lost_wait_ns: less(self.lost_wait_ns, earlier.lost_wait_ns),
             lost_threads: less(self.lost_threads, earlier.lost_threads),
             lost_stacks: less(self.lost_stacks, earlier.lost_stacks),
+            sees_holders: self.sees_holders,
             hit_ns: self.hit_ns,
         }
     }

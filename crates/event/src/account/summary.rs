@@ -35,6 +35,8 @@ pub struct AccountSummary {
     pub mechanisms: Vec<MechanismRow>,
     /// The most that could be won.
     pub ceiling: Ceiling,
+    /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
+    pub sees_holders: bool,
     /// Samples, waits and threads that found no room: figures are too low by so many.
     pub lost: u64,
 }
@@ -249,6 +251,7 @@ impl AccountSummary {
             sleep_ns: account.processes.iter().map(|p| p.sleep_ns).sum(),
             mechanisms,
             ceiling,
+            sees_holders: account.sees_holders,
             lost: account.lost_samples + account.lost_waits + account.lost_threads,
         })
     }

@@ -30,6 +30,7 @@ const began = D.start_wall_ms > 0 ? `, ${new Date(D.start_wall_ms).toISOString()
 $("about").textContent = `${D.host}, Linux ${D.kernel}, ${plural(D.cpus, "CPU")}${began}, over ${time(D.duration_ns)}; seen by ${D.backend}, quell ${D.version}`;
 readColours();
 drawNotes();
+drawAccount();
 timelineText();
 drawLegend();
 drawAll();

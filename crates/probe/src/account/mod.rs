@@ -153,12 +153,6 @@ impl Accounting {
         })
     }
 
-    /// Whether this kernel says who holds a lock that is waited for.
-    #[must_use]
-    pub fn sees_holders(&self) -> bool {
-        self.sees_holders
-    }
-
     /// Reads what came, up to a bound; true if there may be more. To be called ten times a second or more.
     ///
     /// # Errors
@@ -198,6 +192,7 @@ impl Accounting {
         let now = self.ended_ns.unwrap_or_else(clocks::monotonic_ns);
         let mut account = self.seen.borrow_mut().account(resolver);
         account.period_ns = self.period_ns;
+        account.sees_holders = self.sees_holders;
         clocks::add_living(&mut account, &self.clocks, now)?;
         let healths = self
             .healths

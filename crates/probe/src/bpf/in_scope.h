@@ -6,11 +6,10 @@
 #ifndef QUELL_IN_SCOPE_H
 #define QUELL_IN_SCOPE_H
 
-/* Processes in scope (SCOPE_TREE). */
+/* Processes in scope (SCOPE_TREE). Allocated in advance: before Linux 6.1 a program of a clock event may use no other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_SCOPE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
 	__type(value, u8);
 } scope_tgids SEC(".maps");

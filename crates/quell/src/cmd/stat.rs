@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quell_event::{Summary, Tally};
 use quell_host::cpus::OnlineTime;
 use quell_host::flush;
-use quell_probe::{Error, Options, Probe, Scope, Stacks, Timed};
+use quell_probe::{Error, Options, Probe, Resolver, Scope, Stacks, Timed};
 
 use crate::accountant::Accountant;
 use crate::cli::{StatArgs, Way};
@@ -88,6 +88,7 @@ fn follow(
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
+    let mut resolver = Resolver::new(&probe);
     let mut accountant = match Accountant::start(&probe, scope)? {
         Ok(accountant) => Some(accountant),
         Err(why) => {
@@ -98,12 +99,13 @@ fn follow(
     let mut online = OnlineTime::new(printer.cpus);
     let count = |probe: &mut Probe,
                  online: &mut OnlineTime,
-                 accountant: Option<&Accountant>|
+                 accountant: Option<&Accountant>,
+                 resolver: &Resolver|
      -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
         tally.online_ns = Some(online.look(tally.duration_ns, target::cpu_count()));
-        tally.account = accountant.map(Accountant::account).transpose()?;
+        tally.account = accountant.map(|a| a.account(resolver)).transpose()?;
         Ok(tally)
     };
     watch.start(Some(&probe), scope)?;
@@ -121,14 +123,14 @@ fn follow(
             break Some(end);
         }
         if let Some(accountant) = &mut accountant {
-            accountant.step()?;
+            accountant.step(&mut resolver)?;
         }
         library.look(scope, &watch.roots());
         target::look_at_cpus(&mut online, &probe);
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
-            let now = count(&mut probe, &mut online, accountant.as_ref())?;
+            let now = count(&mut probe, &mut online, accountant.as_ref(), &resolver)?;
             if !printer.print(&mut *out, &now.since(&last), &library)? {
                 break None;
             }
@@ -137,17 +139,17 @@ fn follow(
         }
     };
     if let Some(accountant) = &mut accountant {
-        accountant.stop()?;
+        accountant.stop(&mut resolver)?;
     }
     probe.detach()?;
     library.look_now(scope, &watch.roots());
     let Some(end) = end else {
         return Ok(None);
     };
-    let mut total = count(&mut probe, &mut online, accountant.as_ref())?;
+    let mut total = count(&mut probe, &mut online, accountant.as_ref(), &resolver)?;
     if let Some(accountant) = &accountant {
         let hits = total.victims.iter().map(|v| v.hits).sum();
-        total.account = Some(accountant.last_account(hits)?);
+        total.account = Some(accountant.last_account(&resolver, hits)?);
     }
     printer.print(
         &mut *out,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use quell_event::account::AccountSummary;
 use quell_remedy::Planned;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -27,6 +28,8 @@ struct Document<'a> {
     environment: &'a BTreeMap<String, String>,
     metrics: Metrics<'a>,
     observed: Option<Observed>,
+    /// Where the time of the observed run went.
+    account: Option<&'a AccountSummary>,
     notes: &'a [String],
     seed: u64,
 }
@@ -166,6 +169,7 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
             shootdowns: e.shootdowns,
             page_faults: e.page_faults,
         }),
+        account: proof.account.as_ref(),
         notes: &proof.notes,
         seed: proof.seed,
     };

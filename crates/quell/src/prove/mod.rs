@@ -28,7 +28,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-use quell_remedy::{Evidence, Plan};
+use quell_remedy::Plan;
 use quell_stats::FEWEST_PAIRS;
 
 use crate::cli::{Budget, ProveArgs};
@@ -87,9 +87,12 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
     }
-    let (mut plan, observed, mut notes) = match given {
-        Some(plan) => (plan, None, Vec::new()),
-        None => choose(&job, &metrics, args.budget.unwrap_or_default())?,
+    let (mut plan, observed, account, mut notes) = match given {
+        Some(plan) => (plan, None, None, Vec::new()),
+        None => {
+            let (plan, seen) = choose(&job, &metrics, args.budget.unwrap_or_default())?;
+            (plan, Some(seen.evidence), seen.account, seen.notes)
+        }
     };
     let mut left_out = left_out::take_preload_out(&mut plan, &args.command);
     for one in &left_out {
@@ -141,6 +144,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         left_out,
         environment,
         observed,
+        account,
         metrics,
         overall,
         nothing,
@@ -221,7 +225,7 @@ fn choose(
     job: &Job<'_>,
     metrics: &[Metric],
     budget: Budget,
-) -> anyhow::Result<(Plan, Option<Evidence>, Vec<String>)> {
+) -> anyhow::Result<(Plan, sample::Seen)> {
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics)?;
     let plan = quell_remedy::plan_within(
@@ -230,7 +234,7 @@ fn choose(
         &budget.options(),
         &plan_text::own_env,
     );
-    Ok((plan, Some(seen.evidence), seen.notes))
+    Ok((plan, seen))
 }
 
 /// What `quell prove` and `quell plan` print of an environment in JSON.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use quell_event::account::AccountSummary;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
     Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Rules, compare, overall,
@@ -31,6 +32,8 @@ pub(crate) struct Proof {
     pub(crate) environment: BTreeMap<String, String>,
     /// What the observed run showed, if there was one.
     pub(crate) observed: Option<Evidence>,
+    /// Where the time of the observed run went.
+    pub(crate) account: Option<AccountSummary>,
     pub(crate) metrics: Vec<Judged>,
     pub(crate) overall: Overall,
     /// Why no pairs were run, if none were.

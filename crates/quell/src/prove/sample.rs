@@ -1,5 +1,6 @@
 //! What one run yields: a number for each metric, or what a plan is made from.
 
+use quell_event::account::AccountSummary;
 use quell_remedy::Found;
 
 use super::failed::{Failed, How};
@@ -79,6 +80,8 @@ pub(crate) struct Seen {
     pub(crate) evidence: quell_remedy::Evidence,
     pub(crate) found: Vec<Found>,
     pub(crate) notes: Vec<String>,
+    /// Where its time went, where that could be seen.
+    pub(crate) account: Option<AccountSummary>,
 }
 
 /// Runs the job once, recorded.
@@ -108,6 +111,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
         evidence,
         found: observed.found,
         notes: observed.notes,
+        account: observed.account,
     })
 }
 

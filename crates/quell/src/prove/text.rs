@@ -4,13 +4,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use quell_event::account::AccountSummary;
 use quell_event::text::clean;
 use quell_stats::{Comparison, Role, Verdict};
 
 use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
+use crate::show::account::headline;
 use crate::show::style::BOLD;
 use crate::show::table::Table;
+use crate::show::units::{percent, time};
 
 fn styled(verdict: Verdict) -> String {
     let style = match verdict {
@@ -129,6 +132,32 @@ pub(crate) fn verdict(proof: &Proof) -> String {
     text
 }
 
+/// Where the time of the observed run went, and the most that could be won.
+fn at_stake(account: &AccountSummary) -> String {
+    const MOST: usize = 3;
+    let mut text = headline(account);
+    let of = |ns: u64| percent(ns as f64 / account.cpu_ns.max(1) as f64);
+    let dearest: Vec<String> = account
+        .mechanisms
+        .iter()
+        .filter(|m| (m.cpu_ns + m.blocked_ns) * 100 > account.cpu_ns)
+        .take(MOST)
+        .map(|m| match m.blocked_ns {
+            0 => format!("{} {}", m.mechanism, of(m.cpu_ns)),
+            ns => format!(
+                "{} {} and asleep for {}",
+                m.mechanism,
+                of(m.cpu_ns),
+                time(ns)
+            ),
+        })
+        .collect();
+    if !dearest.is_empty() {
+        let _ = write!(text, ": {}", dearest.join(", "));
+    }
+    text
+}
+
 /// What was predicted beside what was measured, where both are known.
 fn predicted(proof: &Proof) -> String {
     let predicted = proof.plan.predicted_stop();
@@ -152,6 +181,13 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     let command = plan_text::shell_words(&proof.command);
     // Writing to a String does not fail.
     let _ = writeln!(out, "{BOLD}Proof of {}{BOLD:#}", plan_text::title(&command));
+    if let Some(account) = &proof.account {
+        let _ = write!(
+            out,
+            "\n{BOLD}At stake{BOLD:#}\n{}",
+            wrap(&at_stake(account), 2)
+        );
+    }
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {

@@ -20,6 +20,7 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
         "dirty_decay_ms:-1".to_owned(),
     )]);
     Proof {
+        account: None,
         command: vec!["python3".into(), "job.py".into()],
         pairs,
         seed: 7,

@@ -173,6 +173,13 @@ fn footer(out: &mut String, a: &AccountSummary) {
     if a.hit_ns > 0 {
         notes.push(format!("a hit takes {} here", time(a.hit_ns)));
     }
+    let waits = a
+        .mechanisms
+        .iter()
+        .any(|m| m.mechanism == Mechanism::LockMmap && m.blocked_ns > 0);
+    if waits && !a.sees_holders {
+        notes.push("this kernel does not tell who holds a lock: Linux 5.19 does".to_owned());
+    }
     if a.lost > 0 {
         notes.push(format!(
             "{} lost: figures are too low by so much",

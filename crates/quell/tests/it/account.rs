@@ -124,7 +124,7 @@ const SPENT: &[Spent] = &[
 
 /// What the program prints, and the account of it; `None` where it can't be.
 fn account_of(by: &str) -> Option<(u64, Value)> {
-    let ms = if emulated() { "4000" } else { "1000" };
+    let ms = if emulated() { "2000" } else { "1000" };
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("stat.json");
     let out = std::process::Command::new(crate::common::QUELL)
@@ -170,10 +170,12 @@ fn problem(s: &Spent, account: &Value) -> Option<String> {
     };
     let expected = |r: &&Value| {
         let name = r["mechanism"].as_str().unwrap_or_default();
-        name == s.named || s.along.contains(&name)
+        name == s.named || s.along.contains(&name) || emulated() && name == "zeroing"
     };
     let others: u64 = rows.iter().filter(|r| !expected(r)).map(taken).sum();
-    if share(taken(row)) < s.least {
+    // an emulated CPU zeroes a page slowly, beside all else
+    let least = if emulated() { s.least / 4.0 } else { s.least };
+    if share(taken(row)) < least {
         return Some(format!("is {:.2} of it", share(taken(row))));
     }
     if share(others) > 0.1 {
@@ -258,7 +260,7 @@ fn nothing_to_win() {
         "--",
         &example("spends"),
         "nothing",
-        "1000",
+        if emulated() { "20000" } else { "1000" },
     ]);
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(text.contains("nothing to win here"), "{text}");
@@ -274,6 +276,10 @@ fn holders_are_named() {
     let Some((_, account)) = account_of("lock.mmap") else {
         return;
     };
+    if account["sees_holders"] == false {
+        eprintln!("SKIPPED holders_are_named: only Linux 5.19 and later tell who holds a lock");
+        return;
+    }
     let rows = account["mechanisms"].as_array().expect("rows");
     let row = rows.iter().find(|r| r["mechanism"] == "lock.mmap");
     let holder = &row.expect("waits for the lock")["holders"][0];
