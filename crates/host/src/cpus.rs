@@ -47,6 +47,17 @@ pub fn text(cpus: &[u32]) -> String {
     out.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
+/// Whether a hypervisor is beneath this machine: the CPU says so (flag `hypervisor`).
+#[must_use]
+pub fn is_virtual(root: &Path) -> bool {
+    let text = std::fs::read(under(root, Path::new("/proc/cpuinfo"))).unwrap_or_default();
+    let mut lines = text.split(|&b| b == b'\n');
+    let flags = lines.find(|l| l.starts_with(b"flags")).unwrap_or_default();
+    flags
+        .split(u8::is_ascii_whitespace)
+        .any(|flag| flag == b"hypervisor")
+}
+
 /// The CPUs that are online.
 ///
 /// # Errors

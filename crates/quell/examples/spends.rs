@@ -84,7 +84,7 @@ fn memfd(bytes: usize) -> File {
 
 /// A nameless file on a disk, of so many bytes, all written.
 fn on_disk(bytes: usize) -> File {
-    let folder = std::env::var("TMPDIR").unwrap_or_else(|_| "/var/tmp".to_owned());
+    let folder = std::env::var("QUELL_TEST_DISK").unwrap_or_else(|_| "/var/tmp".to_owned());
     let path = std::path::Path::new(&folder).join(format!("spends.{}", std::process::id()));
     let mut options = File::options();
     let opened = options.read(true).write(true).create_new(true).open(&path);

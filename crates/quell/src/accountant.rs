@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::hit;
 use quell_event::Account;
-use quell_probe::{Accounting, Error, PERIOD_NS, Probe, Resolver, Scope};
+use quell_probe::{Accounting, Probe, Resolver, Scope, usual_period_ns};
 
 /// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -19,19 +19,18 @@ pub(crate) struct Accountant {
 }
 
 impl Accountant {
-    /// Starts to count what the probe watches; where this kernel or this user lacks something for it, the reason.
-    ///
-    /// # Errors
-    ///
-    /// If it fails for another reason.
-    pub(crate) fn start(probe: &Probe, scope: &Scope) -> anyhow::Result<Result<Self, String>> {
-        match Accounting::attach(probe, scope, PERIOD_NS) {
-            Ok(accounting) => Ok(Ok(Self {
+    /// Starts to count what the probe watches. Where that can't be, whatever the reason, it is said, and shootdowns are
+    /// counted all the same.
+    pub(crate) fn start(probe: &Probe, scope: &Scope) -> Option<Self> {
+        match Accounting::attach(probe, scope, usual_period_ns()) {
+            Ok(accounting) => Some(Self {
                 accounting,
                 began: Instant::now(),
-            })),
-            Err(err @ Error::Missing { .. }) => Ok(Err(err.to_string())),
-            Err(err) => Err(err.into()),
+            }),
+            Err(err) => {
+                say!("quell: no account of the time: {err}");
+                None
+            }
         }
     }
 

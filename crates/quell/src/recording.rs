@@ -120,13 +120,7 @@ impl Recording {
             keep: Keep::Records,
             ..options
         })?;
-        let accountant = match Accountant::start(&probe, &scope)? {
-            Ok(accountant) => Some(accountant),
-            Err(why) => {
-                say!("quell: no account of the time: {why}");
-                None
-            }
-        };
+        let accountant = Accountant::start(&probe, &scope);
         let meta = meta(stacks_text, &probe, subject);
         let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {

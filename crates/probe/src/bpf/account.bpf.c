@@ -381,8 +381,13 @@ static __always_inline void find_holder(struct clock *c, struct rw_semaphore *lo
 		h->nr = NR_KTHREAD;
 		return;
 	}
-	/* registers lie as far from where the stack begins for every thread (task_pt_regs()) */
-	regs_at = bpf_task_pt_regs(current) - (long)current->stack;
+	/*
+	 * Registers lie as far from where the stack begins for every thread (task_pt_regs()). Both addresses go through
+	 * memory, for the verifier of Linux 6.1 lets nobody subtract pointers.
+	 */
+	*(volatile u64 *)&h->args[0] = bpf_task_pt_regs(current);
+	*(volatile u64 *)&h->args[1] = (u64)current->stack;
+	regs_at = *(volatile u64 *)&h->args[0] - *(volatile u64 *)&h->args[1];
 	regs = (struct pt_regs *)((u64)BPF_CORE_READ(t, stack) + regs_at);
 	h->nr = BPF_CORE_READ(regs, orig_ax);
 	h->args[0] = BPF_CORE_READ(regs, di);

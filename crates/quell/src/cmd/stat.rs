@@ -89,13 +89,7 @@ fn follow(
     };
     let own_before = own_cpu_ns();
     let mut resolver = Resolver::new(&probe);
-    let mut accountant = match Accountant::start(&probe, scope)? {
-        Ok(accountant) => Some(accountant),
-        Err(why) => {
-            say!("quell: no account of the time: {why}");
-            None
-        }
-    };
+    let mut accountant = Accountant::start(&probe, scope);
     let mut online = OnlineTime::new(printer.cpus);
     let count = |probe: &mut Probe,
                  online: &mut OnlineTime,

@@ -14,6 +14,7 @@ mod agent_rights;
 mod agent_stress;
 mod agents;
 mod broken_plans;
+mod cases;
 mod causes;
 mod common;
 mod compare;
