@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::{Cause, Counts, Histogram, Lost, Tally};
+use quell_event::{Cause, Counts, Histogram, Lost, Mechanism, Tally};
 
 use crate::groups::Groups;
 
@@ -52,6 +52,8 @@ pub struct Totals {
     pub lost: Lost,
     /// By cgroup.
     pub groups: Groups,
+    /// CPU time in memory management by mechanism, ns; `None` where nobody looks.
+    pub memory: Option<BTreeMap<Mechanism, u64>>,
 }
 
 impl Totals {
@@ -86,6 +88,12 @@ impl Totals {
         self.lost.crowded += interval.lost.crowded;
         self.lost.wrong_stacks += interval.lost.wrong_stacks;
         self.groups.add(interval, began_ns);
+        if let Some(account) = &interval.account {
+            let memory = self.memory.get_or_insert_default();
+            for row in &account.rows {
+                *memory.entry(row.mechanism).or_default() += row.samples * account.period_ns;
+            }
+        }
     }
 
     /// Of all causes.

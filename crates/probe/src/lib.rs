@@ -19,7 +19,7 @@ mod ring;
 mod samples;
 mod symbols;
 
-pub use account::{Accounting, usual_period_ns};
+pub use account::{AccountOf, Accounting, usual_period_ns};
 pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;

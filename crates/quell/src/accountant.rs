@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::hit;
 use quell_event::Account;
-use quell_probe::{Accounting, Probe, Resolver, Scope, usual_period_ns};
+use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns};
 
 /// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ impl Accountant {
     /// Starts to count what the probe watches. Where that can't be, whatever the reason, it is said, and shootdowns are
     /// counted all the same.
     pub(crate) fn start(probe: &Probe, scope: &Scope) -> Option<Self> {
-        match Accounting::attach(probe, scope, usual_period_ns()) {
+        match Accounting::attach(probe, scope, usual_period_ns(), AccountOf::Everything) {
             Ok(accounting) => Some(Self {
                 accounting,
                 began: Instant::now(),

@@ -8,6 +8,8 @@ pod! {
         scope: u32,
         self_tgid: u32,
         has_prev_state: u32,
+        has_clocks: u32,
+        has_user_stacks: u32,
         zero: u32,
     }
     struct HolderRecord {
@@ -113,7 +115,7 @@ mod tests {
     fn layouts_agree() {
         assert_eq!(
             (size_of::<AccountConfig>(), AccountConfig::padding()),
-            (24, 0)
+            (32, 0)
         );
         assert_eq!(
             (size_of::<HolderRecord>(), HolderRecord::padding()),

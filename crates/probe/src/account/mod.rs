@@ -58,6 +58,16 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("account_fork", "sched_process_fork"),
 ];
 
+/// How much of the account is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountOf {
+    /// CPU time and sleeps, by function.
+    Everything,
+    /// CPU time alone, by mechanism and process: for who watches for months. Threads that come and go are not looked at, and
+    /// time is samples times their distance.
+    CpuTime,
+}
+
 /// The account under way, from [`Accounting::attach`] until [`Accounting::detach`] or drop.
 pub struct Accounting {
     // the links go first, then the events
@@ -70,6 +80,7 @@ pub struct Accounting {
     period_ns: u64,
     ended_ns: Option<u64>,
     sees_holders: bool,
+    of: AccountOf,
     _object: Object,
 }
 
@@ -99,7 +110,8 @@ impl Accounting {
     /// # Errors
     ///
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
-    pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64) -> Result<Self> {
+    pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64, of: AccountOf) -> Result<Self> {
+        let everything = of == AccountOf::Everything;
         let (scope_tgids, scope_cpus) = probe.scope_maps();
         let symbols = Symbols::read();
         let began_ns = clocks::monotonic_ns();
@@ -111,11 +123,14 @@ impl Accounting {
             scope: scope.number(),
             self_tgid: std::process::id(),
             has_prev_state: has_prev_state().into(),
+            has_clocks: everything.into(),
+            has_user_stacks: everything.into(),
             zero: 0,
         };
         let ring_bytes = loader::ring_bytes(RING_BYTES, quell_host::memory::available());
         for mut map in open.maps_mut() {
             match map.name().to_string_lossy().as_ref() {
+                "clocks" | "wait_stacks" if !everything => map.set_max_entries(1),
                 ".rodata.account_config" => map.set_initial_value(shared::bytes(&config)),
                 "account_records" => map.set_max_entries(ring_bytes),
                 "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
@@ -124,7 +139,7 @@ impl Accounting {
             }
             .map_err(Error::load("configure the eBPF programs of the account"))?;
         }
-        let there = |tracepoint: &str| symbols.has_tracepoint(tracepoint);
+        let there = |tracepoint: &str| everything && symbols.has_tracepoint(tracepoint);
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             if let Some(tracepoint) = section.strip_prefix("raw_tp/") {
@@ -157,6 +172,7 @@ impl Accounting {
         let ticks = ticks::Ticks::start(&mut object, period_ns)?;
         Ok(Self {
             sees_holders: links.len() == PROGRAMS.len(),
+            of,
             links,
             ticks,
             ring,
@@ -209,7 +225,14 @@ impl Accounting {
         let mut account = self.seen.borrow_mut().account(resolver);
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;
-        clocks::add_living(&mut account, &self.clocks, now)?;
+        match self.of {
+            AccountOf::Everything => clocks::add_living(&mut account, &self.clocks, now)?,
+            AccountOf::CpuTime => {
+                for process in &mut account.processes {
+                    process.run_ns = process.samples * self.period_ns;
+                }
+            }
+        }
         let healths = self
             .healths
             .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)

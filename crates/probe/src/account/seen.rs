@@ -24,6 +24,8 @@ use crate::resolve::Resolver;
 const MAX_STACKS: usize = 1 << 16;
 /// So many kernel stacks are remembered; then they are looked up anew.
 const MAX_KERNEL: usize = 1 << 16;
+/// So many processes are told apart, for somebody may watch for weeks; those that come later are one, of number 0.
+const MAX_PROCESSES: usize = 1 << 14;
 /// So many holders are told apart.
 const MAX_HOLDERS: usize = 1 << 12;
 
@@ -123,22 +125,30 @@ impl Seen {
         match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
             Some(SAMPLE) => self.take_sample(bytes),
             Some(WAIT) => {
-                if let Some(wait) = shared::read(bytes) {
+                if let Some(mut wait) = shared::read::<WaitRecord>(bytes) {
+                    wait.tgid = self.told_apart(wait.tgid);
                     self.take_wait(&wait);
                 }
             }
             Some(THREAD) => {
                 if let Some(ended) = shared::read::<ThreadRecord>(bytes) {
-                    clocks::add(self.process(ended.tgid), ended.run_ns, &ended.sums);
+                    let pid = self.told_apart(ended.tgid);
+                    clocks::add(self.process(pid), ended.run_ns, &ended.sums);
                 }
             }
             Some(FORK) => {
                 if let Some(fork) = shared::read::<ForkRecord>(bytes) {
-                    self.process(fork.tgid).forks += 1;
+                    let pid = self.told_apart(fork.tgid);
+                    self.process(pid).forks += 1;
                 }
             }
             _ => {}
         }
+    }
+
+    fn told_apart(&self, pid: u32) -> u32 {
+        let known = self.processes.len() < MAX_PROCESSES || self.processes.contains_key(&pid);
+        if known { pid } else { 0 }
     }
 
     fn process(&mut self, pid: u32) -> &mut ProcessTime {
@@ -159,9 +169,10 @@ impl Seen {
     }
 
     fn take_sample(&mut self, bytes: &[u8]) {
-        let Some(head) = shared::read::<SampleHead>(bytes) else {
+        let Some(mut head) = shared::read::<SampleHead>(bytes) else {
             return;
         };
+        head.tgid = self.told_apart(head.tgid);
         let frames = bytes.get(size_of::<SampleHead>()..).unwrap_or_default();
         let mut frames = frames
             .chunks_exact(8)

@@ -241,11 +241,14 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 
 static __always_inline void come(struct task_struct *t, u32 tid, u32 tgid, u64 now)
 {
-	struct clock *c = clock_of(tid, tgid, BPF_CORE_READ(t, start_time),
-				   BPF_CORE_READ(t, se.sum_exec_runtime), THREAD_SLEEPS);
+	struct clock *c = bpf_map_lookup_elem(&clocks, &tid);
 	struct account_wait *w;
 	u64 ns;
 
+	/* what a new one begins with is read only then: each reading takes as long as the rest */
+	if (!c)
+		c = clock_of(tid, tgid, BPF_CORE_READ(t, start_time), BPF_CORE_READ(t, se.sum_exec_runtime),
+			     THREAD_SLEEPS);
 	if (!c)
 		return;
 	ns = turn(c, THREAD_RUNS, now);
@@ -463,7 +466,8 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	if (!s)
 		return 0;
 	/* one that never gives its CPU up has no switch to be seen by */
-	clock_of(t->pid, t->tgid, t->start_time, t->se.sum_exec_runtime, THREAD_RUNS);
+	if (account_config.has_clocks)
+		clock_of(t->pid, t->tgid, t->start_time, t->se.sum_exec_runtime, THREAD_RUNS);
 	s->kind = ACCOUNT_SAMPLE;
 	s->tgid = t->tgid;
 	s->tid = t->pid;
@@ -477,7 +481,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	if (kernel > SAMPLE_DEPTH)
 		kernel = SAMPLE_DEPTH;
 	s->caller = 0;
-	if (is_of_a_program(t->flags)) {
+	if (account_config.has_user_stacks && is_of_a_program(t->flags)) {
 		s->caller = top_of_stack(t);
 		bytes = bpf_get_stack(ctx, &s->frames[kernel], SAMPLE_DEPTH * sizeof(u64), BPF_F_USER_STACK);
 		user = bytes > 0 ? bytes / sizeof(u64) : 0;

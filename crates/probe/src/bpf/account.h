@@ -46,6 +46,8 @@ struct account_config {
 	u32 scope;
 	u32 self_tgid;
 	u32 has_prev_state; /* sched_switch passes the state on (Linux 5.18) */
+	u32 has_clocks;	    /* threads are seen to leave their CPU and to come back */
+	u32 has_user_stacks;
 	u32 zero;
 };
 
@@ -139,7 +141,7 @@ struct account_health {
 	u64 lost_stacks;
 };
 
-_Static_assert(sizeof(struct account_config) == 24, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_config) == 32, "as in account/layout.rs");
 _Static_assert(sizeof(struct holder) == 120, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_sample) == 56 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_wait) == 192, "as in account/layout.rs");

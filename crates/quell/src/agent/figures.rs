@@ -8,7 +8,7 @@ use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
 use quell_agent::groups::Group;
 use quell_agent::totals::Totals;
 use quell_doctor::{Evidence, Look, Profile, Status, audit};
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 use quell_host::{interrupts, vmstat};
 
 use crate::agent::own::Own;
@@ -92,6 +92,7 @@ impl Host<'_> {
         };
         let all = &mut figures.families;
         self.own.families(self.totals, self.guarded, all);
+        self.memory(all);
         self.shootdowns(all);
         self.guarded(all);
         self.faults_and_events(all);
@@ -100,6 +101,25 @@ impl Host<'_> {
         figures.families.retain(|f| !f.series.is_empty());
         figures.bound(MOST_SERIES);
         figures
+    }
+
+    fn memory(&self, all: &mut Vec<Family>) {
+        let Some(memory) = &self.totals.memory else {
+            return;
+        };
+        let mut times = Family::new(
+            "quell_memory_cpu_seconds",
+            "CPU time in memory management, by mechanism: estimated by samples.",
+        );
+        // all of them from the start, but those that no sample can be of
+        let sampled = Mechanism::ALL
+            .iter()
+            .filter(|m| **m != Mechanism::ShootdownHit);
+        for mechanism in sampled {
+            let ns = memory.get(mechanism).copied().unwrap_or(0);
+            times.push(&[("mechanism", mechanism.name())], Value::Nanos(ns));
+        }
+        all.push(times);
     }
 
     fn shootdowns(&self, all: &mut Vec<Family>) {

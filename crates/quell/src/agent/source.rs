@@ -4,31 +4,73 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_agent::totals::Totals;
-use quell_event::Tally;
+use quell_event::{Account, Tally};
 use quell_host::cpus::{self, Isolation};
-use quell_probe::{Backend, Options, Probe, Scope, Stacks, Timed};
+use quell_probe::{AccountOf, Accounting, Backend, Options, Probe, Resolver, Scope, Stacks, Timed};
 
 /// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
 const SELDOM: Duration = Duration::from_secs(60);
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
 const OFTEN: Duration = Duration::from_secs(300);
 
+/// Samples a second of a CPU: a host is watched for months, and in an hour there are more than anybody needs.
+const RATE: u64 = 49;
+
 /// A probe, and what it had counted at the last look.
 struct Counted {
     probe: Probe,
     before: Tally,
+    /// Where the time goes, where that is asked for and can be.
+    accounting: Option<(Accounting, Resolver)>,
 }
 
 impl Counted {
     fn start(options: &Options) -> anyhow::Result<Self> {
         let mut probe = Probe::attach(options)?;
         let before = probe.tally()?;
-        Ok(Self { probe, before })
+        Ok(Self {
+            probe,
+            before,
+            accounting: None,
+        })
+    }
+
+    /// From now on it is sampled where the time goes. Where that can't be, it is said, and the rest is counted all the same.
+    fn with_account(mut self, scope: &Scope) -> Self {
+        let period_ns = 1_000_000_000 / RATE;
+        match Accounting::attach(&self.probe, scope, period_ns, AccountOf::CpuTime) {
+            Ok(accounting) => self.accounting = Some((accounting, Resolver::new(&self.probe))),
+            Err(err) => say!("quell: no account of the time: {err}"),
+        }
+        self
+    }
+
+    /// Reads everything: the counts last, so that where another takes over nothing comes between.
+    fn read(&mut self) -> anyhow::Result<Tally> {
+        let account = self.account()?;
+        let mut tally = self.probe.tally()?;
+        tally.account = account;
+        Ok(tally)
+    }
+
+    /// Takes over: the counts first, which another had until now.
+    fn restart(&mut self) -> anyhow::Result<()> {
+        self.before = self.probe.tally()?;
+        self.before.account = self.account()?;
+        Ok(())
+    }
+
+    fn account(&self) -> anyhow::Result<Option<Account>> {
+        let Some((accounting, resolver)) = &self.accounting else {
+            return Ok(None);
+        };
+        while accounting.drain()? {}
+        Ok(Some(accounting.account(resolver)?))
     }
 
     /// What came since the last look.
     fn interval(&mut self) -> anyhow::Result<Tally> {
-        let now = self.probe.tally()?;
+        let now = self.read()?;
         let interval = now.since(&self.before);
         self.before = now;
         Ok(interval)
@@ -81,7 +123,7 @@ impl Source {
             false => Some(Counted::start(&options(Scope::Cpus(guarded.clone())))?),
         };
         Ok(Self {
-            all: Counted::start(&options(Scope::All))?,
+            all: Counted::start(&options(Scope::All))?.with_account(&Scope::All),
             guard,
             isolated: guarded.clone(),
             guarded,
@@ -121,7 +163,7 @@ impl Source {
         if let Some(mut next) = next {
             // What came until the old ones were read they have; what came since, while both were read, nobody: about how
             // many is told.
-            next.all.before = next.all.probe.tally()?;
+            next.all.restart()?;
             let gap = u64::try_from(read.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let rate = next.all.before.totals().shootdowns as f64
                 / next.all.before.duration_ns.max(1) as f64;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_event::account::{AccountSummary, MechanismRow, WhoRow};
+use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
 use quell_event::{HolderRole, Mechanism};
 
 use super::style::{BOLD, DIM, heading};
@@ -115,14 +115,31 @@ fn each(m: &MechanismRow) -> Option<String> {
     counted.then(|| format!("{} each", time(each)))
 }
 
+/// The function and its file, as far as they are known.
+pub(crate) fn code(w: &WhoRow) -> String {
+    match (w.function.as_str(), w.file.as_str()) {
+        (function, "") => function.to_owned(),
+        ("", file) => file.to_owned(),
+        (function, file) => format!("{function} ({file})"),
+    }
+}
+
+/// What a holder was doing, and how it held the lock.
+pub(crate) fn doing(h: &HolderShare) -> String {
+    match h.role {
+        HolderRole::Alone => h.doing.to_string(),
+        HolderRole::Reader => format!("{}, with others that read", h.doing),
+        HolderRole::Queued => format!("{}, which waited to have it alone", h.doing),
+        HolderRole::Unknown => "not known: it was handed on".to_owned(),
+    }
+}
+
 /// The function and its file, the share of the mechanism, and the process.
 fn who_text(m: &MechanismRow, w: &WhoRow) -> String {
     let of = share(w.cpu_ns + w.blocked_ns, m.cpu_ns + m.blocked_ns);
-    let code = match (w.function.as_str(), w.file.as_str()) {
-        ("", "") => String::new(),
-        ("", file) => format!("{file}, "),
-        (function, "") => format!("{function}, "),
-        (function, file) => format!("{function} ({file}), "),
+    let code = match code(w) {
+        code if code.is_empty() => code,
+        code => code + ", ",
     };
     let process = match w.processes {
         0 | 1 => format!("{} {}", w.comm, w.pid),
@@ -139,12 +156,6 @@ fn holders(out: &mut String, a: &AccountSummary) {
             ">blocked", ">of it", ">waits", ">longest", ">pid", "name", "doing",
         ]);
         for h in m.holders.iter().take(EACH) {
-            let doing = match h.role {
-                HolderRole::Alone => h.doing.to_string(),
-                HolderRole::Reader => format!("{}, with others that read", h.doing),
-                HolderRole::Queued => format!("{}, which waited to have it alone", h.doing),
-                HolderRole::Unknown => "not known: it was handed on".to_owned(),
-            };
             t.row(vec![
                 time(h.blocked_ns),
                 percent(share(h.blocked_ns, all)),
@@ -155,7 +166,7 @@ fn holders(out: &mut String, a: &AccountSummary) {
                     pid => pid.to_string(),
                 },
                 h.comm.to_string(),
-                doing,
+                doing(h),
             ]);
         }
         out.push_str(&t.text());
@@ -192,7 +203,7 @@ fn footer(out: &mut String, a: &AccountSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::account::{Ceiling, HolderShare};
+    use quell_event::account::Ceiling;
 
     fn account() -> AccountSummary {
         AccountSummary {

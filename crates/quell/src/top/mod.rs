@@ -8,7 +8,8 @@
 //!
 //! Only `source`, `detail` and `sampler` touch the kernel, and only `term` the terminal; all between is pure.
 
-pub(crate) mod alarm;
+pub(crate) mod account;
+mod alarm;
 mod calls;
 pub(crate) mod detail;
 pub(crate) mod draw;

@@ -251,25 +251,25 @@ fn help() {
     quell top  Shootdowns of everything  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait      ┌ Help ────────────────────────────────────────────────────┐██████████
-    stall     │ Tab 1-6   choose a pane           q    quit              │██████████
+    stall     │ Tab 1-8   choose a pane           q    quit              │██████████
               │ ↑ ↓ j k   choose a row            p    pause, also space │
     ▸ Culprits│ ← →       choose what to sort by  z    zoom the pane     │
     shoot/s  v│ r         the other way round     m    the matrix        │y
       9,345   │ Enter     open a process; of a cause: who has it         │dontneed
-        120   │ 5         regions: what lies at the ranges               │
-         17   │ i         other function calls, with --ipi               │
-          1   │ Esc       back; drop the filter   /    filter            │
+        120   │ t         where the time goes, and who holds locks       │
+         17   │ 5         regions: what lies at the ranges               │
+          1   │ i         other function calls, with --ipi               │
+              │ Esc       back; drop the filter   /    filter            │
               │                                                          │
               │ shoot/s   shootdowns a second: requests to flush         │
-              │ victims/s CPUs interrupted by them                       │
-      Victims │ wait      time culprits waited for their victims         │
-     hits/s  s│ each      wait or stall of one, on average               │
-     18,000  1│ stall     time victims spent in the handler              │tneed
-        900   │ * hit for memory that is not its own, or idle            │
-         66  3│ ! an isolated CPU: nobody should disturb it              │
-              │ Any key closes this. More: docs/top.md                   │omething
+      Victims │ victims/s CPUs interrupted by them                       │
+     hits/s  s│ wait      time culprits waited for their victims         │
+     18,000  1│ each      wait or stall of one, on average               │tneed
+        900   │ stall     time victims spent in the handler              │
+         66  3│ * hit for memory that is not its own, or idle            │
+              │ ! an isolated CPU: nobody should disturb it              │omething
+              │ Any key closes this. More: docs/top.md                   │
               └──────────────────────────────────────────────────────────┘
-
 
     q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");

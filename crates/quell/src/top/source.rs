@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use quell_event::Account;
 use quell_host::cpus;
-use quell_probe::{Backend, Keep, Options, Probe, Scope, Stacks};
+use quell_probe::{Backend, Keep, Options, Probe, Resolver, Scope, Stacks};
 
 use super::detail::Watcher;
 use super::sample::{Reading, Sample};
 use super::sampler::{RING_BYTES, Sampler};
+use crate::accountant::Accountant;
 use crate::clock::own_cpu_ns;
 
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
@@ -74,6 +76,9 @@ pub(crate) struct Source {
     own_before: u64,
     watcher: Option<Watcher>,
     sampler: Option<Sampler>,
+    accountant: Option<Accountant>,
+    /// Names the functions of the account.
+    resolver: Resolver,
 }
 
 impl Source {
@@ -96,6 +101,8 @@ impl Source {
             ipi,
         };
         let (probe, guard) = how.attach(&guarded)?;
+        let accountant = Accountant::start(&probe, scope);
+        let resolver = Resolver::new(&probe);
         let sampler = how.sampler(&probe)?;
         let mut source = Self {
             probe,
@@ -109,12 +116,22 @@ impl Source {
             own_before,
             watcher: None,
             sampler,
+            accountant,
+            resolver,
         };
         source.last = source.read()?;
         Ok(source)
     }
 
+    /// Reads everything: the counts last, so that where another source takes over nothing comes between.
     fn read(&mut self) -> anyhow::Result<Reading> {
+        let account = self.account()?;
+        let mut reading = self.counts()?;
+        reading.tally.account = account;
+        Ok(reading)
+    }
+
+    fn counts(&mut self) -> anyhow::Result<Reading> {
         let mut tally = self.probe.tally()?;
         tally.self_ns = own_cpu_ns() - self.own_before;
         Ok(Reading {
@@ -124,13 +141,22 @@ impl Source {
         })
     }
 
+    /// Where the time went so far. Functions are named, which takes a while.
+    fn account(&mut self) -> anyhow::Result<Option<Account>> {
+        self.look_at_time()?;
+        let account = self.accountant.as_ref();
+        account.map(|a| a.account(&self.resolver)).transpose()
+    }
+
     /// Begins a new interval now; what came since the last one is shown nowhere.
     ///
     /// # Errors
     ///
     /// If the counts can't be read.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
-        self.last = self.read()?;
+        // the counts first, which another source may have had until now
+        self.last = self.counts()?;
+        self.last.tally.account = self.account()?;
         if let Some(sampler) = &mut self.sampler {
             sampler.restart(&self.probe)?;
         }
@@ -225,6 +251,9 @@ impl Source {
     ///
     /// As for [`Self::sample`].
     pub(crate) fn last(&mut self) -> anyhow::Result<Sample> {
+        if let Some(accountant) = &mut self.accountant {
+            accountant.stop(&mut self.resolver)?;
+        }
         self.probe.detach()?;
         if let Some(guard) = &mut self.guard {
             guard.detach()?;
@@ -269,7 +298,14 @@ impl Source {
         if let Some(sampler) = &mut self.sampler {
             sampler.drain(&self.probe)?;
         }
-        Ok(())
+        self.look_at_time()
+    }
+
+    fn look_at_time(&mut self) -> anyhow::Result<()> {
+        match &mut self.accountant {
+            Some(accountant) => accountant.step(&mut self.resolver),
+            None => Ok(()),
+        }
     }
 }
 

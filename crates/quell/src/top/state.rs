@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::account;
 use super::filter::Filter;
 use super::grid::{Grid, Id, Sort};
 use super::regions;
@@ -26,6 +27,9 @@ pub(crate) enum Pane {
     Matrix,
     Regions,
     Calls,
+    /// Where the time went.
+    Time,
+    Holders,
     Threads,
     Reasons,
     /// Of one process.
@@ -34,20 +38,24 @@ pub(crate) enum Pane {
 }
 
 /// Of everything.
-pub(crate) const OVERVIEW: [Pane; 5] = [
+pub(crate) const OVERVIEW: [Pane; 7] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
     Pane::Matrix,
     Pane::Regions,
+    Pane::Time,
+    Pane::Holders,
 ];
 /// With the other function calls.
-pub(crate) const WITH_CALLS: [Pane; 6] = [
+pub(crate) const WITH_CALLS: [Pane; 8] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
     Pane::Matrix,
     Pane::Regions,
+    Pane::Time,
+    Pane::Holders,
     Pane::Calls,
 ];
 /// Of one process.
@@ -174,6 +182,8 @@ impl State {
                 Some(calls) => super::calls::grid(&self.sample, calls, &filter),
                 None => Grid::default(),
             },
+            Pane::Time => account::mechanisms(&self.sample, &filter),
+            Pane::Holders => account::holders(&self.sample, &filter),
             Pane::Threads => detail().threads(&filter),
             Pane::Reasons => detail().causes(&self.sample, &filter),
             Pane::OwnRegions => detail().regions(&filter),
@@ -261,10 +271,11 @@ impl State {
             }
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(-1),
-            KeyCode::Char(digit @ '1'..='6') => {
+            KeyCode::Char(digit @ '1'..='8') => {
                 let pane = self.panes().get(digit as usize - '1' as usize);
                 self.focus = pane.copied().unwrap_or(self.focus);
             }
+            KeyCode::Char('t') if self.close.is_none() => self.focus = Pane::Time,
             KeyCode::Char('m') if self.close.is_none() => self.focus = Pane::Matrix,
             KeyCode::Char('i') if self.close.is_none() => {
                 if self.ipi {

@@ -42,6 +42,9 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
         let style = if alarm.quiet() { DIM } else { ALARM };
         let _ = writeln!(out, "{style}{}{style:#}", alarm.line(ns));
     }
+    if let Some(account) = &s.account {
+        show::account::text(&mut out, account, top);
+    }
     let each = s.victims as f64 / s.shootdowns.max(1) as f64;
     let mut t = Table::new(&["", ">", ""]);
     t.row(vec![

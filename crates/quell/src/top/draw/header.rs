@@ -7,10 +7,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
 use super::look::Look;
+use crate::show::account::headline;
 use crate::show::units::{count, plural, rate, time, time_rate};
 use crate::top::state::State;
 
-/// Lines, without the one about isolated CPUs.
+/// Lines, without the one about isolated CPUs and the one about the time.
 pub(super) const HEIGHT: u16 = 5;
 /// Where the sparklines begin.
 const FIGURES: u16 = 62;
@@ -31,6 +32,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look)
         };
         let text = format!("{text:<width$}", width = usize::from(row.width));
         frame.render_widget(Line::styled(text, style), row);
+    }
+    if let Some(account) = &state.sample.summary.account
+        && let Some(row) = rows.next()
+    {
+        frame.render_widget(Line::raw(clean(&headline(account)).into_owned()), row);
     }
     let s = &state.sample.summary;
     let ns = s.duration_ns;

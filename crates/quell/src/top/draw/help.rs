@@ -8,11 +8,12 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::look::Look;
 
 const TEXT: &str = "\
-Tab 1-6   choose a pane           q    quit
+Tab 1-8   choose a pane           q    quit
 ↑ ↓ j k   choose a row            p    pause, also space
 ← →       choose what to sort by  z    zoom the pane
 r         the other way round     m    the matrix
 Enter     open a process; of a cause: who has it
+t         where the time goes, and who holds locks
 5         regions: what lies at the ranges
 i         other function calls, with --ipi
 Esc       back; drop the filter   /    filter

@@ -28,8 +28,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, look: Look) {
         return;
     }
     let alarm = u16::from(state.sample.alarm.is_some());
+    let account = u16::from(state.sample.summary.account.is_some());
     let [top, body, foot] = Layout::vertical([
-        Constraint::Length(header::HEIGHT + alarm),
+        Constraint::Length(header::HEIGHT + alarm + account),
         Constraint::Min(3),
         Constraint::Length(1),
     ])
@@ -91,7 +92,9 @@ fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
         return;
     }
     pane(frame, top, state, panes[0], look);
-    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls) = state.focus() {
+    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls | Pane::Time | Pane::Holders) =
+        state.focus()
+    {
         pane(frame, bottom, state, wide, look);
     } else {
         let [a, b] = columns(bottom, [50, 50]);
@@ -106,11 +109,17 @@ fn overview(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
     let [left, right] = columns(area, [55, 45]);
     let [culprits, victims] = stacked(left);
     pane(frame, culprits, state, Pane::Culprits, look);
-    if focus == Pane::Calls {
+    if let wide @ (Pane::Calls | Pane::Time | Pane::Holders) = focus {
         let [causes, _] = stacked(right);
         let [_, bottom] = stacked(area);
         pane(frame, causes, state, Pane::Causes, look);
-        pane(frame, bottom, state, Pane::Calls, look);
+        if wide == Pane::Calls {
+            pane(frame, bottom, state, wide, look);
+            return;
+        }
+        let [time, holders] = columns(bottom, [60, 40]);
+        pane(frame, time, state, Pane::Time, look);
+        pane(frame, holders, state, Pane::Holders, look);
         return;
     }
     pane(frame, victims, state, Pane::Victims, look);
