@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{alone, example, json, quell, root_only};
+use crate::common::{GOES, alone, example, json, quell, root_only};
 
 const COUNT: u64 = 300;
 
@@ -100,29 +100,33 @@ fn shootdowns_agree() {
     }
     let _alone = alone();
     let program = example("culprit");
-    let out = quell(&[
-        "stat",
-        "-a",
-        "--ipi",
-        "--json",
-        "-o",
-        "/dev/stderr",
-        "--",
-        &program,
-        "300",
-    ]);
-    let stat = json(&out.stderr);
-    let victims = stat["victims"].as_u64().expect("victims");
-    let calls = sum(&stat, "by", "shootdown", "calls") + sum(&stat, "by", "vmap-flush", "calls");
-    let hits = sum(&stat, "at", "shootdown", "hits") + sum(&stat, "at", "vmap-flush", "hits");
-    println!("{victims} victims, {calls} calls, {hits} hits");
-    assert!(victims > 300, "{stat:#}");
-    // what came while one was attached and the other was not
-    assert!(
-        victims.abs_diff(calls) <= 5,
-        "{victims} victims, {calls} calls"
-    );
-    assert!(calls.abs_diff(hits) <= 5, "{calls} calls, {hits} hits");
+    let mut seen = Vec::new();
+    // what others shoot while one is attached and the other is not is seen by one alone: on a busy machine that may be many
+    for _ in 0..GOES {
+        let out = quell(&[
+            "stat",
+            "-a",
+            "--ipi",
+            "--json",
+            "-o",
+            "/dev/stderr",
+            "--",
+            &program,
+            "300",
+        ]);
+        let stat = json(&out.stderr);
+        let victims = stat["victims"].as_u64().expect("victims");
+        let calls =
+            sum(&stat, "by", "shootdown", "calls") + sum(&stat, "by", "vmap-flush", "calls");
+        let hits = sum(&stat, "at", "shootdown", "hits") + sum(&stat, "at", "vmap-flush", "hits");
+        println!("{victims} victims, {calls} calls, {hits} hits");
+        assert!(victims > 300, "{stat:#}");
+        if victims.abs_diff(calls) <= 5 && calls.abs_diff(hits) <= 5 {
+            return;
+        }
+        seen.push((victims, calls, hits));
+    }
+    panic!("never as many victims as calls and hits: {seen:?}");
 }
 
 /// Check that with --cpu only that CPU's interrupts are counted, and that a trace keeps them for its report.

@@ -55,6 +55,9 @@ impl Case {
                 "-c",
                 &format!("{mount}exec \"$@\""),
                 "sh",
+                // whoever runs the tests may ignore hangups (nohup), and quell leaves ignored what was ignored
+                "env",
+                "--default-signal=HUP",
                 QUELL,
             ])
             .args(&verb)
