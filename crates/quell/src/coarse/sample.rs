@@ -43,6 +43,84 @@ impl Faults {
     }
 }
 
+/// CPU time, in clock ticks as the kernel tells it to anybody: of 10 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    pub(crate) user: u64,
+    pub(crate) system: u64,
+}
+
+impl Ticks {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            user: stat.utime,
+            system: stat.stime,
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
+    }
+}
+
+/// What made threads of the machine wait for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stalls {
+    /// Time in which some thread, or all, waited for memory, ns (Documentation/accounting/psi.rst); `None` where the kernel
+    /// doesn't tell.
+    pub(crate) pressure_ns: Option<[u64; 2]>,
+    /// How often a thread had to free memory itself.
+    pub(crate) reclaims: u64,
+    /// How often a thread had to make room for a large page itself.
+    pub(crate) compactions: u64,
+}
+
+impl Stalls {
+    fn read(root: &Path, vmstat: &HashMap<String, u64>) -> Self {
+        let reclaims = vmstat
+            .iter()
+            .filter(|(name, _)| name.starts_with("allocstall"));
+        Self {
+            pressure_ns: pressure(root),
+            reclaims: reclaims.map(|(_, n)| n).sum(),
+            compactions: vmstat.get("compact_stall").copied().unwrap_or(0),
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        let less = |now: [u64; 2], then: [u64; 2]| [0, 1].map(|i| now[i].saturating_sub(then[i]));
+        Self {
+            pressure_ns: self
+                .pressure_ns
+                .zip(earlier.pressure_ns)
+                .map(|(n, t)| less(n, t)),
+            reclaims: self.reclaims.saturating_sub(earlier.reclaims),
+            compactions: self.compactions.saturating_sub(earlier.compactions),
+        }
+    }
+}
+
+/// The sums of `/proc/pressure/memory`, which are in µs.
+fn pressure(root: &Path) -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string(root.join("proc/pressure/memory")).ok()?;
+    let total = |kind: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(kind))?;
+        let total = line
+            .split_whitespace()
+            .find_map(|w| w.strip_prefix("total="))?;
+        total.parse::<u64>().ok()?.checked_mul(1000)
+    };
+    Some([total("some ")?, total("full ")?])
+}
+
 /// A thread that can't be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Thread {
@@ -56,6 +134,8 @@ struct Row {
     comm: String,
     first: Faults,
     last: Faults,
+    first_ticks: Ticks,
+    last_ticks: Ticks,
     /// The look that saw it last.
     looks: u64,
 }
@@ -69,6 +149,8 @@ pub(crate) struct Counts {
     interrupts_now: Option<Vec<(u32, u64)>>,
     vmstat: HashMap<String, u64>,
     vmstat_now: HashMap<String, u64>,
+    stalls: Stalls,
+    stalls_now: Stalls,
     threads: HashMap<Thread, Row>,
     /// How often was looked: a thread that the last look did not find has ended.
     looks: u64,
@@ -81,6 +163,10 @@ pub(crate) struct Seen {
     pub(crate) interrupts: Option<Vec<(u32, u64)>>,
     /// All page faults of the machine.
     pub(crate) machine: Faults,
+    /// What made threads of the machine wait for memory.
+    pub(crate) stalls: Stalls,
+    /// CPU time of those that were watched.
+    pub(crate) ticks: Ticks,
     /// Page faults by thread: pid, tid, name; the most first.
     pub(crate) threads: Vec<(u32, u32, String, Faults)>,
 }
@@ -95,6 +181,8 @@ impl Counts {
             interrupts_now: None,
             vmstat: HashMap::new(),
             vmstat_now: HashMap::new(),
+            stalls: Stalls::default(),
+            stalls_now: Stalls::default(),
             threads: HashMap::new(),
             looks: 0,
         };
@@ -109,10 +197,12 @@ impl Counts {
         self.lasted = Duration::ZERO;
         self.interrupts.clone_from(&self.interrupts_now);
         self.vmstat.clone_from(&self.vmstat_now);
+        self.stalls = self.stalls_now;
         let looks = self.looks;
         self.threads.retain(|_, row| row.looks == looks);
         for row in self.threads.values_mut() {
             row.first = row.last;
+            row.first_ticks = row.last_ticks;
         }
     }
 
@@ -127,6 +217,7 @@ impl Counts {
         self.looks += 1;
         self.interrupts_now = interrupts::tlb_by_cpu(root)?;
         self.vmstat_now = vmstat::read(root)?;
+        self.stalls_now = Stalls::read(root, &self.vmstat_now);
         let pids = match watched {
             Watched::All => proc.pids()?,
             Watched::Trees(roots) => {
@@ -154,9 +245,12 @@ impl Counts {
                     comm: String::new(),
                     first: Faults::default(),
                     last,
+                    first_ticks: Ticks::default(),
+                    last_ticks: Ticks::default(),
                     looks: 0,
                 });
                 row.last = last;
+                row.last_ticks = Ticks::of(&stat);
                 row.looks = self.looks;
                 row.comm = stat.comm;
             }
@@ -190,7 +284,13 @@ impl Counts {
                 .filter(|(cpu, _)| cpus.is_none_or(|list| list.contains(cpu)))
                 .collect()
         };
+        let mut ticks = Ticks::default();
+        for row in self.threads.values() {
+            ticks.add(row.last_ticks.since(row.first_ticks));
+        }
         Seen {
+            stalls: self.stalls_now.since(self.stalls),
+            ticks,
             lasted: self.lasted,
             interrupts: self.interrupts_now.as_ref().map(grown),
             machine: of(&self.vmstat_now).since(of(&self.vmstat)),
@@ -211,10 +311,22 @@ mod tests {
             interrupts[0], interrupts[1]
         );
         std::fs::write(at("interrupts"), text).expect("a file");
-        let text = format!("pgfault {}\npgmajfault {}\n", faults.0, faults.1);
+        let text = format!(
+            "pgfault {}\npgmajfault {}\nallocstall_normal {}\nallocstall_movable 2\ncompact_stall 1\n",
+            faults.0, faults.1, faults.1
+        );
         std::fs::write(at("vmstat"), text).expect("a file");
+        std::fs::create_dir_all(at("pressure")).expect("a folder");
+        let text = format!(
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+            faults.0
+        );
+        std::fs::write(at("pressure/memory"), text).expect("a file");
         let stat = |id: u32, minor: u64| {
-            format!("{id} (prog) S 1 1 1 0 -1 0 {minor} 0 2 0 7 8 0 0 20 0 3 0 99 0 0\n")
+            let (user, system) = (minor / 10, minor / 5);
+            format!(
+                "{id} (prog) S 1 1 1 0 -1 0 {minor} 0 2 0 {user} {system} 0 0 20 0 3 0 99 0 0\n"
+            )
         };
         std::fs::write(at("7/stat"), stat(7, 0)).expect("a file");
         for &(tid, minor) in threads {
@@ -239,6 +351,16 @@ mod tests {
         let seen = counts.seen(None);
         assert_eq!(seen.interrupts, Some(vec![(0, 1), (1, 5)]));
         assert_eq!((seen.machine.minor, seen.machine.major), (29, 1));
+        assert_eq!(
+            seen.stalls,
+            Stalls {
+                pressure_ns: Some([30_000, 0]),
+                reclaims: 1,
+                compactions: 0,
+            }
+        );
+        // of those that were there 5 and 6 to 5 and 6 of user time, and 10 and 12 to 10 and 13 of the system's
+        assert_eq!(seen.ticks, Ticks { user: 0, system: 1 });
         let rows: Vec<_> = seen
             .threads
             .iter()

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::sample::Seen;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
-use crate::show::units::{count, plural, time};
+use crate::show::units::{count, percent, plural, time};
 
 /// Rows of a table.
 const ROWS: usize = 10;
 
 /// What the probe would tell, by the names that its tally has for it.
-const NOT_SEEN: [&str; 13] = [
+const NOT_SEEN: [&str; 14] = [
+    "account",
     "shootdowns",
     "empty_sends",
     "full",
@@ -38,6 +39,11 @@ fn victims(seen: &Seen) -> Option<u64> {
     Some(cpus.iter().map(|(_, n)| n).sum())
 }
 
+/// Ticks as time: they are of 10 ms for whoever is not the kernel (USER_HZ).
+fn ticks_ns(ticks: u64) -> u64 {
+    ticks * 10_000_000
+}
+
 /// The keys of `quell/tally/1`; what is not known is null. `not_seen` names it.
 pub(crate) fn json(seen: &Seen, why: &str) -> Value {
     let mut object = json!({
@@ -45,6 +51,10 @@ pub(crate) fn json(seen: &Seen, why: &str) -> Value {
         "victims": victims(seen),
         "cpus": seen.interrupts.iter().flatten()
             .map(|(cpu, n)| json!({"cpu": cpu, "victims": n})).collect::<Vec<_>>(),
+        "cpu": {"user_ns": ticks_ns(seen.ticks.user), "system_ns": ticks_ns(seen.ticks.system)},
+        "stalls": {
+            "some_ns": seen.stalls.pressure_ns.map(|p| p[0]), "full_ns": seen.stalls.pressure_ns.map(|p| p[1]),
+            "reclaims": seen.stalls.reclaims, "compactions": seen.stalls.compactions},
         "page_faults": {"minor": seen.machine.minor, "major": seen.machine.major},
         "faults_by": seen.threads.iter()
             .map(|(pid, tid, comm, f)| json!({
@@ -68,6 +78,29 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
         time(ns(seen))
     );
     let mut t = Table::new(&[">", "", ""]);
+    let ticks = seen.ticks;
+    let all = ticks.user + ticks.system;
+    let system = ticks.system as f64 / all.max(1) as f64;
+    t.row(vec![
+        time(ticks_ns(all)),
+        "CPU time".into(),
+        format!(
+            "{} in the kernel, of which memory management may be a part; of those that ended up to the last look",
+            percent(system)
+        ),
+    ]);
+    if let Some([some, full]) = seen.stalls.pressure_ns {
+        t.row(vec![
+            time(some),
+            "memory pressure".into(),
+            format!(
+                "some thread of the machine waited for memory, all for {}; {} to free memory, {} to make room for a large page",
+                time(full),
+                plural(seen.stalls.reclaims, "time"),
+                count(seen.stalls.compactions),
+            ),
+        ]);
+    }
     match (victims(seen), &seen.interrupts) {
         (Some(sum), Some(cpus)) => {
             let each: Vec<_> = cpus.iter().filter(|(_, n)| *n > 0).take(ROWS).collect();
@@ -125,8 +158,8 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
     }
     let _ = writeln!(
         out,
-        "\nNot seen: who shot at whom, how many shootdowns there were and why, what they cost, and from which \
-         code.\n{why}"
+        "\nNot seen: where the time went in memory management, who shot at whom, how many shootdowns there were and \
+         why, what they cost, and from which code.\n{why}"
     );
     out
 }
@@ -135,11 +168,20 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::sample::Faults;
+    use super::super::sample::{Faults, Stalls, Ticks};
     use super::*;
 
     fn seen() -> Seen {
         Seen {
+            stalls: Stalls {
+                pressure_ns: Some([3_000_000, 1_000_000]),
+                reclaims: 1,
+                compactions: 2,
+            },
+            ticks: Ticks {
+                user: 150,
+                system: 50,
+            },
             lasted: Duration::from_millis(2500),
             interrupts: Some(vec![(0, 1200), (1, 0), (2, 34)]),
             machine: Faults {
@@ -177,15 +219,17 @@ mod tests {
         insta::assert_snapshot!(said, @r"
         Shootdowns of 'prog', as far as /proc tells (proc, 2.50 s)
 
-           1,234  victims      interrupts for shootdowns, whoever asked; CPU 0: 1,200, CPU 2: 34
-          56,003  page faults  of the whole machine; 3 waited for a disk
+           2.00 s  CPU time         25 % in the kernel, of which memory management may be a part; of those that ended up to the last look
+          3.00 ms  memory pressure  some thread of the machine waited for memory, all for 1.00 ms; 1 time to free memory, 2 to make room for a large page
+            1,234  victims          interrupts for shootdowns, whoever asked; CPU 0: 1,200, CPU 2: 34
+           56,003  page faults      of the whole machine; 3 waited for a disk
 
         Page faults by thread
           faults  from disk  pid  tid  name
            4,002          2    7    9  worker
               10          0    7    7  main
 
-        Not seen: who shot at whom, how many shootdowns there were and why, what they cost, and from which code.
+        Not seen: where the time went in memory management, who shot at whom, how many shootdowns there were and why, what they cost, and from which code.
         run it as root
         ");
         let nothing = Seen {
