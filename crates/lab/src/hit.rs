@@ -8,7 +8,10 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+
+use quell_host::cpus::Isolation;
 
 use crate::{pin, tsc};
 
@@ -24,6 +27,9 @@ const OF_SHORTEST: u64 = 8;
 
 /// A gap that takes so long, ns, is another thread's turn on the CPU, and no interrupt.
 const MOST_NS: u64 = 100_000;
+
+/// The whole is given up after so long: where a real-time thread has a CPU, nobody else gets it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// So few hits in a block say nothing.
 const FEWEST_HITS: u64 = 20;
@@ -133,45 +139,57 @@ fn ticks(told: &Told) -> Option<u64> {
     (each.len() * 2 > BLOCKS).then(|| each[each.len() / 2])
 }
 
+/// Waits until the victim spins; None where it does not come to it, as on a CPU that a real-time thread has.
+fn wait_for_victim(told: &Told) -> Option<()> {
+    for _ in 0..PATIENCE.as_millis() {
+        if told.spins.load(Ordering::Acquire) {
+            return Some(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
 fn measured(culprit: u32, victim: u32) -> Option<u64> {
-    let told = Told::default();
-    told.cpu.store(victim, Ordering::Relaxed);
     let begin = tsc::Moment::now();
     std::thread::sleep(Duration::from_millis(5));
     let line = tsc::Line::through(begin, tsc::Moment::now());
     let most = MOST_NS * 1_000_000 / line.length(1_000_000).max(1);
-    let ticks = std::thread::scope(|scope| {
-        let spinner = scope.spawn(|| {
-            if pin::to(&[victim]).is_ok() {
-                spin(&told, most);
-            }
-            told.over.store(true, Ordering::Relaxed);
-        });
-        // in a thread of its own, so that this one stays where it was
-        let ticks = scope.spawn(|| {
-            pin::to(&[culprit]).ok()?;
-            while !told.spins.load(Ordering::Acquire) {
-                if told.over.load(Ordering::Relaxed) {
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            ticks(&told)
-        });
-        let ticks = ticks.join().ok().flatten();
-        told.over.store(true, Ordering::Relaxed);
+    let told = Arc::new(Told::default());
+    told.cpu.store(victim, Ordering::Relaxed);
+    let theirs = Arc::clone(&told);
+    let spinner = std::thread::spawn(move || {
+        if pin::to(&[victim]).is_ok() {
+            spin(&theirs, most);
+        }
+    });
+    let theirs = Arc::clone(&told);
+    let (say, hear) = mpsc::channel();
+    // in a thread of its own, so that this one stays where it was
+    let shooter = std::thread::spawn(move || {
+        let pinned = pin::to(&[culprit])
+            .ok()
+            .and_then(|()| wait_for_victim(&theirs));
+        let _ = say.send(pinned.and_then(|()| ticks(&theirs)));
+    });
+    let measured = hear.recv_timeout(PATIENCE);
+    told.over.store(true, Ordering::Relaxed);
+    // One that gets no CPU is left behind: it ends as soon as it gets one, or with this process.
+    if measured.is_ok() {
+        let _ = shooter.join();
         let _ = spinner.join();
-        ticks
-    })?;
-    Some(line.length(ticks))
+    }
+    measured.ok().flatten().map(|ticks| line.length(ticks))
 }
 
-/// What a victim loses by one hit, ns, on two of the CPUs that this process may use; takes half a second of both. `None`
-/// where there is only one, or no usable counter, or where others have the CPUs.
+/// What a victim loses by one hit, ns, on two of the CPUs that this process may use and that the kernel does not isolate;
+/// takes half a second of both. `None` where there is only one, or no usable counter, or where others have the CPUs.
 #[must_use]
 pub fn measure_ns() -> Option<u64> {
     tsc::counter().ok()?;
-    let cpus = pin::allowed().ok()?;
+    let isolated = Isolation::read(Path::new("/")).all();
+    let mut cpus = pin::allowed().ok()?;
+    cpus.retain(|cpu| !isolated.contains(cpu));
     match cpus.as_slice() {
         [culprit, .., victim] => measured(*culprit, *victim).filter(|ns| *ns > 0),
         _ => None,

@@ -9,6 +9,8 @@ use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns
 /// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
 const BRIEF: Duration = Duration::from_secs(1);
 const EARLY_NAP: Duration = Duration::from_millis(5);
+/// How old its maps may be meanwhile: others wait for its lock while they are read.
+const EARLY_AGE: Duration = Duration::from_millis(20);
 /// Later the ring must only not fill up.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -43,14 +45,20 @@ impl Accountant {
         }
     }
 
-    /// Reads what came, and has the code found that it came from.
+    /// Reads what came. A program may end at any time, so its maps are read at once; in the beginning there is much else to
+    /// do, and its code is found later.
     ///
     /// # Errors
     ///
     /// If it can't be read.
     pub(crate) fn step(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
-        while self.accounting.drain()? {}
-        self.accounting.resolve(resolver);
+        // a bounded piece: what is left comes with the next step
+        self.accounting.drain()?;
+        if self.began.elapsed() < BRIEF {
+            self.accounting.see(resolver, EARLY_AGE);
+        } else {
+            self.accounting.resolve(resolver);
+        }
         Ok(())
     }
 
@@ -61,18 +69,30 @@ impl Accountant {
     /// If what is left can't be read.
     pub(crate) fn stop(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
         self.accounting.detach()?;
-        self.step(resolver)
+        self.accounting.resolve(resolver);
+        Ok(())
     }
 
-    /// Everything so far.
+    /// Everything so far, with the functions that have been named before.
     ///
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn account(&self, resolver: &Resolver) -> anyhow::Result<Account> {
-        let mut account = self.accounting.account(resolver)?;
+    pub(crate) fn account(&self) -> anyhow::Result<Account> {
+        let mut account = self.accounting.account()?;
         account.hit_ns = hit::known_ns();
         Ok(account)
+    }
+
+    /// Everything so far, with the names of all functions, which takes a while.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub(crate) fn named_account(&self, resolver: &mut Resolver) -> anyhow::Result<Account> {
+        self.accounting.resolve(resolver);
+        self.accounting.name(resolver);
+        self.account()
     }
 
     /// Everything, in the end: where there were hits it is measured what one takes, once for each boot.
@@ -80,10 +100,14 @@ impl Accountant {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn last_account(&self, resolver: &Resolver, hits: u64) -> anyhow::Result<Account> {
+    pub(crate) fn last_account(
+        &self,
+        resolver: &mut Resolver,
+        hits: u64,
+    ) -> anyhow::Result<Account> {
         if hits > 0 {
             hit::measured_ns();
         }
-        self.account(resolver)
+        self.named_account(resolver)
     }
 }

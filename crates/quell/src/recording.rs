@@ -240,7 +240,7 @@ impl Recording {
         tally.account = self
             .accountant
             .as_ref()
-            .map(|a| a.account(&self.resolver))
+            .map(Accountant::account)
             .transpose()?;
         Ok(tally)
     }
@@ -276,7 +276,7 @@ impl Recording {
         let mut tally = self.tally(true)?;
         if let Some(accountant) = &self.accountant {
             let hits = tally.victims.iter().map(|v| v.hits).sum();
-            tally.account = Some(accountant.last_account(&self.resolver, hits)?);
+            tally.account = Some(accountant.last_account(&mut self.resolver, hits)?);
         }
         let writer = self.shared.borrow_mut().writer.take();
         let Some(mut writer) = writer else {

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
@@ -48,6 +49,15 @@ pub fn usual_period_ns() -> u64 {
         RATE
     };
     1_000_000_000 / rate
+}
+
+/// Room for the samples of who looks every ten seconds and takes 49 a second without stacks of programs: of some 400
+/// bytes each. What was read of the ring counts as the reader's memory, and twice, for it is mapped so.
+fn few_samples_bytes() -> u32 {
+    const EACH_CPU: u32 = 256 << 10;
+    let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).next_power_of_two();
+    EACH_CPU.saturating_mul(cpus).min(RING_BYTES)
 }
 
 /// In the order in which they are attached. Without contention, before Linux 5.19, holders are not known.
@@ -127,7 +137,12 @@ impl Accounting {
             has_user_stacks: everything.into(),
             zero: 0,
         };
-        let ring_bytes = loader::ring_bytes(RING_BYTES, quell_host::memory::available());
+        let asked = if everything {
+            RING_BYTES
+        } else {
+            few_samples_bytes()
+        };
+        let ring_bytes = loader::ring_bytes(asked, quell_host::memory::available());
         for mut map in open.maps_mut() {
             match map.name().to_string_lossy().as_ref() {
                 "clocks" | "wait_stacks" if !everything => map.set_max_entries(1),
@@ -194,9 +209,19 @@ impl Accounting {
         self.ring.read(AT_ONCE)
     }
 
-    /// Finds the code of user stacks that came since the last call, while their processes are there.
+    /// Has the maps read of the processes that new user stacks are of, unless they were within `age`: that can't wait.
+    pub fn see(&self, resolver: &mut Resolver, age: Duration) {
+        self.seen.borrow_mut().see(resolver, age);
+    }
+
+    /// Finds the code of user stacks that came since the last call. Files are opened for it.
     pub fn resolve(&self, resolver: &mut Resolver) {
         self.seen.borrow_mut().resolve(resolver);
+    }
+
+    /// Names the functions of the stacks that have been resolved since the last call: that takes a while.
+    pub fn name(&self, resolver: &Resolver) {
+        self.seen.borrow_mut().name(resolver);
     }
 
     /// Stops; what was counted stays.
@@ -215,14 +240,14 @@ impl Accounting {
         Ok(())
     }
 
-    /// Everything so far. Functions have names once `resolver` has been asked for them.
+    /// Everything so far, with functions as far as they have been named.
     ///
     /// # Errors
     ///
     /// If a map can't be read.
-    pub fn account(&self, resolver: &Resolver) -> Result<Account> {
+    pub fn account(&self) -> Result<Account> {
         let now = self.ended_ns.unwrap_or_else(clocks::monotonic_ns);
-        let mut account = self.seen.borrow_mut().account(resolver);
+        let mut account = self.seen.borrow().account();
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;
         match self.of {

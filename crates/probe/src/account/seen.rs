@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use libbpf_rs::MapHandle;
 use quell_event::trace::{Frame, Stack};
@@ -23,7 +24,7 @@ use crate::resolve::Resolver;
 /// So many user stacks are told apart; those that come later have no function.
 const MAX_STACKS: usize = 1 << 16;
 /// So many kernel stacks are remembered; then they are looked up anew.
-const MAX_KERNEL: usize = 1 << 16;
+const MAX_KERNEL: usize = 1 << 13;
 /// So many processes are told apart, for somebody may watch for weeks; those that come later are one, of number 0.
 const MAX_PROCESSES: usize = 1 << 14;
 /// So many holders are told apart.
@@ -97,7 +98,12 @@ pub(super) struct Seen {
     user: HashMap<(u32, Box<[u64]>, u64), u32>,
     user_waits: HashMap<(u32, i32, u64), u32>,
     new: Vec<NewStack>,
+    /// Of so many of them the maps have been asked for.
+    maps_seen: usize,
+    /// Found, and not named yet.
     stacks: Vec<Stack>,
+    /// The function and the file of each that has been named.
+    origins: HashMap<u32, (Text, Text)>,
     rows: HashMap<RowKey, Cost>,
     holders: HashMap<HolderKey, Cost>,
     processes: HashMap<u32, ProcessTime>,
@@ -113,7 +119,9 @@ impl Seen {
             user: HashMap::new(),
             user_waits: HashMap::new(),
             new: Vec::new(),
+            maps_seen: 0,
             stacks: Vec::new(),
+            origins: HashMap::new(),
             rows: HashMap::new(),
             holders: HashMap::new(),
             processes: HashMap::new(),
@@ -299,19 +307,38 @@ impl Seen {
         id
     }
 
+    /// Has the maps read of processes with new stacks, once they are so old: that can't wait, for they may end.
+    pub(super) fn see(&mut self, resolver: &mut Resolver, age: Duration) {
+        let mut last = 0;
+        for new in &self.new[self.maps_seen.min(self.new.len())..] {
+            if new.pid != last {
+                last = new.pid;
+                resolver.see(new.pid, age);
+            }
+        }
+        self.maps_seen = self.new.len();
+    }
+
     /// Finds the code of new user stacks.
     pub(super) fn resolve(&mut self, resolver: &mut Resolver) {
         for new in self.new.drain(..) {
             let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
             self.stacks.push(stack);
         }
+        self.maps_seen = 0;
     }
 
-    /// Everything, with names for what was resolved.
-    pub(super) fn account(&mut self, resolver: &Resolver) -> Account {
-        resolver.name(&mut self.stacks);
-        let origins: HashMap<u32, (Text, Text)> =
-            self.stacks.iter().map(|s| (s.id, origin(s))).collect();
+    /// Names the functions of what was resolved since the last call.
+    pub(super) fn name(&mut self, resolver: &Resolver) {
+        let mut stacks = std::mem::take(&mut self.stacks);
+        resolver.name(&mut stacks);
+        let named = stacks.iter().map(|s| (s.id, origin(s)));
+        self.origins.extend(named);
+    }
+
+    /// Everything, with functions as far as they have been named.
+    pub(super) fn account(&self) -> Account {
+        let origins = &self.origins;
         // stacks of one function are one row
         let mut rows: HashMap<(u32, Mechanism, Part, Text, Text), Cost> = HashMap::new();
         for (key, cost) in &self.rows {

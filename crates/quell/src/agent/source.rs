@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell_agent::totals::Totals;
 use quell_event::{Account, Tally};
 use quell_host::cpus::{self, Isolation};
-use quell_probe::{AccountOf, Accounting, Backend, Options, Probe, Resolver, Scope, Stacks, Timed};
+use quell_probe::{AccountOf, Accounting, Backend, Options, Probe, Scope, Stacks, Timed};
 
 /// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ struct Counted {
     probe: Probe,
     before: Tally,
     /// Where the time goes, where that is asked for and can be.
-    accounting: Option<(Accounting, Resolver)>,
+    accounting: Option<Accounting>,
 }
 
 impl Counted {
@@ -39,7 +39,7 @@ impl Counted {
     fn with_account(mut self, scope: &Scope) -> Self {
         let period_ns = 1_000_000_000 / RATE;
         match Accounting::attach(&self.probe, scope, period_ns, AccountOf::CpuTime) {
-            Ok(accounting) => self.accounting = Some((accounting, Resolver::new(&self.probe))),
+            Ok(accounting) => self.accounting = Some(accounting),
             Err(err) => say!("quell: no account of the time: {err}"),
         }
         self
@@ -61,11 +61,11 @@ impl Counted {
     }
 
     fn account(&self) -> anyhow::Result<Option<Account>> {
-        let Some((accounting, resolver)) = &self.accounting else {
+        let Some(accounting) = &self.accounting else {
             return Ok(None);
         };
         while accounting.drain()? {}
-        Ok(Some(accounting.account(resolver)?))
+        Ok(Some(accounting.account()?))
     }
 
     /// What came since the last look.

@@ -94,12 +94,12 @@ fn follow(
     let count = |probe: &mut Probe,
                  online: &mut OnlineTime,
                  accountant: Option<&Accountant>,
-                 resolver: &Resolver|
+                 resolver: &mut Resolver|
      -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
         tally.online_ns = Some(online.look(tally.duration_ns, target::cpu_count()));
-        tally.account = accountant.map(|a| a.account(resolver)).transpose()?;
+        tally.account = accountant.map(|a| a.named_account(resolver)).transpose()?;
         Ok(tally)
     };
     watch.start(Some(&probe), scope)?;
@@ -124,7 +124,7 @@ fn follow(
         if let (Some(due), Some(every)) = (next, interval)
             && Instant::now() >= due
         {
-            let now = count(&mut probe, &mut online, accountant.as_ref(), &resolver)?;
+            let now = count(&mut probe, &mut online, accountant.as_ref(), &mut resolver)?;
             if !printer.print(&mut *out, &now.since(&last), &library)? {
                 break None;
             }
@@ -140,10 +140,10 @@ fn follow(
     let Some(end) = end else {
         return Ok(None);
     };
-    let mut total = count(&mut probe, &mut online, accountant.as_ref(), &resolver)?;
+    let mut total = count(&mut probe, &mut online, accountant.as_ref(), &mut resolver)?;
     if let Some(accountant) = &accountant {
         let hits = total.victims.iter().map(|v| v.hits).sum();
-        total.account = Some(accountant.last_account(&resolver, hits)?);
+        total.account = Some(accountant.last_account(&mut resolver, hits)?);
     }
     printer.print(
         &mut *out,

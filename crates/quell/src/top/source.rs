@@ -144,8 +144,10 @@ impl Source {
     /// Where the time went so far. Functions are named, which takes a while.
     fn account(&mut self) -> anyhow::Result<Option<Account>> {
         self.look_at_time()?;
-        let account = self.accountant.as_ref();
-        account.map(|a| a.account(&self.resolver)).transpose()
+        match &self.accountant {
+            Some(accountant) => accountant.named_account(&mut self.resolver).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Begins a new interval now; what came since the last one is shown nowhere.

@@ -6,9 +6,23 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{alone, emulated_only, json, quell};
+use crate::common::{GOES, alone, emulated_only, json, quell};
 
+/// Runs an experiment. Gaps are laid beside what the probe saw by two clocks, which an emulated machine whose host is busy
+/// may not hold together: then once more.
 fn run(words: &[&str]) -> Value {
+    let mut last = None;
+    for _ in 0..GOES {
+        let told = run_once(words);
+        if told["matched"].as_f64().is_none_or(|m| m >= 0.99) {
+            return told;
+        }
+        last = Some(told);
+    }
+    panic!("gaps never match: {last:#?}");
+}
+
+fn run_once(words: &[&str]) -> Value {
     let mut args = vec!["lab", "run", "--json"];
     args.extend(words);
     let out = quell(&args);
@@ -18,8 +32,6 @@ fn run(words: &[&str]) -> Value {
     let told = json(&out.stdout);
     assert_eq!(told["machine"]["counter"], "measured", "{told:#}");
     assert_eq!(told["machine"]["virtual_machine"], true, "{told:#}");
-    let matched = told["matched"].as_f64();
-    assert!(matched.is_none_or(|m| m >= 0.99), "{told:#}");
     for arm in ["idle", "sham"] {
         assert_eq!(figure(&told, arm, "caused"), 0, "{arm}: {told:#}");
     }
