@@ -5,14 +5,14 @@
 //! space, and rests. In half of the blocks it does so, in the other half it only rests, so that what else interrupts
 //! the CPU is taken off. The kernel's own count says how many hits there were.
 
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use quell_host::cpus::Isolation;
 
+use crate::memory::{Mapping, PAGE};
 use crate::{pin, tsc};
 
 /// How long a block lasts, and how many of each kind there are: half a second in all.
@@ -34,8 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// So few hits in a block say nothing.
 const FEWEST_HITS: u64 = 20;
 
-const PAGE: usize = 4096;
-
 /// What the victim tells while it spins.
 #[derive(Default)]
 struct Told {
@@ -44,7 +42,6 @@ struct Told {
     /// Only once it knows its shortest turn.
     spins: AtomicBool,
     over: AtomicBool,
-    cpu: AtomicU32,
 }
 
 fn spin(told: &Told, most: u64) {
@@ -68,50 +65,19 @@ fn spin(told: &Told, most: u64) {
     }
 }
 
-/// A page of this process, to be freed again and again.
-struct Page(*mut libc::c_void);
-
-impl Page {
-    fn new() -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, where the kernel likes.
-        let p = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
-        if p == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(p))
-    }
-
-    fn free(&self) {
-        // SAFETY: the page is this value's own, and nobody needs what is in it.
-        unsafe {
-            self.0.cast::<u8>().write_volatile(1);
-            libc::madvise(self.0, PAGE, libc::MADV_DONTNEED);
-        }
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: nobody uses it any more.
-        unsafe { libc::munmap(self.0, PAGE) };
-    }
-}
-
 fn hits(cpu: u32) -> Option<u64> {
     let cpus = quell_host::interrupts::tlb_by_cpu(Path::new("/")).ok()??;
     cpus.into_iter().find(|(c, _)| *c == cpu).map(|(_, n)| n)
 }
 
-/// One block: ticks that the victim lost, and hits.
-fn block(told: &Told, page: Option<&Page>) -> Option<(u64, u64)> {
-    let cpu = told.cpu.load(Ordering::Relaxed);
+/// One block: ticks that the victim on this CPU lost, and hits.
+fn block(told: &Told, cpu: u32, page: Option<&Mapping>) -> Option<(u64, u64)> {
     let (hits_before, lost_before) = (hits(cpu)?, told.lost.load(Ordering::Relaxed));
     let until = Instant::now() + BLOCK;
     while Instant::now() < until {
         if let Some(page) = page {
-            page.free();
+            page.touch();
+            page.advise(PAGE, libc::MADV_DONTNEED).ok()?;
         }
         // A sleep would let the CPU go idle, and its timer would be one more interrupt.
         let rest = Instant::now() + REST;
@@ -124,12 +90,12 @@ fn block(told: &Told, page: Option<&Page>) -> Option<(u64, u64)> {
 }
 
 /// What one hit takes, ticks: the median over the blocks, each less what its neighbour lost without hits.
-fn ticks(told: &Told) -> Option<u64> {
-    let page = Page::new().ok()?;
+fn ticks(told: &Told, cpu: u32) -> Option<u64> {
+    let page = Mapping::anonymous(PAGE).ok()?;
     let mut each = Vec::new();
     for _ in 0..BLOCKS {
-        let (idle, _) = block(told, None)?;
-        let (lost, hits) = block(told, Some(&page))?;
+        let (idle, _) = block(told, cpu, None)?;
+        let (lost, hits) = block(told, cpu, Some(&page))?;
         if hits >= FEWEST_HITS {
             each.push(lost.saturating_sub(idle) / hits);
         }
@@ -156,7 +122,6 @@ fn measured(culprit: u32, victim: u32) -> Option<u64> {
     let line = tsc::Line::through(begin, tsc::Moment::now());
     let most = MOST_NS * 1_000_000 / line.length(1_000_000).max(1);
     let told = Arc::new(Told::default());
-    told.cpu.store(victim, Ordering::Relaxed);
     let theirs = Arc::clone(&told);
     let spinner = std::thread::spawn(move || {
         if pin::to(&[victim]).is_ok() {
@@ -170,7 +135,7 @@ fn measured(culprit: u32, victim: u32) -> Option<u64> {
         let pinned = pin::to(&[culprit])
             .ok()
             .and_then(|()| wait_for_victim(&theirs));
-        let _ = say.send(pinned.and_then(|()| ticks(&theirs)));
+        let _ = say.send(pinned.and_then(|()| ticks(&theirs, victim)));
     });
     let measured = hear.recv_timeout(PATIENCE);
     told.over.store(true, Ordering::Relaxed);

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::hit;
 use quell_event::Account;
 use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns};
+
+use crate::hit;
 
 /// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -18,6 +19,8 @@ const NAP: Duration = Duration::from_millis(100);
 pub(crate) struct Accountant {
     accounting: Accounting,
     began: Instant,
+    /// What a hit takes on this machine, where it was measured before: looked up once, for intervals are many.
+    hit_ns: Option<u64>,
 }
 
 impl Accountant {
@@ -28,6 +31,7 @@ impl Accountant {
             Ok(accounting) => Some(Self {
                 accounting,
                 began: Instant::now(),
+                hit_ns: hit::known_ns(),
             }),
             Err(err) => {
                 say!("quell: no account of the time: {err}");
@@ -80,7 +84,7 @@ impl Accountant {
     /// If it can't be read.
     pub(crate) fn account(&self) -> anyhow::Result<Account> {
         let mut account = self.accounting.account()?;
-        account.hit_ns = hit::known_ns();
+        account.hit_ns = self.hit_ns;
         Ok(account)
     }
 
@@ -105,9 +109,10 @@ impl Accountant {
         resolver: &mut Resolver,
         hits: u64,
     ) -> anyhow::Result<Account> {
-        if hits > 0 {
-            hit::measured_ns();
+        let mut account = self.named_account(resolver)?;
+        if hits > 0 && account.hit_ns.is_none() {
+            account.hit_ns = hit::measured_ns();
         }
-        self.named_account(resolver)
+        Ok(account)
     }
 }

@@ -13,16 +13,15 @@ const FILE: &str = "/run/quell/hit.json";
 
 /// What it holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Machine {
+struct MeasuredMachine {
     boot: String,
     kernel: String,
     cpu: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    machine: Machine,
-    /// 0 where it could not be measured.
+struct KeptHit {
+    machine: MeasuredMachine,
     hit_ns: u64,
 }
 
@@ -33,14 +32,14 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-fn machine() -> Machine {
+fn machine() -> MeasuredMachine {
     let info = read("/proc/cpuinfo");
     let line = |name: &str| {
         info.lines()
             .find(|l| l.starts_with(name))
             .unwrap_or_default()
     };
-    Machine {
+    MeasuredMachine {
         boot: read("/proc/sys/kernel/random/boot_id"),
         kernel: read("/proc/sys/kernel/osrelease"),
         // a hypervisor may move a machine to another CPU while it runs
@@ -49,21 +48,21 @@ fn machine() -> Machine {
 }
 
 /// What is kept for this machine, if that is root's own word.
-fn kept(machine: &Machine) -> Option<u64> {
+fn kept(machine: &MeasuredMachine) -> Option<u64> {
     let is_roots =
         |path: &str| fs::symlink_metadata(path).is_ok_and(|m| m.uid() == 0 && !m.is_symlink());
     if !is_roots(FOLDER) || !is_roots(FILE) {
         return None;
     }
-    let kept: Kept = serde_json::from_str(&read(FILE)).ok()?;
+    let kept: KeptHit = serde_json::from_str(&read(FILE)).ok()?;
     (kept.machine == *machine).then_some(kept.hit_ns)
 }
 
-/// Kept for the next one, where that can be; it is only measured again otherwise.
-fn keep(machine: &Machine, hit_ns: u64) -> Option<()> {
+/// KeptHit for the next one, where that can be; it is only measured again otherwise.
+fn keep(machine: &MeasuredMachine, hit_ns: u64) -> Option<()> {
     let _ = fs::create_dir(FOLDER);
     let new = format!("{FILE}.{}", std::process::id());
-    let text = serde_json::to_string(&Kept {
+    let text = serde_json::to_string(&KeptHit {
         machine: machine.clone(),
         hit_ns,
     });
@@ -83,14 +82,14 @@ fn keep(machine: &Machine, hit_ns: u64) -> Option<()> {
 
 /// What one hit takes here, ns, as measured before since this machine was booted.
 pub(crate) fn known_ns() -> Option<u64> {
-    kept(&machine()).filter(|ns| *ns > 0)
+    kept(&machine())
 }
 
 /// The same, measured now if it was not: half a second of two of the CPUs that quell may use. `None` where it can't be.
 pub(crate) fn measured_ns() -> Option<u64> {
     let machine = machine();
     if let Some(known) = kept(&machine) {
-        return (known > 0).then_some(known);
+        return Some(known);
     }
     let measured = quell_lab::hit::measure_ns();
     // where others had the CPUs another try may do better

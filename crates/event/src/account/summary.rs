@@ -1,6 +1,6 @@
 //! The account as `quell stat --json` and `quell report --json` print it. Times are integer ns.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
@@ -369,18 +369,11 @@ fn holders(account: &super::Account, mechanism: Mechanism) -> Vec<HolderShare> {
     shares
 }
 
-/// The mechanisms of a row, for tests and for who looks for one.
 impl AccountSummary {
     /// The row of a mechanism.
     #[must_use]
     pub fn mechanism(&self, mechanism: Mechanism) -> Option<&MechanismRow> {
         self.mechanisms.iter().find(|m| m.mechanism == mechanism)
-    }
-
-    /// The names of all mechanisms that took any time.
-    #[must_use]
-    pub fn names(&self) -> BTreeSet<&'static str> {
-        self.mechanisms.iter().map(|m| m.mechanism.name()).collect()
     }
 }
 

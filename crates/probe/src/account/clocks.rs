@@ -3,15 +3,9 @@
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use quell_event::{Account, ProcessTime};
 
-use super::layout::{Clock, READY, RUNS, SLEEPS};
+use super::layout::{READY, RUNS, SLEEPS, ThreadClock};
 use crate::error::{Error, Result};
 use crate::layout;
-
-/// The clock of the records.
-pub(super) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
-}
 
 /// Adds a thread's CPU time and its time by state to a process.
 pub(super) fn add(process: &mut ProcessTime, run_ns: u64, sums: &[u64; 3]) {
@@ -35,7 +29,7 @@ pub(super) fn add_living(account: &mut Account, clocks: &MapHandle, now: u64) ->
             .lookup(&key, MapFlags::ANY)
             .map_err(Error::load("read the clock of a thread"))?;
         // ended meanwhile: its record comes
-        let Some(clock) = value.and_then(|bytes| layout::read::<Clock>(&bytes)) else {
+        let Some(clock) = value.and_then(|bytes| layout::read::<ThreadClock>(&bytes)) else {
             continue;
         };
         let mut sums = clock.sums;

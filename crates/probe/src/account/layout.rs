@@ -62,7 +62,7 @@ pod! {
         kind: u32,
         tgid: u32,
     }
-    struct Clock {
+    struct ThreadClock {
         since: u64,
         sums: [u64; 3],
         exec_first: u64,
@@ -93,7 +93,7 @@ pub(super) const WAIT: u32 = 2;
 pub(super) const THREAD: u32 = 3;
 pub(super) const FORK: u32 = 4;
 
-/// The states of a thread in [`Clock::sums`].
+/// The states of a thread in [`ThreadClock::sums`].
 pub(super) const RUNS: usize = 0;
 pub(super) const READY: usize = 1;
 pub(super) const SLEEPS: usize = 2;
@@ -128,7 +128,7 @@ mod tests {
             (56, 0)
         );
         assert_eq!((size_of::<ForkRecord>(), ForkRecord::padding()), (8, 0));
-        assert_eq!((size_of::<Clock>(), Clock::padding()), (216, 0));
+        assert_eq!((size_of::<ThreadClock>(), ThreadClock::padding()), (216, 0));
         let health = (size_of::<AccountHealth>(), AccountHealth::padding());
         assert_eq!(health, (40, 0));
     }

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Symbols};
 use crate::layout as shared;
 use crate::loader::{self, Probe, Scope};
-use crate::resolve::Resolver;
+use crate::resolve::{Resolver, monotonic_ns};
 use crate::ring::Ring;
 use layout::{AccountConfig, AccountHealth};
 use seen::Seen;
@@ -37,7 +37,7 @@ const RING_BYTES: u32 = 16 << 20;
 const RATE: u64 = 997;
 /// And in a virtual machine. There the timer's interrupt alone is dear: at 997 a second a thread that only computes lost
 /// 1.7 % of its time by quell on one such machine, and 1.8 to 2.3 % by perf, though the program that takes a sample took
-/// 0.8 µs (bench/overhead). On a machine without a hypervisor the interrupt costs a fraction of that.
+/// 0.8 µs (docs/account.md).
 const VIRTUAL_RATE: u64 = 499;
 
 /// How far apart samples of a CPU are on this machine, ns.
@@ -124,7 +124,7 @@ impl Accounting {
         let everything = of == AccountOf::Everything;
         let (scope_tgids, scope_cpus) = probe.scope_maps();
         let symbols = Symbols::read();
-        let began_ns = clocks::monotonic_ns();
+        let began_ns = monotonic_ns();
         let mut open = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(Error::load("open the eBPF object of the account"))?;
@@ -235,7 +235,7 @@ impl Accounting {
         }
         self.ticks.stop();
         self.links.clear();
-        self.ended_ns = Some(clocks::monotonic_ns());
+        self.ended_ns = Some(monotonic_ns());
         while self.drain()? {}
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Accounting {
     ///
     /// If a map can't be read.
     pub fn account(&self) -> Result<Account> {
-        let now = self.ended_ns.unwrap_or_else(clocks::monotonic_ns);
+        let now = self.ended_ns.unwrap_or_else(monotonic_ns);
         let mut account = self.seen.borrow().account();
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;

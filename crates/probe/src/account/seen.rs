@@ -37,7 +37,7 @@ const FIRST_STACK: u32 = 1 << 30;
 const NO_STACK: u32 = 0;
 
 /// A way to the kernel: the same addresses may mean something else in another call.
-type KernelKey = (Box<[u64]>, i32, bool, u32);
+type KernelKey = (Box<[u64]>, i32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RowKey {
@@ -81,7 +81,7 @@ impl Cost {
 }
 
 /// A user stack that nobody has looked at yet.
-struct NewStack {
+struct UnresolvedStack {
     id: u32,
     pid: u32,
     addresses: Vec<u64>,
@@ -97,7 +97,7 @@ pub(super) struct Seen {
     kernel_waits: HashMap<(i32, i32, u32), Option<Sorted>>,
     user: HashMap<(u32, Box<[u64]>, u64), u32>,
     user_waits: HashMap<(u32, i32, u64), u32>,
-    new: Vec<NewStack>,
+    new: Vec<UnresolvedStack>,
     /// Of so many of them the maps have been asked for.
     maps_seen: usize,
     /// Found, and not named yet.
@@ -237,7 +237,7 @@ impl Seen {
     }
 
     fn sort_kernel(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<Sorted> {
-        let key = (kernel, nr, false, 0);
+        let key = (kernel, nr);
         if let Some(known) = self.kernel.get(&key) {
             return *known;
         }
@@ -281,7 +281,7 @@ impl Seen {
             return NO_STACK;
         }
         let id = FIRST_STACK + u32::try_from(self.user.len()).unwrap_or(0);
-        self.new.push(NewStack {
+        self.new.push(UnresolvedStack {
             id,
             pid,
             addresses: key.1.to_vec(),

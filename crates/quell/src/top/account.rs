@@ -4,7 +4,7 @@ use quell_event::HolderRole;
 use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, passed};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, left_by_filter};
 use super::sample::Sample;
 use crate::show::account::{code, doing};
 use crate::show::units::{count, percent, time, time_rate};
@@ -31,11 +31,7 @@ pub(crate) fn mechanisms(sample: &Sample, filter: &Filter) -> Grid {
         .enumerate()
         .map(|(at, (m, w))| mechanism(a, m, w, at, ns))
         .collect();
-    let all = all.count();
-    let note = match lines.len() {
-        n if n == all => String::new(),
-        n => passed(n, all),
-    };
+    let note = left_by_filter(lines.len(), all.count());
     Grid {
         title: format!("Time {}", lines.len()),
         note,
@@ -101,11 +97,7 @@ pub(crate) fn holders(sample: &Sample, filter: &Filter) -> Grid {
         .clone()
         .filter(|(_, h)| filter.name(&h.comm, h.pid) || filter.text(&h.doing));
     let lines: Vec<Line> = shown.map(|(m, h)| holder(m, h, ns)).collect();
-    let all = all.count();
-    let note = match lines.len() {
-        n if n == all => String::new(),
-        n => passed(n, all),
-    };
+    let note = left_by_filter(lines.len(), all.count());
     Grid {
         title: format!("Holders {}", lines.len()),
         note,

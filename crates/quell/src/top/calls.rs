@@ -4,7 +4,7 @@ use quell_event::Calls;
 use quell_host::cpus;
 
 use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, passed};
+use super::grid::{Column, Grid, Id, Key, Line, Mark, left_by_filter};
 use super::sample::Sample;
 use crate::show::calls::{Row, rows};
 use crate::show::units::{count, rate, time, time_rate};
@@ -17,10 +17,7 @@ pub(crate) fn grid(sample: &Sample, calls: &Calls, filter: &Filter) -> Grid {
         filter.name(r.comm, r.pid) || filter.text(r.function) || filter.text(r.kind.name())
     });
     let lines: Vec<Line> = shown.map(|r| line(r, sample, ns)).collect();
-    let mut note = match lines.len() {
-        n if n == all.len() => String::new(),
-        n => passed(n, all.len()),
-    };
+    let mut note = left_by_filter(lines.len(), all.len());
     if calls.lost > 0 {
         note = format!("{} lost: counted nowhere", count(calls.lost));
     }

@@ -82,6 +82,14 @@ pub(super) fn seen(shootdowns: u64, one_in: u64) -> String {
     format!("of {} seen{all}", count(shootdowns))
 }
 
+/// How many rows a filter leaves; nothing where it leaves all.
+pub(super) fn left_by_filter(shown: usize, all: usize) -> String {
+    if shown == all {
+        return String::new();
+    }
+    passed(shown, all)
+}
+
 /// How many rows there are, of how many without the filter.
 pub(super) fn passed(shown: usize, all: usize) -> String {
     format!(
