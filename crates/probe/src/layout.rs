@@ -65,6 +65,8 @@ pod! {
         by_cgroup: u32,
         keys: u32,
         slow_ticks: u32,
+        unwinds: u32,
+        zero: u32,
     }
     struct State {
         next_culprit: u32,
@@ -226,7 +228,7 @@ mod tests {
         let defines = |name, n| header.contains(&format!("#define {name} {n}\n"));
         assert!(defines("STACK_DEPTH", STACK_DEPTH));
         // the numbers of the static assertions there
-        assert_eq!(size_of::<Config>(), 72);
+        assert_eq!(size_of::<Config>(), 80);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);

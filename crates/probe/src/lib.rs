@@ -18,6 +18,7 @@ mod resolve;
 mod ring;
 mod samples;
 mod symbols;
+mod unwind;
 
 pub use account::{AccountOf, Accounting, usual_period_ns};
 pub use backend::Backend;

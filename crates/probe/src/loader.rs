@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::ipi::{self, Ipi};
 use crate::kernel::{self, Flushes, Symbols};
 use crate::layout::{self, Config, ProbePhase};
+use crate::unwind::Pieces;
 pub use options::{Keep, Options, Scope, Stacks, Timed};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
@@ -50,6 +51,10 @@ pub struct Probe {
     ipi: Option<Ipi>,
     pub(crate) maps: Rc<Maps>,
     pub(crate) causes: Rc<RefCell<Causes>>,
+    /// Of user stacks, where they are unwound.
+    pieces: Option<Rc<Pieces>>,
+    /// Whoever keeps the account beside it is to unwind stacks.
+    unwind: bool,
     cpus: u32,
     backend: Backend,
     interrupts_by_cpu: matrix::Interrupts,
@@ -118,6 +123,11 @@ fn row(cpus: u32) -> u32 {
     cpus.next_multiple_of(ROW)
 }
 
+/// Whether pieces of user stacks are taken: records alone have user stacks that are kept.
+fn unwinds(options: &Options) -> bool {
+    options.unwind && options.keep == Keep::Records && options.stacks != Stacks::None
+}
+
 /// The ring takes an eighth of the memory that there is at most, as in a small container: what finds it full is counted as
 /// lost, and a quell that takes it all is killed. A power of two of pages.
 pub(crate) fn ring_bytes(asked: u32, available: Option<u64>) -> u32 {
@@ -174,10 +184,15 @@ fn configure(
         by_cgroup: options.by_cgroup.into(),
         keys: keys(options),
         slow_ticks: slow_ticks(timed_apart_ns),
+        unwinds: unwinds(options).into(),
+        zero: 0,
     };
     let requests = pairs.saturating_mul(config.places);
     let rows = cpus.saturating_mul(config.row);
     for mut map in open.maps_mut() {
+        if Pieces::size(&mut map, unwinds(options)).map_err(Error::load("size a map"))? {
+            continue;
+        }
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "owns" | "scope_cpus" => cpus,
@@ -282,12 +297,15 @@ impl Probe {
             state: handle(".data.state")?,
             sample_every: handle(".data.sample_every")?,
         });
+        let pieces = unwinds(options).then(|| Pieces::new(&object)).transpose()?;
         let mut probe = Self {
             object,
             links: Vec::new(),
             ipi: None,
             causes: Rc::new(RefCell::new(Causes::new(Rc::clone(&maps)))),
             maps,
+            pieces: pieces.map(Rc::new),
+            unwind: options.unwind,
             cpus,
             backend,
             interrupts_by_cpu,
@@ -350,6 +368,16 @@ impl Probe {
     /// The processes and the CPUs in scope: other programs of quell's count the same.
     pub(crate) fn scope_maps(&self) -> (&MapHandle, &MapHandle) {
         (&self.maps.scope_tgids, &self.maps.scope_cpus)
+    }
+
+    /// The pieces of user stacks, where they are taken.
+    pub(crate) fn pieces(&self) -> Option<Rc<Pieces>> {
+        self.pieces.clone()
+    }
+
+    /// Whether stacks of programs are to be unwound.
+    pub(crate) fn unwinds(&self) -> bool {
+        self.unwind
     }
 
     /// The names of the kernel's functions, looked up once for all.

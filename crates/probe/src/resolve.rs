@@ -15,10 +15,12 @@ use quell_host::proc::Proc;
 
 use crate::call_site::ends_in_call;
 use crate::causes::stack;
+use crate::error::Result;
 use crate::interner::NewStack;
 use crate::layout::STACK_DEPTH;
 use crate::loader::{Maps, Probe};
 use crate::symbols::{self, Files, Jits, Source};
+use crate::unwind::{Followed, Kind, Piece, Pieces, Unwinder, Unwound, is_of_piece};
 
 /// Reading maps takes the process's mmap_lock, and others wait for it meanwhile: for the same process it may take one part
 /// in so many of the time.
@@ -45,6 +47,8 @@ struct Snapshot {
     /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
     t_ns: u64,
     taken: Instant,
+    /// How often those with a name were other ones than before.
+    changes: u64,
     /// How long reading them took.
     took: Duration,
     /// None of those that are watched.
@@ -64,6 +68,8 @@ impl Snapshot {
 /// Looks up the code behind stacks.
 pub struct Resolver {
     maps: Rc<Maps>,
+    pieces: Option<Rc<Pieces>>,
+    unwinder: Unwinder,
     causes: Rc<std::cell::RefCell<crate::causes::Causes>>,
     root: PathBuf,
     snapshots: HashMap<u32, Snapshot>,
@@ -82,6 +88,8 @@ impl Resolver {
     pub fn new(probe: &Probe) -> Self {
         Self {
             maps: Rc::clone(&probe.maps),
+            pieces: probe.pieces(),
+            unwinder: Unwinder::default(),
             causes: Rc::clone(&probe.causes),
             root: PathBuf::from("/"),
             snapshots: HashMap::new(),
@@ -118,6 +126,7 @@ impl Resolver {
             maps: Vec::new(),
             t_ns,
             taken: began,
+            changes: 0,
             took: Duration::ZERO,
             stranger: false,
             wait: AGAIN[0],
@@ -139,6 +148,7 @@ impl Resolver {
         known.stranger = stranger;
         if other_maps {
             known.t_ns = t_ns;
+            known.changes += 1;
             known.wait = AGAIN[0];
         } else {
             known.wait = (known.wait * 2).min(AGAIN[1]);
@@ -203,8 +213,71 @@ impl Resolver {
     }
 
     fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
+        if is_of_piece(new.kernel_id) {
+            let followed = self.pieces.as_ref().and_then(|p| p.followed(new.kernel_id));
+            // without one the ring has been read no farther, and nothing is known but that there is a stack
+            return self.followed_stack(new.id, pid, followed.unwrap_or_default());
+        }
         let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         self.user_stack(new.id, pid, addresses, new.caller)
+    }
+
+    /// Follows the stacks of which pieces came since the last call: soon, for until then frame pointers have to do.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be read.
+    pub(crate) fn follow(&mut self, pieces: &Pieces) -> Result<()> {
+        for piece in pieces.take()? {
+            let unwound = self.unwind(&piece);
+            if piece.kind == Kind::Again {
+                pieces.compare(&piece, &unwound.addresses);
+                continue;
+            }
+            let is_better = unwound.is_better_than(&piece.walked);
+            let Unwound {
+                addresses, returns, ..
+            } = unwound;
+            pieces.was_followed(piece, is_better.then_some(addresses), &returns);
+        }
+        Ok(())
+    }
+
+    /// Follows those of the probe's records.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be read.
+    pub fn follow_records(&mut self) -> Result<()> {
+        match self.pieces.clone() {
+            Some(pieces) => self.follow(&pieces),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the file and offset of every frame of a stack that was followed.
+    pub(crate) fn followed_stack(&mut self, id: u32, pid: u32, followed: Followed) -> Stack {
+        self.user_stack(id, pid, followed.addresses, followed.caller)
+    }
+
+    fn unwind(&mut self, piece: &Piece) -> Unwound {
+        self.see(piece.pid, Duration::MAX);
+        let mut is_last = false;
+        loop {
+            let Some(snapshot) = self.snapshots.get(&piece.pid) else {
+                return Unwound::default();
+            };
+            let (maps, changes) = (&snapshot.maps, snapshot.changes);
+            let unwound = self.unwinder.unwind(changes, maps, &self.files, piece);
+            // a library that was loaded since the mappings were read is where such a walk ends
+            let is_code = |&address: &u64| code_at(maps, address).is_some();
+            if is_last || unwound.addresses.iter().all(is_code) {
+                return unwound;
+            }
+            let again = snapshot.again();
+            self.see(piece.pid, again);
+            is_last = true;
+        }
     }
 
     /// Finds the file and offset of every frame of a user stack, innermost first, that gets the number

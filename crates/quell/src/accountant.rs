@@ -60,7 +60,9 @@ impl Accountant {
         self.accounting.drain()?;
         if self.began.elapsed() < BRIEF {
             self.accounting.see(resolver, EARLY_AGE);
+            self.accounting.follow(resolver)?;
         } else {
+            self.accounting.follow(resolver)?;
             self.accounting.resolve(resolver);
         }
         Ok(())
@@ -73,6 +75,7 @@ impl Accountant {
     /// If what is left can't be read.
     pub(crate) fn stop(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
         self.accounting.detach()?;
+        self.accounting.follow(resolver)?;
         self.accounting.resolve(resolver);
         Ok(())
     }
@@ -94,6 +97,7 @@ impl Accountant {
     ///
     /// If it can't be read.
     pub(crate) fn named_account(&self, resolver: &mut Resolver) -> anyhow::Result<Account> {
+        self.accounting.follow(resolver)?;
         self.accounting.resolve(resolver);
         self.accounting.name(resolver);
         self.account()

@@ -170,6 +170,7 @@ impl Recording {
             accountant.step(&mut self.resolver)?;
         }
         self.look();
+        self.resolver.follow_records()?;
         target::look_at_cpus(&mut self.online, &self.probe);
         // Offsets are found in what was read of the maps, and files are opened for it: that can wait.
         if !self.is_early() {
@@ -264,6 +265,7 @@ impl Recording {
         self.probe.detach()?;
         self.records.finish()?;
         self.look();
+        self.resolver.follow_records()?;
         self.resolve();
         self.resolver.name(&mut self.stacks);
         if self.resolver.not_held() > 0 {
@@ -337,6 +339,7 @@ pub(crate) fn record_command(
     })?;
     let options = Options {
         scope: Scope::Tree,
+        unwind: true,
         ..Options::default()
     };
     let mut recording = Recording::start(dir, true, options, &Subject::command(argv))?;

@@ -168,6 +168,15 @@ pub struct Account {
     pub lost_threads: u64,
     /// Kernel stacks of waits that could not be kept: their mechanism is told by the system call alone.
     pub lost_stacks: u64,
+    /// Stacks of programs that were taken for ones seen before, and compared, and were others.
+    #[serde(default)]
+    pub wrong_stacks: u64,
+    /// Samples and waits with a stack of the program, as far as it was looked up.
+    #[serde(default)]
+    pub with_stack: u64,
+    /// Those of them whose stack does not go on to where its thread began.
+    #[serde(default)]
+    pub early_ends: u64,
     /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
     #[serde(default)]
     pub sees_holders: bool,
@@ -228,6 +237,9 @@ impl Account {
             lost_wait_ns: less(self.lost_wait_ns, earlier.lost_wait_ns),
             lost_threads: less(self.lost_threads, earlier.lost_threads),
             lost_stacks: less(self.lost_stacks, earlier.lost_stacks),
+            with_stack: less(self.with_stack, earlier.with_stack),
+            early_ends: less(self.early_ends, earlier.early_ends),
+            wrong_stacks: less(self.wrong_stacks, earlier.wrong_stacks),
             sees_holders: self.sees_holders,
             hit_ns: self.hit_ns,
         }

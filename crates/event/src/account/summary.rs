@@ -37,6 +37,10 @@ pub struct AccountSummary {
     pub ceiling: Ceiling,
     /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
     pub sees_holders: bool,
+    /// Samples and waits with a stack of the program, as far as it was looked up.
+    pub with_stack: u64,
+    /// Those of them whose stack does not go on to where its thread began.
+    pub early_ends: u64,
     /// Samples, waits and threads that found no room: figures are too low by so many.
     pub lost: u64,
 }
@@ -252,6 +256,8 @@ impl AccountSummary {
             mechanisms,
             ceiling,
             sees_holders: account.sees_holders,
+            with_stack: account.with_stack,
+            early_ends: account.early_ends,
             lost: account.lost_samples + account.lost_waits + account.lost_threads,
         })
     }

@@ -28,6 +28,7 @@ mod tail_frame;
 mod tail_read;
 mod tail_schema;
 mod tail_write;
+mod whole;
 mod writer;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pod! {
         has_prev_state: u32,
         has_clocks: u32,
         has_user_stacks: u32,
-        zero: u32,
+        unwinds: u32,
     }
     struct HolderRecord {
         tgid: u32,
@@ -31,6 +31,8 @@ pod! {
         cpu: u32,
         kernel_frames: u16,
         user_frames: u16,
+        ustack: i32,
+        zero: u32,
         caller: u64,
         comm: [u8; 16],
     }
@@ -121,7 +123,7 @@ mod tests {
             (size_of::<HolderRecord>(), HolderRecord::padding()),
             (120, 0)
         );
-        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (56, 0));
+        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (64, 0));
         assert_eq!((size_of::<WaitRecord>(), WaitRecord::padding()), (192, 0));
         assert_eq!(
             (size_of::<ThreadRecord>(), ThreadRecord::padding()),

@@ -22,6 +22,7 @@ use crate::layout as shared;
 use crate::loader::{self, Probe, Scope};
 use crate::resolve::{Resolver, monotonic_ns};
 use crate::ring::Ring;
+use crate::unwind::Pieces;
 use layout::{AccountConfig, AccountHealth};
 use seen::Seen;
 
@@ -84,6 +85,7 @@ pub struct Accounting {
     links: Vec<Link>,
     ticks: ticks::Ticks,
     ring: Ring,
+    pieces: Option<Pieces>,
     seen: Rc<RefCell<Seen>>,
     clocks: MapHandle,
     healths: MapHandle,
@@ -125,6 +127,7 @@ impl Accounting {
         let (scope_tgids, scope_cpus) = probe.scope_maps();
         let symbols = Symbols::read();
         let began_ns = monotonic_ns();
+        let unwinds = everything && probe.unwinds();
         let mut open = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(Error::load("open the eBPF object of the account"))?;
@@ -135,7 +138,7 @@ impl Accounting {
             has_prev_state: has_prev_state().into(),
             has_clocks: everything.into(),
             has_user_stacks: everything.into(),
-            zero: 0,
+            unwinds: unwinds.into(),
         };
         let asked = if everything {
             RING_BYTES
@@ -144,6 +147,10 @@ impl Accounting {
         };
         let ring_bytes = loader::ring_bytes(asked, quell_host::memory::available());
         for mut map in open.maps_mut() {
+            let size = Pieces::size(&mut map, unwinds);
+            if size.map_err(Error::load("size a map of the account"))? {
+                continue;
+            }
             match map.name().to_string_lossy().as_ref() {
                 "clocks" | "wait_stacks" if !everything => map.set_max_entries(1),
                 ".rodata.account_config" => map.set_initial_value(shared::bytes(&config)),
@@ -175,6 +182,7 @@ impl Accounting {
                 seen.take(bytes);
             }
         })?;
+        let pieces = unwinds.then(|| Pieces::new(&object)).transpose()?;
         let mut links = Vec::new();
         for (name, tracepoint) in PROGRAMS.iter().filter(|(_, t)| there(t)) {
             let found = object.progs_mut().find(|p| p.name() == *name);
@@ -191,6 +199,7 @@ impl Accounting {
             links,
             ticks,
             ring,
+            pieces,
             seen,
             clocks: loader::map(&object, "clocks")?,
             healths: loader::map(&object, "account_healths")?,
@@ -214,9 +223,22 @@ impl Accounting {
         self.seen.borrow_mut().see(resolver, age);
     }
 
-    /// Finds the code of user stacks that came since the last call. Files are opened for it.
+    /// Follows the stacks of which pieces came since the last call.
+    ///
+    /// # Errors
+    ///
+    /// If their ring can't be read.
+    pub fn follow(&self, resolver: &mut Resolver) -> Result<()> {
+        match &self.pieces {
+            Some(pieces) => resolver.follow(pieces),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the code of user stacks that came since the last call and have been followed. Files are opened for it.
     pub fn resolve(&self, resolver: &mut Resolver) {
-        self.seen.borrow_mut().resolve(resolver);
+        let pieces = self.pieces.as_ref();
+        self.seen.borrow_mut().resolve(resolver, pieces);
     }
 
     /// Names the functions of the stacks that have been resolved since the last call: that takes a while.
@@ -250,6 +272,7 @@ impl Accounting {
         let mut account = self.seen.borrow().account();
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;
+        account.wrong_stacks = self.pieces.as_ref().map_or(0, Pieces::wrong);
         match self.of {
             AccountOf::Everything => clocks::add_living(&mut account, &self.clocks, now)?,
             AccountOf::CpuTime => {

@@ -20,6 +20,7 @@ use super::{clocks, holder};
 use crate::causes::{self, Causes};
 use crate::layout as shared;
 use crate::resolve::Resolver;
+use crate::unwind::{Pieces, is_of_piece};
 
 /// So many user stacks are told apart; those that come later have no function.
 const MAX_STACKS: usize = 1 << 16;
@@ -57,6 +58,15 @@ struct HolderKey {
     role: HolderRole,
 }
 
+/// Where a stack comes from.
+#[derive(Clone, Default)]
+struct Origin {
+    function: Text,
+    file: Text,
+    /// It does not go on to where its thread began.
+    ends_early: bool,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Cost {
     samples: u64,
@@ -84,6 +94,8 @@ impl Cost {
 struct UnresolvedStack {
     id: u32,
     pid: u32,
+    /// Of a piece, or 0: then there are addresses.
+    number: i32,
     addresses: Vec<u64>,
     caller: u64,
 }
@@ -97,13 +109,17 @@ pub(super) struct Seen {
     kernel_waits: HashMap<(i32, i32, u32), Option<Sorted>>,
     user: HashMap<(u32, Box<[u64]>, u64), u32>,
     user_waits: HashMap<(u32, i32, u64), u32>,
+    /// By the number of the piece that there is of them.
+    in_pieces: HashMap<i32, u32>,
     new: Vec<UnresolvedStack>,
+    /// So many numbers were given.
+    numbers: u32,
     /// Of so many of them the maps have been asked for.
     maps_seen: usize,
     /// Found, and not named yet.
     stacks: Vec<Stack>,
-    /// The function and the file of each that has been named.
-    origins: HashMap<u32, (Text, Text)>,
+    /// Of each that has been named.
+    origins: HashMap<u32, Origin>,
     rows: HashMap<RowKey, Cost>,
     holders: HashMap<HolderKey, Cost>,
     processes: HashMap<u32, ProcessTime>,
@@ -118,7 +134,9 @@ impl Seen {
             kernel_waits: HashMap::new(),
             user: HashMap::new(),
             user_waits: HashMap::new(),
+            in_pieces: HashMap::new(),
             new: Vec::new(),
+            numbers: 0,
             maps_seen: 0,
             stacks: Vec::new(),
             origins: HashMap::new(),
@@ -190,8 +208,12 @@ impl Seen {
         let Some(sorted) = self.sort_kernel(kernel, head.nr) else {
             return;
         };
-        let user = frames.take(head.user_frames.into()).collect();
-        let stack = self.user_stack(head.tgid, user, head.caller);
+        let stack = if is_of_piece(head.ustack) {
+            self.stack_in_pieces(head.tgid, head.ustack)
+        } else {
+            let user = frames.take(head.user_frames.into()).collect();
+            self.user_stack(head.tgid, user, head.caller)
+        };
         self.cost(head.tgid, sorted, stack).samples += 1;
     }
 
@@ -277,13 +299,13 @@ impl Seen {
         if let Some(known) = self.user.get(&key) {
             return *known;
         }
-        if self.user.len() >= MAX_STACKS {
+        let Some(id) = self.next_stack() else {
             return NO_STACK;
-        }
-        let id = FIRST_STACK + u32::try_from(self.user.len()).unwrap_or(0);
+        };
         self.new.push(UnresolvedStack {
             id,
             pid,
+            number: 0,
             addresses: key.1.to_vec(),
             caller,
         });
@@ -291,7 +313,37 @@ impl Seen {
         id
     }
 
+    /// The stack with a piece of this number.
+    fn stack_in_pieces(&mut self, pid: u32, number: i32) -> u32 {
+        if let Some(known) = self.in_pieces.get(&number) {
+            return *known;
+        }
+        let Some(id) = self.next_stack() else {
+            return NO_STACK;
+        };
+        self.new.push(UnresolvedStack {
+            id,
+            pid,
+            number,
+            addresses: Vec::new(),
+            caller: 0,
+        });
+        self.in_pieces.insert(number, id);
+        id
+    }
+
+    fn next_stack(&mut self) -> Option<u32> {
+        if self.user.len() + self.new.len() >= MAX_STACKS {
+            return None;
+        }
+        self.numbers = (self.numbers + 1) % FIRST_STACK;
+        Some(FIRST_STACK + self.numbers)
+    }
+
     fn user_stack_of_wait(&mut self, wait: &WaitRecord) -> u32 {
+        if is_of_piece(wait.ustack) {
+            return self.stack_in_pieces(wait.tgid, wait.ustack);
+        }
         let key = (wait.tgid, wait.ustack, wait.caller);
         if let Some(known) = self.user_waits.get(&key) {
             return *known;
@@ -320,12 +372,51 @@ impl Seen {
     }
 
     /// Finds the code of new user stacks.
-    pub(super) fn resolve(&mut self, resolver: &mut Resolver) {
-        for new in self.new.drain(..) {
+    pub(super) fn resolve(&mut self, resolver: &mut Resolver, pieces: Option<&Pieces>) {
+        let mut same = HashMap::new();
+        for mut new in std::mem::take(&mut self.new) {
+            if is_of_piece(new.number) {
+                let Some(followed) = pieces.and_then(|p| p.followed(new.number)) else {
+                    continue;
+                };
+                if followed.single {
+                    self.in_pieces.remove(&new.number);
+                }
+                // another piece, or frame pointers, may have told of the same stack
+                let key = (
+                    new.pid,
+                    followed.addresses.into_boxed_slice(),
+                    followed.caller,
+                );
+                if let Some(&known) = self.user.get(&key) {
+                    same.insert(new.id, known);
+                    if !followed.single {
+                        self.in_pieces.insert(new.number, known);
+                    }
+                    continue;
+                }
+                (new.addresses, new.caller) = (key.1.to_vec(), key.2);
+                self.user.insert(key, new.id);
+            }
             let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
             self.stacks.push(stack);
         }
+        self.join(&same);
         self.maps_seen = 0;
+    }
+
+    /// Counts stacks under the numbers of those that they turned out to be.
+    fn join(&mut self, same: &HashMap<u32, u32>) {
+        if same.is_empty() {
+            return;
+        }
+        let theirs = |key: &RowKey, _: &mut Cost| same.contains_key(&key.stack);
+        let moved: Vec<(RowKey, Cost)> = self.rows.extract_if(theirs).collect();
+        for (key, cost) in moved {
+            let stack = same.get(&key.stack).copied().unwrap_or(key.stack);
+            let key = RowKey { stack, ..key };
+            self.rows.entry(key).or_default().add(&cost);
+        }
     }
 
     /// Names the functions of what was resolved since the last call.
@@ -339,14 +430,21 @@ impl Seen {
     /// Everything, with functions as far as they have been named.
     pub(super) fn account(&self) -> Account {
         let origins = &self.origins;
+        let mut account = Account::default();
         // stacks of one function are one row
         let mut rows: HashMap<(u32, Mechanism, Part, Text, Text), Cost> = HashMap::new();
         for (key, cost) in &self.rows {
-            let (function, file) = origins.get(&key.stack).cloned().unwrap_or_default();
+            let origin = origins.get(&key.stack);
+            if let Some(origin) = origin {
+                account.with_stack += cost.samples + cost.waits;
+                if origin.ends_early {
+                    account.early_ends += cost.samples + cost.waits;
+                }
+            }
+            let Origin { function, file, .. } = origin.cloned().unwrap_or_default();
             let key = (key.pid, key.mechanism, key.part, function, file);
             rows.entry(key).or_default().add(cost);
         }
-        let mut account = Account::default();
         for ((pid, mechanism, part, function, file), cost) in rows {
             account.rows.push(AccountRow {
                 pid,
@@ -399,7 +497,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// The function that had it done, and its file: the innermost outside of the C library. Without any such, the innermost.
-fn origin(stack: &Stack) -> (Text, Text) {
+fn origin(stack: &Stack) -> Origin {
     let base = |frame: &Frame| {
         let module = frame.module.as_deref().unwrap_or_default();
         module.rsplit('/').next().unwrap_or(module).to_owned()
@@ -413,11 +511,12 @@ fn origin(stack: &Stack) -> (Text, Text) {
     let first = known.clone().next();
     let outside = known.find(|frame| !is_library(frame));
     match outside.or(first) {
-        Some(frame) => (
-            frame.symbol.as_deref().unwrap_or_default().into(),
-            base(frame).as_str().into(),
-        ),
-        None => (Text::default(), Text::default()),
+        Some(frame) => Origin {
+            function: frame.symbol.as_deref().unwrap_or_default().into(),
+            file: base(frame).as_str().into(),
+            ends_early: stack.ends_early().is_some(),
+        },
+        None => Origin::default(),
     }
 }
 
@@ -442,7 +541,7 @@ mod tests {
                 frames: frames.to_vec(),
                 ..Stack::default()
             };
-            let (function, file) = origin(&stack);
+            let Origin { function, file, .. } = origin(&stack);
             (function.to_string(), file.to_string())
         };
         let memset = frame(Some("memset"), Some("/lib/libc.so.6"));

@@ -17,7 +17,9 @@
  * another thread, and that is within a page fault. So a thread that sleeps interruptibly in a system call, as those
  * that wait for work do, costs no stack.
  *
- * There is no loop here but the copying of a name, which is bounded. Maps are allocated in advance: sched_switch runs
+ * The user stack of a sample is taken where the kernel was interrupted: the program's own code is no memory management.
+ *
+ * There is no loop here but the copying of a name and of pieces of a stack, which are bounded. Maps are allocated in advance: sched_switch runs
  * under the lock of a run queue, where nothing may be allocated that could wake the kernel's own threads. Hash maps
  * take their bucket's lock with interrupts off, and refuse rather than wait on the CPU that holds it
  * (kernel/bpf/hashtab.c). The ring refuses when it is full, or when its lock is taken in an NMI: counted as lost. It
@@ -29,6 +31,7 @@
 #include <bpf/bpf_tracing.h>
 #include "account.h"
 #include "in_scope.h"
+#include "pieces.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -234,8 +237,11 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 	c->ustack = -1;
 	c->caller = 0;
 	if (is_of_a_program(t->flags)) {
-		c->ustack = bpf_get_stackid(ctx, &wait_stacks, BPF_F_USER_STACK);
-		c->caller = top_of_stack(t);
+		c->ustack = account_config.unwinds ? stack_in_pieces(ctx, t, 0, true) : 0;
+		if (c->ustack <= 0) {
+			c->ustack = bpf_get_stackid(ctx, &wait_stacks, BPF_F_USER_STACK);
+			c->caller = top_of_stack(t);
+		}
 	}
 }
 
@@ -481,13 +487,20 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	if (kernel > SAMPLE_DEPTH)
 		kernel = SAMPLE_DEPTH;
 	s->caller = 0;
-	if (account_config.has_user_stacks && is_of_a_program(t->flags)) {
+	s->zero = 0;
+	s->ustack = 0;
+	if (account_config.has_user_stacks && kernel && is_of_a_program(t->flags)) {
+		if (account_config.unwinds)
+			s->ustack = stack_in_pieces(ctx, t, 1, true);
+		if (s->ustack > 0)
+			goto output;
 		s->caller = top_of_stack(t);
 		bytes = bpf_get_stack(ctx, &s->frames[kernel], SAMPLE_DEPTH * sizeof(u64), BPF_F_USER_STACK);
 		user = bytes > 0 ? bytes / sizeof(u64) : 0;
 		if (user > SAMPLE_DEPTH)
 			user = SAMPLE_DEPTH;
 	}
+output:
 	s->kernel_frames = kernel;
 	s->user_frames = user;
 	bytes = __builtin_offsetof(struct account_sample, frames) + (kernel + user) * sizeof(u64);

@@ -48,7 +48,7 @@ struct account_config {
 	u32 has_prev_state; /* sched_switch passes the state on (Linux 5.18) */
 	u32 has_clocks;	    /* threads are seen to leave their CPU and to come back */
 	u32 has_user_stacks;
-	u32 zero;
+	u32 unwinds; /* of user stacks pieces are taken (pieces.h) */
 };
 
 /* Who holds a lock that is waited for, and what it was doing when the wait began. */
@@ -73,6 +73,8 @@ struct account_sample {
 	u32 cpu;
 	u16 kernel_frames;
 	u16 user_frames;
+	s32 ustack; /* a number with STACK_IN_PIECES; 0: the frames are here */
+	u32 zero;
 	u64 caller;
 	char comm[COMM_LEN]; /* of the process */
 	/* The kernel's frames, then the user's: only as many as there are are sent. */
@@ -87,7 +89,7 @@ struct account_wait {
 	u64 end_ns;
 	u64 ns;
 	s32 kstack;
-	s32 ustack;
+	s32 ustack; /* of wait_stacks, or with STACK_IN_PIECES */
 	u32 flags; /* WAIT_* */
 	u32 zero;
 	u64 caller;
@@ -143,7 +145,7 @@ struct account_health {
 
 _Static_assert(sizeof(struct account_config) == 32, "as in account/layout.rs");
 _Static_assert(sizeof(struct holder) == 120, "as in account/layout.rs");
-_Static_assert(sizeof(struct account_sample) == 56 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_sample) == 64 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_wait) == 192, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_thread) == 56, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_fork) == 8, "as in account/layout.rs");

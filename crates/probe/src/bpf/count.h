@@ -63,6 +63,7 @@ static __always_inline void count_round(struct culprit_tally *tally, struct hist
 }
 
 /* A shootdown of the loader's own, which is told apart from what it watches. */
+/* Those of a flush of the kernel's own mappings are none that `TLB:` counts: to load a program on Linux 5.15 makes some. */
 static __always_inline void count_self(u64 victims)
 {
 	struct health *h = health();

@@ -28,6 +28,7 @@
 #include "hist.h"
 #include "who.h"
 #include "stack.h"
+#include "pieces.h"
 #include "record.h"
 #include "sample.h"
 #include "count.h"
@@ -194,7 +195,7 @@ int many_ends(u64 *ctx)
 		return 0;
 	r->state = ROUND_FREE;
 	if (r->mode == MODE_SELF) {
-		count_self(r->targets);
+		count_self(r->flags & SEND_KERNEL ? 0 : r->targets);
 		return 0;
 	}
 	if (has_record(r))

@@ -52,8 +52,11 @@ static __always_inline void write_send(void *ctx, struct own *o,
 		o->sampled = 0;
 		kstack = o->key.kstack >= 0 ? o->key.kstack : kernel_stack(ctx, ((u64 *)&o->key)[1]);
 		if (is_of_a_program(t)) {
-			ustack = user_stack(ctx);
-			caller = top_of_stack(t);
+			ustack = config.unwinds ? stack_in_pieces(ctx, t, 0, false) : 0;
+			if (ustack <= 0) {
+				ustack = user_stack(ctx);
+				caller = top_of_stack(t);
+			}
 		}
 	}
 	r->sent = 0;

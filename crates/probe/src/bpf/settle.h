@@ -113,7 +113,7 @@ __noinline int settle_taken(u32 cpu, u32 place)
 		return 0;
 	r = round_at(o, place);
 	if (r->mode == MODE_SELF) {
-		count_self(r->targets);
+		count_self(r->flags & SEND_KERNEL ? 0 : r->targets);
 	} else if (!settle_quickly(cpu, place, r)) {
 		s = settling_of(cpu, place, r);
 		if (r->targets == 1)

@@ -41,6 +41,7 @@
 #include "hist.h"
 #include "who.h"
 #include "stack.h"
+#include "pieces.h"
 #include "record.h"
 #include "sample.h"
 #include "count.h"

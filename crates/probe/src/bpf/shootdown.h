@@ -38,6 +38,8 @@ struct config {
 	u32 by_cgroup; /* culprits and victims are told apart by cgroup, not by process */
 	u32 keys; /* so many culprits, and victims, can be told apart; more go under index 0 */
 	u32 slow_ticks; /* a CPU that has timed none for so long has become slow (untimed.h) */
+	u32 unwinds; /* of user stacks pieces are taken (pieces.h) */
+	u32 zero;
 };
 
 /* What the probe tells the loader. */
@@ -142,7 +144,7 @@ struct health {
 	u64 lost_details;  /* rounds whose culprit nobody named, and requests that no place was free for */
 	u64 crowded;	   /* shootdowns and victims under index 0, as the table was full */
 	u64 self_shootdowns; /* the loader's own, not counted elsewhere */
-	u64 self_victims;
+	u64 self_victims;    /* without those of the kernel's own mappings */
 	u64 wrong_memos; /* stacks from memory that a walk did not confirm */
 	u64 unseen; /* victims that were queued, and whose handler was not seen */
 };
@@ -364,7 +366,7 @@ struct own {
 _Static_assert(__builtin_offsetof(struct own, call) % 64 == 0, "a line");
 _Static_assert(__builtin_offsetof(struct own, self_mm) % 64 == 0, "a line");
 _Static_assert(__builtin_offsetof(struct own, paced_ns) % 64 == 0, "a line");
-_Static_assert(sizeof(struct config) == 72, "layout.rs: Config");
+_Static_assert(sizeof(struct config) == 80, "layout.rs: Config");
 _Static_assert(sizeof(struct state) == 16, "layout.rs: State");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");

@@ -203,6 +203,7 @@ impl Probe {
             lost.crowded += h.crowded;
             lost.wrong_stacks += h.wrong_memos;
         }
+        lost.wrong_stacks += self.pieces.as_ref().map_or(0, |pieces| pieces.wrong());
         tally.lost = lost;
         Ok(())
     }

@@ -90,6 +90,8 @@ pub struct Options {
     /// Tell culprits and victims apart by cgroup and not by process, with a scope of all: processes come and go, and the
     /// tables fill up. Tallies have no process then.
     pub by_cgroup: bool,
+    /// Take pieces of the stacks of programs, to unwind those that keep no frame pointers.
+    pub unwind: bool,
     /// Count all other function calls between CPUs as well.
     pub ipi: bool,
 }
@@ -104,6 +106,7 @@ impl Default for Options {
             timed: Timed::USUAL,
             backend: None,
             by_cgroup: false,
+            unwind: false,
             ipi: false,
         }
     }

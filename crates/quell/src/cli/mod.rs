@@ -123,6 +123,10 @@ pub(crate) struct Target {
     /// RCU, perf, wake-ups and the like.
     #[arg(long)]
     pub(crate) ipi: bool,
+    /// Follow the stacks of programs by frame pointers alone. Without, pieces of a stack are read to follow it by
+    /// .eh_frame too, as most programs keep no frame pointers; they stay in memory until then.
+    #[arg(long)]
+    pub(crate) no_unwind: bool,
     /// How to see them: raw_tp (Linux 6.5), fentry (5.15), or proc (anywhere, without rights, and
     /// far less); without, the first that works.
     #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]

@@ -21,6 +21,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let options = Options {
         scope: scope.clone(),
+        unwind: !args.target.no_unwind,
         stacks: stacks(&args.stacks)?,
         backend: target::backend(
             &args.target,

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,
+        unwind: !args.target.no_unwind,
         timed: if args.time_all {
             Timed::All
         } else {

@@ -16,7 +16,7 @@ use crate::subject::Subject;
 use crate::target::{self, End, Watch};
 use crate::top::draw::{Look, draw};
 use crate::top::sample::Sample;
-use crate::top::source::Source;
+use crate::top::source::{How, Source};
 use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
 use crate::top::{json, text};
@@ -59,8 +59,13 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         Output::ToStderr
     };
     let mut watch = Watch::prepare_to(&target, None, output)?;
-    let mut source = Source::start(&scope, backend, guarded, target.ipi)
-        .map_err(|err| target::or_stat(err, &target))?;
+    let how = How {
+        scope: scope.clone(),
+        backend,
+        ipi: target.ipi,
+        unwind: !target.no_unwind,
+    };
+    let mut source = Source::start(how, guarded).map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         // how many stacks are enough depends on how many shootdowns there are

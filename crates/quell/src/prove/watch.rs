@@ -78,6 +78,7 @@ impl Recorder {
         let subject = Subject::command(command);
         let options = Options {
             scope: Scope::Tree,
+            unwind: true,
             ..Options::default()
         };
         let recording = Recording::start(dir, false, options, &subject)?;

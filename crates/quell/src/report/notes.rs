@@ -4,31 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use quell_event::NO_STACK;
-use quell_event::trace::{Frame, Mark, Stack};
+use quell_event::trace::{Frame, Mark};
 
 use super::code::{Code, base};
 use crate::show::units::count;
 
 /// What concerns less than one stack in so many is not worth a line.
 const WORTH: u64 = 10;
-
-/// Where programs and threads begin, of the C libraries and of Go, whose goroutines also change to a
-/// thread's own stack.
-const STARTS: &[&str] = &[
-    "_start",
-    "start_thread",
-    "thread_start",
-    "clone",
-    "__clone",
-    "clone3",
-    "__clone3",
-    "runtime.goexit",
-    "runtime.mstart",
-    "runtime.rt0_go",
-    "runtime.systemstack",
-    "runtime.mcall",
-    "runtime.morestack",
-];
 
 /// The notes on these user stacks, each with how many shootdowns it has.
 pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Vec<String> {
@@ -43,7 +25,7 @@ pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Ve
             seen.gone += n;
             continue;
         }
-        if let Some(last) = ends_early(stack) {
+        if let Some(last) = stack.ends_early() {
             let place = last.module.as_deref().map_or("unknown code", base);
             *seen.early.entry(place).or_default() += n;
         }
@@ -102,8 +84,8 @@ impl Seen<'_> {
         }
         if let Some((n, place)) = most(&self.early).filter(|(n, _)| n * WORTH >= self.all) {
             notes.push(format!(
-                "{} of {all} user stacks end early, most of them in {place}, which keeps no frame pointers: \
-                 callers beyond it are not seen. Code keeps them if built with -fno-omit-frame-pointer (gcc, \
+                "{} of {all} user stacks end early, most of them in {place}, which has \
+                 neither frame pointers nor .eh_frame: callers beyond it are not seen. Code keeps frame pointers if built with -fno-omit-frame-pointer (gcc, \
                  clang) or -C force-frame-pointers=yes (Rust), and Java's if run with \
                  -XX:+PreserveFramePointer.",
                 count(n),
@@ -143,34 +125,10 @@ fn help(mark: Mark, place: &str) -> Option<String> {
     })
 }
 
-/// The frame that the walk could not leave, where it did not come to the start of the thread.
-fn ends_early(stack: &Stack) -> Option<&Frame> {
-    if stack.cut {
-        return None;
-    }
-    // what is no code was never called: a frame pointer was used for something else
-    let real = stack
-        .frames
-        .iter()
-        .filter(|f| f.mark != Some(Mark::Unmapped));
-    let last = real.clone().next_back()?;
-    let symbol = last.symbol.as_deref().unwrap_or_default();
-    // `.abi0` is how Go marks its assembler functions
-    let start = STARTS.contains(&symbol.trim_end_matches(".abi0"));
-    // The functions that call main() and a thread's first function have no names in a stripped libc.
-    let from_libc = is_libc(last) && real.clone().any(|f| !is_libc(f));
-    (!start && !from_libc).then_some(last)
-}
-
-fn is_libc(frame: &Frame) -> bool {
-    const NAMES: [&str; 5] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl"];
-    let name = base(frame.module.as_deref().unwrap_or_default());
-    NAMES.iter().any(|n| name.starts_with(n))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quell_event::trace::Stack;
 
     fn frame(symbol: &str, module: &str, mark: Option<Mark>) -> Frame {
         Frame {
@@ -192,41 +150,6 @@ mod tests {
 
     const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
     const STRIPPED: Option<Mark> = Some(Mark::Stripped);
-
-    /// Check that stacks which end before their thread's start are told from whole ones.
-    #[test]
-    fn early_ends_are_told() {
-        let early = |frames: &[_]| {
-            let stack = stack(frames);
-            ends_early(&stack).map(|f| f.symbol.clone().unwrap_or_default())
-        };
-        let whole = &[
-            ("madvise", LIBC, None),
-            ("f", "/a", None),
-            ("main", "/a", None),
-            ("", LIBC, STRIPPED),
-        ];
-        assert_eq!(early(whole), None);
-        assert_eq!(
-            early(&[("madvise", LIBC, None)]).as_deref(),
-            Some("madvise")
-        );
-        let free = &[("munmap", LIBC, None), ("free", LIBC, None)];
-        assert_eq!(early(free).as_deref(), Some("free"));
-        let garbage = &[("f", "/a", None), ("", "", Some(Mark::Unmapped))];
-        assert_eq!(early(garbage).as_deref(), Some("f"));
-        let go = &[
-            ("runtime.madvise.abi0", "/g", None),
-            ("runtime.goexit.abi0", "/g", None),
-        ];
-        assert_eq!(early(go), None);
-        assert_eq!(early(&[("f", "/a", None), ("_start", "/a", None)]), None);
-        assert_eq!(early(&[]), None);
-        // one that is as deep as is kept did not end
-        let mut deep = stack(free);
-        deep.cut = true;
-        assert!(ends_early(&deep).is_none());
-    }
 
     /// Check that each note names what helps, and that there is none where all is well.
     #[test]

@@ -7,6 +7,7 @@ use quell_event::{HolderRole, Mechanism};
 
 use super::style::{BOLD, DIM, heading};
 use super::summary::more;
+use super::symbol;
 use super::table::Table;
 use super::units::{count, percent, plural, time};
 
@@ -117,10 +118,11 @@ fn each(m: &MechanismRow) -> Option<String> {
 
 /// The function and its file, as far as they are known.
 pub(crate) fn code(w: &WhoRow) -> String {
-    match (w.function.as_str(), w.file.as_str()) {
-        (function, "") => function.to_owned(),
+    let function = symbol::short(&w.function);
+    match (function.as_str(), w.file.as_str()) {
+        (_, "") => function,
         ("", file) => file.to_owned(),
-        (function, file) => format!("{function} ({file})"),
+        (_, file) => format!("{function} ({file})"),
     }
 }
 
@@ -190,6 +192,14 @@ fn footer(out: &mut String, a: &AccountSummary) {
         .any(|m| m.mechanism == Mechanism::LockMmap && m.blocked_ns > 0);
     if waits && !a.sees_holders {
         notes.push("this kernel does not tell who holds a lock: Linux 5.19 does".to_owned());
+    }
+    // one in ten is worth a word
+    if a.early_ends * 10 > a.with_stack {
+        notes.push(format!(
+            "of {} stacks {} end early: what called these functions is not seen",
+            count(a.with_stack),
+            count(a.early_ends)
+        ));
     }
     if a.lost > 0 {
         notes.push(format!(

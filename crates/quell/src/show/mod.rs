@@ -6,6 +6,7 @@ mod replace;
 pub(crate) mod shim;
 pub(crate) mod style;
 pub(crate) mod summary;
+mod symbol;
 pub(crate) mod table;
 pub(crate) mod units;
 

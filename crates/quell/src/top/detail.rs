@@ -14,13 +14,14 @@ use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::Row;
 use quell_event::{Comm, NO_STACK, Shootdown, Summary, Tally};
 use quell_host::proc::Proc;
-use quell_probe::{Backend, Keep, Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{Keep, Options, Probe, Records, Resolver, Stacks};
 use serde::Serialize;
 
 use super::filter::Filter;
 use super::grid::{Column, Grid, Id, Key, Line, Mark, passed, seen};
 use super::rows::{self, Did};
 use super::sample::Sample;
+use super::source::How;
 use crate::report::aggregate::Aggregate;
 use crate::report::code::Code;
 use crate::report::places::Places;
@@ -271,15 +272,16 @@ impl Watcher {
     /// # Errors
     ///
     /// If the probe can't be loaded.
-    pub(crate) fn start(pid: u32, a_second: u64, backend: Option<Backend>) -> anyhow::Result<Self> {
+    pub(crate) fn start(pid: u32, a_second: u64, how: &How) -> anyhow::Result<Self> {
         let every = u32::try_from(a_second / STACKS_A_SECOND).unwrap_or(u32::MAX);
         let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
         let probe = Probe::attach(&Options {
-            scope: Scope::Tree,
+            scope: how.scope.clone(),
             keep: Keep::Records,
             stacks: Stacks::OneIn(every),
             ring_bytes: RING_BYTES,
-            backend,
+            backend: how.backend,
+            unwind: how.unwind,
             ..Options::default()
         })?;
         let sums = Rc::new(RefCell::new(Sums {
@@ -353,6 +355,7 @@ impl Watcher {
     pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
         self.records.drain()?;
         self.resolver.see(self.pid, MAPS_AGE);
+        self.resolver.follow_records()?;
         let mut stacks = self.resolver.resolve(&self.records.new_stacks());
         self.resolver.name(&mut stacks);
         let ended = self.start.is_none() || start(self.pid) != self.start;

@@ -17,10 +17,14 @@ use crate::clock::own_cpu_ns;
 const OFTEN: Duration = Duration::from_secs(30);
 
 /// How the probes are attached.
-struct How {
-    scope: Scope,
-    backend: Option<Backend>,
-    ipi: bool,
+#[derive(Clone)]
+pub(crate) struct How {
+    pub(crate) scope: Scope,
+    pub(crate) backend: Option<Backend>,
+    /// All function calls are counted too.
+    pub(crate) ipi: bool,
+    /// Stacks of programs are followed by `.eh_frame`.
+    pub(crate) unwind: bool,
 }
 
 impl How {
@@ -30,6 +34,7 @@ impl How {
             scope,
             stacks: Stacks::None,
             backend: self.backend,
+            unwind: self.unwind,
             ..Options::default()
         };
         let probe = Probe::attach(&Options {
@@ -82,26 +87,15 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Starts to count. `guarded` are the CPUs that nobody should disturb;
-    /// with `ipi` all function calls are counted too.
+    /// Starts to count. `guarded` are the CPUs that nobody should disturb.
     ///
     /// # Errors
     ///
     /// If a probe can't be loaded.
-    pub(crate) fn start(
-        scope: &Scope,
-        backend: Option<Backend>,
-        guarded: Vec<u32>,
-        ipi: bool,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(how: How, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
-        let how = How {
-            scope: scope.clone(),
-            backend,
-            ipi,
-        };
         let (probe, guard) = how.attach(&guarded)?;
-        let accountant = Accountant::start(&probe, scope);
+        let accountant = Accountant::start(&probe, &how.scope);
         let resolver = Resolver::new(&probe);
         let sampler = how.sampler(&probe)?;
         let mut source = Self {
@@ -230,13 +224,8 @@ impl Source {
 
     /// The same with new probes, whose tables are empty, and which count already.
     fn successor(&self) -> anyhow::Result<Self> {
-        let How {
-            scope,
-            backend,
-            ipi,
-        } = &self.how;
-        let mut next = Self::start(scope, *backend, self.guarded.clone(), *ipi)?;
-        if *scope == Scope::Tree {
+        let mut next = Self::start(self.how.clone(), self.guarded.clone())?;
+        if self.how.scope == Scope::Tree {
             next.probe.add_processes_of(&self.probe)?;
         }
         next.own_before = self.own_before;
@@ -274,7 +263,12 @@ impl Source {
     /// If the probe for it can't be loaded.
     pub(crate) fn open(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
         self.watcher = None;
-        self.watcher = Some(Watcher::start(pid, a_second, Some(self.probe.backend()))?);
+        let how = How {
+            scope: Scope::Tree,
+            backend: Some(self.probe.backend()),
+            ..self.how.clone()
+        };
+        self.watcher = Some(Watcher::start(pid, a_second, &how)?);
         Ok(())
     }
 
@@ -331,7 +325,13 @@ mod tests {
         const COUNT: u64 = 20_000;
         let target = std::env::current_exe().expect("a path");
         let target = target.parent().and_then(Path::parent).expect("a folder");
-        let mut source = Source::start(&Scope::Tree, None, Vec::new(), false).expect("a probe");
+        let how = How {
+            scope: Scope::Tree,
+            backend: None,
+            ipi: false,
+            unwind: false,
+        };
+        let mut source = Source::start(how, Vec::new()).expect("a probe");
         source.pretend_full = true;
         // not real-time: it may take as long as it takes
         let mut child = Command::new("sh")

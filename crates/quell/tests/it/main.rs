@@ -42,3 +42,4 @@ mod runs_on;
 mod strangers;
 mod symbols;
 mod top;
+mod unwind;

@@ -151,7 +151,7 @@ fn culprits_that_move() {
     let verdict = judge(&trace, &calls);
     let tally = trace.tally().unwrap().expect("a tally");
     let kernel = tally.kernel_interrupts.expect("TLB: of /proc/interrupts");
-    let victims = tally.totals().victims + tally.self_victims;
+    let victims = tally.interrupts();
     println!(
         "{verdict:?} of {} calls; {victims} victims, the kernel says {kernel}",
         calls.len()
