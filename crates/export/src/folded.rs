@@ -10,7 +10,7 @@ use crate::samples::{self, Origin};
 use crate::{Rows, Stacks, Weight};
 
 /// Writes a line for each thread name, stack and cause, sorted: the name, the program's frames, the
-/// kernel's, the cause in brackets, the weight. What weighs nothing has no line.
+/// kernel's, the cause in brackets, or the mechanism and its part, the weight. What weighs nothing has no line.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for (origin, sums) in samples::sum(rows)? {
+    for (origin, sums) in samples::sum_of(rows, weight)? {
         let line = lines.entry(line(&origin, stacks)).or_default();
         *line = line.saturating_add(sums.weigh(weight));
     }
@@ -38,9 +38,10 @@ fn line(origin: &Origin, stacks: &Stacks) -> String {
         line.push(';');
         line.push_str(&part(&frame.to_string()));
     }
-    line.push_str(";[");
-    line.push_str(origin.cause.name());
-    line.push(']');
+    for what in origin.what.frames() {
+        line.push(';');
+        line.push_str(&what);
+    }
     line
 }
 

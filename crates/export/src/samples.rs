@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use quell_event::trace::{Frame, Row};
-use quell_event::{Cause, Comm};
+use quell_event::trace::{Frame, Row, StackCost};
+use quell_event::{Cause, Comm, Mechanism, NO_STACK, Part};
 
 use crate::{Rows, Stacks};
 
@@ -17,6 +17,43 @@ pub enum Weight {
     Count,
     /// What victims were stalled, ns.
     Stall,
+    /// CPU time of memory management, ns, by samples.
+    Cpu,
+    /// Time asleep because of memory management, ns.
+    Blocked,
+}
+
+/// What it is that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum What {
+    /// A shootdown.
+    Shootdown(Cause),
+    /// Something of the account.
+    Memory(Mechanism, Part),
+}
+
+impl What {
+    /// The cause, or the mechanism.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Shootdown(cause) => cause.name(),
+            Self::Memory(mechanism, _) => mechanism.name(),
+        }
+    }
+
+    /// What was done within the mechanism, where that is known.
+    pub(crate) fn part(self) -> Option<&'static str> {
+        match self {
+            Self::Memory(_, part) if part != Part::Other => Some(part.name()),
+            _ => None,
+        }
+    }
+
+    /// As the innermost frames, each in brackets.
+    pub(crate) fn frames(self) -> impl Iterator<Item = String> {
+        let names = [Some(self.name()), self.part()];
+        names.into_iter().flatten().map(|name| format!("[{name}]"))
+    }
 }
 
 /// What tells samples apart.
@@ -24,7 +61,7 @@ pub enum Weight {
 pub(crate) struct Origin {
     pub(crate) pid: u32,
     pub(crate) comm: Comm,
-    pub(crate) cause: Cause,
+    pub(crate) what: What,
     pub(crate) user_stack: i32,
     pub(crate) kernel_stack: i32,
 }
@@ -35,6 +72,8 @@ pub(crate) struct Sums {
     pub(crate) shootdowns: u64,
     pub(crate) wait_ns: u64,
     pub(crate) stall_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) blocked_ns: u64,
 }
 
 impl Sums {
@@ -43,6 +82,8 @@ impl Sums {
             Weight::Wait => self.wait_ns,
             Weight::Count => self.shootdowns,
             Weight::Stall => self.stall_ns,
+            Weight::Cpu => self.cpu_ns,
+            Weight::Blocked => self.blocked_ns,
         }
     }
 
@@ -66,6 +107,48 @@ impl Origin {
     }
 }
 
+impl Weight {
+    /// Whether it is of the account, and not of shootdowns.
+    pub(crate) fn is_of_account(self) -> bool {
+        matches!(self, Self::Cpu | Self::Blocked)
+    }
+}
+
+/// The sums of what a weight is of.
+pub(crate) fn sum_of(rows: &Rows<'_>, weight: Weight) -> anyhow::Result<Vec<(Origin, Sums)>> {
+    if weight.is_of_account() {
+        account(rows)
+    } else {
+        sum(rows)
+    }
+}
+
+/// The account by stacks.
+pub(crate) fn account(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
+    let (costs, _garbled) = rows.trace().account()?;
+    let origin = |cost: &StackCost| Origin {
+        pid: cost.pid,
+        comm: Comm::from(cost.comm.as_str()),
+        what: What::Memory(cost.mechanism, cost.part),
+        user_stack: cost
+            .stack
+            .and_then(|id| i32::try_from(id).ok())
+            .unwrap_or(NO_STACK),
+        kernel_stack: NO_STACK,
+    };
+    let sums = costs.iter().map(|cost| {
+        let sums = Sums {
+            cpu_ns: cost.cpu_ns,
+            blocked_ns: cost.blocked_ns,
+            ..Sums::default()
+        };
+        (origin(cost), sums)
+    });
+    let mut sums: Vec<_> = sums.collect();
+    sums.sort_unstable_by_key(|(origin, _)| *origin);
+    Ok(sums)
+}
+
 /// The sums of all origins, in an order that doesn't depend on the run.
 pub(crate) fn sum(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
     let mut sums: HashMap<Origin, Sums> = HashMap::new();
@@ -73,7 +156,7 @@ pub(crate) fn sum(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
         let origin = Origin {
             pid: row.pid,
             comm: row.comm,
-            cause: row.cause,
+            what: What::Shootdown(row.cause),
             user_stack: row.user_stack,
             kernel_stack: row.kernel_stack,
         };

@@ -61,12 +61,14 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let mut frames = Frames::default();
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
-    for (origin, sums) in samples::sum(rows)? {
+    for (origin, sums) in samples::sum_of(rows, weight)? {
         let mut sample = vec![frames.number(origin.comm.text().into_owned(), None)];
         for frame in origin.frames(stacks) {
             sample.push(frames.number(frame.to_string(), frame.module.clone()));
         }
-        sample.push(frames.number(format!("[{}]", origin.cause), None));
+        for what in origin.what.frames() {
+            sample.push(frames.number(what, None));
+        }
         samples.push(sample);
         weights.push(Sums::weigh(&sums, weight));
     }
@@ -74,10 +76,16 @@ pub fn write(
         Weight::Wait => ("wait of culprits", "nanoseconds"),
         Weight::Count => ("shootdowns", "none"),
         Weight::Stall => ("stall of victims", "nanoseconds"),
+        Weight::Cpu => ("CPU time of memory management", "nanoseconds"),
+        Weight::Blocked => ("time asleep because of memory management", "nanoseconds"),
     };
     let file = File {
         schema: "https://www.speedscope.app/file-format-schema.json",
-        name: "TLB shootdowns",
+        name: if weight.is_of_account() {
+            "memory management"
+        } else {
+            "TLB shootdowns"
+        },
         exporter: format!("quell {}", env!("CARGO_PKG_VERSION")),
         active_profile_index: 0,
         shared: Shared { frames: frames.all },

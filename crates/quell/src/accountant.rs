@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_event::Account;
+use quell_event::trace::{Stack, StackCost};
 use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns};
 
 use crate::hit;
@@ -99,8 +100,26 @@ impl Accountant {
     pub(crate) fn named_account(&self, resolver: &mut Resolver) -> anyhow::Result<Account> {
         self.accounting.follow(resolver)?;
         self.accounting.resolve(resolver);
-        self.accounting.name(resolver);
+        let mut stacks = self.accounting.take_stacks();
+        resolver.name(&mut stacks);
+        self.accounting.learn(&stacks);
         self.account()
+    }
+
+    /// The stacks whose code was found since the last call. Whoever takes them has them named, and tells by
+    /// [`Self::learn`]; until then their functions are not known.
+    pub(crate) fn take_stacks(&self) -> Vec<Stack> {
+        self.accounting.take_stacks()
+    }
+
+    /// Learns the functions of stacks that have been named.
+    pub(crate) fn learn(&self, stacks: &[Stack]) {
+        self.accounting.learn(stacks);
+    }
+
+    /// What each stack cost so far. `account` is of the same time.
+    pub(crate) fn stack_costs(&self, account: &Account) -> Vec<StackCost> {
+        self.accounting.stack_costs(account)
     }
 
     /// Everything, in the end: where there were hits it is measured what one takes, once for each boot.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_event::trace::{Meta, Stack, Writer};
+use quell_event::trace::{Meta, Stack, StackCost, Writer};
 use quell_event::{Calls, Shootdown, Tally};
 use quell_host::cpus::OnlineTime;
 use quell_probe::{Keep, Options, Probe, Records, Resolver, Scope, Stacks};
@@ -27,7 +27,7 @@ pub(crate) const STEP: Duration = Duration::from_millis(20);
 /// How often the counts are saved, so that a killed recording keeps them.
 const SAVE: Duration = Duration::from_secs(1);
 
-/// How many of these saves have the function calls: on a large machine they are many rows.
+/// How many of these saves have the function calls, and the account by stacks: on a large machine they are many rows.
 const CALLS: u64 = 10;
 
 /// How old the mappings of a culprit may get before they are read again.
@@ -41,6 +41,8 @@ pub(crate) struct Recording {
     resolver: Resolver,
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
+    /// Those of the account, which are others.
+    account_stacks: Vec<Stack>,
     /// When the counts were saved; the first step does, so that a trace has some from the beginning.
     saved: Option<Instant>,
     saves: u64,
@@ -137,6 +139,7 @@ impl Recording {
             accountant,
             shared,
             stacks: Vec::new(),
+            account_stacks: Vec::new(),
             saved: None,
             saves: 0,
             calls: None,
@@ -179,10 +182,14 @@ impl Recording {
         self.with_writer(Writer::tick)?;
         if self.saved.is_none_or(|t| t.elapsed() >= SAVE) {
             self.saved = Some(Instant::now());
-            let tally = self.tally(self.saves.is_multiple_of(CALLS))?;
+            let seldom = self.saves.is_multiple_of(CALLS);
+            let tally = self.tally(seldom)?;
             self.saves += 1;
             self.with_writer(|w| {
                 w.tally(&tally);
+                if seldom {
+                    w.account(&self.stack_costs(&tally));
+                }
                 w.tick()
             })?;
         }
@@ -222,6 +229,15 @@ impl Recording {
             }
         }
         self.stacks.extend(stacks);
+        if let Some(accountant) = &self.accountant {
+            let stacks = accountant.take_stacks();
+            if let Some(writer) = &mut shared.writer {
+                for stack in &stacks {
+                    writer.stack(stack);
+                }
+            }
+            self.account_stacks.extend(stacks);
+        }
     }
 
     /// Everything, or with the function calls as they were last.
@@ -244,6 +260,12 @@ impl Recording {
             .map(Accountant::account)
             .transpose()?;
         Ok(tally)
+    }
+
+    fn stack_costs(&self, tally: &Tally) -> Vec<StackCost> {
+        let accountant = self.accountant.as_ref().zip(tally.account.as_ref());
+        let costs = accountant.map(|(accountant, account)| accountant.stack_costs(account));
+        costs.unwrap_or_default()
     }
 
     fn with_writer(&self, f: impl FnOnce(&mut Writer) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -275,8 +297,10 @@ impl Recording {
                 self.resolver.not_held(),
             );
         }
+        self.resolver.name(&mut self.account_stacks);
         let mut tally = self.tally(true)?;
         if let Some(accountant) = &self.accountant {
+            accountant.learn(&self.account_stacks);
             let hits = tally.victims.iter().map(|v| v.hits).sum();
             tally.account = Some(accountant.last_account(&mut self.resolver, hits)?);
         }
@@ -284,6 +308,8 @@ impl Recording {
         let Some(mut writer) = writer else {
             return Ok(tally);
         };
+        writer.account(&self.stack_costs(&tally));
+        self.stacks.append(&mut self.account_stacks);
         writer.replace_stacks(&self.stacks);
         tally.lost.records += writer.dropped();
         writer.tally(&tally);

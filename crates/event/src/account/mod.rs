@@ -198,6 +198,15 @@ impl Account {
         self.processes.iter().map(|p| p.samples).sum()
     }
 
+    /// What so many samples stand for, ns: all of them are the time that threads ran, which is exact.
+    #[must_use]
+    pub fn cpu_ns_of(&self, samples: u64) -> u64 {
+        match self.samples() {
+            0 => 0,
+            all => (samples as f64 / all as f64 * self.run_ns() as f64).round() as u64,
+        }
+    }
+
     /// What came since `earlier`, a snapshot of the same account.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

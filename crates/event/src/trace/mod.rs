@@ -39,5 +39,5 @@ pub use meta::{Ended, Meta, SCHEMA};
 pub use parts::Sums;
 pub use reader::{Table, Trace};
 pub use row::{Row, UNSEEN_CPU};
-pub use side::{Frame, Mark, Module, OUTER_MISSING, Process, Stack, StackKind};
+pub use side::{Frame, Mark, Module, OUTER_MISSING, Process, Stack, StackCost, StackKind};
 pub use writer::{Progress, Summary, Writer};

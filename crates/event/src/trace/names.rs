@@ -10,6 +10,7 @@ pub(super) const META: &str = "meta.json";
 pub(super) const TALLY: &str = "tally.json";
 pub(super) const PROCESSES: &str = "processes.jsonl";
 pub(super) const STACKS: &str = "stacks.jsonl";
+pub(super) const ACCOUNT: &str = "account.jsonl";
 
 /// A sealed segment.
 pub(super) fn sealed(dir: &Path, number: u32) -> PathBuf {
@@ -50,7 +51,7 @@ fn number(digits: &str) -> Option<u32> {
 /// Is this a file that a recording leaves, so that replacing a trace may remove it?
 pub(super) fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
-    [META, TALLY, PROCESSES, STACKS].contains(&name)
+    [META, TALLY, PROCESSES, STACKS, ACCOUNT].contains(&name)
         || sealed_number(name).is_some()
         || tail_number(name).is_some()
 }

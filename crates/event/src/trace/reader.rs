@@ -13,7 +13,7 @@ use super::meta::{Of, read_capped};
 use super::parquet_read::Sealed;
 use super::parts::{self, Sums};
 use super::row::Row;
-use super::side::{Process, Stack};
+use super::side::{Process, Stack, StackCost};
 use super::tail_read::{self, Extent};
 use super::{Error, Meta, jsonl, names};
 use crate::{Tally, hist};
@@ -171,6 +171,18 @@ impl Trace {
     /// The table is there and can't be read.
     pub fn stacks(&self) -> anyhow::Result<Table<Stack>> {
         self.table(names::STACKS, |s: &Stack| s.id)
+    }
+
+    /// The account by stacks; nothing where there is none, as in traces of before it. With how many lines can't be read.
+    ///
+    /// # Errors
+    ///
+    /// The table is there and can't be read.
+    pub fn account(&self) -> anyhow::Result<(Vec<StackCost>, u64)> {
+        let mut costs = Vec::new();
+        let path = self.dir.join(names::ACCOUNT);
+        let garbled = jsonl::read(&path, |cost| costs.push(cost))?;
+        Ok((costs, garbled))
     }
 
     fn table<T: DeserializeOwned>(

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{self, clean};
+use crate::{Mechanism, Part, Text};
 
 /// A file or region that is mapped into a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +181,32 @@ pub struct Stack {
     /// The process had gone before its symbols could be looked up.
     #[serde(default)]
     pub gone: bool,
+}
+
+/// What one stack of a process cost by one mechanism: the account by stacks, where `tally.json` has it by functions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackCost {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Text,
+    /// What the kernel did.
+    pub mechanism: Mechanism,
+    /// And what within that.
+    pub part: Part,
+    /// The number of the program's stack; `None` where there is none.
+    #[serde(default)]
+    pub stack: Option<u32>,
+    /// Samples of CPU time.
+    pub samples: u64,
+    /// What they stand for, ns.
+    pub cpu_ns: u64,
+    /// How often a thread was made to sleep.
+    pub waits: u64,
+    /// How long those sleeps took, ns.
+    pub blocked_ns: u64,
+    /// The longest of them, ns.
+    pub longest_ns: u64,
 }
 
 /// In place of the frames that a stack lacks at its outer end.

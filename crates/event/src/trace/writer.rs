@@ -10,7 +10,7 @@ use super::columns::{Columns, ROWS_CAP};
 use super::jsonl::{self, Lines};
 use super::meta::Of;
 use super::sealer::Sealer;
-use super::side::{Process, Stack};
+use super::side::{Process, Stack, StackCost};
 use super::tail_schema::BATCH_ROWS;
 use super::tail_write::Tail;
 use super::{Ended, Error, Meta, SCHEMA, meta, names};
@@ -70,6 +70,8 @@ pub struct Writer {
     stacks: Lines,
     /// What the table of stacks is replaced by in the end.
     final_stacks: Option<Vec<u8>>,
+    account: Vec<u8>,
+    account_is_new: bool,
     tally: Vec<u8>,
     tally_is_new: bool,
     tally_written: Option<Instant>,
@@ -107,6 +109,8 @@ impl Writer {
             processes: Lines::create(dir, names::PROCESSES)?,
             stacks: Lines::create(dir, names::STACKS)?,
             final_stacks: None,
+            account: Vec::new(),
+            account_is_new: false,
             tally: Vec::new(),
             tally_is_new: false,
             tally_written: None,
@@ -141,6 +145,12 @@ impl Writer {
         self.final_stacks = Some(jsonl::lines(stacks));
     }
 
+    /// Takes the account by stacks so far; the next [`Writer::tick`] that writes counts writes it too.
+    pub fn account(&mut self, costs: &[StackCost]) {
+        self.account = jsonl::lines(costs);
+        self.account_is_new = true;
+    }
+
     /// Takes the counts so far; the next [`Writer::tick`] that is due writes them.
     pub fn tally(&mut self, tally: &Tally) {
         self.tally.clear();
@@ -159,12 +169,12 @@ impl Writer {
         if self.tail_written.elapsed() >= TAIL_EVERY || self.columns.rows() >= BATCH_ROWS / 2 {
             self.write()?;
         }
-        if self.tally_is_new
+        if (self.tally_is_new || self.account_is_new)
             && self
                 .tally_written
                 .is_none_or(|t| t.elapsed() >= TALLY_EVERY)
         {
-            self.write_tally()?;
+            self.write_counts()?;
         }
         self.sealer.error().map_or(Ok(()), |err| Err(err.into()))
     }
@@ -188,11 +198,7 @@ impl Writer {
     ) -> anyhow::Result<Summary> {
         // Each part for itself: a full disk may still have room for the other.
         let written = self.write();
-        let tallied = if self.tally_is_new {
-            self.write_tally()
-        } else {
-            Ok(())
-        };
+        let counted = self.write_counts();
         let rotated = self
             .last_tail()
             .and_then(|tail| tail.map_or(Ok(()), |tail| rotate(tail, &mut self.sealer)));
@@ -209,7 +215,7 @@ impl Writer {
             Some(lines) => names::replace(&self.dir, names::STACKS, lines),
             None => Ok(()),
         };
-        written.and(tallied).and(rotated).and(sealed).and(named)?;
+        written.and(counted).and(rotated).and(sealed).and(named)?;
         let shootdowns = self.next_id;
         self.meta.ended = Some(Ended {
             monotonic_ns,
@@ -258,9 +264,16 @@ impl Writer {
         Tail::create(&self.dir, 1).map(Some)
     }
 
-    fn write_tally(&mut self) -> Result<(), Error> {
-        names::replace(&self.dir, names::TALLY, &self.tally)?;
-        self.tally_is_new = false;
+    /// Those that are new.
+    fn write_counts(&mut self) -> Result<(), Error> {
+        if self.tally_is_new {
+            names::replace(&self.dir, names::TALLY, &self.tally)?;
+            self.tally_is_new = false;
+        }
+        if self.account_is_new {
+            names::replace(&self.dir, names::ACCOUNT, &self.account)?;
+            self.account_is_new = false;
+        }
         self.tally_written = Some(Instant::now());
         Ok(())
     }

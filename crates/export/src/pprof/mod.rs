@@ -10,16 +10,18 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message as _;
 
-use crate::samples::{self, Origin, Sums};
+use crate::samples::{self, Origin, Sums, What};
 use crate::{Rows, Stacks, Weight};
 use code::Code;
 use proto::{Label, Profile, Sample, ValueType};
 
 /// The sample types, in the order of the values of a sample.
-const TYPES: [(Weight, &str, &str); 3] = [
+const TYPES: [(Weight, &str, &str); 5] = [
     (Weight::Count, "shootdowns", "count"),
     (Weight::Wait, "wait", "nanoseconds"),
     (Weight::Stall, "stall", "nanoseconds"),
+    (Weight::Cpu, "cpu", "nanoseconds"),
+    (Weight::Blocked, "blocked", "nanoseconds"),
 ];
 
 /// Writes the profile. It has all weights; `weight` is the one that a reader shows if not told.
@@ -35,7 +37,8 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let processes = rows.trace().processes()?.rows;
     let mut code = Code::new(&processes);
-    let sums = samples::sum(rows)?;
+    let mut sums = samples::sum(rows)?;
+    sums.extend(samples::account(rows)?);
     let sample = sums
         .iter()
         .map(|(origin, sums)| sample(origin, sums, stacks, &mut code))
@@ -85,19 +88,26 @@ fn sample(origin: &Origin, sums: &Sums, stacks: &Stacks, code: &mut Code<'_>) ->
     if locations.is_empty() {
         locations.push(code.nowhere());
     }
-    let label = [
-        ("cause", origin.cause.name()),
-        ("comm", &*origin.comm.text()),
-        ("pid", &origin.pid.to_string()),
-    ]
-    .map(|(key, text)| Label {
+    let what = match origin.what {
+        What::Shootdown(_) => "cause",
+        What::Memory(..) => "mechanism",
+    };
+    let (comm, pid) = (origin.comm.text(), origin.pid.to_string());
+    let labels = [
+        Some((what, origin.what.name())),
+        origin.what.part().map(|part| ("part", part)),
+        Some(("comm", &*comm)),
+        Some(("pid", pid.as_str())),
+    ];
+    let label = labels.into_iter().flatten().map(|(key, text)| Label {
         key: code.string(key),
         text: code.string(text),
     });
+    let label = label.collect();
     Sample {
         location_id: locations,
         value: TYPES.map(|(w, _, _)| signed(sums.weigh(w))).to_vec(),
-        label: label.to_vec(),
+        label,
     }
 }
 

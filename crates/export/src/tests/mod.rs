@@ -9,8 +9,8 @@ pub(crate) use times::base64_of;
 use std::io::Write;
 
 use proptest::prelude::*;
-use quell_event::trace::{Frame, Meta, Stack, StackKind, Trace, Writer};
-use quell_event::{Cause, Comm, Shootdown, Victim};
+use quell_event::trace::{Frame, Meta, Stack, StackCost, StackKind, Trace, Writer};
+use quell_event::{Cause, Comm, Mechanism, Part, Shootdown, Victim};
 
 use crate::{Rows, Stacks};
 
@@ -122,6 +122,22 @@ impl Totals {
     }
 }
 
+/// An account that adds up to what the shootdowns do: CPU time as their waits, and blocked time as their stalls.
+fn cost(s: &Shootdown) -> StackCost {
+    StackCost {
+        pid: s.pid,
+        comm: s.comm.text().as_ref().into(),
+        mechanism: Mechanism::FaultAnon,
+        part: Part::Alloc,
+        stack: u32::try_from(s.user_stack).ok(),
+        samples: 1,
+        cpu_ns: s.wait_ns,
+        waits: 1,
+        blocked_ns: s.victims.iter().map(|v| u64::from(v.stall_ns)).sum(),
+        longest_ns: 0,
+    }
+}
+
 /// Writes a trace of these and exports it.
 fn export(
     all: &[Shootdown],
@@ -138,6 +154,7 @@ fn export(
     for s in all {
         writer.push(s);
     }
+    writer.account(&all.iter().map(cost).collect::<Vec<_>>());
     writer.finish(START_NS, |_| ()).unwrap();
     let trace = Trace::open(&path).unwrap();
     let mut out = Vec::new();

@@ -12,13 +12,21 @@ use super::{Totals, export, shootdowns, some_stacks};
 use crate::pprof::proto::Profile;
 use crate::{Weight, folded, pprof, speedscope};
 
-const WEIGHTS: [Weight; 3] = [Weight::Count, Weight::Wait, Weight::Stall];
+const WEIGHTS: [Weight; 5] = [
+    Weight::Count,
+    Weight::Wait,
+    Weight::Stall,
+    Weight::Cpu,
+    Weight::Blocked,
+];
+
+const NAMES: [&str; 5] = ["shootdowns", "wait", "stall", "cpu", "blocked"];
 
 fn expected(totals: &Totals, weight: Weight) -> u64 {
     match weight {
-        Weight::Wait => totals.wait_ns,
+        Weight::Wait | Weight::Cpu => totals.wait_ns,
         Weight::Count => totals.shootdowns,
-        Weight::Stall => totals.stall_ns,
+        Weight::Stall | Weight::Blocked => totals.stall_ns,
     }
 }
 
@@ -81,14 +89,14 @@ proptest! {
     fn pprof_any_trace(all in shootdowns()) {
         let stacks = some_stacks();
         let totals = Totals::of(&all);
-        for (weight, name) in WEIGHTS.into_iter().zip(["shootdowns", "wait", "stall"]) {
+        for (weight, name) in WEIGHTS.into_iter().zip(NAMES) {
             let bytes = export(&all, |rows, out| pprof::write(rows, &stacks, weight, out));
             let profile = profile(&bytes);
             let text = |n: i64| profile.string_table[usize::try_from(n).unwrap()].as_str();
             prop_assert_eq!(text(0), "");
             prop_assert_eq!(text(profile.default_sample_type), name);
             let types: Vec<_> = profile.sample_type.iter().map(|t| text(t.kind)).collect();
-            prop_assert_eq!(types, ["shootdowns", "wait", "stall"]);
+            prop_assert_eq!(types, NAMES);
             let functions: HashSet<u64> = profile.function.iter().map(|f| f.id).collect();
             let locations: HashSet<u64> = profile.location.iter().map(|l| l.id).collect();
             prop_assert_eq!(functions.len(), profile.function.len());
@@ -97,17 +105,19 @@ proptest! {
                 prop_assert!(location.line.iter().all(|l| functions.contains(&l.function_id)));
                 prop_assert!(location.mapping_id as usize <= profile.mapping.len());
             }
-            let mut sums = [0u64; 3];
+            let mut sums = [0u64; 5];
             for sample in &profile.sample {
                 prop_assert!(!sample.location_id.is_empty());
                 prop_assert!(sample.location_id.iter().all(|l| locations.contains(l)));
                 let keys: Vec<_> = sample.label.iter().map(|l| text(l.key)).collect();
-                prop_assert_eq!(keys, ["cause", "comm", "pid"]);
+                let shootdown = ["cause", "comm", "pid"];
+                let memory = ["mechanism", "part", "comm", "pid"];
+                prop_assert!(keys == shootdown || keys == memory, "{keys:?}");
                 for (sum, value) in sums.iter_mut().zip(&sample.value) {
                     *sum += value.cast_unsigned();
                 }
             }
-            prop_assert_eq!(sums, [totals.shootdowns, totals.wait_ns, totals.stall_ns]);
+            prop_assert_eq!(sums, WEIGHTS.map(|weight| expected(&totals, weight)));
         }
     }
 }

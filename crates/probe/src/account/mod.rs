@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
+use quell_event::trace::{Stack, StackCost};
 
 use crate::error::{Error, Result};
 use crate::kernel::{self, Symbols};
@@ -241,9 +242,26 @@ impl Accounting {
         self.seen.borrow_mut().resolve(resolver, pieces);
     }
 
-    /// Names the functions of the stacks that have been resolved since the last call: that takes a while.
-    pub fn name(&self, resolver: &Resolver) {
-        self.seen.borrow_mut().name(resolver);
+    /// The stacks that have been resolved since the last call. Whoever takes them has them named, which takes a while, and
+    /// tells by [`Self::learn`].
+    #[must_use]
+    pub fn take_stacks(&self) -> Vec<Stack> {
+        self.seen.borrow_mut().take_stacks()
+    }
+
+    /// Learns the functions of stacks that have been named.
+    pub fn learn(&self, stacks: &[Stack]) {
+        self.seen.borrow_mut().learn(stacks);
+    }
+
+    /// What each stack of the program cost so far. `account` is of the same time.
+    #[must_use]
+    pub fn stack_costs(&self, account: &Account) -> Vec<StackCost> {
+        let mut costs = self.seen.borrow().costs();
+        for cost in &mut costs {
+            cost.cpu_ns = account.cpu_ns_of(cost.samples);
+        }
+        costs
     }
 
     /// Stops; what was counted stays.

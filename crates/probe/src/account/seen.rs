@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::MapHandle;
-use quell_event::trace::{Frame, Stack};
+use quell_event::trace::{Frame, Stack, StackCost};
 use quell_event::{
     Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, Part, ProcessTime, Text,
 };
@@ -419,12 +419,37 @@ impl Seen {
         }
     }
 
-    /// Names the functions of what was resolved since the last call.
-    pub(super) fn name(&mut self, resolver: &Resolver) {
-        let mut stacks = std::mem::take(&mut self.stacks);
-        resolver.name(&mut stacks);
+    /// The stacks that were resolved since the last call: whoever takes them has them named, and tells by
+    /// [`Self::learn`].
+    pub(super) fn take_stacks(&mut self) -> Vec<Stack> {
+        std::mem::take(&mut self.stacks)
+    }
+
+    /// Learns the functions of stacks that have been named.
+    pub(super) fn learn(&mut self, stacks: &[Stack]) {
         let named = stacks.iter().map(|s| (s.id, origin(s)));
         self.origins.extend(named);
+    }
+
+    /// What each stack cost; CPU time is left to whoever knows what a sample stands for.
+    pub(super) fn costs(&self) -> Vec<StackCost> {
+        let comm = |pid| self.processes.get(&pid).map(|p| p.comm.clone());
+        let costs = self.rows.iter().map(|(key, cost)| StackCost {
+            pid: key.pid,
+            comm: comm(key.pid).unwrap_or_default(),
+            mechanism: key.mechanism,
+            part: key.part,
+            stack: (key.stack != NO_STACK).then_some(key.stack),
+            samples: cost.samples,
+            cpu_ns: 0,
+            waits: cost.waits,
+            blocked_ns: cost.blocked_ns,
+            longest_ns: cost.longest_ns,
+        });
+        let mut costs: Vec<_> = costs.collect();
+        // maps have no order
+        costs.sort_by_key(|c| (c.pid, c.mechanism, c.part, c.stack));
+        costs
     }
 
     /// Everything, with functions as far as they have been named.

@@ -42,6 +42,10 @@ pub(crate) enum Weight {
     Count,
     /// What victims were stalled.
     Stall,
+    /// CPU time of all memory management.
+    Cpu,
+    /// Time asleep because of memory management.
+    Blocked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -80,6 +80,8 @@ fn write(
         None | Some(cli::Weight::Wait) => Weight::Wait,
         Some(cli::Weight::Count) => Weight::Count,
         Some(cli::Weight::Stall) => Weight::Stall,
+        Some(cli::Weight::Cpu) => Weight::Cpu,
+        Some(cli::Weight::Blocked) => Weight::Blocked,
     };
     let measure = args.of.map(|of| match of {
         cli::Of::Wait => Measure::Wait,
