@@ -15,12 +15,12 @@ from pages import EVIL, check, quiet, theme
 from webdriver import DOWN, UP, Browser, move
 
 PARTS = "header, #answer, #notes, figure, .tables section, #words"
-DRAWN = "#timeline-plot, #matrix-plot, #percentiles-plot, #flame-plot"
+DRAWN = "#spent-plot, #timeline-plot, #matrix-plot, #percentiles-plot, #flame-plot"
 
 
 def structure(b: Browser, folder: str, name: str) -> None:
     figures = b.js("return document.querySelectorAll(arguments[0]).length", DRAWN)
-    check(figures == 4, f"{name}: {figures} of 4 figures are there")
+    check(figures == 5, f"{name}: {figures} of 5 figures are there")
     pages.structure(b, folder, name, PARTS, DRAWN)
 
 
@@ -95,6 +95,27 @@ def flame(b: Browser) -> None:
     check(b.text("#path").startswith("all: "), "Backspace goes out")
 
 
+def spent(b: Browser) -> None:
+    """The flame graph of memory management's time: the switch changes the weight, a click zooms, keys go out."""
+    seen = {}
+    for weight in ("blocked", "cpu"):
+        b.js("document.querySelector(`input[name=spent-weight][value=${arguments[0]}]`).click()", weight)
+        b.settle()
+        seen[weight] = b.text("#spent-path")
+    check("asleep" in seen["blocked"] and "CPU time" in seen["cpu"], f"the switch of the time changes it: {seen}")
+    b.js("document.getElementById('spent-plot').scrollIntoView({block: 'start'})")
+    f = b.js("const b = document.getElementById('spent-plot').getBoundingClientRect(); return {x: b.x, y: b.y}")
+    b.click(f["x"] + 30, f["y"] + 19 * 1.5)
+    check(not b.text("#spent-path").startswith("all: "), f"a click zooms the time: {b.text('#spent-path')}")
+    b.js("document.getElementById('spent-plot').focus()")
+    b.keys("Backspace", "Backspace")
+    check(b.text("#spent-path").startswith("all: "), "Backspace goes out of the time")
+    total = b.js("return JSON.parse(document.getElementById('data').textContent).spent.cpu_ns.reduce((a, b) => a + b, 0)")
+    number, unit = b.text("#spent-path").split()[1:3]
+    shown = float(number) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    check(abs(shown - total) <= total / 50, f"the graph holds all of the time: {shown} of {total}")
+
+
 def words(b: Browser) -> None:
     answer = b.text("#answer")
     for word in ("made", "shootdowns", "waited", "stalled", "culprits", "victims"):
@@ -114,6 +135,7 @@ def hostile(page: str, folder: str) -> str:
     data["processes"] = {pid: EVIL for pid in data["processes"]}
     for key in ("frames", "regions", "notes"):
         data[key] = [EVIL for _ in data[key]] or [EVIL]
+    data["spent"]["processes"] = {pid: EVIL for pid in data["spent"]["processes"]}
     data["title"] = data["host"] = data["kernel"] = EVIL
     text = json.dumps(data).replace("<", "\\u003c")
     path = os.path.join(folder, "hostile.html")
@@ -129,6 +151,7 @@ def use(page: str, folder: str) -> None:
         structure(b, folder, "light-1280")
         brush(b)
         flame(b)
+        spent(b)
         theme(b)
         structure(b, folder, "dark-1280")
         quiet(b, "1280 px")

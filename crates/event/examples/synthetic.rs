@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
-use quell_event::trace::{Frame, Meta, Module, Process, Stack, StackKind, Writer};
-use quell_event::{Cause, Comm, Shootdown, Victim};
+use quell_event::trace::{Frame, Meta, Module, Process, Stack, StackCost, StackKind, Writer};
+use quell_event::{Cause, Comm, Mechanism, Part, Shootdown, Victim};
 
 const CAUSES: [Cause; 12] = [
     Cause::MadviseDontneed,
@@ -145,6 +145,37 @@ fn processes(writer: &mut Writer) {
     }
 }
 
+/// The time of memory management, by the same stacks.
+fn costs(random: &mut Random) -> Vec<StackCost> {
+    const MECHANISMS: &[(Mechanism, Part)] = &[
+        (Mechanism::FaultAnon, Part::Other),
+        (Mechanism::FaultAnon, Part::Alloc),
+        (Mechanism::FaultAnon, Part::Memcg),
+        (Mechanism::Zeroing, Part::Other),
+        (Mechanism::Unmap, Part::Free),
+        (Mechanism::LockMmap, Part::Other),
+    ];
+    let cost = |stack: u64| {
+        let culprit = stack % CULPRITS;
+        let (mechanism, part) = MECHANISMS[random.below(MECHANISMS.len() as u64) as usize];
+        let waits = u64::from(mechanism == Mechanism::LockMmap);
+        let samples = 1 + random.skewed(400);
+        StackCost {
+            pid: pid(culprit),
+            comm: comm(culprit).into(),
+            mechanism,
+            part,
+            stack: Some(stack as u32),
+            samples,
+            cpu_ns: samples * 1_003_009,
+            waits,
+            blocked_ns: waits * random.heavy(90_000.0),
+            longest_ns: 0,
+        }
+    };
+    (0..STACKS).map(cost).collect()
+}
+
 fn shootdown(random: &mut Random, t_ns: u64) -> Shootdown {
     let stack = random.skewed(STACKS);
     let culprit = stack % CULPRITS;
@@ -238,6 +269,7 @@ fn main() -> anyhow::Result<()> {
             writer.tick()?;
         }
     }
+    writer.account(&costs(&mut random));
     writer.finish(t + 1_000_000, |_| {})?;
     Ok(())
 }

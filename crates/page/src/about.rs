@@ -1,6 +1,7 @@
 //! What the caller knows and the rows don't say.
 
 use quell_event::Summary;
+use quell_event::trace::StackCost;
 
 /// What the trace is.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub struct About<'a> {
     pub start_monotonic_ns: u64,
     /// The exact counts, which may be more than the rows.
     pub summary: &'a Summary,
+    /// What each stack cost by each mechanism.
+    pub costs: &'a [StackCost],
     /// What the reader should know, a sentence each.
     pub notes: &'a [String],
 }

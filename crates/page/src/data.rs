@@ -11,6 +11,7 @@ use crate::bins::Binner;
 use crate::cells::Cells;
 use crate::keys::OTHER_STACK;
 use crate::names::{Texts, Tree, cut};
+use crate::spent::Spent;
 
 /// A number that stands for "folded".
 const OTHER: i64 = -1;
@@ -30,6 +31,8 @@ pub(crate) struct Data<'a> {
     counted: Counted,
     /// Where the time went, where that was looked at: of the whole trace.
     account: Option<&'a AccountSummary>,
+    /// The same by stacks.
+    spent: Option<Spent>,
     /// When bin 0 and step 0 begin, ns after the recording began.
     origin_ns: i64,
     /// First and last row, ns after the recording began.
@@ -234,8 +237,9 @@ pub(crate) fn data<'a>(
     about: &About<'a>,
     names: &dyn Names,
     packed: &Packed,
-    named: Named,
+    mut named: Named,
 ) -> Data<'a> {
+    let spent = Spent::new(about.costs, names, &mut named.frames, &mut named.tree);
     let s = about.summary;
     let used = used(b);
     let place: HashMap<Cause, u32> = used.iter().copied().zip(0u32..).collect();
@@ -325,6 +329,7 @@ pub(crate) fn data<'a>(
             unseen: b.unseen,
         },
         account: s.account.as_ref(),
+        spent,
         origin_ns: relative(origin_abs),
         from_ns: relative(from),
         to_ns: relative(to),

@@ -19,6 +19,7 @@ mod names;
 mod page;
 mod series;
 mod shots;
+mod spent;
 mod spread;
 mod told;
 

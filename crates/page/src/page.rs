@@ -27,6 +27,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("web/percentiles.js"),
     include_str!("web/tables.js"),
     include_str!("web/account.js"),
+    include_str!("web/spent.js"),
     include_str!("web/main.js"),
 ];
 

@@ -54,6 +54,7 @@ fn about<'a>(summary: &'a Summary, title: &'a str) -> About<'a> {
         start_wall_ns: 0,
         start_monotonic_ns: 0,
         summary,
+        costs: &[],
         notes: &[],
     }
 }

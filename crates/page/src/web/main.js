@@ -10,6 +10,7 @@ function drawAll() {
   drawMatrix(S);
   drawPercentiles(S);
   drawFlame(S);
+  drawSpent(spentGraph);
   drawTables(S, redraw);
 }
 
@@ -31,6 +32,7 @@ $("about").textContent = `${D.host}, Linux ${D.kernel}, ${plural(D.cpus, "CPU")}
 readColours();
 drawNotes();
 drawAccount();
+const spentGraph = spentFlame();
 timelineText();
 drawLegend();
 drawAll();

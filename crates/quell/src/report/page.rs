@@ -42,6 +42,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     )?;
     drop(progress);
     let report = Report::new(&trace, &sum, &code, garbled);
+    let (costs, _) = trace.account()?;
     let about = About {
         title: &report.title,
         version: env!("CARGO_PKG_VERSION"),
@@ -50,6 +51,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
         start_wall_ns: meta.start_wall_ns,
         start_monotonic_ns: meta.start_monotonic_ns,
         summary: &report.summary,
+        costs: &costs,
         notes: &report.notes,
     };
     let words = Words::new(&code, &places, &report);

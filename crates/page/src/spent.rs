@@ -1,0 +1,154 @@
+//! The time of memory management by stacks, for a flame graph beside the account.
+
+use std::collections::BTreeMap;
+
+use quell_event::trace::StackCost;
+use quell_event::{Mechanism, Part};
+use serde::Serialize;
+
+use crate::about::Names;
+use crate::names::{Texts, Tree};
+
+/// So many stacks are told apart; the time of the others is under "other stacks".
+const MOST: usize = 4_000;
+
+/// And so many bytes of names: the page has as many again of shootdowns' stacks.
+const NAME_BYTES: usize = 600_000;
+
+/// A stack that is not told apart.
+const FOLDED: i32 = -2;
+
+/// A row for each process, mechanism, part and stack.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Spent {
+    /// By number, the dearest first.
+    mechanisms: Vec<&'static str>,
+    parts: Vec<&'static str>,
+    processes: BTreeMap<u32, String>,
+    pid: Vec<u32>,
+    mechanism: Vec<usize>,
+    /// Of `parts`; −1 where it is not known.
+    part: Vec<i64>,
+    /// A node of the tree; −1 none, −2 folded.
+    stack: Vec<i32>,
+    cpu_ns: Vec<u64>,
+    blocked_ns: Vec<u64>,
+}
+
+fn number<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
+    match all.iter().position(|known| *known == one) {
+        Some(at) => at,
+        None => {
+            all.push(one);
+            all.len() - 1
+        }
+    }
+}
+
+impl Spent {
+    /// Of what stacks cost; `None` where nothing did. Names of frames go to `texts`, and stacks into the tree.
+    pub(crate) fn new(
+        costs: &[StackCost],
+        names: &dyn Names,
+        texts: &mut Texts,
+        tree: &mut Tree,
+    ) -> Option<Self> {
+        let ns = |c: &StackCost| c.cpu_ns.saturating_add(c.blocked_ns);
+        let mut costs: Vec<&StackCost> = costs.iter().filter(|c| ns(c) > 0).collect();
+        costs.sort_by_key(|c| std::cmp::Reverse(ns(c)));
+        if costs.is_empty() {
+            return None;
+        }
+        let before = texts.bytes + tree.bytes();
+        // one row for each, whatever is folded into it
+        let mut rows: BTreeMap<(u32, Mechanism, Part, i32), [u64; 2]> = BTreeMap::new();
+        let mut spent = Self::default();
+        for (n, cost) in costs.into_iter().enumerate() {
+            let full = n >= MOST || texts.bytes + tree.bytes() - before > NAME_BYTES;
+            let stack = match cost.stack.and_then(|id| i32::try_from(id).ok()) {
+                Some(_) if full => FOLDED,
+                Some(id) => names
+                    .stack(id)
+                    .map_or(-1, |frames| tree.add(texts, &frames)),
+                None => -1,
+            };
+            number(&mut spent.mechanisms, cost.mechanism.name());
+            spent
+                .processes
+                .entry(cost.pid)
+                .or_insert_with(|| cost.comm.to_string());
+            let key = (cost.pid, cost.mechanism, cost.part, stack);
+            let [cpu, blocked] = rows.entry(key).or_default();
+            *cpu = cpu.saturating_add(cost.cpu_ns);
+            *blocked = blocked.saturating_add(cost.blocked_ns);
+        }
+        for ((pid, mechanism, part, stack), [cpu_ns, blocked_ns]) in rows {
+            spent.pid.push(pid);
+            let mechanism = number(&mut spent.mechanisms, mechanism.name());
+            spent.mechanism.push(mechanism);
+            spent.part.push(match part {
+                Part::Other => -1,
+                part => i64::try_from(number(&mut spent.parts, part.name())).unwrap_or(-1),
+            });
+            spent.stack.push(stack);
+            spent.cpu_ns.push(cpu_ns);
+            spent.blocked_ns.push(blocked_ns);
+        }
+        Some(spent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Deep;
+
+    impl Names for Deep {
+        fn stack(&self, stack: i32) -> Option<Vec<String>> {
+            (stack % 7 > 0).then(|| vec![format!("outer {}", stack % 3), format!("f{stack}")])
+        }
+        fn region(&self, _: u32) -> String {
+            String::new()
+        }
+        fn process(&self, _: u32) -> Option<String> {
+            None
+        }
+    }
+
+    proptest! {
+        /// Check that whatever is folded, all time is there, and every number stands for something.
+        #[test]
+        fn nothing_is_lost(rows in prop::collection::vec((0u32..3, 0u32..6000, 0u64..1000, 0u64..1000), 0..6000)) {
+            let costs: Vec<StackCost> = rows
+                .iter()
+                .map(|&(pid, stack, cpu_ns, blocked_ns)| StackCost {
+                    pid,
+                    comm: "p".into(),
+                    mechanism: [Mechanism::FaultAnon, Mechanism::Unmap][(stack % 2) as usize],
+                    part: [Part::Other, Part::Alloc][(pid % 2) as usize],
+                    stack: (stack > 10).then_some(stack),
+                    samples: 1,
+                    cpu_ns,
+                    waits: 1,
+                    blocked_ns,
+                    longest_ns: 0,
+                })
+                .collect();
+            let (mut texts, mut tree) = (Texts::default(), Tree::default());
+            let all = |of: fn(&StackCost) -> u64| costs.iter().map(of).sum::<u64>();
+            let (cpu, blocked) = (all(|c| c.cpu_ns), all(|c| c.blocked_ns));
+            let Some(spent) = Spent::new(&costs, &Deep, &mut texts, &mut tree) else {
+                prop_assert_eq!(cpu + blocked, 0);
+                return Ok(());
+            };
+            prop_assert_eq!(spent.cpu_ns.iter().sum::<u64>(), cpu);
+            prop_assert_eq!(spent.blocked_ns.iter().sum::<u64>(), blocked);
+            prop_assert!(spent.mechanism.iter().all(|&m| m < spent.mechanisms.len()));
+            prop_assert!(spent.part.iter().all(|&p| p < spent.parts.len() as i64));
+            prop_assert!(spent.stack.iter().all(|&s| s >= FOLDED && s < tree.parent.len() as i32));
+            prop_assert!(spent.pid.iter().all(|pid| spent.processes.contains_key(pid)));
+        }
+    }
+}
