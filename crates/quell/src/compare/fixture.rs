@@ -1,7 +1,8 @@
 //! Made-up sides for tests.
 
-use quell_event::Summary;
+use quell_event::account::{AccountSummary, MechanismRow};
 use quell_event::summary::{CauseRow, CulpritRow, Quantiles, RegionRow, ThreadRow};
+use quell_event::{Mechanism, Summary};
 
 use super::side::Side;
 use super::{Amount, Comparison};
@@ -92,6 +93,32 @@ impl Made {
     }
 }
 
+/// Of these ms of CPU time, of CPU time and of time asleep by mechanism.
+fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSummary {
+    let ms = |ms: u64| ms * 1_000_000;
+    let within = |ns: u64| [ns * 9 / 10, ns * 11 / 10];
+    let row = |&(mechanism, cpu, blocked): &(Mechanism, u64, u64)| MechanismRow {
+        mechanism,
+        cpu_ns: ms(cpu),
+        ci95: within(ms(cpu)),
+        blocked_ns: ms(blocked),
+        count: 0,
+        longest_ns: 0,
+        who: Vec::new(),
+        parts: Vec::new(),
+        holders: Vec::new(),
+    };
+    let memory = ms(rows.iter().map(|r| r.1).sum());
+    AccountSummary {
+        cpu_ns: ms(cpu_ms),
+        memory_cpu_ns: memory,
+        memory_cpu_ci95: within(memory),
+        blocked_ns: ms(rows.iter().map(|r| r.2).sum()),
+        mechanisms: rows.iter().map(row).collect(),
+        ..AccountSummary::default()
+    }
+}
+
 /// A program before a plan, and half as long after it.
 pub(super) fn before_and_after() -> Comparison {
     let before = Made {
@@ -129,8 +156,22 @@ pub(super) fn before_and_after() -> Comparison {
             1_000,
         )],
     };
+    let mut a = before.side();
+    a.summary.account = Some(account(
+        4_000,
+        &[
+            (Mechanism::FaultAnon, 900, 0),
+            (Mechanism::Advise, 300, 0),
+            (Mechanism::Unmap, 100, 0),
+            (Mechanism::LockMmap, 5, 700),
+        ],
+    ));
     let mut b = after.side();
     b.path = "after.quell".into();
     b.summary.lost = 12;
-    Comparison::of(before.side(), b.with_losses())
+    b.summary.account = Some(account(
+        3_000,
+        &[(Mechanism::FaultAnon, 200, 0), (Mechanism::Unmap, 97, 0)],
+    ));
+    Comparison::of(a, b.with_losses())
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Comparison;
 use super::change::{Row, change, rate};
 use super::side::Side;
+use super::spent::Accounts;
 
 const SCHEMA: &str = "quell/compare/1";
 
@@ -26,6 +27,8 @@ struct Object<'a> {
     b: One<'a>,
     #[serde(flatten)]
     total: Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountPair>,
     wait_each: Spread,
     delay_each: Spread,
     stall_each: Spread,
@@ -53,6 +56,8 @@ impl<'a> Object<'a> {
             a: One::new(&c.a),
             b: One::new(&c.b),
             total: Figures::new(&c.total, durations),
+            account: Accounts::new(&c.a, &c.b)
+                .map(|accounts| AccountPair::new(&accounts, durations)),
             wait_each: spread(|s| s.wait_ns),
             delay_each: spread(|s| s.delay_ns),
             stall_each: spread(|s| s.stall_ns),
@@ -164,6 +169,48 @@ impl Figures {
             victims: pair(row.a.victims, row.b.victims),
             wait_ns: pair(row.a.wait_ns, row.b.wait_ns),
             stall_ns: pair(row.a.stall_ns, row.b.stall_ns),
+        }
+    }
+}
+
+/// The accounts of the time. Where only one trace has one there is none.
+#[derive(Serialize)]
+struct AccountPair {
+    cpu_ns: Pair,
+    memory_cpu_ns: Pair,
+    blocked_ns: Pair,
+    mechanisms: Vec<MechanismPair>,
+}
+
+#[derive(Serialize)]
+struct MechanismPair {
+    mechanism: &'static str,
+    cpu_ns: Pair,
+    blocked_ns: Pair,
+    /// Between these the CPU times are, in 95 of 100 recordings.
+    a_ci95: [u64; 2],
+    b_ci95: [u64; 2],
+    /// Whether these have nothing in common: sampling alone makes no such difference.
+    apart: bool,
+}
+
+impl AccountPair {
+    fn new(accounts: &Accounts<'_>, durations: (u64, u64)) -> Self {
+        let (a, b) = (accounts.a, accounts.b);
+        let pair = |a, b| Pair::new(a, b, durations);
+        let mechanisms = accounts.mechanisms.iter().map(|m| MechanismPair {
+            mechanism: m.mechanism.name(),
+            cpu_ns: pair(m.a.cpu_ns, m.b.cpu_ns),
+            blocked_ns: pair(m.a.blocked_ns, m.b.blocked_ns),
+            a_ci95: m.a.ci95,
+            b_ci95: m.b.ci95,
+            apart: m.is_apart(),
+        });
+        Self {
+            cpu_ns: pair(a.cpu_ns, b.cpu_ns),
+            memory_cpu_ns: pair(a.memory_cpu_ns, b.memory_cpu_ns),
+            blocked_ns: pair(a.blocked_ns, b.blocked_ns),
+            mechanisms: mechanisms.collect(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod change;
 mod json;
 mod side;
+mod spent;
 mod text;
 
 #[cfg(test)]
@@ -78,6 +79,11 @@ fn notes(a: &Side, b: &Side) -> Vec<String> {
                 "A and B differ in {what} ({a}, {b}): not all that changed need be the program's."
             ));
         }
+    }
+    match (&a.summary.account, &b.summary.account) {
+        (Some(_), None) => notes.push("B has no account of the time.".to_owned()),
+        (None, Some(_)) => notes.push("A has no account of the time.".to_owned()),
+        _ => {}
     }
     for (name, side) in [("A", a), ("B", b)] {
         notes.extend(side.notes.iter().map(|note| format!("{name}: {note}")));

@@ -6,6 +6,7 @@ use quell_event::summary::Quantiles;
 
 use super::Comparison;
 use super::change::{Row, State, change, rate};
+use super::spent::{Accounts, are_apart};
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, clean, plain};
 use crate::show::units::{self, count, percent, time, time_rate};
@@ -27,6 +28,7 @@ pub(crate) fn text(c: &Comparison, top: usize) -> String {
             time(side.summary.duration_ns),
         );
     }
+    account(&mut out, c, top);
     totals(&mut out, c);
     spreads(&mut out, c);
     table(&mut out, c, "Why: causes", "cause", &c.causes, top);
@@ -65,6 +67,73 @@ fn became(a: f64, b: f64) -> String {
         Some(change) if change >= 9.0 => format!("×{}", count((change + 1.0).round() as u64)),
         Some(change) if change > 0.0 => format!("+{}", percent(change)),
         Some(change) => format!("−{}", percent(-change)),
+    }
+}
+
+/// The time first: it is what people pay.
+fn account(out: &mut String, c: &Comparison, top: usize) {
+    let Some(accounts) = Accounts::new(&c.a, &c.b) else {
+        return;
+    };
+    heading(out, "Where the time goes");
+    let mut t = Table::new(&[
+        ">A CPU time",
+        ">B CPU time",
+        ">change",
+        ">A asleep",
+        ">B asleep",
+        ">change",
+        "mechanism",
+    ]);
+    // a change of sampled time that sampling alone may make is none
+    let changed = |a: u64, b: u64, apart: bool| match became(a as f64, b as f64) {
+        change if apart || change.is_empty() || a == b => change,
+        change => format!("({change})"),
+    };
+    let (a, b) = (accounts.a, accounts.b);
+    let mut row = |cpu: [u64; 2], apart: bool, blocked: [u64; 2], name: &str| {
+        let cell = |ns: u64| if ns == 0 { "-".to_owned() } else { time(ns) };
+        t.row(vec![
+            cell(cpu[0]),
+            cell(cpu[1]),
+            changed(cpu[0], cpu[1], apart),
+            cell(blocked[0]),
+            cell(blocked[1]),
+            became(blocked[0] as f64, blocked[1] as f64),
+            name.to_owned(),
+        ]);
+    };
+    row(
+        [a.cpu_ns, b.cpu_ns],
+        true,
+        [0, 0],
+        "all that the program did",
+    );
+    row(
+        [a.memory_cpu_ns, b.memory_cpu_ns],
+        are_apart(a.memory_cpu_ci95, b.memory_cpu_ci95),
+        [a.blocked_ns, b.blocked_ns],
+        "memory management",
+    );
+    for m in accounts.mechanisms.iter().take(top) {
+        row(
+            [m.a.cpu_ns, m.b.cpu_ns],
+            m.is_apart(),
+            [m.a.blocked_ns, m.b.blocked_ns],
+            m.mechanism.name(),
+        );
+    }
+    let table = t.text();
+    out.push_str(&table);
+    let left = accounts.mechanisms.len().saturating_sub(top);
+    if left > 0 {
+        let _ = writeln!(out, "  {DIM}and {left} more{DIM:#}");
+    }
+    if table.contains('(') {
+        let _ = writeln!(
+            out,
+            "  {DIM}in brackets: sampling alone may make such a difference{DIM:#}"
+        );
     }
 }
 

@@ -1,0 +1,132 @@
+//! The accounts of two traces, side by side.
+
+use std::collections::BTreeMap;
+
+use quell_event::Mechanism;
+use quell_event::account::{AccountSummary, MechanismRow};
+
+use super::Side;
+
+/// What one trace has of a mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Time {
+    pub(super) cpu_ns: u64,
+    /// Between these the CPU time is, in 95 of 100 recordings.
+    pub(super) ci95: [u64; 2],
+    pub(super) blocked_ns: u64,
+}
+
+impl Time {
+    fn of(row: &MechanismRow) -> Self {
+        Self {
+            cpu_ns: row.cpu_ns,
+            ci95: row.ci95,
+            blocked_ns: row.blocked_ns,
+        }
+    }
+
+    fn all(self) -> u64 {
+        self.cpu_ns.saturating_add(self.blocked_ns)
+    }
+}
+
+/// A mechanism in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) mechanism: Mechanism,
+    pub(super) a: Time,
+    pub(super) b: Time,
+}
+
+impl Spent {
+    /// Whether the CPU times differ by more than sampling may make them: their intervals have nothing in common.
+    pub(super) fn is_apart(&self) -> bool {
+        are_apart(self.a.ci95, self.b.ci95)
+    }
+}
+
+/// Two intervals that have nothing in common.
+pub(super) fn are_apart(a: [u64; 2], b: [u64; 2]) -> bool {
+    a[1] < b[0] || b[1] < a[0]
+}
+
+/// The accounts of both traces.
+pub(super) struct Accounts<'a> {
+    pub(super) a: &'a AccountSummary,
+    pub(super) b: &'a AccountSummary,
+    /// What changed by most time first.
+    pub(super) mechanisms: Vec<Spent>,
+}
+
+impl<'a> Accounts<'a> {
+    /// `None` where a trace has none.
+    pub(super) fn new(a: &'a Side, b: &'a Side) -> Option<Self> {
+        let (a, b) = (a.summary.account.as_ref()?, b.summary.account.as_ref()?);
+        let mut rows: BTreeMap<Mechanism, [Time; 2]> = BTreeMap::new();
+        for (side, account) in [a, b].into_iter().enumerate() {
+            for row in &account.mechanisms {
+                rows.entry(row.mechanism).or_default()[side] = Time::of(row);
+            }
+        }
+        let spent = |(mechanism, [a, b]): (Mechanism, [Time; 2])| Spent { mechanism, a, b };
+        let mut mechanisms: Vec<Spent> = rows.into_iter().map(spent).collect();
+        mechanisms.sort_by_key(|m| std::cmp::Reverse(m.a.all().abs_diff(m.b.all())));
+        Some(Self { a, b, mechanisms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(rows: &[(Mechanism, u64, u64)]) -> Side {
+        let rows = rows
+            .iter()
+            .map(|&(mechanism, cpu_ns, blocked_ns)| MechanismRow {
+                mechanism,
+                cpu_ns,
+                ci95: [cpu_ns * 9 / 10, cpu_ns * 11 / 10],
+                blocked_ns,
+                count: 0,
+                longest_ns: 0,
+                who: Vec::new(),
+                parts: Vec::new(),
+                holders: Vec::new(),
+            });
+        let account = AccountSummary {
+            mechanisms: rows.collect(),
+            ..AccountSummary::default()
+        };
+        let mut side = Side::default();
+        side.summary.account = Some(account);
+        side
+    }
+
+    /// Check that mechanisms of either side are there, what changed most first, and that a change within both intervals
+    /// is known from one beyond.
+    #[test]
+    fn what_changed_most_is_first() {
+        let a = side(&[
+            (Mechanism::FaultAnon, 1000, 0),
+            (Mechanism::Unmap, 500, 0),
+            (Mechanism::LockMmap, 0, 300),
+        ]);
+        let b = side(&[
+            (Mechanism::FaultAnon, 950, 0),
+            (Mechanism::Fork, 90, 0),
+            (Mechanism::LockMmap, 0, 10),
+        ]);
+        let accounts = Accounts::new(&a, &b).unwrap();
+        let order: Vec<_> = accounts.mechanisms.iter().map(|m| m.mechanism).collect();
+        let expected = [
+            Mechanism::Unmap,
+            Mechanism::LockMmap,
+            Mechanism::Fork,
+            Mechanism::FaultAnon,
+        ];
+        assert_eq!(order, expected);
+        let apart: Vec<_> = accounts.mechanisms.iter().map(Spent::is_apart).collect();
+        assert_eq!(apart, [true, false, true, false]);
+        assert!(Accounts::new(&a, &Side::default()).is_none());
+    }
+}
