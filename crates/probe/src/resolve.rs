@@ -30,6 +30,10 @@ const PART: u32 = 100;
 /// that nobody has seen; where quell loses its CPU while it reads, such a program once waited for 112 ms.
 const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
 
+/// And for the sake of a stack that ends where there is no code. Code that a JIT makes often is such a place for good, and
+/// others wait for its process's lock meanwhile.
+const UNWINDING: Duration = Duration::from_millis(50);
+
 /// More processes than this are looked through for those that have ended.
 const MANY: usize = 1024;
 
@@ -235,10 +239,7 @@ impl Resolver {
                 continue;
             }
             let is_better = unwound.is_better_than(&piece.walked);
-            let Unwound {
-                addresses, returns, ..
-            } = unwound;
-            pieces.was_followed(piece, is_better.then_some(addresses), &returns);
+            pieces.was_followed(piece, &unwound, is_better);
         }
         Ok(())
     }
@@ -257,26 +258,33 @@ impl Resolver {
 
     /// Finds the file and offset of every frame of a stack that was followed.
     pub(crate) fn followed_stack(&mut self, id: u32, pid: u32, followed: Followed) -> Stack {
-        self.user_stack(id, pid, followed.addresses, followed.caller)
+        let mut stack = self.user_stack(id, pid, followed.addresses, followed.caller);
+        stack.cut = followed.cut;
+        stack
     }
 
     fn unwind(&mut self, piece: &Piece) -> Unwound {
         self.see(piece.pid, Duration::MAX);
-        let mut is_last = false;
+        let mut read_again = None;
         loop {
             let Some(snapshot) = self.snapshots.get(&piece.pid) else {
                 return Unwound::default();
             };
-            let (maps, changes) = (&snapshot.maps, snapshot.changes);
-            let unwound = self.unwinder.unwind(changes, maps, &self.files, piece);
+            let (maps, changes, taken) = (&snapshot.maps, snapshot.changes, snapshot.taken);
+            let mut unwound = self.unwinder.unwind(changes, maps, &self.files, piece);
             // a library that was loaded since the mappings were read is where such a walk ends
             let is_code = |&address: &u64| code_at(maps, address).is_some();
-            if is_last || unwound.addresses.iter().all(is_code) {
+            if unwound.addresses.iter().all(is_code) {
                 return unwound;
             }
-            let again = snapshot.again();
+            if let Some(before) = read_again {
+                // they may not be read so soon: another piece of this stack may tell more
+                unwound.is_certain = taken != before;
+                return unwound;
+            }
+            read_again = Some(taken);
+            let again = snapshot.again().max(UNWINDING);
             self.see(piece.pid, again);
-            is_last = true;
         }
     }
 

@@ -8,7 +8,9 @@ use std::hash::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::{Mechanism, Text};
-pub use summary::{AccountSummary, Ceiling, HolderShare, MechanismRow, PartShare, WhoRow};
+pub use summary::{
+    AccountSummary, AdviceShare, Ceiling, HolderShare, MechanismRow, PartShare, WhoRow,
+};
 
 /// What was done within a mechanism.
 #[derive(
@@ -70,6 +72,9 @@ pub struct AccountRow {
     pub mechanism: Mechanism,
     /// And what within that.
     pub part: Part,
+    /// The advice that the program gave, as `MADV_FREE`; empty but for [`Mechanism::Advise`].
+    #[serde(default)]
+    pub advice: Text,
     /// The program's function that had it done; empty where it is not known.
     pub function: Text,
     /// The file that the function is in; empty where it is not known.
@@ -255,13 +260,14 @@ impl Account {
     }
 }
 
-type RowKey = (u32, Mechanism, Part, Text, Text);
+type RowKey = (u32, Mechanism, Part, Text, Text, Text);
 
 fn row_key(r: &AccountRow) -> RowKey {
     (
         r.pid,
         r.mechanism,
         r.part,
+        r.advice.clone(),
         r.function.clone(),
         r.file.clone(),
     )
@@ -305,6 +311,7 @@ mod tests {
             pid,
             mechanism: Mechanism::FaultAnon,
             part: Part::Other,
+            advice: Text::default(),
             function: "f".into(),
             file: "a".into(),
             samples,

@@ -73,6 +73,9 @@ pub struct MechanismRow {
     pub who: Vec<WhoRow>,
     /// What was done within it, the dearest first.
     pub parts: Vec<PartShare>,
+    /// The advice that was given, the dearest first; only of [`Mechanism::Advise`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<AdviceShare>,
     /// Who held the lock, the dearest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<HolderShare>,
@@ -104,6 +107,17 @@ pub struct PartShare {
     pub part: Part,
     /// CPU time.
     pub cpu_ns: u64,
+}
+
+/// What one kind of advice to madvise(2) cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AdviceShare {
+    /// Its name, as `MADV_FREE`.
+    pub advice: Text,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Time asleep.
+    pub blocked_ns: u64,
 }
 
 /// Who held a lock.
@@ -214,6 +228,7 @@ impl AccountSummary {
                     longest_ns: sum.longest_ns,
                     who: who(rows(), &comms, &scale),
                     parts: parts(rows(), &scale),
+                    advice: advice(rows(), &scale),
                     holders: holders(account, mechanism),
                 }
             })
@@ -263,6 +278,21 @@ impl AccountSummary {
     }
 }
 
+fn advice<'a>(rows: impl Iterator<Item = &'a AccountRow>, scale: &Scale) -> Vec<AdviceShare> {
+    let mut sums: BTreeMap<&Text, Sum> = BTreeMap::new();
+    for row in rows.filter(|r| !r.advice.is_empty()) {
+        sums.entry(&row.advice).or_default().add(row);
+    }
+    let share = |(advice, sum): (&Text, Sum)| AdviceShare {
+        advice: advice.clone(),
+        cpu_ns: scale.ns(sum.samples),
+        blocked_ns: sum.blocked_ns,
+    };
+    let mut shares: Vec<_> = sums.into_iter().map(share).collect();
+    shares.sort_by_key(|s| std::cmp::Reverse(s.cpu_ns + s.blocked_ns));
+    shares
+}
+
 /// What those that were watched lost as victims. It is not in the samples: no timer interrupts the handler.
 fn hits(tally: &Tally, hit_ns: Option<u64>, comms: &HashMap<u32, &Text>) -> Option<MechanismRow> {
     let of_watched = tally
@@ -297,6 +327,7 @@ fn hits(tally: &Tally, hit_ns: Option<u64>, comms: &HashMap<u32, &Text>) -> Opti
         longest_ns: 0,
         who,
         parts: Vec::new(),
+        advice: Vec::new(),
         holders: Vec::new(),
     })
 }
@@ -394,6 +425,7 @@ mod tests {
             pid: 7,
             mechanism,
             part,
+            advice: Text::default(),
             function: function.into(),
             file: "a".into(),
             samples,

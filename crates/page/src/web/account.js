@@ -34,6 +34,7 @@ function accountRow(A, m, most) {
     `CPU time ${time(m.cpu_ns)} (${time(m.ci95[0])} to ${time(m.ci95[1])}), ${percent(shareOf(m.cpu_ns, A.cpu_ns))} of all`,
     `asleep ${time(m.blocked_ns)}, longest ${time(m.longest_ns)}`,
     ...m.parts.slice(0, 4).map((p) => `${p.part} ${percent(shareOf(p.cpu_ns, m.cpu_ns))}`),
+    ...(m.advice || []).slice(0, 3).map((a) => `${a.advice} ${percent(shareOf(mechanismTime(a), mechanismTime(m)))}`),
     ...m.who.slice(0, 4).map((w) => `${percent(shareOf(mechanismTime(w), mechanismTime(m)))} ${codeName(w)}`),
   ];
   const row = el("tr", { onmousemove: (event) => tip(event, ...lines()), onmouseleave: untip },

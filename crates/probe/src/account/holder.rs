@@ -18,7 +18,7 @@ fn pages(bytes: u64) -> String {
 }
 
 /// Advice by number (include/uapi/asm-generic/mman-common.h).
-fn advice(number: u64) -> String {
+pub(super) fn advice(number: u64) -> String {
     let name = match number {
         0 => "NORMAL",
         1 => "RANDOM",
@@ -28,9 +28,15 @@ fn advice(number: u64) -> String {
         8 => "FREE",
         9 => "REMOVE",
         10 => "DONTFORK",
+        11 => "DOFORK",
         12 => "MERGEABLE",
+        13 => "UNMERGEABLE",
         14 => "HUGEPAGE",
         15 => "NOHUGEPAGE",
+        16 => "DONTDUMP",
+        17 => "DODUMP",
+        18 => "WIPEONFORK",
+        19 => "KEEPONFORK",
         20 => "COLD",
         21 => "PAGEOUT",
         22 => "POPULATE_READ",

@@ -45,6 +45,8 @@ struct RowKey {
     pid: u32,
     mechanism: Mechanism,
     part: Part,
+    /// And one; 0 for none.
+    advice: u32,
     stack: u32,
 }
 
@@ -214,7 +216,7 @@ impl Seen {
             let user = frames.take(head.user_frames.into()).collect();
             self.user_stack(head.tgid, user, head.caller)
         };
-        self.cost(head.tgid, sorted, stack).samples += 1;
+        self.cost(head.tgid, sorted, head.advice, stack).samples += 1;
     }
 
     fn take_wait(&mut self, wait: &WaitRecord) {
@@ -223,7 +225,8 @@ impl Seen {
             return;
         };
         let stack = self.user_stack_of_wait(wait);
-        self.cost(wait.tgid, sorted, stack).waited(wait.ns);
+        self.cost(wait.tgid, sorted, wait.advice, stack)
+            .waited(wait.ns);
         if wait.flags & WAIT_LOCK != 0 {
             let key = HolderKey {
                 pid: wait.tgid,
@@ -248,11 +251,17 @@ impl Seen {
         }
     }
 
-    fn cost(&mut self, pid: u32, sorted: Sorted, stack: u32) -> &mut Cost {
+    fn cost(&mut self, pid: u32, sorted: Sorted, advice: u32, stack: u32) -> &mut Cost {
         let key = RowKey {
             pid,
             mechanism: sorted.mechanism,
             part: sorted.part,
+            // what a program told the kernel matters where that is what took the time
+            advice: if sorted.mechanism == Mechanism::Advise {
+                advice
+            } else {
+                0
+            },
             stack,
         };
         self.rows.entry(key).or_default()
@@ -374,31 +383,30 @@ impl Seen {
     /// Finds the code of new user stacks.
     pub(super) fn resolve(&mut self, resolver: &mut Resolver, pieces: Option<&Pieces>) {
         let mut same = HashMap::new();
-        for mut new in std::mem::take(&mut self.new) {
-            if is_of_piece(new.number) {
-                let Some(followed) = pieces.and_then(|p| p.followed(new.number)) else {
-                    continue;
-                };
-                if followed.single {
-                    self.in_pieces.remove(&new.number);
-                }
-                // another piece, or frame pointers, may have told of the same stack
-                let key = (
-                    new.pid,
-                    followed.addresses.into_boxed_slice(),
-                    followed.caller,
-                );
-                if let Some(&known) = self.user.get(&key) {
-                    same.insert(new.id, known);
-                    if !followed.single {
-                        self.in_pieces.insert(new.number, known);
-                    }
-                    continue;
-                }
-                (new.addresses, new.caller) = (key.1.to_vec(), key.2);
-                self.user.insert(key, new.id);
+        for new in std::mem::take(&mut self.new) {
+            if !is_of_piece(new.number) {
+                let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
+                self.stacks.push(stack);
+                continue;
             }
-            let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
+            let Some(followed) = pieces.and_then(|p| p.followed(new.number)) else {
+                continue;
+            };
+            if followed.single {
+                self.in_pieces.remove(&new.number);
+            }
+            // another piece, or frame pointers, may have told of the same stack
+            let addresses = followed.addresses.clone().into_boxed_slice();
+            let key = (new.pid, addresses, followed.caller);
+            if let Some(&known) = self.user.get(&key) {
+                same.insert(new.id, known);
+                if !followed.single {
+                    self.in_pieces.insert(new.number, known);
+                }
+                continue;
+            }
+            self.user.insert(key, new.id);
+            let stack = resolver.followed_stack(new.id, new.pid, followed);
             self.stacks.push(stack);
         }
         self.join(&same);
@@ -457,7 +465,7 @@ impl Seen {
         let origins = &self.origins;
         let mut account = Account::default();
         // stacks of one function are one row
-        let mut rows: HashMap<(u32, Mechanism, Part, Text, Text), Cost> = HashMap::new();
+        let mut rows: HashMap<(u32, Mechanism, Part, u32, Text, Text), Cost> = HashMap::new();
         for (key, cost) in &self.rows {
             let origin = origins.get(&key.stack);
             if let Some(origin) = origin {
@@ -467,14 +475,18 @@ impl Seen {
                 }
             }
             let Origin { function, file, .. } = origin.cloned().unwrap_or_default();
-            let key = (key.pid, key.mechanism, key.part, function, file);
+            let key = (key.pid, key.mechanism, key.part, key.advice, function, file);
             rows.entry(key).or_default().add(cost);
         }
-        for ((pid, mechanism, part, function, file), cost) in rows {
+        for ((pid, mechanism, part, advice, function, file), cost) in rows {
             account.rows.push(AccountRow {
                 pid,
                 mechanism,
                 part,
+                advice: match advice.checked_sub(1) {
+                    Some(advice) => holder::advice(advice.into()).as_str().into(),
+                    None => Text::default(),
+                },
                 function,
                 file,
                 samples: cost.samples,
@@ -500,7 +512,12 @@ impl Seen {
         // maps have no order
         account.rows.sort_by(|a, b| {
             let key = |r: &AccountRow| (r.pid, r.mechanism, r.part);
-            (key(a), &a.function, &a.file).cmp(&(key(b), &b.function, &b.file))
+            (key(a), &a.advice, &a.function, &a.file).cmp(&(
+                key(b),
+                &b.advice,
+                &b.function,
+                &b.file,
+            ))
         });
         account
             .holders
@@ -518,6 +535,7 @@ const LIBRARIES: &[&str] = &[
     "ld-musl",
     "libpthread",
     "libstdc++",
+    "libffi",
     "libquell",
 ];
 

@@ -115,6 +115,16 @@ static __always_inline s32 call_of(struct task_struct *t)
 	return (long)regs->orig_ax < 0 ? NR_FAULT : (s32)regs->orig_ax;
 }
 
+/* The advice that a call gives, and one: 0 is an advice too. Nothing of any other call. */
+static __always_inline u32 advice_of(struct task_struct *t, s32 nr)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+
+	if (nr == NR_MADVISE)
+		return (u32)regs->dx + 1;
+	return nr == NR_PROCESS_MADVISE ? (u32)regs->r10 + 1 : 0;
+}
+
 /* The word on top of the user stack: in a function that keeps nothing there, where it returns to. 0 if it can't be read. */
 static __always_inline u64 top_of_stack(struct task_struct *t)
 {
@@ -233,6 +243,7 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 		return;
 	c->is_candidate = true;
 	c->nr = nr;
+	c->advice = advice_of(t, nr);
 	c->kstack = wait_stack(ctx, 0);
 	c->ustack = -1;
 	c->caller = 0;
@@ -280,7 +291,7 @@ static __always_inline void come(struct task_struct *t, u32 tid, u32 tgid, u64 n
 	w->kstack = c->kstack;
 	w->ustack = c->ustack;
 	w->flags = c->lock ? c->flags : 0;
-	w->zero = 0;
+	w->advice = c->advice;
 	w->caller = c->caller;
 	BPF_CORE_READ_INTO(&w->comm, t, group_leader, comm);
 	__builtin_memcpy(&w->holder, &c->holder, sizeof(w->holder));
@@ -487,7 +498,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	if (kernel > SAMPLE_DEPTH)
 		kernel = SAMPLE_DEPTH;
 	s->caller = 0;
-	s->zero = 0;
+	s->advice = advice_of(t, s->nr);
 	s->ustack = 0;
 	if (account_config.has_user_stacks && kernel && is_of_a_program(t->flags)) {
 		if (account_config.unwinds)

@@ -17,6 +17,10 @@
 /* Beside NR_FAULT and NR_KTHREAD: a call of a 32-bit program. */
 #define NR_COMPAT (-4)
 
+/* Calls of x86-64 that give advice. */
+#define NR_MADVISE 28
+#define NR_PROCESS_MADVISE 440
+
 /* The states of a thread, as its clock counts them. */
 enum {
 	THREAD_RUNS,
@@ -74,7 +78,7 @@ struct account_sample {
 	u16 kernel_frames;
 	u16 user_frames;
 	s32 ustack; /* a number with STACK_IN_PIECES; 0: the frames are here */
-	u32 zero;
+	u32 advice; /* of madvise() and process_madvise(), and one */
 	u64 caller;
 	char comm[COMM_LEN]; /* of the process */
 	/* The kernel's frames, then the user's: only as many as there are are sent. */
@@ -91,7 +95,7 @@ struct account_wait {
 	s32 kstack;
 	s32 ustack; /* of wait_stacks, or with STACK_IN_PIECES */
 	u32 flags; /* WAIT_* */
-	u32 zero;
+	u32 advice; /* as in account_sample */
 	u64 caller;
 	char comm[COMM_LEN]; /* of the process */
 	struct holder holder;
@@ -129,7 +133,7 @@ struct clock {
 	s32 kstack;
 	s32 ustack;
 	s32 nr;
-	u32 zero;
+	u32 advice;
 	u64 caller; /* the word on top of its user stack */
 	u64 lock;   /* the sleeping lock that it is about to wait for, or 0 */
 	struct holder holder;

@@ -16,10 +16,12 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 use quell_host::maps::Mapping;
 
-use crate::layout::STACK_DEPTH;
 use crate::symbols::Files;
 use code::FrameInfo;
 pub(crate) use piece::{Followed, Kind, Piece, Pieces, is_of_piece};
+
+/// Frames that are kept: as many as the kernel's own walk (perf_event_max_stack).
+const DEPTH: usize = 127;
 
 /// What is read of files takes no more than this, bytes; it is let go of, then, and read again where it is needed.
 const MAX_READ: usize = 192 << 20;
@@ -66,7 +68,10 @@ impl Unwinder {
             let process = Process { changes, unwinder };
             self.processes.insert(piece.pid, process);
         }
-        let mut unwound = Unwound::default();
+        let mut unwound = Unwound {
+            is_certain: true,
+            ..Unwound::default()
+        };
         let Some(process) = self.processes.get(&piece.pid) else {
             return unwound;
         };
@@ -74,7 +79,7 @@ impl Unwinder {
         let mut regs = UnwindRegsX86_64::new(piece.ip(), piece.sp(), piece.bp);
         let mut word = |address| piece.word(address).ok_or(());
         let mut frame = FrameAddress::from_instruction_pointer(piece.ip());
-        while unwound.addresses.len() < STACK_DEPTH {
+        while unwound.addresses.len() < DEPTH {
             let next = process
                 .unwinder
                 .unwind_frame(frame, &mut regs, &mut self.cache, &mut word);
@@ -147,10 +152,17 @@ pub(crate) struct Unwound {
     /// Where each return address lies, and what it is.
     pub(crate) returns: Vec<(u64, u64)>,
     /// It was followed to where the thread began.
-    is_whole: bool,
+    pub(crate) is_whole: bool,
+    /// The mappings were those of the time.
+    pub(crate) is_certain: bool,
 }
 
 impl Unwound {
+    /// Frames are missing at its outer end, because there are too many.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.addresses.len() >= DEPTH && !self.is_whole
+    }
+
     /// Whether it tells more than what was walked by frame pointers.
     pub(crate) fn is_better_than(&self, walked: &[u64]) -> bool {
         let farther = self.addresses.len() >= walked.len();

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::layout::{self, Pod, pod};
 use crate::loader;
 use crate::ring::Ring;
+use crate::unwind::Unwound;
 
 pod! {
     struct StackKey {
@@ -186,6 +187,8 @@ pub(crate) struct Followed {
     pub(crate) addresses: Vec<u64>,
     /// The word on top, where frame pointers had to do and may have missed who called.
     pub(crate) caller: u64,
+    /// Frames are missing at its outer end, because there are too many.
+    pub(crate) cut: bool,
     /// Its number is not given again.
     pub(crate) single: bool,
 }
@@ -277,40 +280,47 @@ impl Pieces {
         Ok(std::mem::take(&mut self.came.borrow_mut().pieces))
     }
 
-    /// Keeps what a piece was followed to, and tells the eBPF programs by what to know the stack: its return addresses,
-    /// each with where it lies. What was unwound is `None` where frame pointers tell more.
-    pub(crate) fn was_followed(
-        &self,
-        piece: Piece,
-        unwound: Option<Vec<u64>>,
-        returns: &[(u64, u64)],
-    ) {
-        let state = match unwound {
-            Some(_) => STATE_UNWOUND,
-            None => STATE_WALKED,
-        };
+    /// Keeps what a piece was followed to, which is by frame pointers where these tell more, and tells the eBPF programs by
+    /// what to know the stack: its return addresses, each with where it lies. Where that is not certain they are to
+    /// forget it, and take another piece the next time.
+    pub(crate) fn was_followed(&self, piece: Piece, unwound: &Unwound, is_better: bool) {
+        let mut single = piece.kind == Kind::Single;
+        let key = layout::bytes(&piece.key);
         if piece.kind == Kind::New {
-            let known = piece.known(state, returns);
-            let (key, known) = (layout::bytes(&piece.key), layout::bytes(&known));
-            // those of a table that was emptied are gone
-            let _gone = self.known.update(key, known, MapFlags::EXIST);
-            if let Some(addresses) = &unwound {
+            // those of a table that was emptied are gone already
+            if unwound.is_certain {
+                let state = if is_better {
+                    STATE_UNWOUND
+                } else {
+                    STATE_WALKED
+                };
+                let known = piece.known(state, &unwound.returns);
+                let _gone = self
+                    .known
+                    .update(key, layout::bytes(&known), MapFlags::EXIST);
+            } else {
+                single = true;
+                let _gone = self.known.delete(key);
+            }
+            if is_better {
                 let mut hashes = self.hashes.borrow_mut();
-                hashes.insert(piece.number, hash(addresses));
+                hashes.insert(piece.number, hash(&unwound.addresses));
             }
         }
-        let single = piece.kind == Kind::Single;
-        let followed = match unwound {
-            Some(addresses) => Followed {
-                addresses,
+        let followed = if is_better {
+            Followed {
+                addresses: unwound.addresses.clone(),
                 caller: 0,
+                cut: unwound.is_cut(),
                 single,
-            },
-            None => Followed {
+            }
+        } else {
+            Followed {
+                cut: piece.walked.len() >= FRAMES,
                 addresses: piece.walked,
                 caller: piece.caller,
                 single,
-            },
+            }
         };
         self.followed.borrow_mut().insert(piece.number, followed);
     }

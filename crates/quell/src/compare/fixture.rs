@@ -106,6 +106,7 @@ fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSummary {
         longest_ns: 0,
         who: Vec::new(),
         parts: Vec::new(),
+        advice: Vec::new(),
         holders: Vec::new(),
     };
     let memory = ms(rows.iter().map(|r| r.1).sum());

@@ -91,6 +91,7 @@ mod tests {
                 longest_ns: 0,
                 who: Vec::new(),
                 parts: Vec::new(),
+                advice: Vec::new(),
                 holders: Vec::new(),
             });
         let account = AccountSummary {

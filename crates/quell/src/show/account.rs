@@ -98,8 +98,8 @@ fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
         },
         dash(m.blocked_ns),
         dash(m.longest_ns),
-        match each(m) {
-            Some(each) => format!("{}, {each}", m.mechanism),
+        match each(m).or_else(|| given(m)) {
+            Some(more) => format!("{}, {more}", m.mechanism),
             None => m.mechanism.name().to_owned(),
         },
         m.who.first().map(|w| who_text(m, w)).unwrap_or_default(),
@@ -114,6 +114,16 @@ fn each(m: &MechanismRow) -> Option<String> {
     );
     let each = m.cpu_ns.checked_div(m.count)?;
     counted.then(|| format!("{} each", time(each)))
+}
+
+/// The advice that most of the time was spent on, with its share where there were others.
+fn given(m: &MechanismRow) -> Option<String> {
+    let first = m.advice.first()?;
+    let of = share(first.cpu_ns + first.blocked_ns, m.cpu_ns + m.blocked_ns);
+    Some(match m.advice.len() {
+        1 => first.advice.to_string(),
+        _ => format!("{} {}", percent(of), first.advice),
+    })
 }
 
 /// The function and its file, as far as they are known.
@@ -239,6 +249,7 @@ mod tests {
                     blocked_ns: 50_000_000,
                 }],
                 parts: Vec::new(),
+                advice: Vec::new(),
                 holders: vec![HolderShare {
                     pid: 9,
                     comm: "monitor".into(),

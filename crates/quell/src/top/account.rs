@@ -170,6 +170,7 @@ mod tests {
             longest_ns: 0,
             who,
             parts: Vec::new(),
+            advice: Vec::new(),
             holders: Vec::new(),
         };
         let mut locked = row(Mechanism::LockMmap, vec![who(7, "wait", 0, 500)]);

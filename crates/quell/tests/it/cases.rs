@@ -327,3 +327,17 @@ fn java_arena_close() {
     };
     blames(&screen, "unmap", &["unmap0 (libnio.so)", "java"]);
 }
+
+/// Check that of advice the kind is named, where a program means another one than it gives.
+#[test]
+fn advice_of_another_kind() {
+    let case = Case {
+        name: "17-advice-24",
+        build: "",
+        script: "$python $cases/advice.py bad 3",
+    };
+    let Some(screen) = first_screen(&case) else {
+        return;
+    };
+    assert!(screen.contains("advise, MADV_DONTNEED_LOCKED"), "{screen}");
+}
