@@ -79,6 +79,9 @@ pub struct AccountRow {
     pub function: Text,
     /// The file that the function is in; empty where it is not known.
     pub file: Text,
+    /// The allocator's function that it called for it, with its file; empty where there was none.
+    #[serde(default)]
+    pub allocator: Text,
     /// Samples of CPU time.
     pub samples: u64,
     /// How often a thread was made to sleep.
@@ -260,7 +263,7 @@ impl Account {
     }
 }
 
-type RowKey = (u32, Mechanism, Part, Text, Text, Text);
+type RowKey = (u32, Mechanism, Part, Text, Text, Text, Text);
 
 fn row_key(r: &AccountRow) -> RowKey {
     (
@@ -270,6 +273,7 @@ fn row_key(r: &AccountRow) -> RowKey {
         r.advice.clone(),
         r.function.clone(),
         r.file.clone(),
+        r.allocator.clone(),
     )
 }
 
@@ -314,6 +318,7 @@ mod tests {
             advice: Text::default(),
             function: "f".into(),
             file: "a".into(),
+            allocator: Text::default(),
             samples,
             waits: u64::from(blocked_ns > 0),
             blocked_ns,

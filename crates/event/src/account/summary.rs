@@ -94,6 +94,9 @@ pub struct WhoRow {
     pub function: Text,
     /// Its file; empty where it is not known.
     pub file: Text,
+    /// The allocator's function that it called for it, with its file; empty where there was none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub allocator: Text,
     /// CPU time.
     pub cpu_ns: u64,
     /// Time in which it slept for it.
@@ -339,15 +342,16 @@ fn who<'a>(
 ) -> Vec<WhoRow> {
     let none = Text::default();
     // by name, function and file, and then by process
-    let mut names: BTreeMap<(&Text, &Text, &Text), BTreeMap<u32, Sum>> = BTreeMap::new();
+    let mut names: BTreeMap<[&Text; 4], BTreeMap<u32, Sum>> = BTreeMap::new();
     for row in rows {
         let comm = comms.get(&row.pid).copied().unwrap_or(&none);
-        let processes = names.entry((comm, &row.function, &row.file)).or_default();
+        let key = [comm, &row.function, &row.file, &row.allocator];
+        let processes = names.entry(key).or_default();
         processes.entry(row.pid).or_default().add(row);
     }
     let mut who: Vec<WhoRow> = names
         .into_iter()
-        .map(|((comm, function, file), processes)| {
+        .map(|([comm, function, file, allocator], processes)| {
             let cost = |sum: &Sum| scale.ns(sum.samples) + sum.blocked_ns;
             let most = processes.iter().max_by_key(|(_, sum)| cost(sum));
             WhoRow {
@@ -356,6 +360,7 @@ fn who<'a>(
                 comm: comm.clone(),
                 function: function.clone(),
                 file: file.clone(),
+                allocator: allocator.clone(),
                 cpu_ns: scale.ns(processes.values().map(|s| s.samples).sum()),
                 blocked_ns: processes.values().map(|s| s.blocked_ns).sum(),
             }
@@ -428,6 +433,7 @@ mod tests {
             advice: Text::default(),
             function: function.into(),
             file: "a".into(),
+            allocator: Text::default(),
             samples,
             waits: u64::from(ns > 0),
             blocked_ns: ns,

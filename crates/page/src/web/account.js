@@ -10,8 +10,9 @@ const shareOf = (ns, all) => (all > 0 ? ns / all : 0);
 function codeName(who) {
   if (!who) return "";
   const code = who.function && who.file ? `${who.function} (${who.file})` : who.function || who.file;
+  const by = who.allocator ? ` by ${who.allocator}` : "";
   const process = who.processes > 1 ? `${count(who.processes)} processes ${who.comm}` : `${who.comm} ${who.pid}`;
-  return code ? `${code}, ${process}` : process;
+  return code ? `${code}${by}, ${process}` : process;
 }
 
 function holderName(h) {

@@ -61,10 +61,12 @@ struct HolderKey {
 }
 
 /// Where a stack comes from.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct Origin {
     function: Text,
     file: Text,
+    /// The function of an allocator that it called, with its file.
+    allocator: Text,
     /// It does not go on to where its thread began.
     ends_early: bool,
 }
@@ -465,7 +467,7 @@ impl Seen {
         let origins = &self.origins;
         let mut account = Account::default();
         // stacks of one function are one row
-        let mut rows: HashMap<(u32, Mechanism, Part, u32, Text, Text), Cost> = HashMap::new();
+        let mut rows: HashMap<(u32, Mechanism, Part, u32, Origin), Cost> = HashMap::new();
         for (key, cost) in &self.rows {
             let origin = origins.get(&key.stack);
             if let Some(origin) = origin {
@@ -474,11 +476,13 @@ impl Seen {
                     account.early_ends += cost.samples + cost.waits;
                 }
             }
-            let Origin { function, file, .. } = origin.cloned().unwrap_or_default();
-            let key = (key.pid, key.mechanism, key.part, key.advice, function, file);
+            let mut origin = origin.cloned().unwrap_or_default();
+            // no part of what tells rows apart
+            origin.ends_early = false;
+            let key = (key.pid, key.mechanism, key.part, key.advice, origin);
             rows.entry(key).or_default().add(cost);
         }
-        for ((pid, mechanism, part, advice, function, file), cost) in rows {
+        for ((pid, mechanism, part, advice, origin), cost) in rows {
             account.rows.push(AccountRow {
                 pid,
                 mechanism,
@@ -487,8 +491,9 @@ impl Seen {
                     Some(advice) => holder::advice(advice.into()).as_str().into(),
                     None => Text::default(),
                 },
-                function,
-                file,
+                function: origin.function,
+                file: origin.file,
+                allocator: origin.allocator,
                 samples: cost.samples,
                 waits: cost.waits,
                 blocked_ns: cost.blocked_ns,
@@ -539,27 +544,80 @@ const LIBRARIES: &[&str] = &[
     "libquell",
 ];
 
-/// The function that had it done, and its file: the innermost outside of the C library. Without any such, the innermost.
+/// Files of allocators. Whoever asks them is the one to know, and they too.
+const ALLOCATORS: &[&str] = &[
+    "libtcmalloc",
+    "libjemalloc",
+    "libmimalloc",
+    "libhoard",
+    "libsnmalloc",
+    "librpmalloc",
+    "libscudo",
+];
+
+/// Functions of the C library that are its allocator's.
+const MALLOC: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "cfree",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_trim",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_free",
+    "__libc_memalign",
+    "__malloc_trim",
+];
+
+fn is_one_of(name: &str, begins: &[&str]) -> bool {
+    begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// The function that had it done, and its file: the innermost outside of the C library and of allocators, with the
+/// allocator's function that it called, if it was one. Without any such, the innermost.
 fn origin(stack: &Stack) -> Origin {
     let base = |frame: &Frame| {
         let module = frame.module.as_deref().unwrap_or_default();
         module.rsplit('/').next().unwrap_or(module).to_owned()
     };
-    let is_library = |frame: &Frame| {
-        let base = base(frame);
-        LIBRARIES.iter().any(|l| base.starts_with(l))
-    };
     let is_known = |frame: &&Frame| frame.module.is_some() || frame.symbol.is_some();
-    let mut known = stack.frames.iter().filter(is_known);
-    let first = known.clone().next();
-    let outside = known.find(|frame| !is_library(frame));
-    match outside.or(first) {
-        Some(frame) => Origin {
-            function: frame.symbol.as_deref().unwrap_or_default().into(),
-            file: base(frame).as_str().into(),
-            ends_early: stack.ends_early().is_some(),
-        },
-        None => Origin::default(),
+    let mut allocator = Text::default();
+    let mut first = None;
+    for frame in stack.frames.iter().filter(is_known) {
+        first = first.or(Some(frame));
+        let file = base(frame);
+        let symbol = frame.symbol.as_deref().unwrap_or_default();
+        let is_library = is_one_of(&file, LIBRARIES);
+        if is_one_of(&file, ALLOCATORS) || is_library && MALLOC.contains(&symbol) {
+            // the outermost: what was called
+            allocator = match symbol {
+                "" => file.as_str().into(),
+                _ => format!("{symbol} ({file})").as_str().into(),
+            };
+        } else if !is_library {
+            return Origin {
+                function: symbol.into(),
+                file: file.as_str().into(),
+                allocator,
+                ends_early: stack.ends_early().is_some(),
+            };
+        }
+    }
+    Origin {
+        function: first
+            .and_then(|f| f.symbol.as_deref())
+            .unwrap_or_default()
+            .into(),
+        file: first.map(base).unwrap_or_default().as_str().into(),
+        allocator: Text::default(),
+        ends_early: stack.ends_early().is_some(),
     }
 }
 
@@ -584,8 +642,8 @@ mod tests {
                 frames: frames.to_vec(),
                 ..Stack::default()
             };
-            let Origin { function, file, .. } = origin(&stack);
-            (function.to_string(), file.to_string())
+            let origin = origin(&stack);
+            (origin.function.to_string(), origin.file.to_string())
         };
         let memset = frame(Some("memset"), Some("/lib/libc.so.6"));
         let caller = frame(Some("fill"), Some("/opt/app"));
@@ -600,5 +658,34 @@ mod tests {
             told("", "x.so")
         );
         assert_eq!(of(&[]), told("", ""));
+    }
+
+    /// Check that of an allocator the function that was called is named beside who called it, and that one without a
+    /// caller is named itself.
+    #[test]
+    fn allocators_are_named_beside_their_callers() {
+        let of = |frames: &[(&str, &str)]| {
+            let frames = frames.iter().map(|(s, m)| frame(Some(s), Some(m)));
+            let stack = Stack {
+                frames: frames.collect(),
+                ..Stack::default()
+            };
+            let origin = origin(&stack);
+            format!("{} | {}", origin.function, origin.allocator)
+        };
+        let libc = "/lib/libc.so.6";
+        let tc = "/usr/lib/libtcmalloc_minimal.so.4";
+        let app = "/opt/app";
+        let trim = [("madvise", libc), ("malloc_trim", libc), ("tidy", app)];
+        assert_eq!(of(&trim), "tidy | malloc_trim (libc.so.6)");
+        let release = [
+            ("madvise", libc),
+            ("SystemRelease", tc),
+            ("Release", tc),
+            ("main", app),
+        ];
+        assert_eq!(of(&release), "main | Release (libtcmalloc_minimal.so.4)");
+        assert_eq!(of(&release[..3]), "madvise | ");
+        assert_eq!(of(&[("memset", libc), ("fill", app)]), "fill | ");
     }
 }

@@ -129,10 +129,17 @@ fn given(m: &MechanismRow) -> Option<String> {
 /// The function and its file, as far as they are known.
 pub(crate) fn code(w: &WhoRow) -> String {
     let function = symbol::short(&w.function);
-    match (function.as_str(), w.file.as_str()) {
+    let code = match (function.as_str(), w.file.as_str()) {
         (_, "") => function,
         ("", file) => file.to_owned(),
         (_, file) => format!("{function} ({file})"),
+    };
+    match w.allocator.as_str() {
+        "" => code,
+        allocator => match allocator.rsplit_once(" (") {
+            Some((function, file)) => format!("{code} by {} ({file}", symbol::short(function)),
+            None => format!("{code} by {allocator}"),
+        },
     }
 }
 
@@ -245,6 +252,7 @@ mod tests {
                     comm: "p".into(),
                     function: "f".into(),
                     file: "lib.so".into(),
+                    allocator: "free (libc.so.6)".into(),
                     cpu_ns: 300_000_000,
                     blocked_ns: 50_000_000,
                 }],
@@ -278,7 +286,7 @@ mod tests {
         for part in [
             "30 % of 1",
             "lock.mmap",
-            "f (lib.so), p 7",
+            "f (lib.so) by free (libc.so.6), p 7",
             "monitor",
             "write /proc/7/clear_refs",
         ] {

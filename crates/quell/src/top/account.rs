@@ -158,6 +158,7 @@ mod tests {
             comm: format!("p{pid}").as_str().into(),
             function: function.into(),
             file: "app".into(),
+            allocator: quell_event::Text::default(),
             cpu_ns,
             blocked_ns,
         };

@@ -224,7 +224,7 @@ fn gperftools_release() {
     blames(
         &screen,
         "advise",
-        &["TCMalloc_SystemRelease", "(libtcmalloc_minimal"],
+        &["main (churn) by", "ReleaseToSystem", "(libtcmalloc_minimal"],
     );
     blames(&screen, "fault.anon", &["worker (churn)"]);
 }
