@@ -51,8 +51,6 @@ struct Snapshot {
     /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
     t_ns: u64,
     taken: Instant,
-    /// How often those with a name were other ones than before.
-    changes: u64,
     /// How long reading them took.
     took: Duration,
     /// None of those that are watched.
@@ -130,7 +128,6 @@ impl Resolver {
             maps: Vec::new(),
             t_ns,
             taken: began,
-            changes: 0,
             took: Duration::ZERO,
             stranger: false,
             wait: AGAIN[0],
@@ -152,7 +149,6 @@ impl Resolver {
         known.stranger = stranger;
         if other_maps {
             known.t_ns = t_ns;
-            known.changes += 1;
             known.wait = AGAIN[0];
         } else {
             known.wait = (known.wait * 2).min(AGAIN[1]);
@@ -270,8 +266,8 @@ impl Resolver {
             let Some(snapshot) = self.snapshots.get(&piece.pid) else {
                 return Unwound::default();
             };
-            let (maps, changes, taken) = (&snapshot.maps, snapshot.changes, snapshot.taken);
-            let mut unwound = self.unwinder.unwind(changes, maps, &self.files, piece);
+            let (maps, taken) = (&snapshot.maps, snapshot.taken);
+            let mut unwound = self.unwinder.unwind(maps, &self.files, piece);
             // a library that was loaded since the mappings were read is where such a walk ends
             let is_code = |&address: &u64| code_at(maps, address).is_some();
             if unwound.addresses.iter().all(is_code) {

@@ -14,7 +14,7 @@
  * stack that the loader has not unwound yet, goes by frame pointers.
  *
  * The rules of account.bpf.c hold here: maps are allocated in advance, loops have constant bounds, and user memory is
- * read without faulting (bpf_probe_read_user()): where a page is not there, the piece ends. The loader may replace what is
+ * read without faulting (bpf_probe_read_user()): a page that is not there is not in the piece. The loader may replace what is
  * known while it is read here. Then what is compared may be of two stacks, and equals neither.
  *
  * The loader's twin of this file is unwind/piece.rs.
@@ -23,7 +23,7 @@
 #define QUELL_PIECES_H
 
 #define PIECE_PAGE 4096
-#define PIECE_PAGES 5
+#define PIECE_PAGES 8
 #define PIECE_BYTES (PIECE_PAGE * PIECE_PAGES)
 /* Frames by frame pointers, for where they reach farther than the piece. */
 #define PIECE_FRAMES 64
@@ -53,10 +53,10 @@ struct stack_piece {
 	u32 tgid;
 	u16 frames;
 	u16 kind; /* PIECE_* */
-	u32 bytes; /* of the stack, that could be read */
+	u32 pages; /* a bit for each that could be read: a large array may lie on some that nobody has touched */
 	struct stack_key key; /* with ip and sp */
 	u64 bp;
-	u64 base; /* where the bytes lay: at the beginning of the page that sp is in */
+	u64 base; /* where they lay: from the beginning of the page on that sp is in */
 	u64 caller; /* the word at sp */
 	u64 walked[PIECE_FRAMES];
 	u8 stack[PIECE_BYTES];
@@ -173,11 +173,10 @@ static __noinline bool take_piece(void *ctx, struct task_struct *t, struct stack
 	p->caller = word;
 	got = bpf_get_stack(ctx, p->walked, sizeof(p->walked), BPF_F_USER_STACK);
 	p->frames = got > 0 ? (u32)got / 8 : 0;
-	p->bytes = 0;
+	p->pages = 0;
 	for (i = 0; i < PIECE_PAGES; i++) {
-		if (bpf_probe_read_user(p->stack + i * PIECE_PAGE, PIECE_PAGE, (void *)(p->base + i * PIECE_PAGE)))
-			break;
-		p->bytes = (i + 1) * PIECE_PAGE;
+		if (!bpf_probe_read_user(p->stack + i * PIECE_PAGE, PIECE_PAGE, (void *)(p->base + i * PIECE_PAGE)))
+			p->pages |= 1 << i;
 	}
 	bpf_ringbuf_submit(p, BPF_RB_NO_WAKEUP);
 	return true;

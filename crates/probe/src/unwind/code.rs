@@ -1,30 +1,41 @@
 //! What a file says of how its code is unwound: `.eh_frame`, and where its segments are mapped.
 //!
-//! Any field may lie: the `object` crate checks what is read, and framehop what the sections say.
+//! Any field may lie: the `object` and `gimli` crates check what is read, and what is long is refused here.
 
 use std::rc::Rc;
 
-use framehop::{ExplicitModuleSectionInfo, Module};
+use gimli::{
+    BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, FrameDescriptionEntry, LittleEndian,
+    UnwindContext, UnwindSection as _,
+};
 use object::read::elf::{ElfFile64, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, elf};
 use quell_host::contents::Contents;
 use quell_host::maps::Mapping;
 
+use super::rule::{Registers, Rule, Stack, Step, apply_row};
+
 /// More of one section is not read, bytes: that of a browser has 20 MB.
 const MAX_SECTION: u64 = 64 << 20;
 
-type Bytes = Rc<[u8]>;
+/// Without an index, a section is read from its beginning for each address: no longer one is, bytes.
+const MAX_UNSORTED: usize = 256 << 10;
+
+/// What is written of one function has no more, bytes: its instructions are followed from the first on.
+const MAX_ENTRY: usize = 64 << 10;
+
+type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
 
 /// A section, and where it is as linked.
 #[derive(Clone, Debug)]
 struct Section {
-    bytes: Bytes,
+    bytes: Rc<[u8]>,
     address: u64,
 }
 
 impl Section {
-    fn range(&self) -> std::ops::Range<u64> {
-        self.address..self.address.saturating_add(self.bytes.len() as u64)
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.bytes, LittleEndian)
     }
 }
 
@@ -41,8 +52,18 @@ struct Segment {
 pub(crate) struct FrameInfo {
     eh_frame: Section,
     eh_frame_hdr: Option<Section>,
-    text: Option<std::ops::Range<u64>>,
+    bases: BaseAddresses,
     segments: Vec<Segment>,
+}
+
+/// What is known of an address.
+pub(super) enum Found {
+    /// A rule that is worth keeping.
+    Rule(Rule),
+    /// Where this frame leads; `None` where that can't be told.
+    Step(Option<Step>),
+    /// Nothing.
+    Nothing,
 }
 
 impl FrameInfo {
@@ -67,14 +88,36 @@ impl FrameInfo {
             size: s.p_filesz(endian),
             address: s.p_vaddr(endian),
         });
-        Some(Self {
-            segments: segments.collect(),
-            text: file
-                .section_by_name(".text")
-                .map(|t| t.address()..t.address().saturating_add(t.size())),
-            eh_frame: section(".eh_frame")?,
-            eh_frame_hdr: section(".eh_frame_hdr"),
-        })
+        let segments = segments.collect();
+        let text = file.section_by_name(".text").map_or(0, |t| t.address());
+        let got = file.section_by_name(".got").map_or(0, |t| t.address());
+        Some(Self::new(
+            section(".eh_frame")?,
+            section(".eh_frame_hdr"),
+            segments,
+            [text, got],
+        ))
+    }
+
+    fn new(
+        eh_frame: Section,
+        eh_frame_hdr: Option<Section>,
+        segments: Vec<Segment>,
+        [text, got]: [u64; 2],
+    ) -> Self {
+        let mut bases = BaseAddresses::default()
+            .set_text(text)
+            .set_got(got)
+            .set_eh_frame(eh_frame.address);
+        if let Some(header) = &eh_frame_hdr {
+            bases = bases.set_eh_frame_hdr(header.address);
+        }
+        Self {
+            eh_frame,
+            eh_frame_hdr,
+            bases,
+            segments,
+        }
     }
 
     /// What it takes, bytes.
@@ -83,36 +126,184 @@ impl FrameInfo {
         self.eh_frame.bytes.len() + header
     }
 
-    /// It, where a process has mapped it.
-    pub(crate) fn module(&self, mapping: &Mapping) -> Option<Module<Bytes>> {
+    /// What is added to an address as linked, modulo 2^64, where a process has mapped it there.
+    pub(super) fn bias(&self, mapping: &Mapping) -> Option<u64> {
+        let length = mapping.end.checked_sub(mapping.start)?;
         let segment = self.segments.iter().find(|s| {
             // a mapping begins at the page that the segment begins in
-            let end = s.offset.saturating_add(s.size);
-            mapping.offset < end
-                && mapping.offset.saturating_add(mapping.end - mapping.start) > s.offset
+            mapping.offset < s.offset.saturating_add(s.size)
+                && mapping.offset.saturating_add(length) > s.offset
         })?;
-        // what is added to an address as linked; less than nothing is added modulo 2^64
-        let bias = mapping
-            .start
-            .wrapping_sub(mapping.offset)
-            .wrapping_add(segment.offset)
-            .wrapping_sub(segment.address);
-        // an image that is linked to a high address: framehop counts from its beginning in 32 bits
-        let base = self.segments.iter().map(|s| s.address).min().unwrap_or(0) & !0xffff_ffff;
-        let sections = ExplicitModuleSectionInfo {
-            base_svma: base,
-            text_svma: self.text.clone(),
-            eh_frame_svma: Some(self.eh_frame.range()),
-            eh_frame: Some(Rc::clone(&self.eh_frame.bytes)),
-            eh_frame_hdr_svma: self.eh_frame_hdr.as_ref().map(Section::range),
-            eh_frame_hdr: self.eh_frame_hdr.as_ref().map(|s| Rc::clone(&s.bytes)),
-            ..ExplicitModuleSectionInfo::default()
+        let linked = segment
+            .address
+            .wrapping_sub(segment.offset)
+            .wrapping_add(mapping.offset);
+        Some(mapping.start.wrapping_sub(linked))
+    }
+
+    /// What is written of an address as linked.
+    pub(super) fn find(
+        &self,
+        address: u64,
+        context: &mut UnwindContext<usize>,
+        regs: &Registers,
+        stack: Stack<'_>,
+    ) -> Found {
+        let mut section = EhFrame::from(self.eh_frame.reader());
+        section.set_address_size(8);
+        let Some(entry) = self.entry(&section, address) else {
+            return Found::Nothing;
         };
-        Some(Module::new(
-            String::new(),
-            mapping.start..mapping.end,
-            bias.wrapping_add(base),
-            sections,
-        ))
+        if entry.entry_len() > MAX_ENTRY || entry.cie().entry_len() > MAX_ENTRY {
+            return Found::Step(None);
+        }
+        let row = entry.unwind_info_for_address(&section, &self.bases, context, address);
+        let Ok(row) = row else {
+            return Found::Step(None);
+        };
+        // the frame that a signal interrupted has registers, and called nobody
+        match Rule::of(row).filter(|_| !entry.is_signal_trampoline()) {
+            Some(rule) => Found::Rule(rule),
+            None => Found::Step(apply_row(
+                row,
+                &section,
+                entry.cie().encoding(),
+                regs,
+                stack,
+            )),
+        }
+    }
+
+    fn entry<'a>(
+        &'a self,
+        section: &EhFrame<Reader<'a>>,
+        address: u64,
+    ) -> Option<FrameDescriptionEntry<Reader<'a>>> {
+        let of = |section: &EhFrame<Reader<'a>>,
+                  bases: &BaseAddresses,
+                  at: EhFrameOffset<usize>| { section.cie_from_offset(bases, at) };
+        let header = self.eh_frame_hdr.as_ref().and_then(|header| {
+            let header = EhFrameHdr::from(header.reader());
+            header.parse(&self.bases, 8).ok()
+        });
+        match header.as_ref().and_then(|h| h.table()) {
+            Some(table) => table
+                .fde_for_address(section, &self.bases, address, of)
+                .ok(),
+            None if self.eh_frame.bytes.len() <= MAX_UNSORTED => {
+                section.fde_for_address(&self.bases, address, of).ok()
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gimli::UnwindContext;
+    use proptest::prelude::*;
+
+    /// One function at 0x1000, of 0x100 bytes, with these instructions, as a compiler writes it.
+    fn made(instructions: &[u8]) -> FrameInfo {
+        // length, CIE id, version, "zR", code 1, data -8, return address in 16, augmentation of one byte: sdata4 relative
+        let mut cie = vec![0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b];
+        // the frame begins 8 above rsp, where the return address lies below: DW_CFA_def_cfa, DW_CFA_offset
+        cie.extend([0x0c, 7, 8, 0x90, 1]);
+        cie.resize(cie.len().next_multiple_of(4), 0);
+        let mut bytes = (cie.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(&cie);
+        let mut fde = Vec::new();
+        let at = bytes.len() as u32;
+        fde.extend((at + 4).to_le_bytes());
+        // relative to where it stands, and the section is at 0
+        fde.extend((0x1000_u32).wrapping_sub(at + 8).to_le_bytes());
+        fde.extend(0x100_u32.to_le_bytes());
+        fde.push(0);
+        fde.extend(instructions);
+        fde.resize(fde.len().next_multiple_of(4), 0);
+        bytes.extend((fde.len() as u32).to_le_bytes());
+        bytes.extend(&fde);
+        bytes.extend([0; 4]);
+        let section = Section {
+            bytes: bytes.into(),
+            address: 0,
+        };
+        FrameInfo::new(section, None, Vec::new(), [0, 0])
+    }
+
+    fn step(info: &FrameInfo, address: u64) -> Option<Step> {
+        let regs = Registers {
+            ip: address,
+            sp: 0x7000,
+            bp: 0x7100,
+        };
+        // every word says where it lies
+        let stack = |at: u64| (0x7000..0x8000).contains(&at).then_some(at | 1 << 40);
+        match info.find(address, &mut UnwindContext::new(), &regs, &stack) {
+            Found::Rule(rule) => rule.apply(&regs, &stack),
+            Found::Step(step) => step,
+            Found::Nothing => None,
+        }
+    }
+
+    fn caller(ip: u64, sp: u64, bp: u64) -> Option<Step> {
+        Some(Step::Caller(Registers { ip, sp, bp }))
+    }
+
+    /// Check that frames are found by the stack pointer, by rbp, and by an expression, and that the first one is known.
+    #[test]
+    fn rules_of_compilers() {
+        let word = |at: u64| at | 1 << 40;
+        // before anything is pushed
+        assert_eq!(
+            step(&made(&[]), 0x1004),
+            caller(word(0x7000), 0x7008, 0x7100)
+        );
+        // DW_CFA_advance_loc 4, DW_CFA_def_cfa_offset 32, DW_CFA_offset rbp at 16 below
+        let pushed = [0x44, 0x0e, 32, 0x86, 2];
+        assert_eq!(
+            step(&made(&pushed), 0x1002),
+            caller(word(0x7000), 0x7008, 0x7100)
+        );
+        let deeper = caller(word(0x7018), 0x7020, word(0x7010));
+        assert_eq!(step(&made(&pushed), 0x1004), deeper);
+        // DW_CFA_def_cfa rbp 16
+        let by_bp = caller(word(0x7108), 0x7110, 0x7100);
+        assert_eq!(step(&made(&[0x0c, 6, 16]), 0x1004), by_bp);
+        // DW_CFA_def_cfa_expression: rsp + 24
+        let expression = [0x0f, 2, 0x77, 24];
+        assert_eq!(
+            step(&made(&expression), 0x1004),
+            caller(word(0x7010), 0x7018, 0x7100)
+        );
+        // DW_CFA_undefined of the return address
+        assert_eq!(step(&made(&[0x07, 16]), 0x1004), Some(Step::Start));
+        // nothing is written of what comes after
+        assert_eq!(step(&made(&[]), 0x1100), None);
+    }
+
+    /// Check that an expression without an end has one: DW_OP_skip back to itself.
+    #[test]
+    fn no_expression_goes_on_for_ever() {
+        let forever = [0x0f, 3, 0x2f, 0xfd, 0xff];
+        assert_eq!(step(&made(&forever), 0x1004), None);
+    }
+
+    proptest! {
+        /// Check that whatever is written of a function, following it ends, and reads no other memory than the stack.
+        #[test]
+        fn any_instructions(instructions in prop::collection::vec(any::<u8>(), 0..200), at in 0x0ff0_u64..0x1110) {
+            let _step = step(&made(&instructions), at);
+        }
+
+        /// Check that no section makes the reader fail.
+        #[test]
+        fn any_section(frames in prop::collection::vec(any::<u8>(), 0..400), header in prop::collection::vec(any::<u8>(), 0..100), at: u64) {
+            let section = |bytes: Vec<u8>, address| Section { bytes: bytes.into(), address };
+            let header = section([&[1, 0x1b, 0x03, 0x3b], header.as_slice()].concat(), 0x2000);
+            let info = FrameInfo::new(section(frames, 0x1000), Some(header), Vec::new(), [0, 0]);
+            let _step = step(&info, at % 0x4000);
+        }
     }
 }

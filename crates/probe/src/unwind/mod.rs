@@ -8,17 +8,17 @@
 
 mod code;
 mod piece;
+mod rule;
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{FrameAddress, Unwinder as _};
-use quell_host::maps::Mapping;
+use gimli::UnwindContext;
+use quell_host::maps::{self, Mapping};
 
 use crate::symbols::Files;
-use code::FrameInfo;
+use code::{Found, FrameInfo};
 pub(crate) use piece::{Followed, Kind, Piece, Pieces, is_of_piece};
+use rule::{Registers, Rule, Step};
 
 /// Frames that are kept: as many as the kernel's own walk (perf_event_max_stack).
 const DEPTH: usize = 127;
@@ -26,17 +26,8 @@ const DEPTH: usize = 127;
 /// What is read of files takes no more than this, bytes; it is let go of, then, and read again where it is needed.
 const MAX_READ: usize = 192 << 20;
 
-/// The code of so many processes is known at once: a build starts thousands.
-const MAX_PROCESSES: usize = 64;
-
-/// framehop's memory of rules tells sets of modules apart by 16 bits, and each module that is added makes another set.
-const MAX_SETS: usize = 1 << 15;
-
-/// The code of a process, as of when its mappings had been seen to change so often.
-struct Process {
-    changes: u64,
-    unwinder: UnwinderX86_64<Rc<[u8]>>,
-}
+/// So many rules are kept.
+const MAX_RULES: usize = 1 << 16;
 
 /// Follows stacks.
 #[derive(Default)]
@@ -44,103 +35,101 @@ pub(crate) struct Unwinder {
     /// By the number of the file; of those without, that they have none.
     code: HashMap<u32, Option<FrameInfo>>,
     read: usize,
-    processes: HashMap<u32, Process>,
-    cache: CacheX86_64,
-    /// Modules that were added since the memory of rules was emptied.
-    sets: usize,
+    /// By file and address as linked.
+    rules: HashMap<(u32, u64), Rule>,
+    context: UnwindContext<usize>,
 }
 
 impl Unwinder {
-    /// Follows a stack. `changes` is how often the mappings of this process were seen to change.
-    pub(crate) fn unwind(
-        &mut self,
-        changes: u64,
-        maps: &[Mapping],
-        files: &Files,
-        piece: &Piece,
-    ) -> Unwound {
-        let known = self.processes.get(&piece.pid);
-        if known.is_none_or(|p| p.changes != changes) {
-            if self.processes.len() >= MAX_PROCESSES || self.sets >= MAX_SETS {
-                self.forget_processes();
-            }
-            let unwinder = self.unwinder_of(piece.pid, maps, files);
-            let process = Process { changes, unwinder };
-            self.processes.insert(piece.pid, process);
-        }
+    /// Follows a stack of a process with these mappings.
+    pub(crate) fn unwind(&mut self, maps: &[Mapping], files: &Files, piece: &Piece) -> Unwound {
         let mut unwound = Unwound {
+            addresses: vec![piece.ip()],
             is_certain: true,
             ..Unwound::default()
         };
-        let Some(process) = self.processes.get(&piece.pid) else {
-            return unwound;
+        let mut regs = Registers {
+            ip: piece.ip(),
+            sp: piece.sp(),
+            bp: piece.bp,
         };
-        unwound.addresses.push(piece.ip());
-        let mut regs = UnwindRegsX86_64::new(piece.ip(), piece.sp(), piece.bp);
-        let mut word = |address| piece.word(address).ok_or(());
-        let mut frame = FrameAddress::from_instruction_pointer(piece.ip());
         while unwound.addresses.len() < DEPTH {
-            let next = process
-                .unwinder
-                .unwind_frame(frame, &mut regs, &mut self.cache, &mut word);
-            let address = match next {
-                Ok(Some(address)) => address,
-                Ok(None) => {
+            // a call that never returns may be its function's last instruction, and returns to the next one's first
+            let is_first = unwound.addresses.len() == 1;
+            let at = regs.ip.wrapping_sub(u64::from(!is_first));
+            let stack = |address| piece.word(address);
+            match self.step(maps, files, piece.pid, at, &regs, &stack) {
+                Some(Step::Start) => {
                     unwound.is_whole = true;
                     break;
                 }
+                // a frame begins above those that it called
+                Some(Step::Caller(next)) if next.sp > regs.sp => regs = next,
                 // the piece ends there, or the frame is none
-                Err(_) => break,
-            };
-            let Some(returns) = FrameAddress::from_return_address(address) else {
-                break;
-            };
+                _ => break,
+            }
             // where a call put it: the frame of the caller begins above (System V ABI for x86-64, 3.2.2)
-            unwound.returns.push((regs.sp().wrapping_sub(8), address));
-            unwound.addresses.push(address);
-            frame = returns;
+            unwound.returns.push((regs.sp.wrapping_sub(8), regs.ip));
+            unwound.addresses.push(regs.ip);
         }
         unwound
     }
 
-    fn forget_processes(&mut self) {
-        self.processes.clear();
-        self.cache = CacheX86_64::default();
-        self.sets = 0;
-    }
-
-    fn unwinder_of(
+    /// Where the frame of an address leads.
+    fn step(
         &mut self,
-        pid: u32,
         maps: &[Mapping],
         files: &Files,
-    ) -> UnwinderX86_64<Rc<[u8]>> {
-        let mut unwinder = UnwinderX86_64::new();
-        for mapping in maps.iter().filter(|m| m.perms.exec && m.is_file()) {
-            let number = files.number(pid, mapping);
-            let info = number.and_then(|number| self.frame_info(number, files));
-            if let Some(module) = info.and_then(|info| info.module(mapping)) {
-                unwinder.add_module(module);
-                self.sets += 1;
-            }
+        pid: u32,
+        at: u64,
+        regs: &Registers,
+        stack: rule::Stack<'_>,
+    ) -> Option<Step> {
+        let by_pointer = |regs: &Registers| match regs.bp {
+            // the convention for where a thread began
+            0 => Some(Step::Start),
+            _ => Rule::FRAME_POINTER.apply(regs, stack),
+        };
+        let mapping = maps::at(maps, at).filter(|m| m.perms.exec && m.is_file());
+        let Some((mapping, number)) = mapping.and_then(|m| Some((m, files.number(pid, m)?))) else {
+            return by_pointer(regs);
+        };
+        self.load(number, files);
+        let Some(info) = self.code.get(&number).and_then(Option::as_ref) else {
+            return by_pointer(regs);
+        };
+        let linked = at.wrapping_sub(info.bias(mapping)?);
+        if let Some(rule) = self.rules.get(&(number, linked)) {
+            return rule.apply(regs, stack);
         }
-        unwinder
+        match info.find(linked, &mut self.context, regs, stack) {
+            Found::Rule(rule) => {
+                if self.rules.len() >= MAX_RULES {
+                    self.rules.clear();
+                }
+                self.rules.insert((number, linked), rule);
+                rule.apply(regs, stack)
+            }
+            Found::Step(step) => step,
+            Found::Nothing => by_pointer(regs),
+        }
     }
 
-    fn frame_info(&mut self, number: u32, files: &Files) -> Option<&FrameInfo> {
-        if !self.code.contains_key(&number) {
-            let info = files.contents(number).ok();
-            let info = info.and_then(|contents| FrameInfo::read(&contents));
-            let bytes = info.as_ref().map_or(0, FrameInfo::bytes);
-            if self.read + bytes > MAX_READ {
-                self.code.clear();
-                self.forget_processes();
-                self.read = 0;
-            }
-            self.read += bytes;
-            self.code.insert(number, info);
+    /// Reads what a file says, once.
+    fn load(&mut self, number: u32, files: &Files) {
+        if self.code.contains_key(&number) {
+            return;
         }
-        self.code.get(&number)?.as_ref()
+        let info = files.contents(number).ok();
+        let info = info.and_then(|contents| FrameInfo::read(&contents));
+        let bytes = info.as_ref().map_or(0, FrameInfo::bytes);
+        if self.read + bytes > MAX_READ {
+            self.code.clear();
+            self.rules.clear();
+            self.read = 0;
+        }
+        self.read += bytes;
+        self.code.insert(number, info);
     }
 }
 

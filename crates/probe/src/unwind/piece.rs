@@ -28,7 +28,7 @@ pod! {
         tgid: u32,
         frames: u16,
         kind: u16,
-        bytes: u32,
+        pages: u32,
         mm: u64,
         ip: u64,
         sp: u64,
@@ -52,6 +52,8 @@ pod! {
 /// Frames that were walked by frame pointers: there is room for so many.
 const FRAMES: usize = 64;
 
+const PAGE: usize = 4096;
+
 /// Numbers of stacks with this bit are of pieces.
 const IN_PIECES: i32 = 1 << 30;
 
@@ -69,7 +71,7 @@ const STATE_WALKED: u32 = 2;
 const KIND_AGAIN: u16 = 1;
 const KIND_SINGLE: u16 = 2;
 
-/// Room for pieces that nobody has read yet, bytes: 400 of them.
+/// Room for pieces that nobody has read yet, bytes: 250 of them.
 const RING_BYTES: u32 = 8 << 20;
 
 /// How many are read in one go: all that the ring may hold.
@@ -103,7 +105,9 @@ pub(crate) struct Piece {
     pub(crate) caller: u64,
     /// By frame pointers, innermost first.
     pub(crate) walked: Vec<u64>,
-    /// From the stack pointer on.
+    /// Where its memory begins, at or below the stack pointer; and which of its pages are there, a bit each.
+    base: u64,
+    pages: u32,
     stack: Box<[u8]>,
 }
 
@@ -116,8 +120,6 @@ impl Piece {
             .split_at_checked(FRAMES * size_of::<u64>())?;
         let words = walked.chunks_exact(size_of::<u64>());
         let words = words.filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
-        let below = usize::try_from(head.sp.checked_sub(head.base)?).ok()?;
-        let end = usize::try_from(head.bytes).ok()?;
         Some(Self {
             number: head.number.cast_signed(),
             pid: head.tgid,
@@ -139,8 +141,9 @@ impl Piece {
                 .take(head.frames.into())
                 .take_while(|&word| word != 0)
                 .collect(),
-            // nothing of it could be read: then there is no more than the registers
-            stack: stack.get(below..end).unwrap_or_default().into(),
+            base: head.base,
+            pages: head.pages,
+            stack: stack.into(),
         })
     }
 
@@ -154,7 +157,15 @@ impl Piece {
 
     /// The word at an address of the stack.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.sp())?).ok()?;
+        // below is what functions left that have returned
+        address.checked_sub(self.sp())?;
+        let at = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        let has = |at: usize| {
+            let page = u32::try_from(at / PAGE).ok()?;
+            self.pages.checked_shr(page).filter(|pages| pages & 1 == 1)
+        };
+        has(at)?;
+        has(at.checked_add(size_of::<u64>() - 1)?)?;
         let word = self.stack.get(at..at.checked_add(size_of::<u64>())?)?;
         Some(u64::from_ne_bytes(word.try_into().ok()?))
     }
@@ -360,7 +371,7 @@ mod tests {
     fn piece() -> Piece {
         let head = PieceHead {
             frames: 2,
-            bytes: 4096,
+            pages: 1,
             sp: 0x7008,
             base: 0x7000,
             ..PieceHead::default()

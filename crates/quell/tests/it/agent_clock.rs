@@ -160,7 +160,7 @@ impl Watched {
 
     /// Makes a trace larger.
     fn pad(&self, name: &str) {
-        fs::write(self.traces.join(name).join("pad"), vec![0; 5 << 20]).expect("written");
+        fs::write(self.traces.join(name).join("pad"), vec![0; 20 << 20]).expect("written");
     }
 }
 
@@ -177,7 +177,7 @@ fn a_clock_that_jumps() {
     let server = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
     let config = dir.path().join("agent.toml");
     let text = format!(
-        "[influx]\nto = 'http://{}/write?db=quell'\n[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 1\npause = 10\n[[traces.rule]]\nname = 'storm'\nrate = 50\n[[traces.rule]]\nname = 'regression'\nregression = 2\n",
+        "[influx]\nto = 'http://{}/write?db=quell'\n[traces]\ndir = '{}'\nlimit_mb = 64\nreserve_mb = 1\nseconds = 1\npause = 10\n[[traces.rule]]\nname = 'storm'\nrate = 50\n[[traces.rule]]\nname = 'regression'\nregression = 2\n",
         server.local_addr().expect("an address"),
         traces.display()
     );
@@ -215,7 +215,7 @@ fn a_clock_that_jumps() {
     let before = names(&all.traces);
     all.trace();
     let third = names(&all.traces);
-    // two of 5 MB and one to come don't fit in 16
+    // two of 20 MB and one to come, which may take half of all, don't fit in 64
     assert!(
         !third.contains(&first[0]),
         "the oldest is to give way: {third:?}"

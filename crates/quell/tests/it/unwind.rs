@@ -11,9 +11,11 @@ use crate::common::{GOES, alone, first, json, quell, root_only, too_busy};
 /// Frames that are compared.
 const DEPTH: usize = 16;
 
-/// So many calls that shoot where another CPU runs the other thread, and so many shootdowns that are enough.
-const CALLS: &str = "20000";
-const ENOUGH: u64 = 1000;
+/// So many calls that shoot where another CPU runs the other thread, and so many shootdowns that are enough. A stack is
+/// followed by frame pointers until quell has looked at it once, which on a busy machine may be some ms later: a thousand
+/// of these calls.
+const CALLS: &str = "60000";
+const ENOUGH: u64 = 20_000;
 
 /// How a program is built, but for its frame pointers.
 struct Build {
