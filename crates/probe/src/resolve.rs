@@ -33,6 +33,8 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
 /// And for the sake of a stack that ends where there is no code. Code that a JIT makes often is such a place for good, and
 /// others wait for its process's lock meanwhile.
 const UNWINDING: Duration = Duration::from_millis(50);
+/// But not of one that was first seen so lately, and loads its libraries.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// More processes than this are looked through for those that have ended.
 const MANY: usize = 1024;
@@ -51,6 +53,8 @@ struct Snapshot {
     /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
     t_ns: u64,
     taken: Instant,
+    /// When they were first read.
+    first: Instant,
     /// How long reading them took.
     took: Duration,
     /// None of those that are watched.
@@ -128,6 +132,7 @@ impl Resolver {
             maps: Vec::new(),
             t_ns,
             taken: began,
+            first: began,
             took: Duration::ZERO,
             stranger: false,
             wait: AGAIN[0],
@@ -279,7 +284,10 @@ impl Resolver {
                 return unwound;
             }
             read_again = Some(taken);
-            let again = snapshot.again().max(UNWINDING);
+            let again = match snapshot.first.elapsed() < BEGINNING {
+                true => snapshot.again(),
+                false => snapshot.again().max(UNWINDING),
+            };
             self.see(piece.pid, again);
         }
     }
