@@ -30,7 +30,9 @@ pub(crate) fn short(name: &str) -> String {
         };
         let (inner, after) = group.split_at(end + 1);
         // one that begins a name of Rust's has the type that the function is of
-        if inner.chars().count() > INNER && !out.is_empty() {
+        if out.is_empty() && inner.starts_with('<') {
+            out.push_str(&of_type(inner));
+        } else if inner.chars().count() > INNER {
             out.push_str(if inner.starts_with('<') {
                 "<…>"
             } else {
@@ -47,6 +49,40 @@ pub(crate) fn short(name: &str) -> String {
         out.push('…');
     }
     out
+}
+
+/// `<module::Type<T> as module::Trait>` without the modules, and without what the types are made of where that is long.
+fn of_type(group: &str) -> String {
+    let inner = group.strip_prefix('<').and_then(|g| g.strip_suffix('>'));
+    let Some(inner) = inner else {
+        return group.to_owned();
+    };
+    // types within types
+    if inner.matches(" as ").count() > 1 {
+        return "<…>".to_owned();
+    }
+    let parts: Vec<String> = inner.split(" as ").map(last_of_path).collect();
+    format!("<{}>", parts.join(" as "))
+}
+
+/// A path without its modules, and with `<…>` for long parameters.
+fn last_of_path(path: &str) -> String {
+    let (path, parameters) = match path.find('<') {
+        Some(at) => path.split_at(at),
+        None => (path, ""),
+    };
+    let name = path.rsplit("::").next().unwrap_or(path);
+    // of a reference, or a `dyn Trait`, what stands before the path
+    let before = path.len() - path.trim_start_matches(['&', '*', ' ']).len();
+    let before = if name.len() < path.len() {
+        &path[..before]
+    } else {
+        ""
+    };
+    match parameters.chars().count() {
+        0..=INNER => format!("{before}{name}{parameters}"),
+        _ => format!("{before}{name}<…>"),
+    }
 }
 
 /// Where the bracket is closed with which the text begins, bytes. An arrow is none.
@@ -93,7 +129,17 @@ mod tests {
             short(&compared),
             format!("bool {}::operator<(…)", "n".repeat(50))
         );
-        assert!(short("<alloc::vec::Vec<T> as core::iter::FromIterator<T, Another>>::from_iter::h0123456789abcdef").starts_with("<alloc::vec"));
+        let gather = "<polars_arrow::array::PrimitiveArrayBuilder<i32> as polars_arrow::array::ArrayBuilder>::gather";
+        assert_eq!(
+            short(gather),
+            "<PrimitiveArrayBuilder<i32> as ArrayBuilder>::gather"
+        );
+        let sorted = "<&alloc::collections::BTreeMap<alloc::string::String, u64> as core::iter::IntoIterator>::into_iter";
+        assert_eq!(short(sorted), "<&BTreeMap<…> as IntoIterator>::into_iter");
+        // types within types: which belongs to which is not for this to say
+        let deep =
+            "<a::Long<<b::Kind as c::Some>::Output> as d::Trait<e::Other>>::work_on_it_for_a_while";
+        assert_eq!(short(deep), "<…>::work_on_it_for_a_while");
         assert_eq!(short(&"x".repeat(500)).chars().count(), 2 * LONG);
     }
 
