@@ -9,14 +9,9 @@ const spentTree = D.spent && (() => {
   for (let i = 0; i < A.pid.length; i += 1) {
     const pid = A.pid[i];
     if (!pids.has(pid)) pids.set(pid, pids.size);
-    let node = child(0, pids.get(pid), () => ({ label: `${A.processes[pid] || "?"} (${pid})`, kind: "process" }));
-    const chain = [];
-    for (let at = A.stack[i]; at >= 0; at = D.tree.parent[at]) chain.push(D.tree.frame[at]);
-    if (A.stack[i] === -2) node = child(node, 4194300, () => ({ label: "other stacks", kind: "none" }));
-    else if (chain.length === 0) node = child(node, 4194301, () => ({ label: "no stack", kind: "none" }));
-    for (let c = chain.length - 1; c >= 0; c -= 1) node = child(node, 256 + chain[c], () => ({ label: D.frames[chain[c]], kind: "frame" }));
+    const process = child(0, pids.get(pid), () => ({ label: `${A.processes[pid] || "?"} (${pid})`, kind: "process" }));
     const mechanism = A.mechanism[i];
-    node = child(node, mechanism, () => ({ label: A.mechanisms[mechanism], kind: "cause", cause: mechanism }));
+    const node = child(stackNode(child, process, A.stack[i]), mechanism, () => ({ label: A.mechanisms[mechanism], kind: "cause", cause: mechanism }));
     const part = A.part[i];
     leaf[i] = part < 0 ? node : child(node, 128 + part, () => ({ label: A.parts[part], kind: "cause", cause: mechanism }));
   }
@@ -47,11 +42,9 @@ function spentFlame() {
     return `${G.nodes[id].label}: ${amount(id)}, ${percent(shareOf(G.value[id], G.value[0]))} of all`;
   }
   function spentTexts(path) {
-    const inner = path.slice(1).map((id) => G.nodes[id].label);
-    const short = inner.length > 6 ? [...inner.slice(0, 2), "…", ...inner.slice(-3)] : inner;
     $("spent-text").textContent = `Each row calls the one below it: process, its functions, the mechanism and what was done within it. Widths are ${SPENT[G.weight][1]}; a click zooms.`;
     $("spent-unzoom").hidden = G.zoom === 0;
-    $("spent-path").textContent = `${short.join(" › ") || "all"}: ${amount(G.zoom)}`;
+    $("spent-path").textContent = `${pathWords(G, path)}: ${amount(G.zoom)}`;
   }
   return G;
 }

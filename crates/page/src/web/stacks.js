@@ -2,6 +2,25 @@
 
 const WEIGHTS = { wait: WAIT, count: SHOOTDOWNS, stall: STALL };
 
+// Numbers of frames below a node begin here, so that there is room for causes, mechanisms and parts.
+const FRAMES_FROM = 256;
+
+// The node of a stack below another node: its functions from the outermost inwards, or why there are none.
+function stackNode(child, parent, stack) {
+  if (stack === -2) return child(parent, 4194300, () => ({ label: "other stacks", kind: "none" }));
+  if (stack < 0) return child(parent, 4194301, () => ({ label: "no stack", kind: "none" }));
+  const chain = [];
+  for (let at = stack; at >= 0; at = D.tree.parent[at]) chain.unshift(D.tree.frame[at]);
+  return chain.reduce((node, frame) => child(node, FRAMES_FROM + frame, () => ({ label: D.frames[frame], kind: "frame" })), parent);
+}
+
+// The way to a box in words, without its middle where it is long.
+function pathWords(F, path) {
+  const inner = path.slice(1).map((id) => F.nodes[id].label);
+  const short = inner.length > 6 ? [...inner.slice(0, 2), "…", ...inner.slice(-3)] : inner;
+  return short.join(" › ") || "all";
+}
+
 // The whole tree, once.
 const stackTree = (() => {
   const { nodes, child } = flameNodes();
@@ -10,12 +29,8 @@ const stackTree = (() => {
   for (let i = 0; i < T.sites.many; i += 1) {
     const pid = D.sites.culprit[i];
     if (!pids.has(pid)) pids.set(pid, pids.size);
-    let node = child(0, pids.get(pid), () => ({ label: processName(pid), kind: "process" }));
-    const chain = [];
-    for (let at = D.sites.stack[i]; at >= 0; at = D.tree.parent[at]) chain.push(D.tree.frame[at]);
-    if (D.sites.stack[i] === -2) node = child(node, 4194300, () => ({ label: "other stacks", kind: "none" }));
-    else if (chain.length === 0) node = child(node, 4194301, () => ({ label: "no stack", kind: "none" }));
-    for (let c = chain.length - 1; c >= 0; c -= 1) node = child(node, 64 + chain[c], () => ({ label: D.frames[chain[c]], kind: "frame" }));
+    const process = child(0, pids.get(pid), () => ({ label: processName(pid), kind: "process" }));
+    const node = stackNode(child, process, D.sites.stack[i]);
     const cause = D.sites.cause[i];
     leaf[i] = child(node, cause, () => ({ label: D.causes.name[cause], kind: "cause", cause }));
   }
@@ -40,14 +55,11 @@ function stackWords(id) {
 }
 
 function stackTexts(path, wanted) {
-  const { nodes } = F;
   const all = F.value[0];
   $("flame-text").textContent = "Each row calls the one below it: process, its functions, the cause. " +
     `Widths are ${F.weight === "count" ? "numbers of shootdowns" : F.weight === "wait" ? "the culprits’ wait" : "the victims’ stall"}; a click zooms.`;
   $("unzoom").hidden = F.zoom === 0;
-  const inner = path.slice(1).map((id) => nodes[id].label);
-  const short = inner.length > 6 ? [...inner.slice(0, 2), "…", ...inner.slice(-3)] : inner;
-  $("path").textContent = `${short.join(" › ") || "all"}: ${stackAmount(F.value[F.zoom])}${F.zoom && all > 0 ? `, ${percent(F.value[F.zoom] / all)} of all` : ""}`;
+  $("path").textContent = `${pathWords(F, path)}: ${stackAmount(F.value[F.zoom])}${F.zoom && all > 0 ? `, ${percent(F.value[F.zoom] / all)} of all` : ""}`;
   $("found").textContent = wanted ? foundWords(wanted, all) : "";
 }
 

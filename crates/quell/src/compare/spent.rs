@@ -77,29 +77,12 @@ impl<'a> Accounts<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::account;
     use super::*;
 
     fn side(rows: &[(Mechanism, u64, u64)]) -> Side {
-        let rows = rows
-            .iter()
-            .map(|&(mechanism, cpu_ns, blocked_ns)| MechanismRow {
-                mechanism,
-                cpu_ns,
-                ci95: [cpu_ns * 9 / 10, cpu_ns * 11 / 10],
-                blocked_ns,
-                count: 0,
-                longest_ns: 0,
-                who: Vec::new(),
-                parts: Vec::new(),
-                advice: Vec::new(),
-                holders: Vec::new(),
-            });
-        let account = AccountSummary {
-            mechanisms: rows.collect(),
-            ..AccountSummary::default()
-        };
         let mut side = Side::default();
-        side.summary.account = Some(account);
+        side.summary.account = Some(account(0, rows));
         side
     }
 

@@ -86,9 +86,13 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
         "mechanism",
     ]);
     // a change of sampled time that sampling alone may make is none
-    let changed = |a: u64, b: u64, apart: bool| match became(a as f64, b as f64) {
+    let mut in_brackets = false;
+    let mut changed = |a: u64, b: u64, apart: bool| match became(a as f64, b as f64) {
         change if apart || change.is_empty() || a == b => change,
-        change => format!("({change})"),
+        change => {
+            in_brackets = true;
+            format!("({change})")
+        }
     };
     let (a, b) = (accounts.a, accounts.b);
     let mut row = |cpu: [u64; 2], apart: bool, blocked: [u64; 2], name: &str| {
@@ -123,13 +127,12 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
             m.mechanism.name(),
         );
     }
-    let table = t.text();
-    out.push_str(&table);
+    out.push_str(&t.text());
     let left = accounts.mechanisms.len().saturating_sub(top);
     if left > 0 {
         let _ = writeln!(out, "  {DIM}and {left} more{DIM:#}");
     }
-    if table.contains('(') {
+    if in_brackets {
         let _ = writeln!(
             out,
             "  {DIM}in brackets: sampling alone may make such a difference{DIM:#}"
