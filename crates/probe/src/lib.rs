@@ -13,6 +13,7 @@ mod ipi;
 mod kernel;
 mod layout;
 mod loader;
+mod recent;
 mod records;
 mod resolve;
 mod ring;

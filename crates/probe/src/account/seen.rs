@@ -19,6 +19,7 @@ use super::sort::{Sorted, sort, sort_by_call};
 use super::{clocks, holder};
 use crate::causes::{self, Causes};
 use crate::layout as shared;
+use crate::recent::Recent;
 use crate::resolve::Resolver;
 use crate::unwind::{Pieces, is_of_piece};
 
@@ -114,7 +115,7 @@ pub(super) struct Seen {
     user: HashMap<(u32, Box<[u64]>, u64), u32>,
     user_waits: HashMap<(u32, i32, u64), u32>,
     /// By the number of the piece that there is of them.
-    in_pieces: HashMap<i32, u32>,
+    in_pieces: Recent<i32, u32>,
     new: Vec<UnresolvedStack>,
     /// So many numbers were given.
     numbers: u32,
@@ -138,7 +139,7 @@ impl Seen {
             kernel_waits: HashMap::new(),
             user: HashMap::new(),
             user_waits: HashMap::new(),
-            in_pieces: HashMap::new(),
+            in_pieces: Recent::new(2 * MAX_STACKS),
             new: Vec::new(),
             numbers: 0,
             maps_seen: 0,
@@ -326,8 +327,8 @@ impl Seen {
 
     /// The stack with a piece of this number.
     fn stack_in_pieces(&mut self, pid: u32, number: i32) -> u32 {
-        if let Some(known) = self.in_pieces.get(&number) {
-            return *known;
+        if let Some(known) = self.in_pieces.get(number) {
+            return known;
         }
         let Some(id) = self.next_stack() else {
             return NO_STACK;

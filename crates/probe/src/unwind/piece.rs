@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, OpenMapMut};
 use crate::error::Result;
 use crate::layout::{self, Pod, pod};
 use crate::loader;
+use crate::recent::Recent;
 use crate::ring::Ring;
 use crate::unwind::Unwound;
 
@@ -76,6 +77,9 @@ const RING_BYTES: u32 = 8 << 20;
 
 /// How many are read in one go: all that the ring may hold.
 const AT_ONCE: usize = 1 << 10;
+
+/// So many that were followed wait for their records, which are asked for once the ring has been read.
+const MAX_FOLLOWED: usize = 8 * AT_ONCE;
 
 /// Whether the number of a user stack is that of a piece.
 pub(crate) fn is_of_piece(number: i32) -> bool {
@@ -222,8 +226,8 @@ pub(crate) struct Pieces {
     ring: Ring,
     known: MapHandle,
     came: Rc<RefCell<Came>>,
-    /// By their number, until they are asked for.
-    followed: RefCell<HashMap<i32, Followed>>,
+    /// By their number, until they are asked for: some never are, for a record may get lost.
+    followed: RefCell<Recent<i32, Followed>>,
     /// By number, what known stacks were unwound to, as hashes.
     hashes: RefCell<HashMap<i32, u64>>,
     wrong: Cell<u64>,
@@ -264,7 +268,7 @@ impl Pieces {
             ring,
             known: loader::map(object, "known_stacks")?,
             came,
-            followed: RefCell::default(),
+            followed: RefCell::new(Recent::new(MAX_FOLLOWED)),
             hashes: RefCell::default(),
             wrong: Cell::default(),
         })
