@@ -6,7 +6,7 @@ use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
 use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns};
 
-use crate::hit;
+use crate::{hit, little_memory};
 
 /// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -28,6 +28,9 @@ impl Accountant {
     /// Starts to count what the probe watches. Where that can't be, whatever the reason, it is said, and shootdowns are
     /// counted all the same.
     pub(crate) fn start(probe: &Probe, scope: &Scope) -> Option<Self> {
+        if !little_memory::may_account() {
+            return None;
+        }
         match Accounting::attach(probe, scope, usual_period_ns(), AccountOf::Everything) {
             Ok(accounting) => Some(Self {
                 accounting,

@@ -17,6 +17,7 @@ mod hit;
 mod host_name;
 mod lab;
 mod launch;
+mod little_memory;
 mod outcome;
 mod preload;
 mod prove;

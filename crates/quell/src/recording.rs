@@ -17,6 +17,7 @@ use crate::accountant::Accountant;
 use crate::clock::{monotonic_ns, own_cpu_ns};
 use crate::host_name::host_name;
 use crate::launch::{self, Ended, Output, Setup, Spec, Whose, signals};
+use crate::little_memory;
 use crate::prove::failed::Interrupted;
 use crate::subject::Subject;
 use crate::target;
@@ -80,21 +81,6 @@ impl Shared {
     }
 }
 
-/// What a recording takes, with room for the names of a large program's code. Tried in control groups of so much: with
-/// 48 MB the kernel ended two of three short recordings, with 64, 96 and 128 MB not the one that was tried of each.
-const ENOUGH_MEMORY: u64 = 96 << 20;
-
-/// Says so where the kernel may end quell for want of memory. What it records is kept then, and a command runs on.
-fn little_memory(available: u64) -> Option<String> {
-    (available < ENOUGH_MEMORY).then(|| {
-        format!(
-            "{} MB of memory are left here, and a recording takes up to {}: the kernel may end it early",
-            available >> 20,
-            ENOUGH_MEMORY >> 20
-        )
-    })
-}
-
 impl Recording {
     /// Makes the trace and starts to record.
     ///
@@ -113,13 +99,12 @@ impl Recording {
             Stacks::OneIn(n) => n.to_string(),
         };
         let own_before = own_cpu_ns();
-        if let Some(little) = quell_host::memory::available().and_then(little_memory) {
-            say!("quell: {little}");
-        }
+        little_memory::room_for_recording()?;
         let scope = options.scope.clone();
         // The probe first: where it can't be loaded, no trace is replaced.
         let probe = Probe::attach(&Options {
             keep: Keep::Records,
+            unwind: little_memory::may_unwind(options.unwind),
             ..options
         })?;
         let accountant = Accountant::start(&probe, &scope);

@@ -14,6 +14,7 @@ use crate::cli::{StatArgs, Way};
 use crate::clock::own_cpu_ns;
 use crate::cmd::usage;
 use crate::coarse;
+use crate::little_memory;
 use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
@@ -33,7 +34,8 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         stacks: Stacks::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,
-        unwind: !args.target.no_unwind,
+        unwind: args.target.backend != Some(Way::Proc)
+            && little_memory::may_unwind(!args.target.no_unwind),
         timed: if args.time_all {
             Timed::All
         } else {
@@ -41,6 +43,9 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         },
         ..Options::default()
     };
+    if args.target.backend != Some(Way::Proc) {
+        little_memory::room_for_counting()?;
+    }
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     let watched = follow(args, &scope, interval, &options, &mut watch);
     watch.see_through(&args.target.command, watched)

@@ -10,6 +10,7 @@ use quell_host::proc::Proc;
 use crate::cli::{Target, TopArgs};
 use crate::cmd::usage;
 use crate::launch::{Output, signals};
+use crate::little_memory;
 use crate::show::units::time;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         scope: scope.clone(),
         backend,
         ipi: target.ipi,
-        unwind: !target.no_unwind,
+        unwind: little_memory::may_unwind(!target.no_unwind),
     };
     let mut source = Source::start(how, guarded).map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
