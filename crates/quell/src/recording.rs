@@ -308,15 +308,17 @@ impl Recording {
 fn meta(stacks: String, probe: &Probe, subject: &Subject) -> Meta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let monotonic = monotonic_ns();
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
-    // it counts since then, and a machine that is busy may have had other work in between
+    // it counts since then, and a machine that is busy may have had other work in between: the clocks are read first, so that
+    // nothing that was counted lies before the start
     let counted = probe.duration_ns();
     Meta {
         quell: env!("CARGO_PKG_VERSION").into(),
         kernel: uname.release().to_string_lossy().into(),
         host: host_name().into(),
         start_wall_ns: since_1970.map(ns).unwrap_or(0).saturating_sub(counted),
-        start_monotonic_ns: monotonic_ns().saturating_sub(counted),
+        start_monotonic_ns: monotonic.saturating_sub(counted),
         scope: subject.scope.clone(),
         command: subject.command.clone(),
         cpus: target::cpu_count(),

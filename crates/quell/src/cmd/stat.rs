@@ -29,6 +29,9 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         .interval
         .map(|s| seconds("--interval", s))
         .transpose()?;
+    if args.target.backend != Some(Way::Proc) {
+        little_memory::room_for_counting()?;
+    }
     let options = Options {
         scope: scope.clone(),
         stacks: Stacks::None,
@@ -43,9 +46,6 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
         },
         ..Options::default()
     };
-    if args.target.backend != Some(Way::Proc) {
-        little_memory::room_for_counting()?;
-    }
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     let watched = follow(args, &scope, interval, &options, &mut watch);
     watch.see_through(&args.target.command, watched)
