@@ -22,6 +22,7 @@
 //! assert!(shootdowns.ci95.1 < 0.15);
 //! ```
 
+mod anytime;
 mod compare;
 mod counts;
 mod difference;
@@ -38,6 +39,7 @@ mod runs;
 mod summary;
 mod verdict;
 
+pub use anytime::{anytime_interval, evidence_above, evidence_below};
 pub use compare::{Comparison, FEWEST_PAIRS, Kind, Pair, Rules, compare};
 pub use counts::FEWEST_COUNTS;
 pub use difference::{Difference, difference};
