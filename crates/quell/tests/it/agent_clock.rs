@@ -205,10 +205,12 @@ fn a_clock_that_jumps() {
     let before = names(&all.traces);
     all.jump(DAY);
     all.trace();
-    let second: Vec<String> = names(&all.traces)
+    let mut second: Vec<String> = names(&all.traces)
         .into_iter()
         .filter(|name| !before.contains(name))
         .collect();
+    // others may have had one made before the clock jumped
+    second.drain(..second.len() - 1);
     all.jump(-DAY);
     all.pad(&first[0]);
     all.pad(&second[0]);
