@@ -1,0 +1,303 @@
+//! A race of candidates beside a baseline: who runs next, who is out, who has won.
+//!
+//! Nothing here runs a program or reads a clock: whoever does asks for the next group of runs ([`Race::next_group`]), makes them in
+//! that order, and tells what came out ([`Race::record`]). Runs that are compared lie side by side in time: a group is the
+//! baseline and at most [`GROUP`] candidates, in an order that chance decides, since machines change from minute to minute.
+//!
+//! A race chooses, and what it says of its winner is flattered by that: whoever wants to know the gain proves it on fresh
+//! runs. So candidates are dropped for little, to save time: a candidate that is as likely to lose as to win is of no use,
+//! whatever a test would say.
+
+use crate::{Rng, anytime_interval, evidence_above, evidence_below, median, quantile};
+
+/// So many candidates run beside one run of the baseline.
+pub const GROUP: usize = 4;
+
+/// A candidate is judged from so many rounds on.
+const FEWEST_ROUNDS: usize = 3;
+/// It has won, and needs no more rounds, with this evidence: chance brings it in one of twenty.
+const CLEAR: f64 = 20.0;
+/// At the end of the race it takes this much: a winner by luck is found out by the proof that follows.
+const LIKELY: f64 = 4.0;
+/// And it is out with so much for the opposite.
+const LOSES: f64 = 4.0;
+/// In the worst tenth of the rounds it may take so much more than the baseline, and no more than the baseline takes
+/// in a bad tenth of its own rounds.
+const BAD_TENTH: f64 = 0.02;
+
+/// How to judge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RaceRules {
+    /// A smaller gain is none: 0.01 is 1 %.
+    pub least_gain: f64,
+    /// The race is over after so many rounds.
+    pub most_rounds: usize,
+    /// More is better: a throughput.
+    pub higher_is_better: bool,
+}
+
+impl Default for RaceRules {
+    fn default() -> Self {
+        Self {
+            least_gain: 0.01,
+            most_rounds: 8,
+            higher_is_better: false,
+        }
+    }
+}
+
+/// Who runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Runner {
+    /// What the candidates are compared with.
+    Baseline,
+    /// The candidate of this number.
+    Candidate(usize),
+}
+
+/// Why a candidate is out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Out {
+    /// A run with it failed.
+    Failed,
+    /// It is slower than the baseline.
+    Slower,
+    /// It can't win as much as the least gain, or not in the time that there was.
+    NoGain,
+    /// It wins in the middle, and loses so much in its worst tenth: `ratio` of the baseline.
+    Wild {
+        /// After over before; of a throughput, before over after: above 1 is worse.
+        ratio: f64,
+    },
+}
+
+/// Where a candidate stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    /// It runs on.
+    Racing,
+    /// It runs no more, and has lost.
+    Out(Out),
+    /// It has won.
+    Won,
+}
+
+/// What is known of one candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Whether it still runs, and what became of it.
+    pub fate: Fate,
+    /// Rounds in which it ran beside the baseline.
+    pub rounds: usize,
+    /// After over before, the middle of the rounds; 1 before the first.
+    pub ratio: f64,
+    /// Where that lies, with 95 % confidence in all looks together.
+    pub ci95: (f64, f64),
+}
+
+#[derive(Clone, Debug)]
+struct Candidate {
+    /// Logarithms of after over before, turned so that less is better.
+    differences: Vec<f64>,
+    fate: Fate,
+}
+
+/// A race under way.
+#[derive(Clone, Debug)]
+pub struct Race {
+    rules: RaceRules,
+    rng: Rng,
+    candidates: Vec<Candidate>,
+    /// The groups of this round that have not run.
+    groups: Vec<Vec<Runner>>,
+    round: usize,
+    /// The logarithms of the baseline's runs, in order.
+    baseline: Vec<f64>,
+}
+
+impl Race {
+    /// So many candidates, none of which has run. The same seed gives the same orders.
+    #[must_use]
+    pub fn new(candidates: usize, rules: RaceRules, seed: u64) -> Self {
+        let candidate = Candidate {
+            differences: Vec::new(),
+            fate: Fate::Racing,
+        };
+        Self {
+            rules,
+            rng: Rng::new(seed),
+            candidates: vec![candidate; candidates],
+            groups: Vec::new(),
+            round: 0,
+            baseline: Vec::new(),
+        }
+    }
+
+    /// The runs to make next, in this order; none when the race is over.
+    pub fn next_group(&mut self) -> Option<Vec<Runner>> {
+        loop {
+            if let Some(group) = self.groups.pop() {
+                // some may have failed since
+                let still = |r: &Runner| match r {
+                    Runner::Baseline => true,
+                    Runner::Candidate(n) => self.candidates[*n].fate == Fate::Racing,
+                };
+                let group: Vec<Runner> = group.into_iter().filter(still).collect();
+                if group.len() > 1 {
+                    return Some(group);
+                }
+                continue;
+            }
+            self.judge();
+            let mut racing = self.racing();
+            if racing.is_empty() || self.round >= self.rules.most_rounds {
+                self.finish();
+                return None;
+            }
+            self.round += 1;
+            self.rng.shuffle(&mut racing);
+            let groups = racing.len().div_ceil(GROUP);
+            let size = racing.len().div_ceil(groups);
+            for some in racing.chunks(size) {
+                let candidates = some.iter().map(|&n| Runner::Candidate(n));
+                let mut group: Vec<Runner> = candidates.chain([Runner::Baseline]).collect();
+                self.rng.shuffle(&mut group);
+                self.groups.push(group);
+            }
+        }
+    }
+
+    /// What came out of a group: the objective of each run that worked, more than 0.
+    pub fn record(&mut self, group: &[(Runner, Option<f64>)]) {
+        let log = |value: f64| match value {
+            v if v > 0.0 && v.is_finite() => Some(v.ln()),
+            _ => None,
+        };
+        let baseline = group.iter().find(|(r, _)| *r == Runner::Baseline);
+        let baseline = baseline.and_then(|(_, value)| log((*value)?));
+        self.baseline.extend(baseline);
+        let turn = if self.rules.higher_is_better {
+            -1.0
+        } else {
+            1.0
+        };
+        for (runner, value) in group {
+            let Runner::Candidate(number) = *runner else {
+                continue;
+            };
+            let Some(candidate) = self.candidates.get_mut(number) else {
+                continue;
+            };
+            match value {
+                None => candidate.fate = Fate::Out(Out::Failed),
+                Some(value) => {
+                    let difference = log(*value).zip(baseline).map(|(a, b)| turn * (a - b));
+                    candidate.differences.extend(difference);
+                }
+            }
+        }
+    }
+
+    /// Runs that are still to come if nobody drops out.
+    #[must_use]
+    pub fn runs_left(&self) -> usize {
+        let racing = self.racing().len();
+        let rounds = self.rules.most_rounds.saturating_sub(self.round);
+        let this: usize = self.groups.iter().map(Vec::len).sum();
+        this + rounds * (racing + racing.div_ceil(GROUP))
+    }
+
+    /// Where each candidate stands.
+    #[must_use]
+    pub fn standings(&self) -> Vec<Standing> {
+        let turn = if self.rules.higher_is_better {
+            -1.0
+        } else {
+            1.0
+        };
+        let standing = |c: &Candidate| {
+            let (low, high) = anytime_interval(&c.differences, 0.95);
+            let ends = (low * turn, high * turn);
+            Standing {
+                fate: c.fate,
+                rounds: c.differences.len(),
+                ratio: (turn * median(&c.differences)).exp(),
+                ci95: (ends.0.min(ends.1).exp(), ends.0.max(ends.1).exp()),
+            }
+        };
+        self.candidates.iter().map(standing).collect()
+    }
+
+    /// The winners, the largest gain first.
+    #[must_use]
+    pub fn winners(&self) -> Vec<usize> {
+        let won = |n: &usize| self.candidates[*n].fate == Fate::Won;
+        let mut winners: Vec<usize> = (0..self.candidates.len()).filter(won).collect();
+        let middle = |n: &usize| median(&self.candidates[*n].differences);
+        winners.sort_by(|a, b| middle(a).total_cmp(&middle(b)));
+        winners
+    }
+
+    fn racing(&self) -> Vec<usize> {
+        let racing = |n: &usize| self.candidates[*n].fate == Fate::Racing;
+        (0..self.candidates.len()).filter(racing).collect()
+    }
+
+    /// How much more than in the round before the baseline took in a bad tenth of its rounds.
+    fn bad_tenth_of_baseline(&self) -> f64 {
+        let steps: Vec<f64> = self
+            .baseline
+            .windows(2)
+            .map(|w| (w[1] - w[0]).abs())
+            .collect();
+        quantile(&steps, 0.8)
+    }
+
+    /// Drops who has lost, and lets go of who has clearly won.
+    fn judge(&mut self) {
+        let least = (1.0 - self.rules.least_gain).ln();
+        let bad = BAD_TENTH.max(self.bad_tenth_of_baseline());
+        let is_late = 2 * self.round >= self.rules.most_rounds;
+        for candidate in &mut self.candidates {
+            let seen = &candidate.differences;
+            if candidate.fate != Fate::Racing || seen.len() < FEWEST_ROUNDS {
+                continue;
+            }
+            let slower = evidence_above(seen, 0.0) >= LOSES || seen.iter().all(|d| *d > 0.0);
+            // who has not gained in the first half of the race will hardly do so in the second
+            let behind = is_late && median(seen) > least;
+            let beaten = evidence_above(seen, least) >= LOSES || behind;
+            let clear = evidence_below(seen, 0.0) >= CLEAR && median(seen) <= least;
+            candidate.fate = match () {
+                () if slower => Fate::Out(Out::Slower),
+                () if beaten => Fate::Out(Out::NoGain),
+                () if clear && quantile(seen, 0.9) <= bad => Fate::Won,
+                () => Fate::Racing,
+            };
+        }
+    }
+
+    /// Says of each that still runs whether it has won.
+    fn finish(&mut self) {
+        let least = (1.0 - self.rules.least_gain).ln();
+        let bad = BAD_TENTH.max(self.bad_tenth_of_baseline());
+        for candidate in &mut self.candidates {
+            if candidate.fate != Fate::Racing {
+                continue;
+            }
+            let seen = &candidate.differences;
+            let enough = seen.len() >= FEWEST_ROUNDS;
+            let gains = enough && median(seen) <= least && evidence_below(seen, 0.0) >= LIKELY;
+            let worst = quantile(seen, 0.9);
+            candidate.fate = match () {
+                () if !gains => Fate::Out(Out::NoGain),
+                () if worst > bad => Fate::Out(Out::Wild { ratio: worst.exp() }),
+                () => Fate::Won,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "race_tests.rs"]
+mod tests;
