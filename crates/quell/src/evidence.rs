@@ -172,6 +172,12 @@ pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
     sanitizer(Some(&found.program), &found.modules)
 }
 
+/// The words of a command, for remedies that go by what is set there.
+pub(crate) fn words(command: &[OsString]) -> Vec<String> {
+    let words = command.iter().map(|w| w.to_string_lossy().into_owned());
+    words.collect()
+}
+
 /// [`unfit_for_preload`] and what the loader passes over without a word of quell's own: for choosing a plan.
 pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     if for_32_bits(command).is_some() {

@@ -38,6 +38,10 @@ pub struct Evidence {
     pub secure: bool,
     /// Why no library may be loaded before the program for another reason, if so: a sanitizer, 32 bits.
     pub unfit: Option<String>,
+    /// How much of its CPU time huge pages took, to be found, zeroed and mapped, in parts of a thousand.
+    pub huge_time_permille: u32,
+    /// The words of its command, where it is known: what they set nobody need guess.
+    pub command: Vec<String>,
 }
 
 impl Evidence {

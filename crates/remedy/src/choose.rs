@@ -38,6 +38,16 @@ impl Default for Options {
     }
 }
 
+/// What could be done for a program.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Choice {
+    /// What stops most of the shootdowns, as predicted.
+    pub plan: Plan,
+    /// Every single change that may help, each for itself: whether it wins time only runs can tell. The dearest origin's
+    /// first; within the budget of memory as far as that is known.
+    pub candidates: Vec<Planned>,
+}
+
 /// Chooses remedies for what was found, from what was observed. `env` is the environment that the
 /// program was observed in.
 pub fn plan(
@@ -46,6 +56,16 @@ pub fn plan(
     options: &Options,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Plan {
+    choose(found, evidence, options, env).plan
+}
+
+/// [`plan`], and all that it chose from.
+pub fn choose(
+    found: &[Found],
+    evidence: &Evidence,
+    options: &Options,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Choice {
     let mut plan = Plan::default();
     let split = split(found, evidence);
     let faults = evidence.page_faults.unwrap_or(0);
@@ -58,7 +78,10 @@ pub fn plan(
                 |n| counted(n, "page fault")
             ),
         ));
-        return plan;
+        return Choice {
+            plan,
+            candidates: Vec::new(),
+        };
     }
     let mut choosing = Choosing {
         found,
@@ -69,10 +92,15 @@ pub fn plan(
         spent: 0.0,
         library: None,
         plan,
+        candidates: Vec::new(),
     };
     choosing.allocators();
     choosing.rest();
-    choosing.plan
+    choosing.without_huge_pages();
+    Choice {
+        plan: choosing.plan,
+        candidates: choosing.candidates,
+    }
 }
 
 struct Choosing<'a> {
@@ -86,6 +114,7 @@ struct Choosing<'a> {
     /// What the budget left when the library was first chosen, from which its sizes are; none before.
     library: Option<Option<u64>>,
     plan: Plan,
+    candidates: Vec<Planned>,
 }
 
 impl Choosing<'_> {
@@ -104,6 +133,11 @@ impl Choosing<'_> {
                 self.evidence.shootdowns >= FEW && share.shootdowns > 0 && part >= SMALL_SHARE;
             let aside = found.kind.is_libc() || matches!(found.kind, Kind::Node | Kind::CPython);
             if !enough && (aside || faults < remedy::MANY_FAULTS) {
+                if faults >= remedy::MANY_FAULTS && found.kind.allocates() {
+                    // beside another allocator the C library's may still be whose pages are faulted in
+                    let text = format!("the program has {}", counted(faults, "page fault"));
+                    self.offer_all(Subject::Allocator(found), share, &text);
+                }
                 self.note(format!(
                     "{found}: left as it is, {} of {} shootdowns are from it",
                     share.shootdowns, split.total
@@ -191,6 +225,28 @@ impl Choosing<'_> {
         }
     }
 
+    /// Where huge pages take much of the time it may be won without them, or lost: that can be tried, and is in no plan.
+    fn without_huge_pages(&mut self) {
+        const MUCH: u32 = 30;
+        let share = self.evidence.huge_time_permille;
+        let planned = self
+            .plan
+            .remedies
+            .iter()
+            .any(|r| r.starts.contains_key("thp"));
+        if share < MUCH || planned {
+            return;
+        }
+        self.candidates.push(Planned {
+            remedy: remedy::WITHOUT_HUGE_PAGES.to_owned(),
+            starts: BTreeMap::from([("thp".to_owned(), "never".to_owned())]),
+            evidence: format!("huge pages take {} % of its CPU time", share / 10),
+            cost: "more page faults and TLB misses, and less memory that is touched thinly"
+                .to_owned(),
+            ..Planned::default()
+        });
+    }
+
     /// All shootdowns by cause, whoever asked.
     fn whole(&self) -> Share {
         let mut all = Share::default();
@@ -213,14 +269,19 @@ impl Choosing<'_> {
         }
     }
 
-    /// The share by which memory may still grow.
-    fn left(&self) -> f64 {
+    /// The share by which memory may grow.
+    fn budget(&self) -> f64 {
         // What was not measured is within no budget, and without one everything is.
         let Some(rss) = self.evidence.max_rss else {
             return f64::INFINITY;
         };
         let least = self.options.at_least as f64 / rss.max(1) as f64;
-        (self.options.budget.max(least) - self.spent).max(0.0)
+        self.options.budget.max(least)
+    }
+
+    /// The share by which it may still grow.
+    fn left(&self) -> f64 {
+        (self.budget() - self.spent).max(0.0)
     }
 
     /// Bytes by which memory may still grow.
@@ -277,6 +338,9 @@ impl Choosing<'_> {
                     list.extend(offers.into_iter().map(|offer| (remedy, offer)));
                 }
             }
+        }
+        for (remedy, offer) in tunings.iter().chain(&preloads) {
+            self.offer(*remedy, offer, share, text);
         }
         // What the library keeps it keeps once, for whomever.
         let sets = sets(&tunings, &preloads, |(remedy, offer)| {
@@ -351,16 +415,77 @@ impl Choosing<'_> {
         true
     }
 
+    /// Adds what an allocator's settings can do to what can be tried, and to no plan.
+    fn offer_all(&mut self, subject: Subject<'_>, share: &Share, text: &str) {
+        let case = self.case(subject, share);
+        let settings = remedy::all().iter().filter(|r| !r.preloads());
+        let considered: Vec<_> = settings.map(|r| (*r, r.consider(&case))).collect();
+        for (remedy, verdict) in considered {
+            if let Some(Verdict::Offer(offers)) = verdict {
+                for offer in offers {
+                    self.offer(remedy, &offer, share, text);
+                }
+            }
+        }
+    }
+
+    fn case<'c>(&'c self, subject: Subject<'c>, share: &'c Share) -> Case<'c> {
+        Case {
+            subject,
+            found: self.found,
+            evidence: self.evidence,
+            total: self.split.total,
+            copies: self.split.copies(),
+            huge: self.split.huge(),
+            room: self.room(),
+            env: self.env,
+            share,
+        }
+    }
+
+    /// Adds one change to what can be tried, if it would change anything and the budget allows its memory.
+    fn offer(&mut self, remedy: &dyn Remedy, offer: &Offer, share: &Share, text: &str) {
+        let allowed = self.budget();
+        let dear = self
+            .memory(offer.memory)
+            .is_some_and(|m| m > allowed + 1e-9);
+        let is_set = |(name, value): (&String, &String)| {
+            conf::already(name, (self.env)(name).as_deref(), value)
+        };
+        let changes = !offer.starts.is_empty() || !offer.sets.iter().all(is_set);
+        if dear || !changes {
+            return;
+        }
+        let part = share.shootdowns as f64 / self.split.total.max(1) as f64;
+        let same = |p: &&mut Planned| {
+            p.remedy == remedy.id() && p.sets == offer.sets && p.starts == offer.starts
+        };
+        let stops = part * offer.stops;
+        match self.candidates.iter_mut().find(same) {
+            Some(known) => {
+                known.evidence = format!("{}; {text}", known.evidence);
+                known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
+            }
+            None => self.candidates.push(Planned {
+                remedy: remedy.id().to_owned(),
+                sets: offer.sets.clone(),
+                starts: offer.starts.clone(),
+                evidence: text.to_owned(),
+                predicted_stop: rounded(stops),
+                cost: offer.cost.clone(),
+            }),
+        }
+    }
+
     /// Puts a remedy into the plan, or adds to it where it is there already for another origin.
     fn add(&mut self, name: &str, remedy: &dyn Remedy, offer: &Offer, stops: f64, text: &str) {
-        let round = |share: f64| (share * 1000.0).round() / 1000.0;
         let same = |p: &&mut Planned| {
             p.remedy == remedy.id() && p.starts == offer.starts && {
                 remedy.preloads() || p.sets == offer.sets
             }
         };
         if let Some(known) = self.plan.remedies.iter_mut().find(same) {
-            known.predicted_stop = round((known.predicted_stop + stops).min(1.0));
+            known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
             known.evidence = format!("{}; {text}", known.evidence);
             // For another allocator a remedy may set another variable besides the library's.
             let mut more = BTreeMap::new();
@@ -382,10 +507,14 @@ impl Choosing<'_> {
             sets: offer.sets.clone(),
             starts: offer.starts.clone(),
             evidence: text.to_owned(),
-            predicted_stop: round(stops),
+            predicted_stop: rounded(stops),
             cost: offer.cost.clone(),
         });
     }
+}
+
+fn rounded(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -819,3 +819,47 @@ fn collectors() {
 
 #[path = "choose/properties.rs"]
 mod properties;
+
+/// Check that what can be tried is each change by itself: every offer of an allocator's remedy, the library's, none twice, none
+/// that the user has set, and none that takes more memory than the budget.
+#[test]
+fn candidates_are_single_changes() {
+    let module = "/usr/lib/libjemalloc.so.2";
+    let jemalloc = replacing(Kind::Jemalloc, module, Version::exact(5, 3, 1));
+    let evidence = seen(&[source(Cause::MadviseDontneed, module, 1000)]);
+    let options = Options {
+        preload: true,
+        ..Options::default()
+    };
+    let of = |budget: f64, env: &dyn Fn(&str) -> Option<String>| {
+        let options = Options {
+            budget,
+            at_least: 0,
+            ..options
+        };
+        choose(&[libc(), jemalloc.clone()], &evidence, &options, &env).candidates
+    };
+    let all = of(0.25, &|_| None);
+    let decays: Vec<_> = all
+        .iter()
+        .filter(|c| c.remedy == "jemalloc.decay")
+        .collect();
+    assert!(decays.len() >= 2, "{all:#?}");
+    assert!(all.iter().any(|c| c.remedy == "jemalloc.batch"), "{all:#?}");
+    for (place, one) in all.iter().enumerate() {
+        let again = all[..place]
+            .iter()
+            .any(|o| o.sets == one.sets && o.starts == one.starts);
+        assert!(!again, "{one:?} is there twice");
+        assert!(one.predicted_stop > 0.0 && !one.evidence.is_empty());
+    }
+    let tight = of(0.08, &|_| None);
+    assert!(tight.len() < all.len(), "{tight:#?}");
+    let batch =
+        |name: &str| (name == "MALLOC_CONF").then(|| "process_madvise_max_batch:128".into());
+    let with = of(0.25, &batch);
+    assert!(
+        !with.iter().any(|c| c.remedy == "jemalloc.batch"),
+        "{with:#?}"
+    );
+}

@@ -40,6 +40,9 @@ pub(crate) const MANY_FAULTS: u64 = 50_000;
 /// The share of all shootdowns from which on a remedy may change how the whole program uses memory.
 pub(crate) const LARGE_SHARE: f64 = 0.2;
 
+/// Takes huge pages away from a process.
+pub(crate) const WITHOUT_HUGE_PAGES: &str = "thp.never";
+
 /// One change that stops a class of shootdowns.
 pub trait Remedy: Sync {
     /// Its stable name, such as `jemalloc.decay`.
@@ -233,9 +236,11 @@ const ALL: &[&dyn Remedy] = &[
     &jemalloc::Decay,
     &jemalloc::Batch,
     &glibc::Keep,
+    &glibc::HugePages,
     &stacks::Cache,
     &mimalloc::Purge,
     &gperftools::ReleaseRate,
+    &gperftools::DisableRelease,
     &go::Gogc,
     &jvm::FixedHeap,
     &cpython::Malloc,

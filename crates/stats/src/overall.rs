@@ -1,14 +1,13 @@
 //! One word for a whole run of `prove`.
 //!
-//! | time | something else | the word |
-//! | --- | --- | --- |
-//! | worse | anything | worse: a slower program is not what anyone asked for |
-//! | better, or no evidence | any benefit better, or time itself | better |
-//! | no evidence | nothing better, a benefit worse | worse |
-//! | no evidence | nothing better or worse | no evidence |
+//! | an objective | the word |
+//! | --- | --- |
+//! | any got worse | worse: a slower program is not what anyone asked for |
+//! | none got worse, any got better | better |
+//! | neither | no evidence, whatever else changed |
 //!
-//! A cost (memory) that got worse does not undo "better": it is the price, and belongs next to the
-//! word ([`Overall::worse`] names it). Nor does a cost that got better make a plan better.
+//! What explains it (shootdowns, page faults) decides nothing: 99 % fewer of them mostly won no time. A cost (memory) that got
+//! worse does not undo "better": it is the price, and belongs next to the word ([`Overall::worse`] names it).
 
 use crate::{Comparison, Verdict};
 use std::fmt;
@@ -16,10 +15,10 @@ use std::fmt;
 /// What a metric counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// What the plan is for: shootdowns, victims, wait, page faults, system time.
-    Benefit,
-    /// How long the program takes, or what it gets done in a time: must not get worse.
-    Time,
+    /// What the user wants less or more of: CPU time and wall time, or a figure of the program.
+    Objective,
+    /// What explains a change of that: shootdowns, victims, wait, page faults, system time.
+    Explains,
     /// What the plan may cost: memory.
     Cost,
 }
@@ -46,16 +45,13 @@ pub struct Overall {
     pub worse: Vec<String>,
 }
 
-/// Judges a whole run.
-///
-/// Better only if a benefit or the time got better and no time got worse. Worse if a time got worse,
-/// or if a benefit got worse and nothing got better. All else is no evidence.
+/// Judges a whole run: by its objectives alone.
 #[must_use]
 pub fn overall(metrics: &[Named<'_>]) -> Overall {
-    let has = |verdict: Verdict, roles: &[Role]| {
+    let has = |verdict: Verdict| {
         metrics
             .iter()
-            .any(|m| m.comparison.verdict == verdict && roles.contains(&m.role))
+            .any(|m| m.comparison.verdict == verdict && m.role == Role::Objective)
     };
     let names = |verdict: Verdict| {
         metrics
@@ -64,12 +60,10 @@ pub fn overall(metrics: &[Named<'_>]) -> Overall {
             .map(|m| m.name.to_owned())
             .collect()
     };
-    let verdict = if has(Verdict::Worse, &[Role::Time]) {
+    let verdict = if has(Verdict::Worse) {
         Verdict::Worse
-    } else if has(Verdict::Better, &[Role::Benefit, Role::Time]) {
+    } else if has(Verdict::Better) {
         Verdict::Better
-    } else if has(Verdict::Worse, &[Role::Benefit]) {
-        Verdict::Worse
     } else {
         Verdict::NoEvidence
     };
@@ -118,8 +112,8 @@ mod tests {
             comparison,
         };
         overall(&[
-            named("shootdowns", Role::Benefit, &benefit),
-            named("wall_ns", Role::Time, &time),
+            named("shootdowns", Role::Explains, &benefit),
+            named("wall_ns", Role::Objective, &time),
             named("max_rss", Role::Cost, &cost),
         ])
     }
@@ -131,13 +125,7 @@ mod tests {
         for benefit in [Better, Worse, NoEvidence] {
             for time in [Better, Worse, NoEvidence] {
                 for cost in [Better, Worse, NoEvidence] {
-                    let want = match (benefit, time) {
-                        (_, Worse) => Worse,
-                        (Better, _) | (_, Better) => Better,
-                        (Worse, NoEvidence) => Worse,
-                        (NoEvidence, NoEvidence) => NoEvidence,
-                    };
-                    assert_eq!(word(benefit, time, cost).verdict, want);
+                    assert_eq!(word(benefit, time, cost).verdict, time);
                 }
             }
         }
@@ -149,8 +137,8 @@ mod tests {
     fn line() {
         use Verdict::{Better, NoEvidence, Worse};
         assert_eq!(
-            word(Better, NoEvidence, Worse).to_string(),
-            "better: shootdowns better; max_rss worse"
+            word(Better, Better, Worse).to_string(),
+            "better: shootdowns, wall_ns better; max_rss worse"
         );
         assert_eq!(
             word(NoEvidence, NoEvidence, NoEvidence).to_string(),

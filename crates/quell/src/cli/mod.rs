@@ -279,6 +279,9 @@ pub(crate) struct ProveArgs {
     /// Prove this plan (TOML) and not the one that quell would choose.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
+    /// Prove what would be planned as a whole, without trying by runs which of its changes win time.
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) no_try: bool,
     /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
     /// 25%, or 16 MB where that is more.
     #[arg(long, value_name = "P%", conflicts_with = "plan")]

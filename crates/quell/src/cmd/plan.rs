@@ -17,6 +17,7 @@ use crate::cli::PlanArgs;
 use crate::cmd::usage;
 use crate::evidence::{
     Observed, has_rights, is_process_secure, is_secure, of_trace, sanitizer, unfit_for_choice,
+    words,
 };
 use crate::launch::{self, Output, signals};
 use crate::outcome;
@@ -193,8 +194,8 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     observed.evidence.max_rss = Some(ended.usage.max_rss);
     observed.evidence.secure = is_secure(command);
     observed.evidence.unfit = unfit_for_choice(command);
-    let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
-    let words = plan_text::shell_words(&words);
+    observed.evidence.command = words(command);
+    let words = plan_text::shell_words(&observed.evidence.command);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(Subject {
         observed,

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::left_out::LeftOut;
 use super::metric::Unit;
 use super::proof::{Judged, Proof};
+use super::search::Tried;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -26,6 +27,10 @@ struct Document<'a> {
     /// The share that it stopped in the pairs; null where none were run, or had nothing to stop.
     measured_stop: Option<f64>,
     environment: &'a BTreeMap<String, String>,
+    /// What the verdict is about; null where no pairs were run.
+    objective: Option<Objective<'a>>,
+    /// What was tried by running before, the singles first.
+    tried: Vec<Trial<'a>>,
     metrics: Metrics<'a>,
     observed: Option<Observed>,
     /// Where the time of the observed run went.
@@ -84,6 +89,52 @@ impl<'a> From<&'a LeftOut> for Out<'a> {
             singled_out: out.singled_out,
         }
     }
+}
+
+/// What the verdict is about.
+#[derive(Serialize)]
+struct Objective<'a> {
+    name: &'a str,
+    /// After over before.
+    ratio: f64,
+    /// An end that is infinite is null.
+    ci95: [Option<f64>; 2],
+    verdict: &'static str,
+}
+
+/// Something that was tried.
+#[derive(Serialize)]
+struct Trial<'a> {
+    remedy: String,
+    sets: BTreeMap<&'a String, &'a String>,
+    starts: BTreeMap<&'a String, &'a String>,
+    runs: usize,
+    ratio: f64,
+    ci95: [Option<f64>; 2],
+    kept: bool,
+    why: &'a str,
+    /// The remedies that the runs had which it was compared with.
+    beside: &'a [String],
+}
+
+impl<'a> From<&'a Tried> for Trial<'a> {
+    fn from(tried: &'a Tried) -> Self {
+        Self {
+            remedy: tried.name(),
+            sets: tried.changes.iter().flat_map(|c| &c.sets).collect(),
+            starts: tried.changes.iter().flat_map(|c| &c.starts).collect(),
+            runs: tried.runs,
+            ratio: tried.ratio,
+            ci95: ends(tried.ci95),
+            kept: tried.kept,
+            why: &tried.why,
+            beside: &tried.beside,
+        }
+    }
+}
+
+fn ends((low, high): (f64, f64)) -> [Option<f64>; 2] {
+    [low, high].map(|end| end.is_finite().then_some(end))
 }
 
 #[derive(Serialize)]
@@ -164,6 +215,16 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
         predicted_stop: proof.plan.predicted_stop(),
         measured_stop: proof.measured_stop(),
         environment: &proof.environment,
+        objective: proof
+            .objective()
+            .filter(|_| proof.pairs > 0)
+            .map(|j| Objective {
+                name: &j.metric.name,
+                ratio: j.comparison.ratio,
+                ci95: ends(j.comparison.ci95),
+                verdict: j.comparison.verdict.as_str(),
+            }),
+        tried: proof.tried.iter().map(Trial::from).collect(),
         metrics: Metrics(&proof.metrics),
         observed: proof.observed.as_ref().map(|e| Observed {
             shootdowns: e.shootdowns,

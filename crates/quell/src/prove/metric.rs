@@ -3,6 +3,7 @@
 use quell_stats::{Kind, Role};
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::sample::Sample;
 use crate::cmd::usage;
 use crate::show::units::{bytes, count, time};
 
@@ -49,49 +50,59 @@ pub(crate) struct Metric {
     pattern: Option<Regex>,
 }
 
+const CPU: &str = "cpu_ns";
+const WALL: &str = "wall_ns";
+
 /// What every run has, in the order of [`super::sample::Sample::values`].
-const BUILT_IN: [(&str, &str, Unit, Kind, Role); 7] = [
+const BUILT_IN: [(&str, &str, Unit, Kind, Role); 8] = [
     (
         "shootdowns",
         "shootdowns",
         Unit::Count,
         Kind::Count,
-        Role::Benefit,
+        Role::Explains,
     ),
     (
         "victims",
         "victims",
         Unit::Count,
         Kind::Count,
-        Role::Benefit,
+        Role::Explains,
     ),
     (
         "wait_ns",
         "wait of culprits",
         Unit::Nanoseconds,
         Kind::Measure,
-        Role::Benefit,
+        Role::Explains,
     ),
     (
         "page_faults",
         "page faults",
         Unit::Count,
         Kind::Count,
-        Role::Benefit,
+        Role::Explains,
     ),
     (
         "system_ns",
         "system time",
         Unit::Nanoseconds,
         Kind::Measure,
-        Role::Benefit,
+        Role::Explains,
     ),
     (
-        "wall_ns",
+        CPU,
+        "CPU time",
+        Unit::Nanoseconds,
+        Kind::Measure,
+        Role::Objective,
+    ),
+    (
+        WALL,
         "wall time",
         Unit::Nanoseconds,
         Kind::Measure,
-        Role::Time,
+        Role::Objective,
     ),
     (
         "max_rss",
@@ -111,7 +122,11 @@ pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
             title: title.to_owned(),
             unit,
             kind,
-            role,
+            // a program's own figure is what its user runs it for: the time explains it then
+            role: match role {
+                Role::Objective if !asked.is_empty() => Role::Explains,
+                role => role,
+            },
             higher_is_better: false,
             pattern: None,
         });
@@ -167,11 +182,47 @@ fn parse(text: &str) -> anyhow::Result<Metric> {
         },
         unit: Unit::Number,
         kind: Kind::Measure,
-        // What a program says of itself is what its user runs it for: it must not get worse.
-        role: Role::Time,
+        role: Role::Objective,
         higher_is_better,
         pattern: Some(pattern),
     })
+}
+
+/// What the user wants less of, or more, as one number of a run, for runs that are to be ranked.
+#[derive(Clone, Copy)]
+pub(crate) struct Objective<'a>(&'a [Metric]);
+
+/// The objective among these metrics: the first that the user named, or the time.
+pub(crate) fn objective(metrics: &[Metric]) -> Objective<'_> {
+    Objective(metrics)
+}
+
+impl Objective<'_> {
+    fn named(&self) -> Option<(usize, &Metric)> {
+        self.0.iter().enumerate().find(|(_, m)| m.is_from_output())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.named().map_or("time", |(_, metric)| &metric.name)
+    }
+
+    pub(crate) fn higher_is_better(&self) -> bool {
+        self.named().is_some_and(|(_, m)| m.higher_is_better)
+    }
+
+    /// Of the time it is the middle of CPU time and wall time on the scale of ratios, so that a part of either counts the
+    /// same.
+    pub(crate) fn value(&self, sample: &Sample) -> f64 {
+        let value = |place: usize| sample.values.get(place).copied().unwrap_or(f64::NAN);
+        if let Some((place, _)) = self.named() {
+            return value(place);
+        }
+        let of = |name: &str| {
+            let place = self.0.iter().position(|m| m.name == name);
+            place.map_or(f64::NAN, value)
+        };
+        (of(CPU) * of(WALL)).sqrt()
+    }
 }
 
 impl Metric {
@@ -267,7 +318,33 @@ mod tests {
         let twice = ["a=(.)".to_owned(), "a=(.)".to_owned()];
         assert!(all(&twice).unwrap_err().to_string().contains("already"));
         assert!(all(&["wall_ns=(.)".to_owned()]).is_err());
-        assert_eq!(all(&[]).unwrap().len(), 7);
+        assert_eq!(all(&[]).unwrap().len(), 8);
+    }
+
+    /// Check that the objective is CPU time and wall time alike, or the figure that was named, and which way it is to go.
+    #[test]
+    fn objectives() {
+        let sample = |values: &[f64]| Sample {
+            values: values.to_vec(),
+            complaints: vec![],
+            estimated: false,
+        };
+        let time = all(&[]).unwrap();
+        let run = sample(&[1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0]);
+        assert_eq!(objective(&time).name(), "time");
+        assert!((objective(&time).value(&run) - 6e9).abs() < 1.0);
+        assert!(!objective(&time).higher_is_better());
+        let named = all(&["ops^=(.)".to_owned()]).unwrap();
+        let run = sample(&[1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0, 77.0]);
+        assert_eq!(objective(&named).name(), "ops");
+        assert!((objective(&named).value(&run) - 77.0).abs() < f64::EPSILON);
+        assert!(objective(&named).higher_is_better());
+        let roles = |metrics: &[Metric]| {
+            let of = metrics.iter().filter(|m| m.role == Role::Objective);
+            of.map(|m| m.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(roles(&time), ["cpu_ns", "wall_ns"]);
+        assert_eq!(roles(&named), ["ops"]);
     }
 
     /// Check that values read well in each unit.

@@ -1,9 +1,9 @@
 //! What `quell prove` does: observe, plan, run in pairs, judge, say.
 //!
 //! ```text
-//! sample::observe ─> quell_remedy::plan ─> pairs::Runs ─> proof::judge ─> text, json
-//!        │                                  │     ↑ what is left of the plan
-//!        │             a run with it failed └> mend::mend, by blame::find
+//! sample::observe ─> quell_remedy::choose ─> search::Search ─> pairs::Runs ─> proof::judge ─> text, json
+//!        │                                  what wins time        │     ↑ what is left of the plan
+//!        │                                   a run with it failed └> mend::mend, by blame::find
 //!        └──── job::run, watched by watch::Watcher
 //! ```
 
@@ -19,6 +19,7 @@ pub(crate) mod plan_text;
 mod progress;
 mod proof;
 mod sample;
+mod search;
 mod short;
 pub(crate) mod temp;
 mod text;
@@ -28,10 +29,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-use quell_remedy::Plan;
+use quell_event::account::AccountSummary;
+use quell_remedy::{Plan, Planned};
 use quell_stats::FEWEST_PAIRS;
 
-use crate::cli::{Budget, ProveArgs};
+use crate::cli::ProveArgs;
 use crate::cmd::usage;
 use crate::evidence;
 use crate::launch;
@@ -45,7 +47,11 @@ use metric::Metric;
 use pairs::{Pairs, Ran, Runs};
 use progress::Progress;
 pub(crate) use proof::Proof;
+use search::Tried;
 pub(crate) use text::text;
+
+/// More changes than this are not tried: the first are of the dearest origins.
+const MOST_CANDIDATES: usize = 12;
 
 /// More pairs than anyone waits for.
 const MOST_PAIRS: usize = 10_000;
@@ -87,25 +93,32 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
     }
-    let (mut plan, observed, account, mut notes) = match given {
-        Some(plan) => (plan, None, None, Vec::new()),
-        None => {
-            let (plan, seen) = choose(&job, &metrics, args.budget.unwrap_or_default())?;
-            (plan, Some(seen.evidence), seen.account, seen.notes)
-        }
-    };
-    let mut left_out = left_out::take_preload_out(&mut plan, &args.command);
-    for one in &left_out {
-        progress.say(&one.line());
-    }
-    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment(&plan)?) {
-        progress.say(&note);
-    }
     // Chance decides the orders; printed, so that it can be told again. Of 32 bits, which any JSON reader
     // holds exactly.
     let seed = RandomState::new().hash_one(std::process::id()) >> 32;
-    let (mut ran, mut nothing) = (Pairs::default(), None);
+    let chosen = match given {
+        Some(plan) => Chosen::given(plan, &job),
+        None => choose(&job, &metrics, args, seed)?,
+    };
+    let Chosen {
+        mut plan,
+        mut left_out,
+        observed,
+        account,
+        mut notes,
+        tried,
+        interrupted,
+        mut nothing,
+    } = chosen;
+    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment(&plan)?) {
+        progress.say(&note);
+    }
+    let mut ran = Pairs {
+        interrupted,
+        ..Pairs::default()
+    };
     match &observed {
+        _ if nothing.is_some() || interrupted.is_some() => {}
         Some(evidence) if plan.remedies.is_empty() && left_out.is_empty() => {
             nothing = Some(proof::why_nothing(&plan, evidence));
         }
@@ -122,7 +135,12 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let environment = mend::environment(&plan)?;
     let pairs = ran.pairs;
     if ran.interrupted.is_some() {
-        let note = format!("interrupted after {} of {} pairs", pairs.len(), args.pairs);
+        let note = match interrupted {
+            Some(_) => {
+                "interrupted while changes were tried: what won so far is not proved".to_owned()
+            }
+            None => format!("interrupted after {} of {} pairs", pairs.len(), args.pairs),
+        };
         notes.insert(0, note);
     }
     notes.extend(plan_text::merged(&environment, &plan_text::own_env));
@@ -145,6 +163,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         environment,
         observed,
         account,
+        tried,
         metrics,
         overall,
         nothing,
@@ -220,21 +239,101 @@ fn load(args: &ProveArgs) -> Option<Load> {
         .map(|(command, port)| Load { command, port })
 }
 
-/// The observed run, and the plan that follows from it.
+/// What is to be proved, and how it was come by.
+#[derive(Default)]
+struct Chosen {
+    plan: Plan,
+    left_out: Vec<LeftOut>,
+    observed: Option<quell_remedy::Evidence>,
+    account: Option<AccountSummary>,
+    notes: Vec<String>,
+    tried: Vec<Tried>,
+    interrupted: Option<i32>,
+    /// Why there is nothing to prove, where that is known already.
+    nothing: Option<String>,
+}
+
+impl Chosen {
+    /// What the user chose.
+    fn given(plan: Plan, job: &Job<'_>) -> Self {
+        let mut chosen = Self {
+            plan,
+            ..Self::default()
+        };
+        chosen.take_preload_out(job);
+        chosen
+    }
+
+    fn take_preload_out(&mut self, job: &Job<'_>) {
+        self.left_out = left_out::take_preload_out(&mut self.plan, job.argv);
+        for one in &self.left_out {
+            job.progress.say(&one.line());
+        }
+    }
+}
+
+/// The observed run, and what wins time of all that could help.
 fn choose(
     job: &Job<'_>,
     metrics: &[Metric],
-    budget: Budget,
-) -> anyhow::Result<(Plan, sample::Seen)> {
+    args: &ProveArgs,
+    seed: u64,
+) -> anyhow::Result<Chosen> {
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics)?;
-    let plan = quell_remedy::plan_within(
+    let budget = args.budget.unwrap_or_default();
+    let quell_remedy::Choice { plan, candidates } = quell_remedy::choose(
         &seen.found,
         &seen.evidence,
         &budget.options(),
         &plan_text::own_env,
     );
-    Ok((plan, seen))
+    let mut chosen = Chosen {
+        plan,
+        observed: Some(seen.evidence),
+        account: seen.account,
+        notes: seen.notes,
+        ..Chosen::default()
+    };
+    // A figure of the program may be of a stall that is no part of its time.
+    let is_time = !metrics.iter().any(Metric::is_from_output);
+    chosen.nothing = proof::nothing_at_stake(chosen.account.as_ref()).filter(|_| is_time);
+    if chosen.nothing.is_some() {
+        chosen.plan.remedies.clear();
+        return Ok(chosen);
+    }
+    chosen.take_preload_out(job);
+    if args.no_try {
+        return Ok(chosen);
+    }
+    let searched = search::Search {
+        job,
+        metrics,
+        run: seen.run,
+        seed,
+    }
+    .search(to_try(&chosen.plan, candidates, &chosen.left_out))?;
+    chosen.plan.remedies = searched.kept;
+    chosen.interrupted = searched.interrupted;
+    if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
+        let objective = metric::objective(metrics);
+        chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
+    }
+    chosen.tried = searched.tried;
+    Ok(chosen)
+}
+
+/// What races: the whole plan where it has several parts, and each single change, but for what was left out.
+fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Vec<Planned>> {
+    let is_out = |one: &Planned| left_out.iter().any(|l| l.planned.sets == one.sets);
+    let singles = candidates.into_iter().filter(|one| !is_out(one));
+    let whole = (plan.remedies.len() > 1).then(|| plan.remedies.clone());
+    let singles = singles.map(|one| vec![one]);
+    whole
+        .into_iter()
+        .chain(singles)
+        .take(MOST_CANDIDATES)
+        .collect()
 }
 
 /// What `quell prove` and `quell plan` print of an environment in JSON.

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use quell_event::account::AccountSummary;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
-    Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Rules, compare, overall,
+    Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Role, Rules, Verdict, compare, overall,
 };
 
 use super::left_out::LeftOut;
 use super::metric::Metric;
 use super::sample::Sample;
+use super::search::Tried;
+use crate::show::account::is_nothing_to_win;
 
 /// One metric and what the pairs say about it.
 pub(crate) struct Judged {
@@ -34,6 +36,8 @@ pub(crate) struct Proof {
     pub(crate) observed: Option<Evidence>,
     /// Where the time of the observed run went.
     pub(crate) account: Option<AccountSummary>,
+    /// What was tried before, by running.
+    pub(crate) tried: Vec<Tried>,
     pub(crate) metrics: Vec<Judged>,
     pub(crate) overall: Overall,
     /// Why no pairs were run, if none were.
@@ -57,6 +61,24 @@ impl Proof {
     pub(crate) fn nothing_to_measure(&self) -> bool {
         self.shootdowns()
             .is_some_and(|c| !c.before.is_empty() && c.median_before == 0.0)
+    }
+
+    /// The metric that the verdict rests on: an objective with this verdict, or else the first.
+    pub(crate) fn objective(&self) -> Option<&Judged> {
+        let objectives = || {
+            let judged = self.metrics.iter();
+            judged.filter(|j| j.metric.role == Role::Objective)
+        };
+        let carries = |j: &&Judged| j.comparison.verdict == self.overall.verdict;
+        objectives().find(carries).or_else(|| objectives().next())
+    }
+
+    /// Whether something that explains got better, and no objective did.
+    pub(crate) fn is_no_faster(&self) -> bool {
+        let explains = |j: &&Judged| {
+            j.metric.role == Role::Explains && j.comparison.verdict == Verdict::Better
+        };
+        self.overall.verdict == Verdict::NoEvidence && self.metrics.iter().any(|j| explains(&j))
     }
 
     fn shootdowns(&self) -> Option<&Comparison> {
@@ -133,6 +155,28 @@ pub(crate) fn judge(
 pub(crate) const NOTHING_LEFT: &str =
     "nothing is left of the plan, because the program does not bear it: nothing is recommended";
 
+/// Why nothing is proved where nothing that was tried won.
+pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
+    match tried {
+        1 => format!("the one change that was tried does not win {objective} here"),
+        n => format!("none of the {n} changes that were tried wins {objective} here"),
+    }
+}
+
+/// Why nothing is tried where the most that could be won is next to nothing; `None` where there is something, or nobody
+/// knows.
+pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<String> {
+    let account = account?;
+    let percent = crate::show::units::percent;
+    is_nothing_to_win(account).then(|| {
+        format!(
+            "nothing to win: all that a setting could touch is {} of CPU time and {} of the time that passed",
+            percent(account.ceiling.cpu),
+            percent(account.ceiling.wall)
+        )
+    })
+}
+
 /// Why an empty plan is empty, in a line.
 pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
     let seen = evidence.shootdowns;
@@ -183,8 +227,8 @@ pub(crate) mod tests {
     #[test]
     fn sides() {
         let metrics = metric::all(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
-        let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 1e9, 1e8, 5000.0, 5000.0];
-        let after = [100.0, 100.0, 1e5, 1e4, 5e8, 1e9, 1e8, 9000.0, 5000.0];
+        let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 2e9, 1e9, 1e8, 5000.0, 5000.0];
+        let after = [100.0, 100.0, 1e5, 1e4, 5e8, 2e9, 1e9, 1e8, 9000.0, 5000.0];
         let (judged, overall) = judge(&metrics, &runs(5, &before, &after), 1);
         let words: Vec<_> = judged
             .iter()
@@ -193,9 +237,15 @@ pub(crate) mod tests {
         assert_eq!(words[..5], ["better"; 5]);
         assert_eq!(
             words[5..],
-            ["no evidence", "no evidence", "better", "no evidence"]
+            [
+                "no evidence",
+                "no evidence",
+                "no evidence",
+                "better",
+                "no evidence"
+            ]
         );
-        assert_eq!(overall.verdict, quell_stats::Verdict::Better);
+        assert_eq!(overall.verdict, Verdict::Better);
     }
 
     /// Check that no pairs claim nothing, and that four don't either.
@@ -203,9 +253,9 @@ pub(crate) mod tests {
     fn few_pairs() {
         let metrics = metric::all(&[]).unwrap();
         for pairs in [0, 1, 4] {
-            let (judged, overall) = judge(&metrics, &runs(pairs, &[1e4; 7], &[10.0; 7]), 1);
-            assert_eq!(overall.verdict, quell_stats::Verdict::NoEvidence);
-            assert_eq!(judged.len(), 7);
+            let (judged, overall) = judge(&metrics, &runs(pairs, &[1e4; 8], &[10.0; 8]), 1);
+            assert_eq!(overall.verdict, Verdict::NoEvidence);
+            assert_eq!(judged.len(), 8);
         }
     }
 

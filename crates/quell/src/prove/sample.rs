@@ -1,5 +1,8 @@
 //! What one run yields: a number for each metric, or what a plan is made from.
 
+use std::time::{Duration, Instant};
+
+use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
 use quell_remedy::Found;
 
@@ -42,6 +45,7 @@ pub(crate) fn measure(
         totals.wait_ns,
         ran.usage.page_faults(),
         ran.usage.system_ns,
+        ran.usage.user_ns + ran.usage.system_ns,
         ran.wall_ns,
         ran.usage.max_rss,
     ]
@@ -82,6 +86,24 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
     /// Where its time went, where that could be seen.
     pub(crate) account: Option<AccountSummary>,
+    /// How long it took, with the start and end of a server.
+    pub(crate) run: Duration,
+}
+
+/// How much of CPU time faults of huge pages take, in parts of a thousand; with zeroing, which is the most of them, and of
+/// small pages a small part of a fault.
+fn huge_time_permille(account: &AccountSummary) -> u32 {
+    let ns_of = |mechanism: Mechanism| {
+        let rows = account.mechanisms.iter();
+        let rows = rows.filter(move |m| m.mechanism == mechanism);
+        rows.map(|m| m.cpu_ns).sum::<u64>()
+    };
+    let huge = ns_of(Mechanism::FaultHuge);
+    if huge == 0 {
+        return 0;
+    }
+    let all = huge + ns_of(Mechanism::Zeroing) + ns_of(Mechanism::CompactDirect);
+    (all as f64 * 1000.0 / account.cpu_ns.max(1) as f64) as u32
 }
 
 /// Runs the job once, recorded.
@@ -92,7 +114,9 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     let dir = temp.path().join(OBSERVED);
     let mut recorder = Recorder::start(&dir, job.argv)?;
     release_memory();
+    let began = Instant::now();
     let ran = job.run(&mut recorder, Setup::NONE, when)?;
+    let run = began.elapsed();
     // Found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         if let Err(why) = metric.read(&ran.output) {
@@ -106,12 +130,15 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
     evidence.max_rss = Some(ran.usage.max_rss);
     evidence.secure = evidence::is_secure(job.argv);
     evidence.unfit = evidence::unfit_for_choice(job.argv);
+    evidence.command = evidence::words(job.argv);
+    evidence.huge_time_permille = observed.account.as_ref().map_or(0, huge_time_permille);
     job.progress.done();
     Ok(Seen {
         evidence,
         found: observed.found,
         notes: observed.notes,
         account: observed.account,
+        run,
     })
 }
 

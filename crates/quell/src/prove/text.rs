@@ -10,6 +10,7 @@ use quell_stats::{Comparison, Role, Verdict};
 
 use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
+use super::search;
 use crate::show::account::headline;
 use crate::show::style::BOLD;
 use crate::show::table::Table;
@@ -107,7 +108,10 @@ pub(crate) fn verdict(proof: &Proof) -> String {
         let _ = write!(text, ": {why}");
         return text;
     }
-    let better = (Verdict::Better, &all.better);
+    if proof.is_no_faster() {
+        return no_faster(proof, &worse, &price);
+    }
+    let better = (Verdict::Better, &in_order(proof, &all.better));
     let worse = (Verdict::Worse, &worse);
     // What carries the verdict comes first.
     let parts = if all.verdict == Verdict::Worse {
@@ -128,6 +132,40 @@ pub(crate) fn verdict(proof: &Proof) -> String {
     }
     if all.verdict == Verdict::NoEvidence && all.better.is_empty() && all.worse.is_empty() {
         text.push_str(" that anything changed, which is no proof that nothing did");
+    }
+    text
+}
+
+/// What the verdict rests on first, then what explains it.
+fn in_order(proof: &Proof, names: &[String]) -> Vec<String> {
+    let is_objective = |name: &&String| {
+        let judged = proof.metrics.iter().find(|j| &j.metric.name == *name);
+        judged.is_some_and(|j| j.metric.role == Role::Objective)
+    };
+    let (first, rest): (Vec<&String>, Vec<&String>) = names.iter().partition(is_objective);
+    first.into_iter().chain(rest).cloned().collect()
+}
+
+/// Where less was done, and it won nothing that anybody wants.
+fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
+    let objectives = proof.metrics.iter();
+    let objectives = objectives.filter(|j| j.metric.role == Role::Objective);
+    let names: Vec<&str> = objectives.map(|j| j.metric.name_in_text()).collect();
+    let fewer = if proof.overall.better.iter().any(|n| n == "shootdowns") {
+        "fewer shootdowns, no faster"
+    } else {
+        "less work for the kernel, no faster"
+    };
+    let mut text = format!(
+        "{}: {fewer}: {}, and no evidence that {} changed; the plan is not recommended",
+        proof.overall.verdict,
+        titles(&proof.metrics, &proof.overall.better),
+        names.join(" or "),
+    );
+    for (word, names) in [("worse", worse), ("the price", price)] {
+        if !names.is_empty() {
+            let _ = write!(text, "; {word}: {}", titles(&proof.metrics, names));
+        }
     }
     text
 }
@@ -188,6 +226,8 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             wrap(&at_stake(account), 2)
         );
     }
+    let tried: Vec<String> = proof.tried.iter().map(search::line).collect();
+    out.push_str(&plan_text::list("Tried, by runs beside each other", &tried));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {

@@ -21,6 +21,7 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
     )]);
     Proof {
         account: None,
+        tried: vec![],
         command: vec!["python3".into(), "job.py".into()],
         pairs,
         seed: 7,
@@ -46,14 +47,16 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
     }
 }
 
-const BEFORE: [f64; 8] = [
-    1833.0, 2100.0, 12.3e6, 191_000.0, 1.21e9, 8.1e9, 650e6, 4000.0,
+const BEFORE: [f64; 9] = [
+    1833.0, 2100.0, 12.3e6, 191_000.0, 1.21e9, 9.1e9, 8.1e9, 650e6, 4000.0,
 ];
 
 /// Check the whole report of a plan that helps and costs memory.
 #[test]
 fn better() {
-    let after = [219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 7.2e9, 694e6, 4000.0];
+    let after = [
+        219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
+    ];
     let report = text(&proof(&BEFORE, &after, 5), None);
     insta::assert_snapshot!(strip(&report), @r"
     Proof of python3 job.py
@@ -117,7 +120,7 @@ fn no_evidence() {
 /// Check that pairs without shootdowns don't measure that the plan stopped none of them, neither in words nor in JSON.
 #[test]
 fn nothing_to_measure() {
-    let without = |mut values: [f64; 8]| {
+    let without = |mut values: [f64; 9]| {
         values[..3].fill(0.0);
         values
     };
@@ -172,7 +175,9 @@ fn worse() {
 /// Check that the JSON has the keys of the contract, integers, and no pairs where none were run.
 #[test]
 fn json() {
-    let after = [219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 7.2e9, 694e6, 4000.0];
+    let after = [
+        219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
+    ];
     let read = |p: &Proof| -> serde_json::Value {
         serde_json::from_str(&super::super::json::json(p).unwrap()).unwrap()
     };
@@ -196,6 +201,7 @@ fn json() {
         "wait_ns",
         "page_faults",
         "system_ns",
+        "cpu_ns",
         "wall_ns",
         "max_rss",
         "rows",

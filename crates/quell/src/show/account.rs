@@ -21,6 +21,17 @@ fn share(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 }
 }
 
+fn is_below_notice(a: &AccountSummary) -> bool {
+    a.ceiling.cpu < NOTHING && a.ceiling.wall < NOTHING
+}
+
+/// Whether it is certain enough that there is nothing to win, for a program that was long enough to tell: where even the upper
+/// end of the interval is next to nothing.
+pub(crate) fn is_nothing_to_win(a: &AccountSummary) -> bool {
+    let [_, most] = a.memory_cpu_ci95;
+    a.samples > 0 && is_below_notice(a) && share(most, a.cpu_ns) < 3.0 * NOTHING
+}
+
 /// The first line: what is at stake.
 pub(crate) fn headline(a: &AccountSummary) -> String {
     let [low, high] = a.memory_cpu_ci95.map(|ns| share(ns, a.cpu_ns).min(1.0));
@@ -38,7 +49,7 @@ pub(crate) fn headline(a: &AccountSummary) -> String {
             time(a.cpu_ns)
         );
     }
-    if a.ceiling.cpu < NOTHING && a.ceiling.wall < NOTHING {
+    if is_below_notice(a) {
         return format!("nothing to win here: {told}");
     }
     told

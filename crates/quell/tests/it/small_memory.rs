@@ -40,7 +40,7 @@ impl Bounded {
             .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_quell")])
             .args(words)
             .output()
-            .unwrap()
+            .expect("sh runs")
     }
 }
 

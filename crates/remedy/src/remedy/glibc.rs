@@ -1,10 +1,13 @@
-//! glibc: take memory from the heap, and keep it there.
+//! glibc: take memory from the heap, keep it there, or take it in huge pages.
 
-use super::{Case, Memory, Offer, Remedy, Verdict, one};
+use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
 use crate::Kind;
 
 /// Never map a block of its own, never trim the heap.
 pub(super) struct Keep;
+
+/// Ask for huge pages under the heap and large blocks, so that one fault brings 2 MB.
+pub(super) struct HugePages;
 
 /// Larger than any block or heap that matters.
 const HUGE: &str = "4294967296";
@@ -88,6 +91,39 @@ impl Remedy for Keep {
             offers.insert(0, one);
         }
         Some(Verdict::Offer(offers))
+    }
+}
+
+impl Remedy for HugePages {
+    fn id(&self) -> &'static str {
+        "glibc.huge-pages"
+    }
+
+    fn stops(&self) -> &'static str {
+        "no shootdown: page faults of 4 KB in large blocks, each 512 of which become one"
+    }
+
+    fn worse(&self) -> &'static str {
+        "memory that is touched thinly is resident whole, and a huge page is zeroed whole; where the host has none to give they are dear; after a fork a write copies 2 MB"
+    }
+
+    fn source(&self) -> &'static str {
+        "glibc 2.35 NEWS and manual, glibc.malloc.hugetlb=1: madvise(MADV_HUGEPAGE). What it wins differs by the hour: only runs tell"
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        let found = case.allocator(Kind::Glibc)?;
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        // where the program forks as it works, a write would copy 2 MB
+        if !found.at_least(2, 35, 0) || faults < MANY_FAULTS || case.copies >= 0.05 {
+            return None;
+        }
+        Some(Verdict::Offer(vec![Offer {
+            sets: one("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+            untried: true,
+            cost: "memory grows where blocks are touched thinly; not measured how much".to_owned(),
+            ..Offer::default()
+        }]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Java: a heap of fixed size, touched at the start, whichever collector works in it.
 
-use super::{Case, Memory, Remedy, Verdict, one};
+use super::{Case, Memory, Offer, Remedy, Verdict, one};
 use crate::Kind;
 
 /// Makes the first heap size the largest, where the user has stated that.
@@ -40,7 +40,12 @@ impl Remedy for FixedHeap {
         let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"]
             .iter()
             .filter_map(|v| (case.env)(v));
-        let all = set.collect::<Vec<_>>().join(" ");
+        let mut all = set.collect::<Vec<_>>().join(" ");
+        // what stands on the command line is read after the variables, and counts
+        for word in case.evidence.command.iter().filter(|w| w.starts_with("-X")) {
+            all.push(' ');
+            all.push_str(word);
+        }
         let collector = collector(&all);
         let keep = match collector {
             Collector::Z => " -XX:-ZUncommit",
@@ -59,7 +64,7 @@ impl Remedy for FixedHeap {
             };
             return Some(Verdict::Refuse(format!(
                 "a heap of fixed size, touched at the start, stopped 99 % on Java 17 G1, but its size must be known: \
-                 put -Xmx… in JAVA_TOOL_OPTIONS, or start java with -Xms and -Xmx equal and -XX:+AlwaysPreTouch{keep}{unsaid}"
+                 put -Xmx… on the command line or in JAVA_TOOL_OPTIONS, or start java with -Xms and -Xmx equal and -XX:+AlwaysPreTouch{keep}{unsaid}"
             )));
         };
         // 2,687 to 29, and 51 to 9; of the others nothing was measured, so the lesser of the two.
@@ -70,18 +75,34 @@ impl Remedy for FixedHeap {
                 (0.82, "; on this collector it was not measured")
             }
         };
-        // What is resident already is heap for the most part.
-        let peak = case.evidence.max_rss.unwrap_or(0);
-        let memory = bytes(size).map_or(Memory::Unknown, |b| Memory::UpTo(b.saturating_sub(peak)));
-        Some(Verdict::set(
-            one(
-                "JAVA_TOOL_OPTIONS",
-                format!("-Xms{size} -XX:+AlwaysPreTouch{keep}"),
-            ),
+        let Some(maximum) = bytes(size) else {
+            return Some(Verdict::refuse(format!(
+                "-Xmx{size} is no size that java takes"
+            )));
+        };
+        let offer = |options: String, stops: f64, grows: u64, what: &str| Offer {
+            sets: one("JAVA_TOOL_OPTIONS", options),
             stops,
-            memory,
-            format!("the whole heap of {size} is resident from the start{measured}"),
-        ))
+            // the user has allowed the heap that much, and a program that runs for long may come to it by itself
+            memory: Memory::Share(0.0),
+            cost: format!(
+                "{what} the heap of {size} that -Xmx allows, which may be up to {} MB more{measured}",
+                grows >> 20
+            ),
+            ..Offer::default()
+        };
+        let grows = maximum.saturating_sub(case.evidence.max_rss.unwrap_or(0));
+        let touch = format!("-Xms{size} -XX:+AlwaysPreTouch{keep}");
+        Some(Verdict::Offer(vec![
+            offer(touch, stops, grows, "resident from the start is"),
+            // the heap is not grown step by step; what is never used is not touched
+            offer(
+                format!("-Xms{size}{keep}"),
+                0.5 * stops,
+                grows,
+                "resident as it is used is",
+            ),
+        ]))
     }
 }
 

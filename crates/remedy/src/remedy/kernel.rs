@@ -21,7 +21,7 @@ pub(super) struct Start {
 
 /// No transparent huge pages.
 pub(super) const THP: Start = Start {
-    id: "thp.never",
+    id: super::WITHOUT_HUGE_PAGES,
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
     key: "thp",
     value: "never",
