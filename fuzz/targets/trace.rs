@@ -1,5 +1,5 @@
 //! A trace whose files are foreign: the first byte says which file of a sound trace is replaced, the
-//! rest is its content. Everything that a report reads of it is read.
+//! rest is its content. Everything that a report and exports read of it is read.
 #![no_main]
 
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use quell_event::Shootdown;
-use quell_event::trace::{Meta, Trace, Writer};
+use quell_event::trace::{Meta, Sample, Trace, Wait, Writer};
 
-/// A sound trace: one segment that is sealed, and the side tables.
+/// A sound trace: one segment of each table that is sealed, and the side tables.
 fn sound() -> &'static Path {
     static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
     DIR.get_or_init(|| {
@@ -18,6 +18,10 @@ fn sound() -> &'static Path {
         let mut writer = Writer::create(&dir.path().join("t.quell"), &meta, true).expect("a trace");
         for t_ns in 1..100 {
             writer.push(&Shootdown { t_ns, end: 4096, unseen: 1, ..Shootdown::default() });
+        }
+        for t_ns in 1..100 {
+            writer.wait(&Wait { t_ns, wait_ns: 7, ..Wait::default() });
+            writer.sample(&Sample { t_ns, ..Sample::default() });
         }
         writer.finish(100, |_| {}).expect("an end");
         dir
@@ -34,7 +38,9 @@ fuzz_target!(|bytes: &[u8]| {
         .flatten()
         .map(|e| e.file_name())
         .collect();
-    names.push("tail-00009.arrows".into());
+    for tail in ["tail-00009.arrows", "waits-tail-00002.arrows", "samples-tail-00002.arrows"] {
+        names.push(tail.into());
+    }
     names.sort();
     let replaced = &names[usize::from(which) % names.len()];
     for name in &names {
@@ -47,5 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(trace) = Trace::open(dir.path()) else { return };
     let mut rows = 0_u64;
     let _ = trace.for_each(|row| rows += u64::from(row.is_first()));
+    let _ = trace.waits(|wait| rows += u64::from(wait.role.is_some()));
+    let _ = trace.samples(|sample| rows += u64::from(sample.samples));
     let _ = (trace.tally(), trace.processes(), trace.stacks(), rows);
 });

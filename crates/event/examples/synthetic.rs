@@ -7,8 +7,10 @@
 
 use std::path::Path;
 
-use quell_event::trace::{Frame, Meta, Module, Process, Stack, StackCost, StackKind, Writer};
-use quell_event::{Cause, Comm, Mechanism, Part, Shootdown, Victim};
+use quell_event::trace::{
+    Frame, Meta, Module, Process, Sample, Stack, StackCost, StackKind, Wait, Writer,
+};
+use quell_event::{Cause, Comm, HolderRole, Mechanism, Part, Shootdown, Victim};
 
 const CAUSES: [Cause; 12] = [
     Cause::MadviseDontneed,
@@ -176,6 +178,52 @@ fn costs(random: &mut Random) -> Vec<StackCost> {
     (0..STACKS).map(cost).collect()
 }
 
+/// One thread waits for another one again and again, for some of the time until `end`; and each CPU is sampled.
+fn waits_and_samples(writer: &mut Writer, random: &mut Random, end: u64) {
+    const EACH: u64 = 2_000;
+    let step = (end - BEGIN) / EACH;
+    for i in 0..EACH {
+        let (culprit, t_ns) = (i % CULPRITS, BEGIN + i * step);
+        let is_lock = i % 4 != 0;
+        writer.wait(&Wait {
+            t_ns,
+            wait_ns: 1 + random.below(step.max(2) - 1),
+            pid: pid(culprit),
+            tid: pid(culprit),
+            comm: Comm::from(comm(culprit)),
+            mechanism: Some(if is_lock {
+                Mechanism::LockMmap
+            } else {
+                Mechanism::FaultMajor
+            }),
+            syscall: if is_lock { 9 } else { -1 },
+            user_stack: random.skewed(STACKS) as i32,
+            role: is_lock.then_some(HolderRole::Alone),
+            holder_pid: if is_lock { pid(culprit) } else { 0 },
+            holder_tid: if is_lock { pid(culprit) + 1 } else { 0 },
+            holder_comm: Comm::from(if is_lock { comm(culprit) } else { "" }),
+            holder_doing: if is_lock { "munmap of 64 pages" } else { "" }.into(),
+            ..Wait::default()
+        });
+        let of_memory = i % 3 == 0;
+        writer.sample(&Sample {
+            t_ns,
+            samples: if of_memory { 1 } else { 5 },
+            cpu: (i % CPUS) as u16,
+            pid: pid(culprit),
+            tid: pid(culprit),
+            comm: Comm::from(comm(culprit)),
+            mechanism: of_memory.then_some(Mechanism::FaultAnon),
+            user_stack: if of_memory {
+                random.skewed(STACKS) as i32
+            } else {
+                -1
+            },
+            ..Sample::default()
+        });
+    }
+}
+
 fn shootdown(random: &mut Random, t_ns: u64) -> Shootdown {
     let stack = random.skewed(STACKS);
     let culprit = stack % CULPRITS;
@@ -270,6 +318,7 @@ fn main() -> anyhow::Result<()> {
         }
     }
     writer.account(&costs(&mut random));
+    waits_and_samples(&mut writer, &mut random, t);
     writer.finish(t + 1_000_000, |_| {})?;
     Ok(())
 }

@@ -44,6 +44,28 @@ pub enum Part {
 }
 
 impl Part {
+    /// Every member.
+    pub const ALL: &'static [Self] = &[
+        Self::Alloc,
+        Self::Free,
+        Self::Copy,
+        Self::Memcg,
+        Self::Lru,
+        Self::Rmap,
+        Self::Tables,
+        Self::Mappings,
+        Self::Flush,
+        Self::Spin,
+        Self::Other,
+    ];
+
+    /// By its name; one that only a newer quell knows is [`Part::Other`].
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let found = Self::ALL.iter().find(|part| part.name() == name);
+        found.copied().unwrap_or_default()
+    }
+
     /// As it is written.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -107,6 +129,28 @@ pub enum HolderRole {
     /// The lock was on its way from one to another.
     #[default]
     Unknown,
+}
+
+impl HolderRole {
+    /// Every member.
+    pub const ALL: &'static [Self] = &[Self::Alone, Self::Reader, Self::Queued, Self::Unknown];
+
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Reader => "reader",
+            Self::Queued => "queued",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// By its name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|role| role.name() == name)
+    }
 }
 
 /// Who held a lock that a process waited for.

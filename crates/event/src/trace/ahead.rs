@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
 use super::Error;
-use super::reader::Segment;
 use super::row::Row;
+use super::segments::Segment;
 
 /// Rows that change hands at a time: few enough to be in a CPU's cache still.
 const ROWS: usize = 1 << 11;

@@ -26,6 +26,15 @@ pub struct Ended {
     pub shootdowns: u64,
     /// Rows in the trace: one for each victim of each shootdown.
     pub rows: u64,
+    /// Rows of waits; `None` in traces from before there were any.
+    #[serde(default)]
+    pub waits: Option<u64>,
+    /// Rows of samples; `None` in traces from before there were any.
+    #[serde(default)]
+    pub samples: Option<u64>,
+    /// Waits and samples without a row of their own, for they came faster than they could be written. The account has them.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// `meta.json`.

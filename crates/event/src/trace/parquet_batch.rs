@@ -10,7 +10,8 @@ use parquet::file::writer::SerializedRowGroupWriter;
 
 use super::cause_memo::CauseMemo;
 use super::columns::comm_of;
-use super::parquet_schema::{Kind, Packing};
+use super::parquet_file::Columns;
+use super::parquet_schema::{Column, Kind, Packing};
 use super::row::Row;
 use crate::{Cause, Comm};
 
@@ -29,7 +30,7 @@ pub(super) enum Need {
 macro_rules! columns {
     ($($field:ident: $ty:ident, $kind:ident, $packing:ident, $need:ident;)+) => {
         /// Name, meaning and packing of each column, in order.
-        pub(super) const COLUMNS: &[(&str, Kind, Packing)] =
+        pub(super) const COLUMNS: &[Column] =
             &[$((stringify!($field), Kind::$kind, Packing::$packing),)+];
 
         /// Some rows; one entry a row in each vector.
@@ -65,7 +66,7 @@ macro_rules! columns {
 
         impl Readers {
             /// `open` is called with the number of each column that is needed.
-            pub(super) fn open<O: Open>(open: &O, need: Need) -> Result<Self> {
+            pub(super) fn open(open: &Columns<'_>, need: Need) -> Result<Self> {
                 let mut next = 0..;
                 let mut number = || next.next().unwrap_or_default();
                 Ok(Self { $($field: {
@@ -133,11 +134,6 @@ columns! {
 
 fn too_few() -> ParquetError {
     ParquetError::General("the schema has too few columns".into())
-}
-
-/// Opens the reader of a column.
-pub(super) trait Open {
-    fn open<T: DataType>(&self, column: usize) -> Result<ColumnReaderImpl<T>>;
 }
 
 /// Text that was turned into Parquet's kind before: few names make up millions of rows.

@@ -9,7 +9,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::SCHEMA;
-use super::parquet_batch::COLUMNS;
 
 /// Key in the file's metadata: the trace's schema. A file without it is not ours.
 pub(super) const SCHEMA_KEY: &str = "quell.schema";
@@ -26,6 +25,8 @@ pub(super) enum Kind {
     I16,
     Bool,
     Text,
+    /// Text of no more bytes than this.
+    Short(u8),
 }
 
 /// What makes a column small.
@@ -45,7 +46,7 @@ impl Kind {
             Self::U64 | Self::I64 => Physical::INT64,
             Self::U32 | Self::U16 | Self::I32 | Self::I16 => Physical::INT32,
             Self::Bool => Physical::BOOLEAN,
-            Self::Text => Physical::BYTE_ARRAY,
+            Self::Text | Self::Short(_) => Physical::BYTE_ARRAY,
         }
     }
 
@@ -55,21 +56,24 @@ impl Kind {
             Self::U32 => Some(LogicalType::integer(32, false)),
             Self::U16 => Some(LogicalType::integer(16, false)),
             Self::I16 => Some(LogicalType::integer(16, true)),
-            Self::Text => Some(LogicalType::String),
+            Self::Text | Self::Short(_) => Some(LogicalType::String),
             Self::I64 | Self::I32 | Self::Bool => None,
         }
     }
 }
 
+/// Name, meaning and packing.
+pub(super) type Column = (&'static str, Kind, Packing);
+
 /// All columns; no value is ever missing.
-pub(super) fn schema() -> Result<TypePtr> {
-    let column = |&(name, kind, _): &(&str, Kind, Packing)| -> Result<TypePtr> {
+pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
+    let column = |&(name, kind, _): &Column| -> Result<TypePtr> {
         let column = Type::primitive_type_builder(name, kind.physical())
             .with_repetition(Repetition::REQUIRED)
             .with_logical_type(kind.logical());
         Ok(Arc::new(column.build()?))
     };
-    let columns = COLUMNS.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let columns = columns.iter().map(column).collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(
         Type::group_type_builder("quell")
             .with_fields(columns)
@@ -78,11 +82,19 @@ pub(super) fn schema() -> Result<TypePtr> {
 }
 
 /// Columns that queries narrow down by. Each takes time to keep the least and the largest of.
-const STATISTICS: [&str; 6] = ["id", "t_ns", "cause", "pid", "tid", "victim_pid"];
+const STATISTICS: [&str; 7] = [
+    "id",
+    "t_ns",
+    "cause",
+    "mechanism",
+    "pid",
+    "tid",
+    "victim_pid",
+];
 
 /// Old pages and encodings that every reader knows; statistics for whole row groups only, because
 /// smaller ones are worth less than they take.
-pub(super) fn properties() -> Result<WriterProperties> {
+pub(super) fn properties(columns: &[Column]) -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
@@ -94,7 +106,7 @@ pub(super) fn properties() -> Result<WriterProperties> {
             SCHEMA.to_owned(),
         )]))
         .set_dictionary_enabled(true);
-    for (name, _, packing) in COLUMNS {
+    for (name, _, packing) in columns {
         let path = ColumnPath::from(*name);
         if STATISTICS.contains(name) {
             properties =

@@ -7,8 +7,8 @@ use std::thread;
 use super::Error;
 use super::parquet_batch::Need;
 use super::parquet_read::Groups;
-use super::reader::Segment;
 use super::row::Row;
+use super::segments::Segment;
 
 /// More threads take more memory, some ten megabytes each, and have little left to do.
 const THREADS_CAP: usize = 8;

@@ -1,21 +1,20 @@
 //! Reading a trace, however its recording ended.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::ahead;
+use super::flat::{FlatRow, Read};
 use super::meta::{Of, read_capped};
-use super::parquet_read::Sealed;
+use super::names::Family;
 use super::parts::{self, Sums};
 use super::row::Row;
+use super::segments::{Segment, find, segment};
 use super::side::{Process, Stack, StackCost};
-use super::tail_read::{self, Extent};
-use super::{Error, Meta, jsonl, names};
+use super::{Error, Meta, Sample, Wait, flat, jsonl, names};
 use crate::{Tally, hist};
 
 /// No `tally.json` is longer, bytes.
@@ -38,21 +37,6 @@ pub struct Table<T> {
     pub garbled: u64,
 }
 
-/// Some million rows.
-#[derive(Debug)]
-pub(super) enum Segment {
-    Sealed(Sealed),
-    /// Kept open: a recording that goes on may seal it meanwhile.
-    Tail(PathBuf, File, Extent),
-}
-
-/// The files that hold one segment.
-#[derive(Default)]
-struct Found {
-    sealed: Option<PathBuf>,
-    tail: Option<PathBuf>,
-}
-
 impl Trace {
     /// Opens the trace at `dir` and looks at the outside of every segment.
     ///
@@ -63,8 +47,8 @@ impl Trace {
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let meta = Meta::read(dir)?;
         let mut segments = Vec::new();
-        for (number, found) in (1..).zip(find(dir)?) {
-            segments.push(segment(dir, number, found)?);
+        for (number, found) in (1..).zip(find(dir, Family::Events)?) {
+            segments.push(segment(dir, Family::Events, number, found)?);
         }
         let trace = Self {
             dir: dir.to_owned(),
@@ -185,6 +169,36 @@ impl Trace {
         Ok((costs, garbled))
     }
 
+    /// Hands over every wait, by when they ended. There are none in traces of before they were kept.
+    ///
+    /// # Errors
+    ///
+    /// A file of theirs is cut, garbled or missing; what came before has been handed over then.
+    pub fn waits(&self, each: impl FnMut(&Wait)) -> anyhow::Result<Read> {
+        self.flat(self.meta.ended.and_then(|e| e.waits), each)
+    }
+
+    /// Hands over every sample, in the order of recording. There are none in traces of before they were kept.
+    ///
+    /// # Errors
+    ///
+    /// A file of theirs is cut, garbled or missing; what came before has been handed over then.
+    pub fn samples(&self, each: impl FnMut(&Sample)) -> anyhow::Result<Read> {
+        self.flat(self.meta.ended.and_then(|e| e.samples), each)
+    }
+
+    /// Reads a table of which there are so many rows, if that is known.
+    fn flat<R: FlatRow>(&self, rows: Option<u64>, each: impl FnMut(&R)) -> anyhow::Result<Read> {
+        let read = flat::read(&self.dir, each)?;
+        if let Some(rows) = rows
+            && rows != read.rows
+        {
+            let why = format!("{} of {rows} rows of {} are there", read.rows, R::FAMILY);
+            return Err(Error::damaged(&self.dir, why).into());
+        }
+        Ok(read)
+    }
+
     fn table<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -239,86 +253,6 @@ impl Trace {
         told: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<Vec<S>> {
         Ok(parts::sum(&self.segments, new, told)?)
-    }
-}
-
-impl Segment {
-    /// Hands over every row.
-    pub(super) fn for_each(&self, each: impl FnMut(&Row)) -> Result<(), Error> {
-        match self {
-            Self::Sealed(sealed) => sealed.for_each(each),
-            Self::Tail(path, file, extent) => tail_read::for_each(file, extent.bytes, each)
-                .map_err(|err| Error::unreadable(path, err)),
-        }
-    }
-
-    fn rows(&self) -> u64 {
-        match self {
-            Self::Sealed(sealed) => sealed.rows,
-            Self::Tail(_, _, extent) => extent.rows,
-        }
-    }
-
-    fn unread(&self) -> u64 {
-        match self {
-            Self::Sealed(_) => 0,
-            Self::Tail(_, _, extent) => extent.unread,
-        }
-    }
-}
-
-/// All segments; they are numbered without a gap, so that a missing one is noticed.
-fn find(dir: &Path) -> Result<Vec<Found>, Error> {
-    let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-    let unreadable = |err| Error::unreadable(dir, err);
-    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if let Some(n) = names::sealed_number(name) {
-            found.entry(n).or_default().sealed = Some(entry.path());
-        } else if let Some(n) = names::tail_number(name) {
-            found.entry(n).or_default().tail = Some(entry.path());
-        }
-    }
-    for (n, number) in (1..).zip(found.keys()) {
-        if n != *number {
-            return Err(Error::damaged(&names::sealed(dir, n), "is missing"));
-        }
-    }
-    Ok(found.into_values().collect())
-}
-
-/// The sealed file counts where there are both: it got its name when it was whole, and the tail
-/// was about to go.
-fn segment(dir: &Path, number: u32, found: Found) -> Result<Segment, Error> {
-    let sealed = match &found.sealed {
-        Some(path) => match Sealed::open(path) {
-            Ok(sealed) => return Ok(Segment::Sealed(sealed)),
-            Err(err) => Some(err),
-        },
-        None => None,
-    };
-    let Some(path) = found.tail else {
-        return Err(sealed.unwrap_or_else(|| Error::damaged(dir, "has a segment without a file")));
-    };
-    let open = || -> io::Result<(File, Extent)> {
-        let file = super::error::open(&path)?;
-        let extent = tail_read::extent(&file)?;
-        Ok((file, extent))
-    };
-    match (open(), sealed) {
-        (Ok((file, extent)), None) => Ok(Segment::Tail(path, file, extent)),
-        // The disk lost the sealed file's contents when the power went: the tail has them still.
-        (Ok((file, extent)), Some(_)) if extent.unread == 0 && extent.rows > 0 => {
-            Ok(Segment::Tail(path, file, extent))
-        }
-        (_, Some(err)) => Err(err),
-        // Sealed since the directory was listed.
-        (Err(err), None) if err.kind() == io::ErrorKind::NotFound => {
-            Sealed::open(&names::sealed(dir, number)).map(Segment::Sealed)
-        }
-        (Err(err), None) => Err(Error::unreadable(&path, err)),
     }
 }
 

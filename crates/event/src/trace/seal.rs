@@ -9,25 +9,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-use super::parquet_batch::{Batch, Texts};
+use super::names::Family;
+use super::parquet_batch::{Batch, COLUMNS, Texts};
 use super::parquet_schema::{properties, schema};
-use super::tail_read;
-use super::{Error, names};
+use super::segments::extent;
+use super::{Error, flat, names, tail_read};
 
 /// Rows of a row group: what DuckDB works on at a time, and some 20 MB here.
-const GROUP_ROWS: usize = 122_880;
+pub(super) const GROUP_ROWS: usize = 122_880;
 
 /// Seals tail `number` and removes it. Returns the rows, or `None` where `stop` was set meanwhile,
 /// and then nothing has changed.
 ///
 /// The file gets its name when it is whole and on the disk, and only then the tail goes. So a crash
 /// in between leaves both, and readers take the sealed one.
-pub(super) fn seal(dir: &Path, number: u32, stop: &AtomicBool) -> Result<Option<u64>, Error> {
-    let tail = names::tail(dir, number);
-    let sealed = names::sealed(dir, number);
+pub(super) fn seal(
+    dir: &Path,
+    family: Family,
+    number: u32,
+    stop: &AtomicBool,
+) -> Result<Option<u64>, Error> {
+    let tail = family.tail(dir, number);
+    let sealed = family.sealed(dir, number);
     let aside = names::aside(&sealed);
     let file = File::open(&tail).map_err(|err| Error::unreadable(&tail, err))?;
-    let extent = tail_read::extent(&file).map_err(|err| Error::unreadable(&tail, err))?;
+    let extent = extent(&file, family).map_err(|err| Error::unreadable(&tail, err))?;
     if extent.unread > 0 {
         // Somebody else wrote to it: keep what can't be read here for whom it concerns.
         return Err(Error::damaged(
@@ -35,7 +41,13 @@ pub(super) fn seal(dir: &Path, number: u32, stop: &AtomicBool) -> Result<Option<
             "has bytes that are no batch, so it is not sealed",
         ));
     }
-    match copy(&file, extent.bytes, &aside, stop) {
+    let copied = match family {
+        Family::Events => copy(&file, extent.bytes, &aside, stop),
+        Family::Waits | Family::Samples => {
+            flat::copy(&file, extent.bytes, family.columns(), &aside, stop)
+        }
+    };
+    match copied {
         Ok(true) => {}
         Ok(false) => {
             remove(&aside);
@@ -62,8 +74,8 @@ fn remove(aside: &Path) {
 
 /// Returns whether it came to the end.
 fn copy(tail: &File, bytes: u64, to: &Path, stop: &AtomicBool) -> io::Result<bool> {
-    let properties = Arc::new(properties().map_err(io_error)?);
-    let schema = schema().map_err(io_error)?;
+    let properties = Arc::new(properties(COLUMNS).map_err(io_error)?);
+    let schema = schema(COLUMNS).map_err(io_error)?;
     let mut writer =
         SerializedFileWriter::new(File::create(to)?, schema, properties).map_err(io_error)?;
     let mut batch = Batch::default();
@@ -97,7 +109,7 @@ fn copy(tail: &File, bytes: u64, to: &Path, stop: &AtomicBool) -> io::Result<boo
 }
 
 /// The system's error, where there is one, so that a full disk can be told.
-fn io_error(err: ParquetError) -> io::Error {
+pub(super) fn io_error(err: ParquetError) -> io::Error {
     match err {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
             Ok(err) => *err,

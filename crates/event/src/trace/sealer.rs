@@ -8,16 +8,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use super::Error;
 use super::background::step_back;
+use super::names::Family;
 use super::seal::seal;
-use super::{Error, names};
+use super::tail_write::Tail;
 
 /// Hands tails to a thread that seals them.
 pub(super) struct Sealer {
     dir: PathBuf,
-    queue: Sender<u32>,
+    queue: Sender<(Family, u32)>,
     /// Tails that were handed over, and their rows.
-    handed: VecDeque<(u32, u64)>,
+    handed: VecDeque<(Family, u32, u64)>,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
@@ -48,11 +50,19 @@ impl Sealer {
         })
     }
 
+    /// Ends a tail and hands it over; one that could not be ended is as good as one that was cut.
+    pub(super) fn rotate(&mut self, family: Family, tail: Tail) -> Result<(), Error> {
+        let (number, rows) = (tail.number(), tail.rows());
+        let ended = tail.end();
+        self.add(family, number, rows);
+        ended
+    }
+
     /// Hands over a tail that nobody writes to any more.
-    pub(super) fn add(&mut self, number: u32, rows: u64) {
-        self.handed.push_back((number, rows));
+    fn add(&mut self, family: Family, number: u32, rows: u64) {
+        self.handed.push_back((family, number, rows));
         // A thread that died takes none; then all are sealed at the end.
-        let _ = self.queue.send(number);
+        let _ = self.queue.send((family, number));
     }
 
     /// What went wrong since the last call. The tail it concerns is still there.
@@ -77,9 +87,9 @@ impl Sealer {
         drop(queue);
         // A panic there leaves the tail where it was, to be sealed here.
         let _ = thread.join();
-        for (number, rows) in handed {
-            if names::tail(&dir, number).exists() {
-                seal(&dir, number, &AtomicBool::new(false))?;
+        for (family, number, rows) in handed {
+            if family.tail(&dir, number).exists() {
+                seal(&dir, family, number, &AtomicBool::new(false))?;
             }
             progress(rows);
         }
@@ -87,13 +97,13 @@ impl Sealer {
     }
 }
 
-fn work(dir: &Path, numbers: &Receiver<u32>, shared: &Shared) {
+fn work(dir: &Path, numbers: &Receiver<(Family, u32)>, shared: &Shared) {
     step_back();
-    while let Ok(number) = numbers.recv() {
+    while let Ok((family, number)) = numbers.recv() {
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(err) = seal(dir, number, &shared.stop) {
+        if let Err(err) = seal(dir, family, number, &shared.stop) {
             *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(err);
         }
     }

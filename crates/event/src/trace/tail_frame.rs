@@ -11,12 +11,22 @@ use std::os::unix::fs::FileExt;
 use arrow_ipc::{MessageHeader, RecordBatch, root_as_message};
 
 use super::SCHEMA;
-use super::tail_schema::{BATCH_ROWS, CAUSES_KEY, SCHEMA_KEY, TASK_WIDTHS, WIDTHS};
+use super::tail_schema::{BATCH_ROWS, SCHEMA_KEY};
 
 /// No header is longer, bytes; ours are some 3,000.
 const HEADER_CAP: u32 = 1 << 16;
 /// No body is longer, bytes: room for a dictionary of two million threads.
 const BODY_CAP: u64 = 80 << 20;
+
+/// What a stream is to hold, so that another one is told from it.
+pub(super) struct Shape<'a> {
+    /// Bytes of a value in each column of a row.
+    pub(super) widths: &'a [u64],
+    /// The same of each dictionary, of which each column is in one structure.
+    pub(super) dictionaries: &'a [&'a [u64]],
+    /// Key in the stream's metadata that it must have; its value is a list of names.
+    pub(super) key: &'a str,
+}
 
 /// Where the values of each column lie in the body.
 #[derive(Debug)]
@@ -28,10 +38,10 @@ pub(super) struct Layout {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// The first message; the names of the causes by number.
+    /// The first message; the names that the metadata has.
     Schema(Vec<String>),
-    /// Threads for column `id` of the two that name threads.
-    Threads(i64, Layout),
+    /// What the numbers of a column stand for: the dictionary of this number.
+    Dictionary(usize, Layout),
     Rows(Layout),
     End,
 }
@@ -48,7 +58,12 @@ pub(super) struct Message {
 
 /// The message at `at` of a file of `len` bytes; `None` where there is no whole one that this
 /// version wrote, which is where a tail ends that was cut.
-pub(super) fn message(file: &File, at: u64, len: u64) -> io::Result<Option<Message>> {
+pub(super) fn message(
+    file: &File,
+    at: u64,
+    len: u64,
+    shape: &Shape<'_>,
+) -> io::Result<Option<Message>> {
     let left = len.saturating_sub(at);
     if left < 8 {
         return Ok(None);
@@ -75,7 +90,7 @@ pub(super) fn message(file: &File, at: u64, len: u64) -> io::Result<Option<Messa
         return Ok(None);
     }
     let body_at = at + 8 + u64::from(header_len);
-    Ok(parse(&header, body_at, len - body_at))
+    Ok(parse(&header, body_at, len - body_at, shape))
 }
 
 /// A file may be cut while it is read.
@@ -87,24 +102,26 @@ fn whole(read: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-fn parse(header: &[u8], body_at: u64, left: u64) -> Option<Message> {
+fn parse(header: &[u8], body_at: u64, left: u64, shape: &Shape<'_>) -> Option<Message> {
     let message = root_as_message(header).ok()?;
     let body = u64::try_from(message.bodyLength()).ok()?;
     if body > left.min(BODY_CAP) {
         return None;
     }
     let kind = match message.header_type() {
-        MessageHeader::Schema => Kind::Schema(causes(&message)?),
+        MessageHeader::Schema => Kind::Schema(names(&message, shape.key)?),
         MessageHeader::DictionaryBatch => {
             let batch = message.header_as_dictionary_batch()?;
-            if batch.isDelta() || !(0..2).contains(&batch.id()) {
+            let number = usize::try_from(batch.id()).ok()?;
+            let widths = shape.dictionaries.get(number)?;
+            if batch.isDelta() {
                 return None;
             }
             // A structure has one buffer for itself and then two for each of its columns.
-            Kind::Threads(batch.id(), layout(&batch.data()?, 1, &TASK_WIDTHS, body)?)
+            Kind::Dictionary(number, layout(&batch.data()?, 1, widths, body)?)
         }
         MessageHeader::RecordBatch => {
-            let layout = layout(&message.header_as_record_batch()?, 0, &WIDTHS, body)?;
+            let layout = layout(&message.header_as_record_batch()?, 0, shape.widths, body)?;
             if layout.rows > BATCH_ROWS {
                 return None;
             }
@@ -120,8 +137,8 @@ fn parse(header: &[u8], body_at: u64, left: u64) -> Option<Message> {
     })
 }
 
-/// The names of the causes, of a stream that says that it is a tail.
-fn causes(message: &arrow_ipc::Message<'_>) -> Option<Vec<String>> {
+/// The names of a stream that says that it is a tail of this kind.
+fn names(message: &arrow_ipc::Message<'_>, key: &str) -> Option<Vec<String>> {
     let metadata = message.header_as_schema()?.custom_metadata()?;
     let get = |key| {
         metadata
@@ -132,7 +149,7 @@ fn causes(message: &arrow_ipc::Message<'_>) -> Option<Vec<String>> {
     if get(SCHEMA_KEY) != Some(SCHEMA) {
         return None;
     }
-    Some(get(CAUSES_KEY)?.split(',').map(str::to_owned).collect())
+    Some(get(key)?.split(',').map(str::to_owned).collect())
 }
 
 /// Buffers come in pairs, where values are missing and the values, after `skip` others.

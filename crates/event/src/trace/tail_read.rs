@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use super::columns::{BYSTANDER, OWN_MM, comm_of};
 use super::intern::Task;
 use super::row::Row;
-use super::tail_frame::{Kind, Layout, Message, message};
+use super::tail_frame::{Kind, Layout, Message, Shape, message};
+use super::tail_schema::SHAPE;
 use crate::Cause;
 
 /// What a tail holds.
@@ -21,11 +22,16 @@ pub(super) struct Extent {
     pub(super) unread: u64,
 }
 
-/// Finds the whole batches by their headers.
+/// Finds the whole batches of a tail of events by their headers.
 pub(super) fn extent(file: &File) -> io::Result<Extent> {
+    extent_of(file, &SHAPE)
+}
+
+/// The same of any tail.
+pub(super) fn extent_of(file: &File, shape: &Shape<'_>) -> io::Result<Extent> {
     let len = file.metadata()?.len();
     let mut extent = Extent::default();
-    while let Some(m) = message(file, extent.bytes, len)? {
+    while let Some(m) = message(file, extent.bytes, len, shape)? {
         // A stream begins with its schema and has no other.
         if matches!(m.kind, Kind::Schema(_)) != (extent.bytes == 0) {
             break;
@@ -52,7 +58,7 @@ pub(super) fn for_each(file: &File, bytes: u64, mut each: impl FnMut(&Row)) -> i
         body_at,
         body_len,
         next,
-    }) = message(file, at, bytes)?
+    }) = message(file, at, bytes, &SHAPE)?
     {
         at = next;
         // Grows to the largest body, which is checked to be in the file.
@@ -63,8 +69,8 @@ pub(super) fn for_each(file: &File, bytes: u64, mut each: impl FnMut(&Row)) -> i
                 let known = |name: &String| name.parse().unwrap_or(Cause::Other);
                 tables.causes = names.iter().map(known).collect();
             }
-            Kind::Threads(0, layout) => tables.culprits = threads(&body, &layout),
-            Kind::Threads(_, layout) => tables.victims = threads(&body, &layout),
+            Kind::Dictionary(0, layout) => tables.culprits = threads(&body, &layout),
+            Kind::Dictionary(_, layout) => tables.victims = threads(&body, &layout),
             Kind::Rows(layout) => rows(&body, &layout, &tables, &mut each),
             Kind::End => break,
         }

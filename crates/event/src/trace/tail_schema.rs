@@ -6,21 +6,30 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 
 use super::SCHEMA;
+use super::tail_frame::Shape;
 use crate::Cause;
 
 /// Key in the stream's metadata: the trace's schema.
 pub(super) const SCHEMA_KEY: &str = "quell.schema";
 /// Key in the stream's metadata: the names of all causes in the order of their numbers.
-pub(super) const CAUSES_KEY: &str = "quell.causes";
+const CAUSES_KEY: &str = "quell.causes";
 
 /// A batch has no more rows.
 pub(super) const BATCH_ROWS: usize = 1 << 16;
 
+/// What a tail of events holds.
+pub(super) const SHAPE: Shape<'_> = Shape {
+    widths: &WIDTHS,
+    // culprits and victims
+    dictionaries: &[&TASK_WIDTHS, &TASK_WIDTHS],
+    key: CAUSES_KEY,
+};
+
 /// Bytes of a value in each column, in order.
-pub(super) const WIDTHS: [u64; 17] = [8, 2, 8, 8, 1, 2, 4, 2, 8, 8, 4, 4, 4, 2, 1, 4, 4];
+const WIDTHS: [u64; 17] = [8, 2, 8, 8, 1, 2, 4, 2, 8, 8, 4, 4, 4, 2, 1, 4, 4];
 
 /// Bytes of a value in each column of a dictionary of threads: pid, tid, cgroup, comm.
-pub(super) const TASK_WIDTHS: [u64; 4] = [4, 4, 8, 16];
+const TASK_WIDTHS: [u64; 4] = [4, 4, 8, 16];
 
 /// The columns of a dictionary of threads.
 pub(super) fn task_fields() -> Fields {

@@ -18,10 +18,11 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{ArrowError, SchemaRef};
 
+use super::Error;
 use super::columns::{Columns, as_text};
 use super::intern::{Interner, Task};
-use super::tail_schema::{BATCH_ROWS, schema, task_fields};
-use super::{Error, names};
+use super::names::Family;
+use super::tail_schema::{BATCH_ROWS, task_fields};
 
 pub(super) struct Tail {
     dir: PathBuf,
@@ -37,14 +38,18 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn create(dir: &Path, number: u32) -> Result<Self, Error> {
-        let path = names::tail(dir, number);
+    pub(super) fn create(
+        dir: &Path,
+        family: Family,
+        number: u32,
+        schema: SchemaRef,
+    ) -> Result<Self, Error> {
+        let path = family.tail(dir, number);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&path)
             .map_err(|err| Error::write(dir, &path, err))?;
-        let schema = schema();
         // 8 is the least that the format allows; a quiet recording has more padding than rows.
         let stream = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)
             .and_then(|options| StreamWriter::try_new_with_options(Vec::new(), &schema, options))
@@ -79,6 +84,29 @@ impl Tail {
             self.rows += rows as u64;
         }
         self.flush()
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Moves `rows` rows that are encoded as batches already to the file.
+    pub(super) fn append_batches(
+        &mut self,
+        batches: &[RecordBatch],
+        rows: u64,
+    ) -> Result<(), Error> {
+        for batch in batches {
+            let encoded = self.stream.write(batch);
+            encoded.map_err(|err| self.encoding(err))?;
+        }
+        self.rows += rows;
+        self.flush()
+    }
+
+    /// What it means that rows could not be encoded.
+    pub(super) fn encoding(&self, err: ArrowError) -> Error {
+        encoding(&self.path, err)
     }
 
     /// Ends the stream, as a reader of Arrow expects it.

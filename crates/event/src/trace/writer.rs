@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::columns::{Columns, ROWS_CAP};
+use super::flat::Pending;
 use super::jsonl::{self, Lines};
 use super::meta::Of;
+use super::names::Family;
 use super::sealer::Sealer;
 use super::side::{Process, Stack, StackCost};
-use super::tail_schema::BATCH_ROWS;
+use super::tail_schema::{self, BATCH_ROWS};
 use super::tail_write::Tail;
-use super::{Ended, Error, Meta, SCHEMA, meta, names};
+use super::{Ended, Error, Meta, SCHEMA, Sample, Wait, meta, names};
 use crate::{Shootdown, Tally};
 
 /// What is not in the files yet is lost when quell is killed: at most this and a tick.
@@ -66,6 +68,9 @@ pub struct Writer {
     tails: u32,
     tail_rows: u64,
     tail_written: Instant,
+    waits: Pending<Wait>,
+    samples: Pending<Sample>,
+    left_out: u64,
     processes: Lines,
     stacks: Lines,
     /// What the table of stacks is replaced by in the end.
@@ -106,6 +111,9 @@ impl Writer {
             tails: 0,
             tail_rows: TAIL_ROWS,
             tail_written: Instant::now(),
+            waits: Pending::new(),
+            samples: Pending::new(),
+            left_out: 0,
             processes: Lines::create(dir, names::PROCESSES)?,
             stacks: Lines::create(dir, names::STACKS)?,
             final_stacks: None,
@@ -128,6 +136,21 @@ impl Writer {
         }
         self.columns.push(self.next_id, s);
         self.next_id += 1;
+    }
+
+    /// Adds a wait, in memory.
+    pub fn wait(&mut self, wait: &Wait) {
+        self.waits.push(wait);
+    }
+
+    /// Adds a sample, in memory.
+    pub fn sample(&mut self, sample: &Sample) {
+        self.samples.push(sample);
+    }
+
+    /// Counts waits and samples that found no room before they came here.
+    pub fn leave_out(&mut self, rows: u64) {
+        self.left_out += rows;
     }
 
     /// Adds what was read of a process at a time, in memory. Of several of the same number all are kept.
@@ -201,10 +224,13 @@ impl Writer {
         let counted = self.write_counts();
         let rotated = self
             .last_tail()
-            .and_then(|tail| tail.map_or(Ok(()), |tail| rotate(tail, &mut self.sealer)));
+            .and_then(|tail| tail.map_or(Ok(()), |tail| self.sealer.rotate(Family::Events, tail)));
+        let rotated = rotated
+            .and(self.waits.end(&self.dir, &mut self.sealer))
+            .and(self.samples.end(&self.dir, &mut self.sealer));
         let mut done = Progress {
             rows: 0,
-            of: self.rows,
+            of: self.rows + self.waits.rows() + self.samples.rows(),
         };
         let sealed = self.sealer.finish(|rows| {
             done.rows += rows;
@@ -221,14 +247,22 @@ impl Writer {
             monotonic_ns,
             shootdowns,
             rows: self.rows,
+            waits: Some(self.waits.rows()),
+            samples: Some(self.samples.rows()),
+            left_out: self.left_out + self.waits.left_out() + self.samples.left_out(),
         });
         self.meta.write(&self.dir)?;
-        let size = |n| std::fs::metadata(names::sealed(&self.dir, n)).map_or(0, |m| m.len());
+        let size = |family: Family, segments| -> u64 {
+            let bytes = |n| std::fs::metadata(family.sealed(&self.dir, n)).map_or(0, |m| m.len());
+            (1..=segments).map(bytes).sum()
+        };
         Ok(Summary {
             shootdowns,
             rows: self.rows,
             dropped: self.dropped,
-            bytes: (1..=self.tails).map(size).sum(),
+            bytes: size(Family::Events, self.tails)
+                + size(Family::Waits, self.waits.segments())
+                + size(Family::Samples, self.samples.segments()),
         })
     }
 
@@ -237,7 +271,12 @@ impl Writer {
         self.processes.write(&self.dir)?;
         self.stacks.write(&self.dir)?;
         if self.columns.rows() > 0 && self.tail.is_none() {
-            self.tail = Some(Tail::create(&self.dir, self.tails + 1)?);
+            self.tail = Some(Tail::create(
+                &self.dir,
+                Family::Events,
+                self.tails + 1,
+                tail_schema::schema(),
+            )?);
             self.tails += 1;
         }
         if let Some(tail) = &mut self.tail {
@@ -246,8 +285,10 @@ impl Writer {
             self.rows += tail.rows() - before;
             result?;
         }
+        self.waits.write(&self.dir, &mut self.sealer)?;
+        self.samples.write(&self.dir, &mut self.sealer)?;
         if let Some(tail) = self.tail.take_if(|t| t.rows() >= self.tail_rows) {
-            rotate(tail, &mut self.sealer)?;
+            self.sealer.rotate(Family::Events, tail)?;
         }
         self.tail_written = Instant::now();
         Ok(())
@@ -261,7 +302,7 @@ impl Writer {
             return Ok(tail);
         }
         self.tails = 1;
-        Tail::create(&self.dir, 1).map(Some)
+        Tail::create(&self.dir, Family::Events, 1, tail_schema::schema()).map(Some)
     }
 
     /// Those that are new.
@@ -282,6 +323,8 @@ impl Writer {
     #[cfg(test)]
     pub(super) fn seal_from(&mut self, rows: u64) {
         self.tail_rows = rows;
+        self.waits.seal_from(rows);
+        self.samples.seal_from(rows);
     }
 
     /// For tests, which can't wait for half a second.
@@ -295,14 +338,6 @@ impl Writer {
     pub(super) fn try_write_now(&mut self) -> anyhow::Result<()> {
         Ok(self.write()?)
     }
-}
-
-/// Ends a tail and hands it over; one that could not be ended is as good as one that was cut.
-fn rotate(tail: Tail, sealer: &mut Sealer) -> Result<(), Error> {
-    let (number, rows) = (tail.number(), tail.rows());
-    let ended = tail.end();
-    sealer.add(number, rows);
-    ended
 }
 
 /// Makes room for a trace, and keeps others out of it.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::tail_frame::message;
+use super::super::tail_schema::SHAPE;
 use super::super::{Row, Trace, Writer};
 use super::{meta, place, rows_in, rows_of, shootdown, write};
 
@@ -12,7 +13,7 @@ fn boundaries(tail: &Path) -> Vec<u64> {
     let file = fs::File::open(tail).unwrap();
     let len = file.metadata().unwrap().len();
     let mut all = vec![0];
-    while let Some(m) = message(&file, all[all.len() - 1], len).unwrap() {
+    while let Some(m) = message(&file, all[all.len() - 1], len, &SHAPE).unwrap() {
         all.push(m.next);
     }
     assert_eq!(all.last(), Some(&len));

@@ -23,9 +23,29 @@ static TRACE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
         ..Default::default()
     });
     writer.tally(&Tally::default());
+    for n in 0..600 {
+        writer.wait(&super::flat::wait(n));
+        writer.sample(&super::flat::sample(n));
+        if n == 300 {
+            writer.write_now();
+        }
+    }
     writer.finish(1, |_| ()).unwrap();
     let (_other, unsealed) = place();
-    drop(write(&unsealed, 300, 1 << 20));
+    let mut other = write(&unsealed, 300, 1 << 20);
+    for n in 0..300 {
+        other.wait(&super::flat::wait(n));
+        other.sample(&super::flat::sample(n));
+        if n % 100 == 99 {
+            other.write_now();
+        }
+    }
+    drop(other);
+    for table in ["waits", "samples"] {
+        let name = format!("{table}-tail-00001.arrows");
+        let next = path.join(format!("{table}-tail-00002.arrows"));
+        fs::copy(unsealed.join(name), next).unwrap();
+    }
     fs::copy(
         unsealed.join("tail-00001.arrows"),
         path.join("tail-00099.arrows"),
@@ -52,6 +72,8 @@ fn read_all(path: &Path) {
     let result = Trace::open(path).and_then(|trace| {
         let mut rows = 0u64;
         trace.for_each(|row| rows += u64::from(row.cause.name().len() > 1))?;
+        trace.waits(|wait| rows += u64::from(wait.role.is_some()))?;
+        trace.samples(|sample| rows += u64::from(sample.samples))?;
         trace.processes()?;
         trace.stacks()?;
         if let Some(tally) = trace.tally()? {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod directory;
+mod flat;
 mod garbled;
 mod round_trip;
 mod sums;
