@@ -151,10 +151,7 @@ impl Causes {
     /// The functions at these kernel addresses; the address where there is no name.
     pub(crate) fn kernel_names(&self, addresses: &[u64]) -> Result<Vec<String>> {
         let names = self.kernel_symbols(addresses)?;
-        let name = |(name, address): (Option<String>, &u64)| {
-            name.unwrap_or_else(|| format!("{address:#x}"))
-        };
-        Ok(names.into_iter().zip(addresses).map(name).collect())
+        Ok(or_addresses(&names, addresses))
     }
 
     /// The functions at these kernel addresses, where they have names.
@@ -173,6 +170,14 @@ impl Causes {
             .map(|sym| sym.as_sym().map(|s| s.name.clone().into_owned()))
             .collect())
     }
+}
+
+/// Names, with the address where there is none.
+pub(crate) fn or_addresses(names: &[Option<String>], addresses: &[u64]) -> Vec<String> {
+    let name = |(name, address): (&Option<String>, &u64)| {
+        name.clone().unwrap_or_else(|| format!("{address:#x}"))
+    };
+    names.iter().zip(addresses).map(name).collect()
 }
 
 /// The addresses of a stack, innermost first.

@@ -21,7 +21,7 @@ mod samples;
 mod symbols;
 mod unwind;
 
-pub use account::{AccountOf, Accounting, usual_period_ns};
+pub use account::{AccountOf, Accounting, SinglesTaken, usual_period_ns};
 pub use backend::Backend;
 pub use error::{Error, Result};
 pub use interner::NewStack;

@@ -207,14 +207,7 @@ impl Resolver {
     fn kernel(&self, new: &NewStack) -> Stack {
         let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         let names = self.causes.borrow().kernel_symbols(&addresses).ok();
-        let frames = kernel_frames(&addresses, names.as_deref());
-        Stack {
-            id: new.id,
-            kind: StackKind::Kernel,
-            frames,
-            cut: is_cut(&addresses),
-            ..Stack::default()
-        }
+        kernel_stack(new.id, &addresses, names.as_deref())
     }
 
     fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
@@ -434,6 +427,17 @@ pub(crate) fn monotonic_ns() -> u64 {
 pub(crate) fn is_probes(name: &str) -> bool {
     let begins = ["bpf_", "__bpf_", "__traceiter_"];
     begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// A kernel stack, with the names of its addresses if those could be asked for.
+pub(crate) fn kernel_stack(id: u32, addresses: &[u64], names: Option<&[Option<String>]>) -> Stack {
+    Stack {
+        id,
+        kind: StackKind::Kernel,
+        frames: kernel_frames(addresses, names),
+        cut: is_cut(addresses),
+        ..Stack::default()
+    }
 }
 
 /// The frames of a kernel stack, with the names of its addresses if those could be asked for.

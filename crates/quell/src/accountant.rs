@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
-use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, usual_period_ns};
+use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, SinglesTaken, usual_period_ns};
 
 use crate::{hit, little_memory};
 
@@ -42,6 +42,16 @@ impl Accountant {
                 None
             }
         }
+    }
+
+    /// Keeps samples and waits one by one, for [`Self::take_singles`].
+    pub(crate) fn keep_singles(&self) {
+        self.accounting.keep_singles();
+    }
+
+    /// Samples and waits since the last call, if they are kept.
+    pub(crate) fn take_singles(&self) -> SinglesTaken {
+        self.accounting.take_singles()
     }
 
     /// How long whoever reads it may sleep.

@@ -108,6 +108,9 @@ impl Recording {
             ..options
         })?;
         let accountant = Accountant::start(&probe, &scope);
+        if let Some(accountant) = &accountant {
+            accountant.keep_singles();
+        }
         let meta = meta(stacks_text, &probe, subject);
         let writer = Writer::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(Shared {
@@ -220,6 +223,10 @@ impl Recording {
                 for stack in &stacks {
                     writer.stack(stack);
                 }
+                let singles = accountant.take_singles();
+                singles.waits.iter().for_each(|wait| writer.wait(wait));
+                singles.samples.iter().for_each(|s| writer.sample(s));
+                writer.leave_out(singles.left_out);
             }
             self.account_stacks.extend(stacks);
         }

@@ -35,6 +35,7 @@ pod! {
         advice: u32,
         caller: u64,
         comm: [u8; 16],
+        thread: [u8; 16],
     }
     struct WaitRecord {
         kind: u32,
@@ -49,6 +50,7 @@ pod! {
         advice: u32,
         caller: u64,
         comm: [u8; 16],
+        thread: [u8; 16],
         holder: HolderRecord,
     }
     struct ThreadRecord {
@@ -123,8 +125,8 @@ mod tests {
             (size_of::<HolderRecord>(), HolderRecord::padding()),
             (120, 0)
         );
-        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (64, 0));
-        assert_eq!((size_of::<WaitRecord>(), WaitRecord::padding()), (192, 0));
+        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (80, 0));
+        assert_eq!((size_of::<WaitRecord>(), WaitRecord::padding()), (208, 0));
         assert_eq!(
             (size_of::<ThreadRecord>(), ThreadRecord::padding()),
             (56, 0)

@@ -4,6 +4,7 @@ mod clocks;
 mod holder;
 mod layout;
 mod seen;
+mod singles;
 mod sort;
 mod ticks;
 
@@ -26,6 +27,7 @@ use crate::ring::Ring;
 use crate::unwind::Pieces;
 use layout::{AccountConfig, AccountHealth};
 use seen::Seen;
+pub use singles::SinglesTaken;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o"));
 
@@ -252,6 +254,17 @@ impl Accounting {
     /// Learns the functions of stacks that have been named.
     pub fn learn(&self, stacks: &[Stack]) {
         self.seen.borrow_mut().learn(stacks);
+    }
+
+    /// Keeps samples and waits one by one from now on, for [`Self::take_singles`]. To be called before anything is read.
+    pub fn keep_singles(&self) {
+        self.seen.borrow_mut().keep_singles();
+    }
+
+    /// Samples and waits since the last call, if they are kept. To be called when stacks have been resolved.
+    #[must_use]
+    pub fn take_singles(&self) -> SinglesTaken {
+        self.seen.borrow_mut().take_singles()
     }
 
     /// What each stack of the program cost so far. `account` is of the same time.

@@ -6,27 +6,27 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::MapHandle;
-use quell_event::trace::{Frame, Stack, StackCost};
+use quell_event::trace::{Frame, Stack, StackCost, StackKind};
 use quell_event::{
     Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, Part, ProcessTime, Text,
 };
 
-use super::layout::{
-    FORK, ForkRecord, SAMPLE, SampleHead, THREAD, ThreadRecord, WAIT, WAIT_LOCK, WAIT_QUEUED,
-    WAIT_READERS, WaitRecord,
-};
+use super::layout::{FORK, ForkRecord, SAMPLE, SampleHead, THREAD, ThreadRecord, WAIT, WaitRecord};
+use super::singles::{self, Found, Singles, SinglesTaken};
 use super::sort::{Sorted, sort, sort_by_call};
 use super::{clocks, holder};
 use crate::causes::{self, Causes};
 use crate::layout as shared;
 use crate::recent::Recent;
-use crate::resolve::Resolver;
+use crate::resolve::{Resolver, kernel_stack};
 use crate::unwind::{Pieces, is_of_piece};
 
 /// So many user stacks are told apart; those that come later have no function.
 const MAX_STACKS: usize = 1 << 16;
 /// So many kernel stacks are remembered; then they are looked up anew.
 const MAX_KERNEL: usize = 1 << 13;
+/// So many kernel stacks are told apart for who keeps samples and waits one by one; those that come later have no number.
+const MAX_KERNEL_NUMBERS: usize = 1 << 14;
 /// So many processes are told apart, for somebody may watch for weeks; those that come later are one, of number 0.
 const MAX_PROCESSES: usize = 1 << 14;
 /// So many holders are told apart.
@@ -35,8 +35,8 @@ const MAX_HOLDERS: usize = 1 << 12;
 /// The numbers of these stacks begin here, so that one resolver may name them beside those of shootdowns.
 const FIRST_STACK: u32 = 1 << 30;
 
-/// A user stack without a number.
-const NO_STACK: u32 = 0;
+/// A stack without a number.
+pub(super) const NO_STACK: u32 = 0;
 
 /// A way to the kernel: the same addresses may mean something else in another call.
 type KernelKey = (Box<[u64]>, i32);
@@ -109,9 +109,11 @@ struct UnresolvedStack {
 pub(super) struct Seen {
     wait_stacks: MapHandle,
     causes: Rc<RefCell<Causes>>,
-    kernel: HashMap<KernelKey, Option<Sorted>>,
+    kernel: HashMap<KernelKey, Option<Told>>,
     /// By the numbers that the map of stacks has for them.
-    kernel_waits: HashMap<(i32, i32, u32), Option<Sorted>>,
+    kernel_waits: HashMap<(i32, i32, u32), Option<Told>>,
+    /// By their functions, one to a line.
+    kernel_numbers: HashMap<String, u32>,
     user: HashMap<(u32, Box<[u64]>, u64), u32>,
     user_waits: HashMap<(u32, i32, u64), u32>,
     /// By the number of the piece that there is of them.
@@ -128,6 +130,31 @@ pub(super) struct Seen {
     rows: HashMap<RowKey, Cost>,
     holders: HashMap<HolderKey, Cost>,
     processes: HashMap<u32, ProcessTime>,
+    /// Samples and waits one by one, if they are wanted.
+    singles: Option<Singles>,
+}
+
+/// What a kernel stack tells.
+#[derive(Clone, Copy)]
+struct Told {
+    sorted: Sorted,
+    /// Its number, where samples and waits are kept one by one.
+    number: u32,
+}
+
+/// The functions of a kernel stack.
+struct Names {
+    symbols: Vec<Option<String>>,
+    /// With addresses where there is no name.
+    all: Vec<String>,
+}
+
+fn found(sorted: Sorted, kernel_stack: u32, user_stack: u32) -> Found {
+    Found {
+        sorted,
+        kernel_stack,
+        user_stack,
+    }
 }
 
 impl Seen {
@@ -137,6 +164,7 @@ impl Seen {
             causes,
             kernel: HashMap::new(),
             kernel_waits: HashMap::new(),
+            kernel_numbers: HashMap::new(),
             user: HashMap::new(),
             user_waits: HashMap::new(),
             in_pieces: Recent::new(2 * MAX_STACKS),
@@ -148,7 +176,19 @@ impl Seen {
             rows: HashMap::new(),
             holders: HashMap::new(),
             processes: HashMap::new(),
+            singles: None,
         }
+    }
+
+    /// Keeps samples and waits one by one from now on.
+    pub(super) fn keep_singles(&mut self) {
+        self.singles.get_or_insert_default();
+    }
+
+    /// Samples and waits since the last call. Those whose stack nobody has looked at yet are among them, so this is to be
+    /// called after [`Self::resolve`]: later a stack may turn out to have a number already.
+    pub(super) fn take_singles(&mut self) -> SinglesTaken {
+        self.singles.as_mut().map(Singles::take).unwrap_or_default()
     }
 
     /// Takes a record; one that only a newer object would write is left out.
@@ -210,7 +250,10 @@ impl Seen {
             .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
         let kernel: Box<[u64]> = frames.by_ref().take(head.kernel_frames.into()).collect();
         self.named(head.tgid, head.comm).samples += 1;
-        let Some(sorted) = self.sort_kernel(kernel, head.nr) else {
+        let Some(Told { sorted, number }) = self.sort_kernel(kernel, head.nr) else {
+            if let Some(singles) = &mut self.singles {
+                singles.sample(&head, None);
+            }
             return;
         };
         let stack = if is_of_piece(head.ustack) {
@@ -220,33 +263,31 @@ impl Seen {
             self.user_stack(head.tgid, user, head.caller)
         };
         self.cost(head.tgid, sorted, head.advice, stack).samples += 1;
+        if let Some(singles) = &mut self.singles {
+            let found = found(sorted, number, stack);
+            singles.sample(&head, Some(found));
+        }
     }
 
     fn take_wait(&mut self, wait: &WaitRecord) {
         self.named(wait.tgid, wait.comm);
-        let Some(sorted) = self.sort_wait(wait) else {
+        let Some(Told { sorted, number }) = self.sort_wait(wait) else {
             return;
         };
         let stack = self.user_stack_of_wait(wait);
+        if let Some(singles) = &mut self.singles {
+            singles.wait(wait, found(sorted, number, stack));
+        }
         self.cost(wait.tgid, sorted, wait.advice, stack)
             .waited(wait.ns);
-        if wait.flags & WAIT_LOCK != 0 {
+        if let Some(role) = singles::role(wait) {
             let key = HolderKey {
                 pid: wait.tgid,
                 mechanism: sorted.mechanism,
                 holder_pid: wait.holder.tgid,
                 comm: Comm(wait.holder.comm),
-                doing: if wait.holder.tgid == 0 {
-                    String::new()
-                } else {
-                    holder::doing(&wait.holder)
-                },
-                role: match wait.flags {
-                    _ if wait.holder.tgid == 0 => HolderRole::Unknown,
-                    flags if flags & WAIT_QUEUED != 0 => HolderRole::Queued,
-                    flags if flags & WAIT_READERS != 0 => HolderRole::Reader,
-                    _ => HolderRole::Alone,
-                },
+                doing: singles::doing(wait),
+                role,
             };
             if self.holders.len() < MAX_HOLDERS || self.holders.contains_key(&key) {
                 self.holders.entry(key).or_default().waited(wait.ns);
@@ -270,37 +311,80 @@ impl Seen {
         self.rows.entry(key).or_default()
     }
 
-    fn sort_kernel(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<Sorted> {
+    /// What a kernel stack tells that was sorted, with a number where one is wanted.
+    fn told(&mut self, addresses: &[u64], names: &Names, sorted: Option<Sorted>) -> Option<Told> {
+        let sorted = sorted?;
+        let number = if self.singles.is_some() {
+            self.number_kernel(addresses, names)
+        } else {
+            NO_STACK
+        };
+        Some(Told { sorted, number })
+    }
+
+    fn kernel_names(&self, addresses: &[u64]) -> Option<Names> {
+        let symbols = self.causes.borrow().kernel_symbols(addresses).ok()?;
+        let all = causes::or_addresses(&symbols, addresses);
+        Some(Names { symbols, all })
+    }
+
+    /// A number of the functions: where within them a sample fell makes no other stack.
+    fn number_kernel(&mut self, addresses: &[u64], names: &Names) -> u32 {
+        let key = names.all.join("\n");
+        if let Some(&known) = self.kernel_numbers.get(&key) {
+            return known;
+        }
+        if self.kernel_numbers.len() >= MAX_KERNEL_NUMBERS {
+            return NO_STACK;
+        }
+        let id = self.next_number();
+        let stack = kernel_stack(id, addresses, Some(&names.symbols));
+        self.stacks.push(stack);
+        self.kernel_numbers.insert(key, id);
+        id
+    }
+
+    fn sort_kernel(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<Told> {
         let key = (kernel, nr);
         if let Some(known) = self.kernel.get(&key) {
             return *known;
         }
-        let names = self.causes.borrow().kernel_names(&key.0);
-        let sorted = names.ok().and_then(|names| sort(&names, nr, false, 0));
+        let names = self.kernel_names(&key.0);
+        let told = names.and_then(|names| {
+            let sorted = sort(&names.all, nr, false, 0);
+            self.told(&key.0, &names, sorted)
+        });
         if self.kernel.len() >= MAX_KERNEL {
             self.kernel.clear();
         }
-        self.kernel.insert(key, sorted);
-        sorted
+        self.kernel.insert(key, told);
+        told
     }
 
-    fn sort_wait(&mut self, wait: &WaitRecord) -> Option<Sorted> {
+    fn sort_wait(&mut self, wait: &WaitRecord) -> Option<Told> {
         let key = (wait.kstack, wait.nr, wait.flags);
         if let Some(known) = self.kernel_waits.get(&key) {
             return *known;
         }
-        let names = match causes::stack(&self.wait_stacks, wait.kstack) {
-            Ok(addresses) if wait.kstack >= 0 => self.causes.borrow().kernel_names(&addresses).ok(),
-            _ => None,
+        let addresses = match causes::stack(&self.wait_stacks, wait.kstack) {
+            Ok(addresses) if wait.kstack >= 0 => addresses,
+            _ => Vec::new(),
         };
-        let sorted = match names {
-            Some(names) => sort(&names, wait.nr, true, wait.flags),
-            None => sort_by_call(wait.nr, wait.flags),
+        let names = (wait.kstack >= 0).then(|| self.kernel_names(&addresses));
+        let told = match names.flatten() {
+            Some(names) => {
+                let sorted = sort(&names.all, wait.nr, true, wait.flags);
+                self.told(&addresses, &names, sorted)
+            }
+            None => sort_by_call(wait.nr, wait.flags).map(|sorted| Told {
+                sorted,
+                number: NO_STACK,
+            }),
         };
         if wait.kstack >= 0 {
-            self.kernel_waits.insert(key, sorted);
+            self.kernel_waits.insert(key, told);
         }
-        sorted
+        told
     }
 
     fn user_stack(&mut self, pid: u32, addresses: Vec<u64>, caller: u64) -> u32 {
@@ -348,8 +432,12 @@ impl Seen {
         if self.user.len() + self.new.len() >= MAX_STACKS {
             return None;
         }
+        Some(self.next_number())
+    }
+
+    fn next_number(&mut self) -> u32 {
         self.numbers = (self.numbers + 1) % FIRST_STACK;
-        Some(FIRST_STACK + self.numbers)
+        FIRST_STACK + self.numbers
     }
 
     fn user_stack_of_wait(&mut self, wait: &WaitRecord) -> u32 {
@@ -421,6 +509,9 @@ impl Seen {
         if same.is_empty() {
             return;
         }
+        if let Some(singles) = &mut self.singles {
+            singles.join(same);
+        }
         let theirs = |key: &RowKey, _: &mut Cost| same.contains_key(&key.stack);
         let moved: Vec<(RowKey, Cost)> = self.rows.extract_if(theirs).collect();
         for (key, cost) in moved {
@@ -438,7 +529,8 @@ impl Seen {
 
     /// Learns the functions of stacks that have been named.
     pub(super) fn learn(&mut self, stacks: &[Stack]) {
-        let named = stacks.iter().map(|s| (s.id, origin(s)));
+        let of_programs = stacks.iter().filter(|s| s.kind == StackKind::User);
+        let named = of_programs.map(|s| (s.id, origin(s)));
         self.origins.extend(named);
     }
 

@@ -294,6 +294,7 @@ static __always_inline void come(struct task_struct *t, u32 tid, u32 tgid, u64 n
 	w->advice = c->advice;
 	w->caller = c->caller;
 	BPF_CORE_READ_INTO(&w->comm, t, group_leader, comm);
+	BPF_CORE_READ_INTO(&w->thread, t, comm);
 	__builtin_memcpy(&w->holder, &c->holder, sizeof(w->holder));
 	if (!c->lock)
 		__builtin_memset(&w->holder, 0, sizeof(w->holder));
@@ -492,6 +493,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	s->t_ns = bpf_ktime_get_ns();
 	s->cpu = bpf_get_smp_processor_id();
 	name_process(s->comm, t);
+	bpf_get_current_comm(s->thread, sizeof(s->thread));
 	/* of what was interrupted: nothing of the kernel's where that is the program's own code */
 	bytes = bpf_get_stack(ctx, s->frames, SAMPLE_DEPTH * sizeof(u64), 0);
 	kernel = bytes > 0 ? bytes / sizeof(u64) : 0;

@@ -81,6 +81,7 @@ struct account_sample {
 	u32 advice; /* of madvise() and process_madvise(), and one */
 	u64 caller;
 	char comm[COMM_LEN]; /* of the process */
+	char thread[COMM_LEN]; /* the thread's own name */
 	/* The kernel's frames, then the user's: only as many as there are are sent. */
 	u64 frames[2 * SAMPLE_DEPTH];
 };
@@ -98,6 +99,7 @@ struct account_wait {
 	u32 advice; /* as in account_sample */
 	u64 caller;
 	char comm[COMM_LEN]; /* of the process */
+	char thread[COMM_LEN]; /* the thread's own name */
 	struct holder holder;
 };
 
@@ -149,8 +151,8 @@ struct account_health {
 
 _Static_assert(sizeof(struct account_config) == 32, "as in account/layout.rs");
 _Static_assert(sizeof(struct holder) == 120, "as in account/layout.rs");
-_Static_assert(sizeof(struct account_sample) == 64 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
-_Static_assert(sizeof(struct account_wait) == 192, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_sample) == 80 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_wait) == 208, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_thread) == 56, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_fork) == 8, "as in account/layout.rs");
 _Static_assert(sizeof(struct clock) == 216, "as in account/layout.rs");

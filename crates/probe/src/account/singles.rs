@@ -1,0 +1,249 @@
+//! Samples and waits one by one, for who records them. They are kept until somebody takes them, within bounds.
+
+use std::collections::HashMap;
+
+use quell_event::trace::{Sample, Wait};
+use quell_event::{Comm, HolderRole, NO_STACK, Text};
+
+use super::holder;
+use super::layout::{SampleHead, WAIT_LOCK, WAIT_QUEUED, WAIT_READERS, WaitRecord};
+use super::sort::Sorted;
+
+/// So many of each are kept until they are taken, which is some times a second: some 60 MB of waits.
+const MOST: usize = 1 << 18;
+
+/// Samples of one thread on one CPU within so long are one row where they are of no memory management, ns: fine enough for
+/// a line over time, and a tenth of the rows.
+const TOGETHER_NS: u64 = 10_000_000;
+
+/// What a row has beside what its record says.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) sorted: Sorted,
+    pub(super) kernel_stack: u32,
+    pub(super) user_stack: u32,
+}
+
+/// Samples and waits since they were taken last.
+#[derive(Default)]
+pub(super) struct Singles {
+    waits: Vec<Wait>,
+    samples: Vec<Sample>,
+    /// Of no memory management, by CPU and thread.
+    others: HashMap<(u32, u32), Sample>,
+    left_out: u64,
+}
+
+/// The number of a stack as rows have it.
+fn number(stack: u32) -> i32 {
+    match i32::try_from(stack) {
+        Ok(number) if stack != super::seen::NO_STACK => number,
+        _ => NO_STACK,
+    }
+}
+
+fn small<T: TryFrom<u32>>(value: u32, else_: T) -> T {
+    T::try_from(value).unwrap_or(else_)
+}
+
+/// How the lock was held that a thread waited for, if it did for one.
+pub(super) fn role(wait: &WaitRecord) -> Option<HolderRole> {
+    (wait.flags & WAIT_LOCK != 0).then_some(match wait.flags {
+        _ if wait.holder.tgid == 0 => HolderRole::Unknown,
+        flags if flags & WAIT_QUEUED != 0 => HolderRole::Queued,
+        flags if flags & WAIT_READERS != 0 => HolderRole::Reader,
+        _ => HolderRole::Alone,
+    })
+}
+
+/// What whoever holds the lock was doing; nothing where nobody is known.
+pub(super) fn doing(wait: &WaitRecord) -> String {
+    if wait.holder.tgid == 0 {
+        String::new()
+    } else {
+        holder::doing(&wait.holder)
+    }
+}
+
+impl Singles {
+    /// Keeps a sample; without `found` it is of no memory management.
+    pub(super) fn sample(&mut self, head: &SampleHead, found: Option<Found>) {
+        let mut sample = Sample {
+            t_ns: head.t_ns,
+            cpu: small(head.cpu, u16::MAX),
+            pid: head.tgid,
+            tid: head.tid,
+            comm: Comm(head.thread),
+            ..Sample::default()
+        };
+        if let Some(found) = found {
+            sample.mechanism = Some(found.sorted.mechanism);
+            sample.part = found.sorted.part;
+            sample.kernel_stack = number(found.kernel_stack);
+            sample.user_stack = number(found.user_stack);
+            self.keep(sample);
+            return;
+        }
+        let key = (head.cpu, head.tid);
+        match self.others.get_mut(&key) {
+            Some(open)
+                if open.pid == sample.pid
+                    && open.comm == sample.comm
+                    && sample.t_ns.saturating_sub(open.t_ns) < TOGETHER_NS =>
+            {
+                open.samples += 1;
+            }
+            Some(open) => {
+                let full = std::mem::replace(open, sample);
+                self.keep(full);
+            }
+            None => {
+                self.others.insert(key, sample);
+            }
+        }
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        if self.samples.len() < MOST {
+            self.samples.push(sample);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Keeps a wait.
+    pub(super) fn wait(&mut self, wait: &WaitRecord, found: Found) {
+        if self.waits.len() >= MOST {
+            self.left_out += 1;
+            return;
+        }
+        let role = role(wait);
+        let is_lock = role.is_some();
+        self.waits.push(Wait {
+            t_ns: wait.end_ns.saturating_sub(wait.ns),
+            wait_ns: wait.ns,
+            pid: wait.tgid,
+            tid: wait.tid,
+            comm: Comm(wait.thread),
+            mechanism: Some(found.sorted.mechanism),
+            syscall: i16::try_from(wait.nr).unwrap_or(i16::MAX),
+            kernel_stack: number(found.kernel_stack),
+            user_stack: number(found.user_stack),
+            role,
+            holder_pid: if is_lock { wait.holder.tgid } else { 0 },
+            holder_tid: if is_lock { wait.holder.tid } else { 0 },
+            holder_comm: if is_lock {
+                Comm(wait.holder.comm)
+            } else {
+                Comm::default()
+            },
+            holder_doing: if is_lock {
+                Text::from(doing(wait))
+            } else {
+                Text::default()
+            },
+        });
+    }
+
+    /// Puts rows under the numbers of the stacks that theirs turned out to be.
+    pub(super) fn join(&mut self, same: &HashMap<u32, u32>) {
+        let stacks = self.waits.iter_mut().map(|w| &mut w.user_stack);
+        let stacks = stacks.chain(self.samples.iter_mut().map(|s| &mut s.user_stack));
+        for stack in stacks {
+            let found = u32::try_from(*stack).ok().and_then(|n| same.get(&n));
+            if let Some(&known) = found {
+                *stack = number(known);
+            }
+        }
+    }
+
+    /// Everything since the last call.
+    pub(super) fn take(&mut self) -> SinglesTaken {
+        for (_, open) in std::mem::take(&mut self.others) {
+            self.keep(open);
+        }
+        self.samples.sort_by_key(|s| s.t_ns);
+        SinglesTaken {
+            waits: std::mem::take(&mut self.waits),
+            samples: std::mem::take(&mut self.samples),
+            left_out: std::mem::take(&mut self.left_out),
+        }
+    }
+}
+
+/// Samples and waits, one by one.
+#[derive(Default)]
+pub struct SinglesTaken {
+    /// In the order in which they ended.
+    pub waits: Vec<Wait>,
+    /// In the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// How many more there were, that found no room.
+    pub left_out: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quell_event::{Mechanism, Part};
+
+    use super::*;
+
+    const FOUND: Found = Found {
+        sorted: Sorted {
+            mechanism: Mechanism::LockMmap,
+            part: Part::Spin,
+        },
+        kernel_stack: 7,
+        user_stack: super::super::seen::NO_STACK,
+    };
+
+    proptest! {
+        /// Check that no sample is lost where others are put together, that each of memory management has a row, and that
+        /// no row of others is longer than it may be.
+        #[test]
+        fn samples_add_up(ticks in prop::collection::vec((0_u64..4_000_000, 0_u32..3, 0_u32..3, any::<bool>()), 0..300)) {
+            let mut singles = Singles::default();
+            let (mut t_ns, mut rows) = (0, Vec::new());
+            for (i, (step, cpu, tid, of_memory)) in ticks.iter().enumerate() {
+                t_ns += step;
+                let head = SampleHead { t_ns, cpu: *cpu, tid: *tid, tgid: 9, ..SampleHead::default() };
+                singles.sample(&head, of_memory.then_some(FOUND));
+                if i % 50 == 0 {
+                    rows.extend(singles.take().samples);
+                }
+            }
+            rows.extend(singles.take().samples);
+            let sum: u32 = rows.iter().map(|s| s.samples).sum();
+            prop_assert_eq!(sum as usize, ticks.len());
+            let of_memory = rows.iter().filter(|s| s.mechanism.is_some());
+            prop_assert!(of_memory.clone().all(|s| s.samples == 1 && s.kernel_stack == 7));
+            prop_assert_eq!(of_memory.count(), ticks.iter().filter(|t| t.3).count());
+        }
+    }
+
+    /// Check that a wait for no lock names no holder, whatever its record has there, and that one for a lock does.
+    #[test]
+    fn holders_are_of_locks() {
+        let mut singles = Singles::default();
+        let mut wait = WaitRecord {
+            end_ns: 100,
+            ns: 30,
+            nr: 11,
+            ..WaitRecord::default()
+        };
+        wait.holder.tgid = 5;
+        wait.holder.nr = 9;
+        wait.holder.args = [0, 4096, 0];
+        singles.wait(&wait, FOUND);
+        wait.flags = WAIT_LOCK;
+        singles.wait(&wait, FOUND);
+        let taken = singles.take().waits;
+        assert_eq!((taken[0].role, taken[0].holder_pid), (None, 0));
+        assert_eq!((taken[0].t_ns, taken[0].wait_ns), (70, 30));
+        assert_eq!((taken[0].kernel_stack, taken[0].user_stack), (7, NO_STACK));
+        assert_eq!(taken[1].role, Some(HolderRole::Alone));
+        assert_eq!(taken[1].holder_doing, "mmap of 1 page");
+        assert!(singles.take().waits.is_empty());
+    }
+}
