@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::Context as _;
-use quell_event::trace::{Meta, Row, Stack, Trace};
+use quell_event::trace::{Meta, Row, Sample, Stack, Trace, Wait};
 
 /// Stacks by the number that rows have for them.
 pub type Stacks = HashMap<i32, Stack>;
@@ -50,6 +50,36 @@ impl<'a> Rows<'a> {
                 }
             })
             .context("can't read the rows of the trace")?;
+        outcome
+    }
+
+    /// Hands over every wait. After an error the rest is read, but not handed over.
+    pub(crate) fn each_wait(
+        &self,
+        mut each: impl FnMut(&Wait) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        let read = self.trace.waits(|wait| {
+            if outcome.is_ok() {
+                outcome = each(wait);
+            }
+        });
+        read.context("can't read the waits of the trace")?;
+        outcome
+    }
+
+    /// Hands over every sample, in the same way.
+    pub(crate) fn each_sample(
+        &self,
+        mut each: impl FnMut(&Sample) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        let read = self.trace.samples(|sample| {
+            if outcome.is_ok() {
+                outcome = each(sample);
+            }
+        });
+        read.context("can't read the samples of the trace")?;
         outcome
     }
 

@@ -20,6 +20,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 QUELL, TRACE, FOLDER = sys.argv[1:4]
 GO = sys.argv[4] if len(sys.argv) > 4 else None
 CULPRIT, VICTIM = "waits as culprit", "stalls as victim"
+# the track of a thread, and the one below it
+WAITS, HOLDS = "waits", "others wait for it"
 
 
 def quell(*args):
@@ -49,6 +51,13 @@ def parquet():
     ).fetchall()[0]
     keys = ["shootdowns", "victims", "wait_ns", "stall_ns", "seen", "cpus"]
     totals = dict(zip(keys, rows))
+    keys = ["waits", "held", "blocked_ns"]
+    query = f"""select count(*), count(*) filter (where holder_tid <> 0), coalesce(sum(wait_ns), 0)::bigint
+            from '{TRACE}/waits-*.parquet'"""
+    totals.update(zip(keys, duckdb.sql(query).fetchall()[0]))
+    query = f"""select coalesce(sum(samples), 0)::bigint, count(*) filter (where mechanism <> '')
+            from '{TRACE}/samples-*.parquet'"""
+    totals.update(zip(["samples", "of_memory"], duckdb.sql(query).fetchall()[0]))
     report = json.loads(quell("--json"))
     same("duckdb: shootdowns", totals["shootdowns"], report["shootdowns"])
     same("duckdb: victims", totals["victims"], report["victims"])
@@ -103,6 +112,8 @@ def perfetto_trace(totals):
             track = packet.track_descriptor
             if track.parent_uuid and track.parent_uuid not in tracks:
                 sys.exit(f"perfetto: {track.name} has a parent that is not there")
+            if track.HasField("thread"):
+                track.name = WAITS
             tracks[track.uuid] = track
         if packet.HasField("track_event"):
             event = packet.track_event
@@ -131,10 +142,18 @@ def perfetto_trace(totals):
             if track.name == CULPRIT:
                 same("perfetto: arguments", {"pid", "tid", "comm", "syscall", "victims"} - set(said), set())
                 same("perfetto: arrows of a slice", len(event.flow_ids), said["victims"] - said.get("unseen", 0))
-            else:
+            elif track.name == VICTIM:
                 same("perfetto: name", (name, "bystander" in said), ("stall", True))
+            elif track.name == WAITS:
+                same("perfetto: arrows to who waits", len(event.terminating_flow_ids) <= ("role" in said), True)
+            else:
+                same("perfetto: arrows from who holds", (track.name, len(event.flow_ids)), (HOLDS, 1))
+                same("perfetto: whom it keeps", {"waiter_tid", "waiter_comm", "role"} - set(said), set())
         elif event.type == event.TYPE_SLICE_END:
             lasted[track.name] = lasted.get(track.name, 0) + t - open_slices.pop(event.track_uuid)
+        elif event.type == event.TYPE_INSTANT:
+            same("perfetto: mark of a sample", (track.name, {"cpu", "part"} - set(said)), (WAITS, set()))
+            count["marks"] = count.get("marks", 0) + 1
         elif event.type == event.TYPE_COUNTER:
             what = track.name.split(" per ")[0]
             count[what] = count.get(what, 0) + event.counter_value
@@ -142,7 +161,13 @@ def perfetto_trace(totals):
             sys.exit(f"perfetto: an event of type {event.type}")
     same("perfetto: arrows without an end", begins, {})
     same("perfetto: slices without an end", open_slices, {})
-    same("perfetto: arrows", flows, totals["seen"])
+    same("perfetto: arrows", flows, totals["seen"] + totals["held"])
+    same("perfetto: waits", count.get(WAITS, 0), totals["waits"])
+    same("perfetto: time of waits", lasted.get(WAITS, 0), totals["blocked_ns"])
+    same("perfetto: holders", count.get(HOLDS, 0), totals["held"])
+    for what in "marks", "samples of memory management":
+        same(f"perfetto: {what}", count.get(what, 0), totals["of_memory"])
+    same("perfetto: samples", count.get("samples", 0), totals["samples"])
     same("perfetto: shootdowns", count.get(CULPRIT, 0), totals["shootdowns"])
     same("perfetto: stalls", count.get(VICTIM, 0), totals["seen"])
     same("perfetto: wait", lasted.get(CULPRIT, 0), totals["wait_ns"])

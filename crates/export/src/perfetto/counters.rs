@@ -1,69 +1,38 @@
-//! Counters over time: shootdowns and stalled time in bins.
+//! Counters over time, in bins: shootdowns and stalled time, or samples.
 //!
-//! The bins begin with 1 ms. When there are too many, each two are made one: so memory is bounded
+//! The bins begin short. When there are too many, each two are made one: so memory is bounded
 //! whatever the length of the trace, and nothing needs to be known of it beforehand.
-
-use quell_event::trace::Row;
 
 use super::proto::{self, Counter, Track, TrackEvent};
 
 /// More bins are not kept: more than any screen has pixels.
 const MOST: usize = 1 << 14;
 
-const FIRST_WIDTH_NS: u64 = 1_000_000;
+const MS: u64 = 1_000_000;
 
-/// The bins.
-pub(super) struct Counters {
+/// The bins of `N` counters.
+pub(super) struct Counters<const N: usize> {
     base_ns: u64,
     width_ns: u64,
-    bins: Vec<Bin>,
+    bins: Vec<[u64; N]>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Bin {
-    shootdowns: u64,
-    stall_ns: u64,
-}
-
-impl Bin {
-    fn add(&mut self, other: Self) {
-        self.shootdowns += other.shootdowns;
-        self.stall_ns = self.stall_ns.saturating_add(other.stall_ns);
-    }
-}
-
-impl Counters {
-    /// Nothing yet; what is before `base_ns` will count there.
-    pub(super) fn new(base_ns: u64) -> Self {
+impl<const N: usize> Counters<N> {
+    /// Nothing yet; what is before `base_ns` will count there. Bins are so many ms long at first.
+    pub(super) fn new(base_ns: u64, width_ms: u64) -> Self {
         Self {
             base_ns,
-            width_ns: FIRST_WIDTH_NS,
+            width_ns: width_ms * MS,
             bins: Vec::new(),
         }
     }
 
-    /// Adds a shootdown: itself where it begins, each stall where that begins.
-    pub(super) fn take(&mut self, rows: &[Row]) {
-        for row in rows {
-            if row.is_first() {
-                let bin = Bin {
-                    shootdowns: 1,
-                    stall_ns: 0,
-                };
-                self.bin(row.t_ns).add(bin);
-            }
-            if !row.is_unseen() {
-                let bin = Bin {
-                    shootdowns: 0,
-                    stall_ns: row.stall_ns.into(),
-                };
-                let at = row.t_ns.saturating_add(row.delay_ns.into());
-                self.bin(at).add(bin);
-            }
-        }
+    /// Counts at a moment, by so much of each counter.
+    pub(super) fn add(&mut self, t_ns: u64, by: [u64; N]) {
+        add(self.bin(t_ns), by);
     }
 
-    fn bin(&mut self, t_ns: u64) -> &mut Bin {
+    fn bin(&mut self, t_ns: u64) -> &mut [u64; N] {
         let since = t_ns.saturating_sub(self.base_ns);
         while since / self.width_ns >= MOST as u64 {
             self.widen();
@@ -71,7 +40,7 @@ impl Counters {
         // Below MOST, so it is no larger than a usize.
         let index = (since / self.width_ns) as usize;
         if index >= self.bins.len() {
-            self.bins.resize(index + 1, Bin::default());
+            self.bins.resize(index + 1, [0; N]);
         }
         &mut self.bins[index]
     }
@@ -82,31 +51,25 @@ impl Counters {
         self.bins = halves
             .chunks(2)
             .map(|pair| {
-                let mut sum = Bin::default();
-                pair.iter().for_each(|bin| sum.add(*bin));
+                let mut sum = [0; N];
+                pair.iter().for_each(|bin| add(&mut sum, *bin));
                 sum
             })
             .collect();
     }
 
-    /// Two tracks, of the numbers `uuid` and the one after it, and their values by moment in ns.
-    /// Between bins that hold something the values go to 0.
-    pub(super) fn tracks(&self, uuid: u64) -> [(Track, Vec<(u64, TrackEvent)>); 2] {
+    /// A track for each counter, of its name and unit and of the number that `uuid` gives it, and its values by moment in
+    /// ns. Between bins that hold something the values go to 0.
+    pub(super) fn tracks(
+        &self,
+        of: [(&str, i32); N],
+        mut uuid: impl FnMut() -> u64,
+    ) -> Vec<(Track, Vec<(u64, TrackEvent)>)> {
         let per = width(self.width_ns);
-        [
-            self.track(
-                uuid,
-                format!("shootdowns per {per}"),
-                proto::UNIT_COUNT,
-                |b| b.shootdowns,
-            ),
-            self.track(
-                uuid + 1,
-                format!("stalled time per {per}"),
-                proto::UNIT_NS,
-                |b| b.stall_ns,
-            ),
-        ]
+        let track = |(counter, (name, unit)): (usize, (&str, i32))| {
+            self.track(uuid(), format!("{name} per {per}"), unit, counter)
+        };
+        of.into_iter().enumerate().map(track).collect()
     }
 
     fn track(
@@ -114,7 +77,7 @@ impl Counters {
         uuid: u64,
         name: String,
         unit: i32,
-        value: impl Fn(&Bin) -> u64,
+        counter: usize,
     ) -> (Track, Vec<(u64, TrackEvent)>) {
         let track = Track {
             uuid: Some(uuid),
@@ -124,9 +87,9 @@ impl Counters {
         };
         let mut events = Vec::new();
         let mut before = 0;
-        let last = Bin::default();
+        let last = [0; N];
         for (index, bin) in (0u64..).zip(self.bins.iter().chain([&last])) {
-            let now = value(bin);
+            let now = bin[counter];
             if now == 0 && before == 0 {
                 continue;
             }
@@ -146,9 +109,15 @@ impl Counters {
     }
 }
 
+fn add<const N: usize>(to: &mut [u64; N], by: [u64; N]) {
+    for (sum, by) in to.iter_mut().zip(by) {
+        *sum = sum.saturating_add(by);
+    }
+}
+
 /// A bin's width in words.
 fn width(ns: u64) -> String {
-    match ns / FIRST_WIDTH_NS {
+    match ns / MS {
         ms @ 0..10_000 => format!("{ms} ms"),
         ms => format!("{} s", ms / 1000),
     }

@@ -1,4 +1,5 @@
-//! Perfetto: a track for each CPU as culprit and as victim, arrows between them, and counters.
+//! Perfetto: a track for each CPU as culprit and as victim, one for each thread that memory management made sleep and for
+//! who kept it waiting, arrows between them, and counters.
 //!
 //! Written packet by packet, in the order of the trace: readers of the format sort by time, and
 //! only what stands on one track must come in order.
@@ -13,13 +14,13 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use prost::Message as _;
-use quell_event::trace::{Meta, Row};
+use quell_event::trace::{Meta, Row, Sample, Wait};
 
 use crate::{Rows, Stacks};
 use counters::Counters;
 use names::Names;
-use proto::{Clock, ClockSnapshot, Data, Defaults, InternedData, Packet, TrackEvent};
-use tracks::{Side, Spot, Tracks};
+use proto::{Clock, ClockSnapshot, Data, Defaults, Packet, TrackEvent};
+use tracks::{Act, Side, Spot, ThreadId, Tracks};
 
 /// All packets are of one sequence: what names stand for is said once.
 pub(crate) const SEQUENCE: u32 = 1;
@@ -44,18 +45,53 @@ pub fn write(rows: &Rows<'_>, stacks: &Stacks, out: &mut dyn Write) -> anyhow::R
         names: Names::new(stacks),
     };
     packets.begin(rows.meta())?;
-    let mut counters = Counters::new(rows.meta().start_monotonic_ns);
+    let begin = rows.meta().start_monotonic_ns;
+    let mut counters = Counters::new(begin, 1);
     rows.each_shootdown(|shootdown| {
-        counters.take(shootdown);
+        count(shootdown, &mut counters);
         packets.shootdown(shootdown)
     })?;
-    for (track, values) in counters.tracks(packets.tracks.number()) {
-        packets.put(track.into())?;
-        for (t_ns, value) in values {
-            packets.event(t_ns, value)?;
+    packets.counters(
+        &counters,
+        [
+            ("shootdowns", proto::UNIT_COUNT),
+            ("stalled time", proto::UNIT_NS),
+        ],
+    )?;
+    rows.each_wait(|wait| packets.wait(wait))?;
+    let mut counters = Counters::new(begin, SAMPLES_WIDTH_MS);
+    rows.each_sample(|sample| {
+        let all = sample.samples.into();
+        let of_memory = if sample.mechanism.is_some() { all } else { 0 };
+        counters.add(sample.t_ns, [of_memory, all]);
+        if of_memory > 0 {
+            packets.sample(sample)?;
+        }
+        Ok(())
+    })?;
+    packets.counters(
+        &counters,
+        [
+            ("samples of memory management", proto::UNIT_COUNT),
+            ("samples", proto::UNIT_COUNT),
+        ],
+    )
+}
+
+/// There are half a thousand samples a second of a CPU, or twice as many: shorter bins would have one or none.
+const SAMPLES_WIDTH_MS: u64 = 10;
+
+/// Counts a shootdown: itself where it begins, each stall where that begins.
+fn count(rows: &[Row], counters: &mut Counters<2>) {
+    for row in rows {
+        if row.is_first() {
+            counters.add(row.t_ns, [1, 0]);
+        }
+        if !row.is_unseen() {
+            let at = row.t_ns.saturating_add(row.delay_ns.into());
+            counters.add(at, [0, row.stall_ns.into()]);
         }
     }
-    Ok(())
 }
 
 /// The packets as they are written.
@@ -120,6 +156,77 @@ impl Packets<'_> {
         Ok(())
     }
 
+    /// The slice of who waits, and one of whom it waits for, from which an arrow leads to it.
+    fn wait(&mut self, wait: &Wait) -> anyhow::Result<()> {
+        let end = wait.t_ns.saturating_add(wait.wait_ns);
+        let mut flow = None;
+        if wait.holder_tid != 0 {
+            let mut event = events::holder(wait, &mut self.names);
+            self.last_flow += 1;
+            flow = Some(self.last_flow);
+            event.flow_ids.extend(flow);
+            let thread = ThreadId {
+                pid: wait.holder_pid,
+                tid: wait.holder_tid,
+            };
+            let comm = wait.holder_comm.text();
+            let spot = self
+                .tracks
+                .spot_of(Act::Holds, thread, &comm, wait.t_ns, end);
+            self.slice_at(spot, wait.t_ns, end, event)?;
+        }
+        let mut event = events::waiter(wait, &mut self.names);
+        event.terminating_flow_ids.extend(flow);
+        let thread = ThreadId {
+            pid: wait.pid,
+            tid: wait.tid,
+        };
+        let comm = wait.comm.text();
+        let spot = self
+            .tracks
+            .spot_of(Act::Waits, thread, &comm, wait.t_ns, end);
+        self.slice_at(spot, wait.t_ns, end, event)
+    }
+
+    /// A mark on the thread's track.
+    fn sample(&mut self, sample: &Sample) -> anyhow::Result<()> {
+        let thread = ThreadId {
+            pid: sample.pid,
+            tid: sample.tid,
+        };
+        let uuid = self.tracks.thread(thread, &sample.comm.text());
+        self.new_tracks()?;
+        let event = TrackEvent {
+            track_uuid: Some(uuid),
+            kind: Some(proto::INSTANT),
+            ..events::sample(sample, &mut self.names)
+        };
+        self.event(sample.t_ns, event)
+    }
+
+    /// Tracks of counters, with all their values.
+    fn counters<const N: usize>(
+        &mut self,
+        counters: &Counters<N>,
+        of: [(&str, i32); N],
+    ) -> anyhow::Result<()> {
+        for (track, values) in counters.tracks(of, || self.tracks.number()) {
+            self.put(track.into())?;
+            for (t_ns, value) in values {
+                self.event(t_ns, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes tracks before they are used.
+    fn new_tracks(&mut self) -> anyhow::Result<()> {
+        for track in self.tracks.fresh() {
+            self.put(track.into())?;
+        }
+        Ok(())
+    }
+
     /// A slice, or an instant where the CPU has no track left on which it would not overlap.
     fn slice(
         &mut self,
@@ -127,12 +234,20 @@ impl Packets<'_> {
         cpu: u16,
         start: u64,
         end: u64,
-        mut event: TrackEvent,
+        event: TrackEvent,
     ) -> anyhow::Result<()> {
         let spot = self.tracks.spot(side, cpu, start, end);
-        for track in self.tracks.fresh() {
-            self.put(track.into())?;
-        }
+        self.slice_at(spot, start, end, event)
+    }
+
+    fn slice_at(
+        &mut self,
+        spot: Spot,
+        start: u64,
+        end: u64,
+        mut event: TrackEvent,
+    ) -> anyhow::Result<()> {
+        self.new_tracks()?;
         let (uuid, kind) = match spot {
             Spot::Slice(uuid) => (uuid, proto::SLICE_BEGIN),
             Spot::Instant(uuid) => (uuid, proto::INSTANT),
@@ -151,11 +266,7 @@ impl Packets<'_> {
     }
 
     fn event(&mut self, t_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
-        let strings = self.names.fresh();
-        let interned = (!strings.is_empty()).then(|| InternedData {
-            strings,
-            ..InternedData::default()
-        });
+        let interned = self.names.fresh();
         self.put(Packet {
             timestamp: Some(t_ns),
             flags: Some(NEEDS_STATE),

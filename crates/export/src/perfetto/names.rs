@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::{Cause, Comm};
+use quell_event::{Cause, Comm, Mechanism};
 
 use super::proto::{Interned, InternedData};
 use crate::Stacks;
@@ -30,6 +30,11 @@ pub(super) enum ArgName {
     KernelStack,
     Bystander,
     DelayNs,
+    Role,
+    Part,
+    Cpu,
+    WaiterTid,
+    WaiterComm,
 }
 
 const ARG_NAMES: &[(ArgName, &str)] = &[
@@ -46,6 +51,11 @@ const ARG_NAMES: &[(ArgName, &str)] = &[
     (ArgName::KernelStack, "kernel_stack"),
     (ArgName::Bystander, "bystander"),
     (ArgName::DelayNs, "delay_ns"),
+    (ArgName::Role, "role"),
+    (ArgName::Part, "part"),
+    (ArgName::Cpu, "cpu"),
+    (ArgName::WaiterTid, "waiter_tid"),
+    (ArgName::WaiterComm, "waiter_comm"),
 ];
 
 fn interned(iid: u64, text: impl Into<String>) -> Interned {
@@ -65,11 +75,27 @@ pub(super) fn of_stall() -> u64 {
     Cause::ALL.len() as u64 + 1
 }
 
+/// The number of a slice of a wait, or of a sample.
+pub(super) fn of_mechanism(mechanism: Option<Mechanism>) -> u64 {
+    let first = of_stall() + 1;
+    mechanism.map_or(first, |m| first + 1 + m as u64)
+}
+
+/// What is called by its mechanism where that is not known.
+const UNKNOWN: &str = "memory";
+
 /// The names that are known before the first row.
 pub(super) fn fixed() -> InternedData {
     let causes = Cause::ALL.iter().map(|c| interned(of_cause(*c), c.name()));
+    let mechanisms = Mechanism::ALL
+        .iter()
+        .map(|m| interned(of_mechanism(Some(*m)), m.name()));
     InternedData {
-        event_names: causes.chain([interned(of_stall(), STALL)]).collect(),
+        event_names: causes
+            .chain([interned(of_stall(), STALL)])
+            .chain([interned(of_mechanism(None), UNKNOWN)])
+            .chain(mechanisms)
+            .collect(),
         arg_names: ARG_NAMES
             .iter()
             .map(|(arg, name)| interned(*arg as u64, *name))
@@ -83,8 +109,12 @@ pub(super) struct Names<'a> {
     stacks: &'a Stacks,
     comms: HashMap<Comm, u64>,
     told: HashMap<i32, u64>,
+    texts: HashMap<String, u64>,
     last: u64,
     fresh: Vec<Interned>,
+    /// Names of slices beside those that are fixed.
+    slices: HashMap<String, u64>,
+    fresh_slices: Vec<Interned>,
 }
 
 impl<'a> Names<'a> {
@@ -93,8 +123,11 @@ impl<'a> Names<'a> {
             stacks,
             comms: HashMap::new(),
             told: HashMap::new(),
+            texts: HashMap::new(),
             last: 0,
             fresh: Vec::new(),
+            slices: HashMap::new(),
+            fresh_slices: Vec::new(),
         }
     }
 
@@ -129,9 +162,36 @@ impl<'a> Names<'a> {
         Some(iid)
     }
 
+    /// Other text in an argument.
+    pub(super) fn text(&mut self, text: &str) -> u64 {
+        if let Some(iid) = self.texts.get(text) {
+            return *iid;
+        }
+        let iid = self.add(text.to_owned());
+        self.texts.insert(text.to_owned(), iid);
+        iid
+    }
+
+    /// The name of a slice that is not known beforehand.
+    pub(super) fn slice(&mut self, name: &str) -> u64 {
+        if let Some(iid) = self.slices.get(name) {
+            return *iid;
+        }
+        let fixed = of_mechanism(Mechanism::ALL.last().copied());
+        let iid = fixed + 1 + self.slices.len() as u64;
+        self.fresh_slices.push(interned(iid, name));
+        self.slices.insert(name.to_owned(), iid);
+        iid
+    }
+
     /// What was first used since the last call: goes into the packet that uses it.
-    pub(super) fn fresh(&mut self) -> Vec<Interned> {
-        std::mem::take(&mut self.fresh)
+    pub(super) fn fresh(&mut self) -> Option<InternedData> {
+        let is_new = !(self.fresh.is_empty() && self.fresh_slices.is_empty());
+        is_new.then(|| InternedData {
+            event_names: std::mem::take(&mut self.fresh_slices),
+            strings: std::mem::take(&mut self.fresh),
+            ..InternedData::default()
+        })
     }
 
     fn add(&mut self, text: String) -> u64 {

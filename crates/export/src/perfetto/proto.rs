@@ -82,12 +82,36 @@ pub(crate) struct Track {
     pub(crate) parent: Option<u64>,
     #[prost(string, optional, tag = "2")]
     pub(crate) name: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) process: Option<Process>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) thread: Option<Thread>,
     #[prost(message, optional, tag = "8")]
     pub(crate) counter: Option<Counter>,
     #[prost(int32, optional, tag = "11")]
     pub(crate) child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
     pub(crate) rank: Option<i32>,
+}
+
+/// `ProcessDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Process {
+    #[prost(int32, optional, tag = "1")]
+    pub(crate) pid: Option<i32>,
+    #[prost(string, optional, tag = "6")]
+    pub(crate) name: Option<String>,
+}
+
+/// `ThreadDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Thread {
+    #[prost(int32, optional, tag = "1")]
+    pub(crate) pid: Option<i32>,
+    #[prost(int32, optional, tag = "2")]
+    pub(crate) tid: Option<i32>,
+    #[prost(string, optional, tag = "5")]
+    pub(crate) name: Option<String>,
 }
 
 /// `CounterDescriptor`.

@@ -4,10 +4,13 @@
 //! own. On one side of a CPU they are apart in the kernel, but rows come in the order of recording,
 //! and one culprit's may come late. Then the CPU gets one more track of the same name: Perfetto
 //! draws tracks of one name and one parent as one.
+//!
+//! A thread has a track of its own, on which it sleeps, and below it one for the time in which others wait for it: of several
+//! that wait at once, each has a slice, and so again as many tracks as that takes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::proto::{self, Track};
+use super::proto::{self, Process, Thread, Track};
 
 /// Above all CPUs.
 const ROOT: u64 = 1;
@@ -31,6 +34,22 @@ impl Side {
     }
 }
 
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Act {
+    /// It sleeps.
+    Waits,
+    /// Others sleep until it is done.
+    Holds,
+}
+
+/// A thread, by the numbers of its process and its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ThreadId {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+}
+
 /// Where a slice goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
@@ -51,6 +70,9 @@ struct Lane {
 pub(super) struct Tracks {
     cpus: HashMap<u16, u64>,
     lanes: HashMap<(Side, u16), Vec<Lane>>,
+    processes: HashSet<u32>,
+    threads: HashMap<ThreadId, u64>,
+    acts: HashMap<(Act, ThreadId), Vec<Lane>>,
     made: u64,
     fresh: Vec<Track>,
 }
@@ -69,14 +91,8 @@ impl Tracks {
     /// Takes the first track of a CPU's side that is free from `start` on.
     pub(super) fn spot(&mut self, side: Side, cpu: u16, start: u64, end: u64) -> Spot {
         let lanes = self.lanes.entry((side, cpu)).or_default();
-        if let Some(lane) = lanes.iter_mut().find(|l| l.end <= start) {
-            lane.end = end;
-            return Spot::Slice(lane.uuid);
-        }
-        if let Some(first) = lanes.first()
-            && lanes.len() == MOST
-        {
-            return Spot::Instant(first.uuid);
+        if let Some(spot) = free(lanes, start, end) {
+            return spot;
         }
         let parent = self.cpu(cpu);
         let uuid = self.number();
@@ -90,6 +106,73 @@ impl Tracks {
         let lanes = self.lanes.entry((side, cpu)).or_default();
         lanes.push(Lane { uuid, end });
         Spot::Slice(uuid)
+    }
+
+    /// Takes the first track of what a thread does that is free from `start` on.
+    pub(super) fn spot_of(
+        &mut self,
+        act: Act,
+        thread: ThreadId,
+        comm: &str,
+        start: u64,
+        end: u64,
+    ) -> Spot {
+        let own = self.thread(thread, comm);
+        let lanes = self.acts.entry((act, thread)).or_default();
+        if let Some(spot) = free(lanes, start, end) {
+            return spot;
+        }
+        // a thread sleeps once at a time, unless a trace is made up
+        let name = match (act, lanes.is_empty()) {
+            (Act::Waits, true) => {
+                lanes.push(Lane { uuid: own, end });
+                return Spot::Slice(own);
+            }
+            (Act::Waits, false) => "waits",
+            (Act::Holds, _) => "others wait for it",
+        };
+        let uuid = self.number();
+        self.fresh.push(Track {
+            uuid: Some(uuid),
+            parent: Some(own),
+            name: Some(name.to_owned()),
+            ..Track::default()
+        });
+        let lanes = self.acts.entry((act, thread)).or_default();
+        lanes.push(Lane { uuid, end });
+        Spot::Slice(uuid)
+    }
+
+    /// A thread's own track.
+    pub(super) fn thread(&mut self, thread: ThreadId, comm: &str) -> u64 {
+        if let Some(uuid) = self.threads.get(&thread) {
+            return *uuid;
+        }
+        let number = |n: u32| Some(n.cast_signed());
+        if self.processes.insert(thread.pid) {
+            let uuid = self.number();
+            self.fresh.push(Track {
+                uuid: Some(uuid),
+                process: Some(Process {
+                    pid: number(thread.pid),
+                    // that of the thread that was seen first, which mostly is the process's
+                    name: Some(comm.to_owned()),
+                }),
+                ..Track::default()
+            });
+        }
+        let uuid = self.number();
+        self.threads.insert(thread, uuid);
+        self.fresh.push(Track {
+            uuid: Some(uuid),
+            thread: Some(Thread {
+                pid: number(thread.pid),
+                tid: number(thread.tid),
+                name: Some(comm.to_owned()),
+            }),
+            ..Track::default()
+        });
+        uuid
     }
 
     /// Tracks that were made since the last call: they are described before they are used.
@@ -119,4 +202,15 @@ impl Tracks {
         });
         uuid
     }
+}
+
+/// The first of the tracks that is free from `start` on; or the first of all as a place for a mark, where there may be no
+/// more of them.
+fn free(lanes: &mut [Lane], start: u64, end: u64) -> Option<Spot> {
+    if let Some(lane) = lanes.iter_mut().find(|l| l.end <= start) {
+        lane.end = end;
+        return Some(Spot::Slice(lane.uuid));
+    }
+    let first = lanes.first()?;
+    (lanes.len() == MOST).then_some(Spot::Instant(first.uuid))
 }

@@ -9,8 +9,8 @@ pub(crate) use times::base64_of;
 use std::io::Write;
 
 use proptest::prelude::*;
-use quell_event::trace::{Frame, Meta, Stack, StackCost, StackKind, Trace, Writer};
-use quell_event::{Cause, Comm, Mechanism, Part, Shootdown, Victim};
+use quell_event::trace::{Frame, Meta, Sample, Stack, StackCost, StackKind, Trace, Wait, Writer};
+use quell_event::{Cause, Comm, HolderRole, Mechanism, Part, Shootdown, Victim};
 
 use crate::{Rows, Stacks};
 
@@ -138,9 +138,56 @@ fn cost(s: &Shootdown) -> StackCost {
     }
 }
 
+prop_compose! {
+    /// Of few threads, so that one has several at once, which a kernel can't do.
+    fn wait()(
+        t_ns in START_NS..START_NS + 10_000_000, wait_ns in 0_u64..2_000_000, tid in 1_u32..4, comm in comm(),
+        mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)),
+        user_stack in -1i32..6, role in prop::option::of(prop::sample::select(HolderRole::ALL)),
+        holder_tid in 0_u32..4, doing in prop::sample::select(vec!["", "mmap of 1 page", "write /proc/1/clear_refs"]),
+    ) -> Wait {
+        let has_holder = role.is_some() && holder_tid != 0;
+        Wait {
+            t_ns, wait_ns, pid: 9, tid, comm, mechanism, user_stack, role,
+            holder_pid: if has_holder { 9 } else { 0 },
+            holder_tid: if has_holder { holder_tid } else { 0 },
+            holder_doing: if has_holder { doing.into() } else { "".into() },
+            ..Wait::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn sample()(
+        t_ns in START_NS..START_NS + 10_000_000_000, samples in 1_u32..9, tid in 1_u32..4, comm in comm(),
+        mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)), user_stack in -1i32..6,
+    ) -> Sample {
+        let samples = if mechanism.is_some() { 1 } else { samples };
+        Sample { t_ns, samples, pid: 9, tid, comm, mechanism, user_stack, ..Sample::default() }
+    }
+}
+
+/// What was recorded of the account, one by one.
+fn singles() -> impl Strategy<Value = (Vec<Wait>, Vec<Sample>)> {
+    (
+        prop::collection::vec(wait(), 0..40),
+        prop::collection::vec(sample(), 0..40),
+    )
+}
+
 /// Writes a trace of these and exports it.
 fn export(
     all: &[Shootdown],
+    write: impl FnOnce(&Rows<'_>, &mut dyn Write) -> anyhow::Result<()>,
+) -> Vec<u8> {
+    export_with(all, &[], &[], write)
+}
+
+/// The same with waits and samples.
+fn export_with(
+    all: &[Shootdown],
+    waits: &[Wait],
+    samples: &[Sample],
     write: impl FnOnce(&Rows<'_>, &mut dyn Write) -> anyhow::Result<()>,
 ) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
@@ -154,6 +201,8 @@ fn export(
     for s in all {
         writer.push(s);
     }
+    waits.iter().for_each(|wait| writer.wait(wait));
+    samples.iter().for_each(|sample| writer.sample(sample));
     writer.account(&all.iter().map(cost).collect::<Vec<_>>());
     writer.finish(START_NS, |_| ()).unwrap();
     let trace = Trace::open(&path).unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use prost::Message as _;
 
-use super::{Totals, export, shootdowns, some_stacks};
+use super::{Totals, export_with, shootdowns, singles, some_stacks};
 use crate::perfetto::proto::{self, Data, Packet, TrackEvent};
 
 /// `Trace`, which quell itself never holds as a whole.
@@ -31,11 +31,12 @@ fn events(trace: &Trace) -> Vec<(u64, &TrackEvent)> {
 
 proptest! {
     /// Check that slices never nest, that they last as long as waits and stalls, that each arrow has both
-    /// ends in that order, that names are known before use, and that counters add up.
+    /// ends in that order, that names are known before use, that each sample of memory management has a mark, and that
+    /// counters add up.
     #[test]
-    fn any_trace(all in shootdowns()) {
+    fn any_trace(all in shootdowns(), (waits, samples) in singles()) {
         let stacks = some_stacks();
-        let bytes = export(&all, |rows, out| crate::perfetto::write(rows, &stacks, out));
+        let bytes = export_with(&all, &waits, &samples, |rows, out| crate::perfetto::write(rows, &stacks, out));
         let trace = Trace::decode(&bytes[..]).unwrap();
         let totals = Totals::of(&all);
 
@@ -50,7 +51,16 @@ proptest! {
                 Some(Data::Track(track)) => {
                     let parent = track.parent;
                     prop_assert!(parent.is_none_or(|p| tracks.contains_key(&p)));
-                    let old = tracks.insert(track.uuid.unwrap(), track.name.clone().unwrap());
+                    let name = match (&track.name, &track.thread, &track.process) {
+                        (Some(name), None, None) => name.clone(),
+                        (None, Some(thread), None) => {
+                            prop_assert!(thread.pid.is_some() && thread.tid.is_some() && thread.name.is_some());
+                            "waits".to_owned()
+                        }
+                        (None, None, Some(_)) => "process".to_owned(),
+                        _ => return Err(TestCaseError::fail("a track of two kinds")),
+                    };
+                    let old = tracks.insert(track.uuid.unwrap(), name);
                     prop_assert_eq!(old, None);
                 }
                 Some(Data::TrackEvent(event)) => {
@@ -84,6 +94,7 @@ proptest! {
                     let name = name.split(" per ").next().unwrap();
                     *counted.entry(name).or_default() += event.counter_value.unwrap().cast_unsigned();
                 }
+                proto::INSTANT => *counted.entry("marks").or_default() += 1,
                 kind => prop_assert!(false, "an event of type {}", kind),
             }
             begun.extend(&event.flow_ids);
@@ -95,7 +106,9 @@ proptest! {
         prop_assert!(open.is_empty());
         begun.sort_unstable();
         ended.sort_unstable();
-        prop_assert_eq!(&begun, &(1..=totals.seen).collect::<Vec<_>>());
+        let held: Vec<_> = waits.iter().filter(|w| w.holder_tid != 0).collect();
+        let arrows = totals.seen + held.len() as u64;
+        prop_assert_eq!(&begun, &(1..=arrows).collect::<Vec<_>>());
         prop_assert_eq!(&begun, &ended);
         let of = |map: &HashMap<&str, u64>, name| map.get(name).copied().unwrap_or(0);
         prop_assert_eq!(of(&counted, "waits as culprit"), totals.shootdowns);
@@ -104,5 +117,14 @@ proptest! {
         prop_assert_eq!(of(&lasted, "stalls as victim"), totals.stall_ns);
         prop_assert_eq!(of(&counted, "shootdowns"), totals.shootdowns);
         prop_assert_eq!(of(&counted, "stalled time"), totals.stall_ns);
+        prop_assert_eq!(of(&counted, "waits"), waits.len() as u64);
+        prop_assert_eq!(of(&lasted, "waits"), waits.iter().map(|w| w.wait_ns).sum::<u64>());
+        prop_assert_eq!(of(&counted, "others wait for it"), held.len() as u64);
+        prop_assert_eq!(of(&lasted, "others wait for it"), held.iter().map(|w| w.wait_ns).sum::<u64>());
+        let of_memory = samples.iter().filter(|s| s.mechanism.is_some()).count() as u64;
+        prop_assert_eq!(of(&counted, "marks"), of_memory);
+        prop_assert_eq!(of(&counted, "samples of memory management"), of_memory);
+        let every: u64 = samples.iter().map(|s| u64::from(s.samples)).sum();
+        prop_assert_eq!(of(&counted, "samples"), every);
     }
 }

@@ -11,7 +11,7 @@ use super::code;
 use super::progress::Progress;
 use crate::cli::{self, ExportArgs, Format};
 use crate::cmd::usage;
-use crate::show::units::plural;
+use crate::show::units::{count, plural};
 use crate::show::{self, Replace};
 
 /// Writes the trace at `dir` to `output`, or to stdout.
@@ -42,6 +42,9 @@ pub(crate) fn run(
         Stacks::default()
     };
     say_what_is_missing(&trace, format.has_stacks() && stacks.is_empty());
+    if format == Format::Perfetto {
+        say_what_has_no_row(&trace);
+    }
     let progress = Progress::new(trace.rows());
     let told = |rows| progress.set(rows);
     let rows = Rows::new(&trace, &told);
@@ -127,6 +130,21 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
             "quell: {} could not be recorded and {} not in the export; 'quell report' counts them",
             plural(lost, "shootdown"),
             if lost == 1 { "is" } else { "are" },
+        );
+    }
+}
+
+/// Waits and samples that are in the account alone.
+fn say_what_has_no_row(trace: &Trace) {
+    let account = trace.tally().ok().flatten().and_then(|t| t.account);
+    let lost = account.map_or(0, |a| a.lost_waits + a.lost_samples);
+    let left_out = trace.meta().ended.map_or(0, |e| e.left_out);
+    if lost + left_out > 0 {
+        let missing = lost + left_out;
+        say!(
+            "quell: waits and samples came faster than they could be kept: {} {} not in the export",
+            count(missing),
+            if missing == 1 { "is" } else { "are" },
         );
     }
 }
