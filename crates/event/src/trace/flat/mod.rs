@@ -141,7 +141,9 @@ impl Put<'_> {
     pub(super) fn text(&mut self, text: &str) {
         let kind = self.batch.columns.get(self.next).map(|(_, kind, _)| *kind);
         let most = kind.map_or(0, width);
-        let text = &text[..text.floor_char_boundary(most)];
+        let ends = |at: &usize| text.is_char_boundary(*at);
+        let end = (0..=most.min(text.len())).rev().find(ends).unwrap_or(0);
+        let text = &text[..end];
         if let Some(values) = self.batch.values.get_mut(self.next) {
             let end = values.len() + most;
             values.extend_from_slice(text.as_bytes());
