@@ -39,6 +39,7 @@ mod preload;
 mod prove;
 mod run;
 mod runs_on;
+mod singles;
 mod small_memory;
 mod strangers;
 mod symbols;
