@@ -25,8 +25,11 @@ use crate::unwind::{Pieces, is_of_piece};
 const MAX_STACKS: usize = 1 << 16;
 /// So many kernel stacks are remembered; then they are looked up anew.
 const MAX_KERNEL: usize = 1 << 13;
-/// So many kernel stacks are told apart for who keeps samples and waits one by one; those that come later have no number.
-const MAX_KERNEL_NUMBERS: usize = 1 << 14;
+/// So many kernel stacks are told apart for who keeps samples and waits one by one; those that come later have no number. Each
+/// takes some three kilobytes of a trace.
+const MAX_KERNEL_NUMBERS: usize = 1 << 12;
+/// So many more are told apart of waits, which have few, so that samples leave room for them.
+const MORE_OF_WAITS: usize = 1 << 11;
 /// So many processes are told apart, for somebody may watch for weeks; those that come later are one, of number 0.
 const MAX_PROCESSES: usize = 1 << 14;
 /// So many holders are told apart.
@@ -312,10 +315,16 @@ impl Seen {
     }
 
     /// What a kernel stack tells that was sorted, with a number where one is wanted.
-    fn told(&mut self, addresses: &[u64], names: &Names, sorted: Option<Sorted>) -> Option<Told> {
+    fn told(
+        &mut self,
+        addresses: &[u64],
+        names: &Names,
+        sorted: Option<Sorted>,
+        most: usize,
+    ) -> Option<Told> {
         let sorted = sorted?;
         let number = if self.singles.is_some() {
-            self.number_kernel(addresses, names)
+            self.number_kernel(addresses, names, most)
         } else {
             NO_STACK
         };
@@ -329,12 +338,12 @@ impl Seen {
     }
 
     /// A number of the functions: where within them a sample fell makes no other stack.
-    fn number_kernel(&mut self, addresses: &[u64], names: &Names) -> u32 {
+    fn number_kernel(&mut self, addresses: &[u64], names: &Names, most: usize) -> u32 {
         let key = names.all.join("\n");
         if let Some(&known) = self.kernel_numbers.get(&key) {
             return known;
         }
-        if self.kernel_numbers.len() >= MAX_KERNEL_NUMBERS {
+        if self.kernel_numbers.len() >= most {
             return NO_STACK;
         }
         let id = self.next_number();
@@ -352,7 +361,7 @@ impl Seen {
         let names = self.kernel_names(&key.0);
         let told = names.and_then(|names| {
             let sorted = sort(&names.all, nr, false, 0);
-            self.told(&key.0, &names, sorted)
+            self.told(&key.0, &names, sorted, MAX_KERNEL_NUMBERS)
         });
         if self.kernel.len() >= MAX_KERNEL {
             self.kernel.clear();
@@ -374,7 +383,12 @@ impl Seen {
         let told = match names.flatten() {
             Some(names) => {
                 let sorted = sort(&names.all, wait.nr, true, wait.flags);
-                self.told(&addresses, &names, sorted)
+                self.told(
+                    &addresses,
+                    &names,
+                    sorted,
+                    MAX_KERNEL_NUMBERS + MORE_OF_WAITS,
+                )
             }
             None => sort_by_call(wait.nr, wait.flags).map(|sorted| Told {
                 sorted,
