@@ -94,7 +94,7 @@ impl Made {
 }
 
 /// Of these ms of CPU time, of CPU time and of time asleep by mechanism.
-pub(super) fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSummary {
+pub(crate) fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSummary {
     let ms = |ms: u64| ms * 1_000_000;
     let within = |ns: u64| [ns * 9 / 10, ns * 11 / 10];
     let row = |&(mechanism, cpu, blocked): &(Mechanism, u64, u64)| MechanismRow {

@@ -56,7 +56,7 @@ impl<'a> Object<'a> {
             a: One::new(&c.a),
             b: One::new(&c.b),
             total: Figures::new(&c.total, durations),
-            account: Accounts::new(&c.a, &c.b)
+            account: Accounts::of(&c.a, &c.b)
                 .map(|accounts| AccountPair::new(&accounts, durations)),
             wait_each: spread(|s| s.wait_ns),
             delay_each: spread(|s| s.delay_ns),

@@ -3,11 +3,11 @@
 mod change;
 mod json;
 mod side;
-mod spent;
+pub(crate) mod spent;
 mod text;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

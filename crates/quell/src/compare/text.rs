@@ -72,7 +72,7 @@ fn became(a: f64, b: f64) -> String {
 
 /// The time first: it is what people pay.
 fn account(out: &mut String, c: &Comparison, top: usize) {
-    let Some(accounts) = Accounts::new(&c.a, &c.b) else {
+    let Some(accounts) = Accounts::of(&c.a, &c.b) else {
         return;
     };
     heading(out, "Where the time goes");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::account::AccountSummary;
 use quell_remedy::Planned;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -11,6 +10,7 @@ use super::left_out::LeftOut;
 use super::metric::Unit;
 use super::proof::{Judged, Proof};
 use super::search::Tried;
+use super::spent;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -33,8 +33,7 @@ struct Document<'a> {
     tried: Vec<Trial<'a>>,
     metrics: Metrics<'a>,
     observed: Option<Observed>,
-    /// Where the time of the observed run went.
-    account: Option<&'a AccountSummary>,
+    account: Option<spent::Told<'a>>,
     notes: &'a [String],
     seed: u64,
 }
@@ -230,7 +229,7 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
             shootdowns: e.shootdowns,
             page_faults: e.page_faults,
         }),
-        account: proof.account.as_ref(),
+        account: spent::Told::new(proof.account.as_ref(), proof.spent.as_deref()),
         notes: &proof.notes,
         seed: proof.seed,
     };

@@ -21,6 +21,7 @@ mod proof;
 mod sample;
 mod search;
 mod short;
+mod spent;
 pub(crate) mod temp;
 mod text;
 mod watch;
@@ -78,8 +79,8 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let save = save.transpose()?;
     launch::check(&args.command)?;
     launch::signals::install()?;
-    // One that is observed or a warm-up, one to warm up with the plan, and the pairs.
-    let progress = Progress::new(2 + 2 * args.pairs);
+    // One that is observed or a warm-up, one to warm up with the plan, the pairs, and a pair for the account.
+    let progress = Progress::new(4 + 2 * args.pairs);
     let job = Job {
         argv: &args.command,
         load: load(args),
@@ -164,6 +165,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         observed,
         account,
         tried,
+        spent: ran.spent,
         metrics,
         overall,
         nothing,
@@ -207,7 +209,7 @@ fn run_what_works(
         match tried {
             Ok(Some(pairs)) => return Ok(pairs),
             // The pairs are made anew: what was run with more in the plan says nothing of the rest.
-            Ok(None) => job.progress.more_runs(1 + 2 * asked),
+            Ok(None) => job.progress.more_runs(3 + 2 * asked),
             Err(err) => return Err(after(left_out, err)),
         }
     }

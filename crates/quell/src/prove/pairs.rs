@@ -1,4 +1,4 @@
-//! The runs that are compared: a warm-up, then pairs without and with the plan.
+//! The runs that are compared: a warm-up, then pairs without and with the plan, and in the end one more pair for the account.
 
 use quell_remedy::Plan;
 use quell_stats::{Order, orders};
@@ -10,6 +10,7 @@ use super::metric::Metric;
 use super::plan_text;
 use super::sample::{self, Sample};
 use super::short::Short;
+use super::spent::Spent;
 use crate::launch::Setup;
 
 /// Of runs that shoot more often than is timed.
@@ -25,6 +26,8 @@ pub(super) enum Ran {
 #[derive(Default)]
 pub(super) struct Pairs {
     pub(super) pairs: Vec<(Sample, Sample)>,
+    /// Where the time of one more pair went.
+    pub(super) spent: Option<Box<Spent>>,
     pub(super) notes: Vec<String>,
     pub(super) interrupted: Option<i32>,
 }
@@ -118,7 +121,30 @@ impl Runs<'_> {
             ));
             ran.pairs.push((before, after));
         }
+        // Against itself there is nothing to tell.
+        if with_plan.setup != Setup::NONE {
+            ran.spent = self.spend(with_plan)?;
+        }
         Ok(())
+    }
+
+    /// One more pair, for the account. What the account costs depends on what a program does, so that it would move the
+    /// figures of the pairs; and the observed run is no match, for it found the caches as they were.
+    fn spend(&self, with_plan: &mut WithPlan<'_>) -> anyhow::Result<Option<Box<Spent>>> {
+        let job = self.job;
+        job.progress
+            .line("one more run without and with the plan, for the account of the time");
+        let before = sample::spend(
+            job,
+            Setup::NONE,
+            "the run for the account, without the plan",
+        )?;
+        let Some(before) = before else {
+            return Ok(None);
+        };
+        let when = "the run for the account, with the plan";
+        let after = with_plan.run(when, |setup| sample::spend(job, setup, when))?;
+        Ok(after.map(|after| Box::new(Spent { before, after })))
     }
 
     fn without_plan(&self, when: &str) -> anyhow::Result<Sample> {
@@ -138,10 +164,17 @@ struct WithPlan<'a> {
 impl WithPlan<'_> {
     fn measure(&mut self, when: &str) -> anyhow::Result<Sample> {
         let Runs { job, metrics, .. } = self.runs;
+        self.run(when, |setup| sample::measure(job, setup, metrics, when))
+    }
+
+    /// One run, however it is watched: where it fails the plan is to blame.
+    fn run<T>(
+        &mut self,
+        when: &str,
+        run: impl FnOnce(&Setup) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let setup = self.setup;
-        let measured = self
-            .short
-            .during(|| sample::measure(job, setup, metrics, when));
+        let measured = self.short.during(|| run(setup));
         match &measured {
             Ok(_) => self.worked += 1,
             Err(err) => {

@@ -13,6 +13,7 @@ use super::metric::Metric;
 use super::sample::Sample;
 use super::search::Tried;
 use crate::show::account::is_nothing_to_win;
+use super::spent::Spent;
 
 /// One metric and what the pairs say about it.
 pub(crate) struct Judged {
@@ -38,6 +39,8 @@ pub(crate) struct Proof {
     pub(crate) account: Option<AccountSummary>,
     /// What was tried before, by running.
     pub(crate) tried: Vec<Tried>,
+    /// Where the time of one run without and one with the plan went.
+    pub(crate) spent: Option<Box<Spent>>,
     pub(crate) metrics: Vec<Judged>,
     pub(crate) overall: Overall,
     /// Why no pairs were run, if none were.

@@ -10,7 +10,7 @@ use super::failed::{Failed, How};
 use super::job::Job;
 use super::metric::Metric;
 use super::temp::{OBSERVED, TempDir};
-use super::watch::{Counting, Recorder};
+use super::watch::{Counting, Recorder, Spending};
 use crate::evidence;
 use crate::launch::Setup;
 
@@ -140,6 +140,22 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
         account: observed.account,
         run,
     })
+}
+
+/// Runs the job once for the account of its time; `None` where there can be none.
+pub(crate) fn spend(
+    job: &Job<'_>,
+    setup: &Setup,
+    when: &str,
+) -> anyhow::Result<Option<AccountSummary>> {
+    let Some(mut spending) = Spending::attach()? else {
+        return Ok(None);
+    };
+    job.progress.begin(when);
+    release_memory();
+    job.run(&mut spending, setup, when)?;
+    job.progress.done();
+    spending.account()
 }
 
 /// Lines by which a setting is refused. jemalloc says `<jemalloc>: Invalid conf pair` and `Malformed conf

@@ -255,6 +255,13 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         out.push_str(&table(&proof.metrics));
         out.push_str(&predicted(proof));
     }
+    if let Some(spent) = &proof.spent {
+        let _ = writeln!(
+            out,
+            "\n{BOLD}Where the time goes, without and with the plan{BOLD:#} (one more run of each; by samples)"
+        );
+        out.push_str(&spent.text());
+    }
     let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
     if proof.pairs > 0 {
         let reason = |j: &Judged| Some(format!("{}: {}", j.metric.name_in_text(), j.reason()?));

@@ -22,6 +22,7 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
     Proof {
         account: None,
         tried: vec![],
+        spent: None,
         command: vec!["python3".into(), "job.py".into()],
         pairs,
         seed: 7,

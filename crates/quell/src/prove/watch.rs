@@ -1,11 +1,13 @@
-//! The two ways in which a run is watched: recorded, to find out, or counted, to compare.
+//! The ways in which a run is watched: recorded, to find out; counted, to compare; or with an account of its time.
 
 use std::path::Path;
 use std::time::Duration;
 
 use quell_event::Tally;
-use quell_probe::{Options, Probe, Scope, Stacks, Timed};
+use quell_event::account::AccountSummary;
+use quell_probe::{Options, Probe, Resolver, Scope, Stacks, Timed};
 
+use crate::accountant::Accountant;
 use crate::recording::{Recording, STEP};
 use crate::subject::Subject;
 
@@ -64,6 +66,69 @@ impl Watcher for Counting {
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
+        self.probe.detach()?;
+        Ok(())
+    }
+}
+
+/// An account of the time, and exact counts: as `quell stat` does it.
+pub(crate) struct Spending {
+    probe: Probe,
+    accountant: Accountant,
+    resolver: Resolver,
+    before: Tally,
+}
+
+impl Spending {
+    /// Starts to watch; `None` where there can be no account, which is said.
+    pub(crate) fn attach() -> anyhow::Result<Option<Self>> {
+        let scope = Scope::Tree;
+        let probe = Probe::attach(&Options {
+            scope: scope.clone(),
+            stacks: Stacks::None,
+            timed: Timed::USUAL,
+            unwind: true,
+            ..Options::default()
+        })?;
+        let Some(accountant) = Accountant::start(&probe, &scope) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            resolver: Resolver::new(&probe),
+            probe,
+            accountant,
+            before: Tally::default(),
+        }))
+    }
+
+    /// What the time between begin and end went to.
+    pub(crate) fn account(&mut self) -> anyhow::Result<Option<AccountSummary>> {
+        let mut tally = self.probe.tally()?;
+        let hits = tally.victims.iter().map(|v| v.hits).sum();
+        tally.account = Some(self.accountant.last_account(&mut self.resolver, hits)?);
+        Ok(AccountSummary::new(&tally.since(&self.before)))
+    }
+}
+
+impl Watcher for Spending {
+    fn add(&mut self, pid: u32) -> anyhow::Result<()> {
+        Ok(self.probe.add_process(pid)?)
+    }
+
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.before = self.probe.tally()?;
+        // with names, by which rows are known again in the end
+        self.before.account = Some(self.accountant.named_account(&mut self.resolver)?);
+        Ok(())
+    }
+
+    fn step(&mut self) -> anyhow::Result<Duration> {
+        self.accountant.step(&mut self.resolver)?;
+        Ok(self.accountant.nap())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.accountant.stop(&mut self.resolver)?;
         self.probe.detach()?;
         Ok(())
     }

@@ -1,0 +1,200 @@
+//! The accounts of a run without and of a run with the plan.
+
+use std::fmt::Write as _;
+
+use quell_event::account::AccountSummary;
+use serde::Serialize;
+
+use crate::compare::spent::{Accounts, Spent as Row};
+use crate::show::style::DIM;
+use crate::show::table::Table;
+use crate::show::units::{percent, time};
+
+/// Rows of mechanisms that are shown.
+const MOST: usize = 6;
+
+/// What is less than this share of the CPU time, in both runs, takes no row.
+const MATTERS: f64 = 0.01;
+
+/// Where the time went in two runs that were watched in the same way.
+pub(crate) struct Spent {
+    pub(crate) before: AccountSummary,
+    pub(crate) after: AccountSummary,
+}
+
+/// What JSON has as `account`: the keys of an account are of the observed run, or of that without the plan where a plan
+/// was given and none was observed.
+#[derive(Serialize)]
+pub(super) struct Told<'a> {
+    #[serde(flatten)]
+    observed: &'a AccountSummary,
+    before: Option<&'a AccountSummary>,
+    after: Option<&'a AccountSummary>,
+}
+
+impl<'a> Told<'a> {
+    /// `None` where there is no account at all.
+    pub(super) fn new(
+        observed: Option<&'a AccountSummary>,
+        spent: Option<&'a Spent>,
+    ) -> Option<Self> {
+        let before = spent.map(|s| &s.before);
+        Some(Self {
+            observed: observed.or(before)?,
+            before,
+            after: spent.map(|s| &s.after),
+        })
+    }
+}
+
+/// A time, or a dash for none.
+fn dash(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns => time(ns),
+    }
+}
+
+/// Where a sampled time lies.
+fn within(ns: u64, [low, high]: [u64; 2]) -> String {
+    match ns {
+        0 => String::new(),
+        _ => format!("{} to {}", time(low), time(high)),
+    }
+}
+
+impl Spent {
+    /// The mechanisms that matter in one of the runs, the dearest first.
+    fn rows(&self) -> Vec<Row> {
+        let share = |row: &Row| {
+            let of = |ns: u64, cpu_ns: u64| ns as f64 / cpu_ns.max(1) as f64;
+            let (a, b) = (row.a.all(), row.b.all());
+            of(a, self.before.cpu_ns).max(of(b, self.after.cpu_ns))
+        };
+        let mut rows = Accounts::new(&self.before, &self.after).mechanisms;
+        rows.retain(|row| share(row) >= MATTERS);
+        rows.sort_by_key(|row| std::cmp::Reverse(row.a.all().max(row.b.all())));
+        rows
+    }
+
+    /// The table, and what is left to win.
+    pub(super) fn text(&self) -> String {
+        let (before, after) = (&self.before, &self.after);
+        let mut t = Table::new(&[
+            "",
+            ">CPU before",
+            ">95 % interval",
+            ">CPU after",
+            ">95 % interval",
+            ">asleep before",
+            ">after",
+        ]);
+        t.row(vec![
+            "all that the program did".to_owned(),
+            time(before.cpu_ns),
+            String::new(),
+            time(after.cpu_ns),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
+        t.row(vec![
+            "memory management".to_owned(),
+            dash(before.memory_cpu_ns),
+            within(before.memory_cpu_ns, before.memory_cpu_ci95),
+            dash(after.memory_cpu_ns),
+            within(after.memory_cpu_ns, after.memory_cpu_ci95),
+            dash(before.blocked_ns),
+            dash(after.blocked_ns),
+        ]);
+        let rows = self.rows();
+        for row in rows.iter().take(MOST) {
+            t.row(vec![
+                row.mechanism.name().to_owned(),
+                dash(row.a.cpu_ns),
+                within(row.a.cpu_ns, row.a.ci95),
+                dash(row.b.cpu_ns),
+                within(row.b.cpu_ns, row.b.ci95),
+                dash(row.a.blocked_ns),
+                dash(row.b.blocked_ns),
+            ]);
+        }
+        let mut text = t.text();
+        let left = |a: &AccountSummary| (percent(a.ceiling.cpu), percent(a.ceiling.wall));
+        let ((was_cpu, was_wall), (cpu, wall)) = (left(before), left(after));
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "  {DIM}left to win, at most: {cpu} of CPU time, {wall} of the time that passed (before: {was_cpu}, {was_wall}){DIM:#}"
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::Mechanism;
+    use quell_event::account::Ceiling;
+
+    use super::*;
+    use crate::compare::fixture::account;
+
+    fn spent() -> Spent {
+        let mut before = account(
+            2_000,
+            &[
+                (Mechanism::Unmap, 300, 0),
+                (Mechanism::LockMmap, 5, 700),
+                (Mechanism::Brk, 4, 0),
+            ],
+        );
+        before.ceiling = Ceiling {
+            cpu: 0.155,
+            wall: 0.4,
+        };
+        let mut after = account(
+            1_500,
+            &[(Mechanism::Unmap, 30, 0), (Mechanism::FaultAnon, 90, 0)],
+        );
+        after.ceiling = Ceiling {
+            cpu: 0.08,
+            wall: 0.05,
+        };
+        Spent { before, after }
+    }
+
+    /// Check that what matters in either run has a row, the dearest first, what is next to nothing has none, and that it is
+    /// said what is left to win.
+    #[test]
+    fn a_table_of_what_matters() {
+        let text = anstream::adapter::strip_str(&spent().text()).to_string();
+        insta::assert_snapshot!(text, @r"
+                                    CPU before       95 % interval  CPU after       95 % interval  asleep before  after
+          all that the program did      2.00 s                         1.50 s
+          memory management             309 ms    278 ms to 340 ms     120 ms    108 ms to 132 ms         700 ms      -
+          lock.mmap                    5.00 ms  4.50 ms to 5.50 ms          -                             700 ms      -
+          unmap                         300 ms    270 ms to 330 ms    30.0 ms  27.0 ms to 33.0 ms              -      -
+          fault.anon                         -                        90.0 ms  81.0 ms to 99.0 ms              -      -
+          left to win, at most: 8.0 % of CPU time, 5.0 % of the time that passed (before: 16 %, 40 %)
+        ");
+    }
+
+    /// Check that scripts find the observed run's keys where they were, and both accounts beside them; that without an
+    /// observed run they are of the one without the plan; and that without any there is nothing.
+    #[test]
+    fn keys_stay_where_they_were() {
+        let (observed, spent) = (account(3_000, &[(Mechanism::Unmap, 400, 0)]), spent());
+        let json = |told: Option<Told<'_>>| serde_json::to_value(told).unwrap();
+        let all = json(Told::new(Some(&observed), Some(&spent)));
+        let cpu = |value: &serde_json::Value| value["cpu_ns"].as_u64().unwrap() / 1_000_000;
+        assert_eq!(
+            (cpu(&all), cpu(&all["before"]), cpu(&all["after"])),
+            (3_000, 2_000, 1_500)
+        );
+        assert_eq!(all["mechanisms"][0]["mechanism"], "unmap");
+        assert_eq!(cpu(&json(Told::new(None, Some(&spent)))), 2_000);
+        let alone = json(Told::new(Some(&observed), None));
+        assert!(alone["before"].is_null() && alone["after"].is_null());
+        assert!(json(Told::new(None, None)).is_null());
+    }
+}
