@@ -58,6 +58,34 @@ pub fn is_virtual(root: &Path) -> bool {
         .any(|flag| flag == b"hypervisor")
 }
 
+/// What a processor calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Model {
+    /// As `GenuineIntel`.
+    pub vendor: String,
+    /// Its family.
+    pub family: u32,
+    /// Its model in that family.
+    pub model: u32,
+}
+
+/// The first CPU's; empty and 0 for what it does not say.
+#[must_use]
+pub fn model(root: &Path) -> Model {
+    let text = std::fs::read(under(root, Path::new("/proc/cpuinfo"))).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let value = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let mut values = lines.filter(|(key, _)| key.trim() == name);
+        values.next().map_or("", |(_, value)| value.trim())
+    };
+    Model {
+        vendor: value("vendor_id").to_owned(),
+        family: value("cpu family").parse().unwrap_or(0),
+        model: value("model").parse().unwrap_or(0),
+    }
+}
+
 /// The CPUs that are online.
 ///
 /// # Errors

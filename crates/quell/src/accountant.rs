@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
-use quell_probe::{AccountOf, Accounting, Probe, Resolver, Scope, SinglesTaken, usual_period_ns};
+use quell_probe::{
+    AccountOf, Accounting, Probe, Resolver, Scope, SinglesTaken, Walks, usual_period_ns,
+};
 
 use crate::{hit, little_memory};
 
@@ -22,6 +24,7 @@ pub(crate) struct Accountant {
     began: Instant,
     /// What a hit takes on this machine, where it was measured before: looked up once, for intervals are many.
     hit_ns: Option<u64>,
+    walks: Walks,
 }
 
 impl Accountant {
@@ -36,6 +39,7 @@ impl Accountant {
                 accounting,
                 began: Instant::now(),
                 hit_ns: hit::known_ns(),
+                walks: Walks::start(scope),
             }),
             Err(err) => {
                 say!("quell: no account of the time: {err}");
@@ -52,6 +56,13 @@ impl Accountant {
     /// Samples and waits since the last call, if they are kept.
     pub(crate) fn take_singles(&self) -> SinglesTaken {
         self.accounting.take_singles()
+    }
+
+    /// Counts TLB misses of these processes too, and of all that they start from now on.
+    pub(crate) fn count_misses_of(&mut self, pids: &[u32]) {
+        for &pid in pids {
+            self.walks.add_process(pid);
+        }
     }
 
     /// How long whoever reads it may sleep.
@@ -102,6 +113,7 @@ impl Accountant {
     pub(crate) fn account(&self) -> anyhow::Result<Account> {
         let mut account = self.accounting.account()?;
         account.hit_ns = self.hit_ns;
+        account.tlb = Some(self.walks.counts());
         Ok(account)
     }
 

@@ -139,6 +139,13 @@ impl Recording {
         })
     }
 
+    /// Counts TLB misses of these processes too, and of all that they start from now on.
+    pub(crate) fn count_misses_of(&mut self, pids: &[u32]) {
+        if let Some(accountant) = &mut self.accountant {
+            accountant.count_misses_of(pids);
+        }
+    }
+
     /// Empties the ring and writes what came. Waits for records up to `timeout`.
     ///
     /// # Errors
@@ -364,6 +371,7 @@ pub(crate) fn record_command(
     };
     let mut recording = Recording::start(dir, true, options, &Subject::command(argv))?;
     recording.probe.add_process(held.pid())?;
+    recording.count_misses_of(&[held.pid()]);
     let mut running = held.release()?;
     let ended = loop {
         recording.step(STEP)?;

@@ -235,6 +235,13 @@ impl Watch {
             .collect()
     }
 
+    /// The processes that are watched, and all that they have started so far.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let proc = Proc::new("/");
+        let tree = |root: u32| proc.tree(root).unwrap_or_else(|_| vec![root]);
+        self.roots().into_iter().flat_map(tree).collect()
+    }
+
     /// Names the processes to the probe, if there is one, and lets the command go.
     ///
     /// # Errors

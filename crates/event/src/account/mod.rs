@@ -1,6 +1,7 @@
 //! Where the time of a program went in memory management: CPU time and blocked time, by mechanism.
 
 mod summary;
+mod tlb;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,6 +12,7 @@ use crate::{Mechanism, Text};
 pub use summary::{
     AccountSummary, AdviceShare, Ceiling, HolderShare, MechanismRow, PartShare, WhoRow,
 };
+pub use tlb::{Counted, TlbCounts, TlbMisses};
 
 /// What was done within a mechanism.
 #[derive(
@@ -235,6 +237,9 @@ pub struct Account {
     /// What a victim loses by a shootdown, ns; `None` where it was not measured.
     #[serde(default)]
     pub hit_ns: Option<u64>,
+    /// TLB misses, which are no memory management; `None` where nobody looked at them.
+    #[serde(default)]
+    pub tlb: Option<TlbCounts>,
 }
 
 impl Account {
@@ -303,6 +308,10 @@ impl Account {
             wrong_stacks: less(self.wrong_stacks, earlier.wrong_stacks),
             sees_holders: self.sees_holders,
             hit_ns: self.hit_ns,
+            tlb: self.tlb.as_ref().map(|now| match &earlier.tlb {
+                Some(then) => now.since(then),
+                None => now.clone(),
+            }),
         }
     }
 }

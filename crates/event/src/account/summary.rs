@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{AccountRow, HolderRole, Part};
+use super::{AccountRow, HolderRole, Part, TlbMisses};
 use crate::{Mechanism, Tally, Text};
 
 /// Functions of a mechanism that are listed.
@@ -43,6 +43,8 @@ pub struct AccountSummary {
     pub early_ends: u64,
     /// Samples, waits and threads that found no room: figures are too low by so many.
     pub lost: u64,
+    /// TLB misses: the program's own time, and no part of any sum here. Null where nobody looked at them.
+    pub tlb_misses: Option<TlbMisses>,
 }
 
 /// The most that any remedy could win: the time of the mechanisms that one can touch.
@@ -277,6 +279,7 @@ impl AccountSummary {
             with_stack: account.with_stack,
             early_ends: account.early_ends,
             lost: account.lost_samples + account.lost_waits + account.lost_threads,
+            tlb_misses: account.tlb.as_ref().map(TlbMisses::from),
         })
     }
 }

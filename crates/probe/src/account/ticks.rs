@@ -1,37 +1,18 @@
 //! The clock events that take the samples: one on each CPU that is online.
 
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use libbpf_rs::{Link, Object};
 
 use crate::error::{Error, Result};
 use crate::loader;
-
-/// `struct perf_event_attr` up to the members that are used here (include/uapi/linux/perf_event.h:
-/// PERF_ATTR_SIZE_VER0). The rest is zero.
-#[derive(Default)]
-#[repr(C)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-}
+use crate::perf_event::{self, Attributes, On};
 
 /// PERF_TYPE_SOFTWARE.
 const SOFTWARE: u32 = 1;
 /// PERF_COUNT_SW_CPU_CLOCK: a timer of the CPU, which virtual machines have as well.
 const CPU_CLOCK: u64 = 0;
-/// PERF_FLAG_FD_CLOEXEC.
-const CLOSE_ON_EXEC: libc::c_ulong = 8;
-
 /// The events, ticking until dropped.
 pub(super) struct Ticks {
     // the links go first
@@ -40,30 +21,13 @@ pub(super) struct Ticks {
 }
 
 fn event(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
-    let attributes = EventAttributes {
+    let attributes = Attributes {
         kind: SOFTWARE,
-        size: u32::try_from(size_of::<EventAttributes>()).unwrap_or(0),
         config: CPU_CLOCK,
         sample_period: period_ns,
-        ..EventAttributes::default()
+        ..Attributes::default()
     };
-    // SAFETY: the kernel reads `size` bytes of the attributes, which live until it returns; of all processes (-1) on
-    // this CPU, in no group (-1).
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(&attributes),
-            -1,
-            libc::c_int::try_from(cpu).unwrap_or(-1),
-            -1,
-            CLOSE_ON_EXEC,
-        )
-    };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just opened it, and nobody else knows it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    perf_event::open(attributes, On::Cpu(cpu))
 }
 
 impl Ticks {

@@ -31,13 +31,14 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
-    let recording = Recording::start(
+    let mut recording = Recording::start(
         &args.output,
         args.force,
         options,
         &Subject::of(&args.target),
     )
     .map_err(|err| target::or_stat(err, &args.target))?;
+    recording.count_misses_of(&watch.processes());
     watch.start(Some(&recording.probe), &scope)?;
     let watched = follow(args, recording, &mut watch);
     watch.see_through(&args.target.command, watched)

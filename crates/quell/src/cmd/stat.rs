@@ -108,6 +108,9 @@ fn follow(
         tally.account = accountant.map(|a| a.named_account(resolver)).transpose()?;
         Ok(tally)
     };
+    if let Some(accountant) = &mut accountant {
+        accountant.count_misses_of(&watch.processes());
+    }
     watch.start(Some(&probe), scope)?;
 
     let mut last = Tally::default();

@@ -63,6 +63,10 @@ fn within(ns: u64, [low, high]: [u64; 2]) -> String {
     }
 }
 
+fn walk_share(account: &AccountSummary) -> Option<f64> {
+    account.tlb_misses.as_ref()?.walk_share
+}
+
 impl Spent {
     /// The mechanisms that matter in one of the runs, the dearest first.
     fn rows(&self) -> Vec<Row> {
@@ -123,6 +127,14 @@ impl Spent {
         let left = |a: &AccountSummary| (percent(a.ceiling.cpu), percent(a.ceiling.wall));
         let ((was_cpu, was_wall), (cpu, wall)) = (left(before), left(after));
         // Writing to a String does not fail.
+        if let (Some(was), Some(is)) = (walk_share(before), walk_share(after)) {
+            let _ = writeln!(
+                text,
+                "  TLB misses, in its own time: page walks take {} of its cycles in user mode before, {} after",
+                percent(was),
+                percent(is)
+            );
+        }
         let _ = writeln!(
             text,
             "  {DIM}left to win, at most: {cpu} of CPU time, {wall} of the time that passed (before: {was_cpu}, {was_wall}){DIM:#}"
@@ -134,7 +146,7 @@ impl Spent {
 #[cfg(test)]
 mod tests {
     use quell_event::Mechanism;
-    use quell_event::account::Ceiling;
+    use quell_event::account::{Ceiling, TlbMisses};
 
     use super::*;
     use crate::compare::fixture::account;
@@ -177,6 +189,27 @@ mod tests {
           fault.anon                         -                        90.0 ms  81.0 ms to 99.0 ms              -      -
           left to win, at most: 8.0 % of CPU time, 5.0 % of the time that passed (before: 16 %, 40 %)
         ");
+    }
+
+    /// Check that what page walks take is told apart from the table, where both runs have it.
+    #[test]
+    fn walks_are_told_apart() {
+        let mut spent = spent();
+        assert!(!spent.text().contains("TLB"));
+        let walks = |share| {
+            Some(TlbMisses {
+                walk_share: Some(share),
+                ..TlbMisses::default()
+            })
+        };
+        spent.before.tlb_misses = walks(0.12);
+        assert!(!spent.text().contains("TLB"));
+        spent.after.tlb_misses = walks(0.03);
+        let text = spent.text();
+        assert!(
+            text.contains("\n  TLB misses, in its own time: page walks take 12 % of its cycles in user mode before, 3.0 % after\n"),
+            "{text}"
+        );
     }
 
     /// Check that scripts find the observed run's keys where they were, and both accounts beside them; that without an

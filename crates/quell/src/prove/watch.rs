@@ -112,6 +112,7 @@ impl Spending {
 
 impl Watcher for Spending {
     fn add(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.accountant.count_misses_of(&[pid]);
         Ok(self.probe.add_process(pid)?)
     }
 
@@ -153,8 +154,11 @@ impl Recorder {
 
 impl Watcher for Recorder {
     fn add(&mut self, pid: u32) -> anyhow::Result<()> {
-        match &self.0 {
-            Some(recording) => Ok(recording.probe.add_process(pid)?),
+        match &mut self.0 {
+            Some(recording) => {
+                recording.count_misses_of(&[pid]);
+                Ok(recording.probe.add_process(pid)?)
+            }
             None => Ok(()),
         }
     }

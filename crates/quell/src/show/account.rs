@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
+use quell_event::account::{AccountSummary, HolderShare, MechanismRow, TlbMisses, WhoRow};
 use quell_event::{HolderRole, Mechanism};
 
 use super::style::{BOLD, DIM, heading};
@@ -89,6 +89,9 @@ pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
     out.push_str(&t.text());
     more(out, a.mechanisms.len(), top);
     holders(out, a);
+    if let Some(line) = a.tlb_misses.as_ref().and_then(walks) {
+        let _ = writeln!(out, "\n{line}");
+    }
     footer(out, a);
 }
 
@@ -204,6 +207,24 @@ fn holders(out: &mut String, a: &AccountSummary) {
     }
 }
 
+/// What page walks take, where it is counted: apart from all sums, for it is the program's own time.
+pub(crate) fn walks(t: &TlbMisses) -> Option<String> {
+    let misses = t.misses.map(|n| plural(n, "miss"));
+    let line = match (t.walk_share, misses) {
+        (Some(of), misses) => format!(
+            "TLB misses: page walks take {} of its cycles in user mode{}",
+            percent(of),
+            misses.map(|m| format!(", {m}")).unwrap_or_default(),
+        ),
+        (None, Some(misses)) => format!("TLB misses: {misses} in user mode"),
+        (None, None) => return None,
+    };
+    let scaled = t.counted.filter(|&share| share < 0.995);
+    let scaled = scaled.map(|share| format!("; scaled up from {} of the time", percent(share)));
+    let apart = "; that is its own time, and no part of the above";
+    Some(format!("{line}{apart}{}", scaled.unwrap_or_default()))
+}
+
 fn footer(out: &mut String, a: &AccountSummary) {
     let mut notes = vec![format!(
         "the most that could be won: {} of CPU time, {} of the time that passed",
@@ -228,6 +249,16 @@ fn footer(out: &mut String, a: &AccountSummary) {
             count(a.with_stack),
             count(a.early_ends)
         ));
+    }
+    let why = a
+        .tlb_misses
+        .as_ref()
+        .and_then(|t| t.why.as_ref().zip(Some(t)));
+    if let Some((why, t)) = why {
+        notes.push(match t.misses {
+            None => format!("TLB misses: not counted here ({why})"),
+            Some(_) => why.to_string(),
+        });
     }
     if a.lost > 0 {
         notes.push(format!(
@@ -304,6 +335,7 @@ mod tests {
             assert!(out.contains(part), "{part}: {out}");
         }
         assert!(!headline(&a).contains("nothing to win"));
+        assert!(!out.contains("TLB misses"), "{out}");
         a.ceiling = Ceiling {
             cpu: 0.002,
             wall: 0.001,
@@ -313,5 +345,56 @@ mod tests {
             "{}",
             headline(&a)
         );
+    }
+
+    /// Check that what walks take is told apart from the sums, where it is counted, and else in the last line and shortly;
+    /// and that it changes no other figure.
+    #[test]
+    fn walks_are_told_apart() {
+        let told = |tlb_misses: TlbMisses| {
+            let mut out = String::new();
+            let account = AccountSummary {
+                tlb_misses: Some(tlb_misses),
+                ..account()
+            };
+            text(&mut out, &account, 10);
+            let plain = anstream::adapter::strip_str(&out).to_string();
+            assert!(plain.starts_with("30 % of 1"), "{plain}");
+            plain
+        };
+        let counted = TlbMisses {
+            walk_share: Some(0.12),
+            misses: Some(34_000),
+            counted: Some(0.5),
+            ..TlbMisses::default()
+        };
+        let line = "\nTLB misses: page walks take 12 % of its cycles in user mode, 34,000 misses; that is its own time, and no \
+                    part of the above; scaled up from 50 % of the time\n";
+        let out = told(counted.clone());
+        assert!(out.contains(line), "{out}");
+        let only_misses = TlbMisses {
+            walk_share: None,
+            counted: Some(1.0),
+            why: Some("no event for walks".into()),
+            ..counted
+        };
+        let out = told(only_misses);
+        assert!(
+            out.contains("\nTLB misses: 34,000 misses in user mode; that"),
+            "{out}"
+        );
+        assert!(out.contains("; no event for walks\n"), "{out}");
+        let out = told(TlbMisses {
+            why: Some("this virtual machine has no such counters".into()),
+            ..TlbMisses::default()
+        });
+        let last = out.trim_end().lines().last().unwrap_or_default();
+        assert!(
+            last.ends_with(
+                "; TLB misses: not counted here (this virtual machine has no such counters)"
+            ),
+            "{out}"
+        );
+        assert_eq!(out.matches("TLB").count(), 1, "{out}");
     }
 }

@@ -1,0 +1,65 @@
+//! The counters of the processor, as the kernel lends them.
+
+use std::io::{Error, ErrorKind, Read as _, Result};
+use std::os::fd::OwnedFd;
+
+use quell_event::account::Counted;
+
+use super::events::Event;
+use crate::perf_event::{self, Attributes, On};
+
+/// What lends counters: the kernel, or a test.
+pub(super) trait Counters {
+    /// A counter that was lent.
+    type Counter;
+
+    /// Lends one that counts an event in user mode; of a thread with all that it starts from now on.
+    fn lend(&self, event: Event, on: On) -> Result<Self::Counter>;
+
+    /// What it counted so far.
+    fn read(&self, counter: &Self::Counter) -> Result<Counted>;
+}
+
+/// The kernel's.
+pub(super) struct Kernel;
+
+/// PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING.
+const WITH_TIMES: u64 = 1 | 2;
+/// Bits of `struct perf_event_attr`, in their order there.
+const INHERIT: u64 = 1 << 1;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+
+impl Counters for Kernel {
+    type Counter = OwnedFd;
+
+    fn lend(&self, event: Event, on: On) -> Result<OwnedFd> {
+        let inherit = match on {
+            On::Thread(_) => INHERIT,
+            On::Cpu(_) => 0,
+        };
+        let attributes = Attributes {
+            kind: event.kind,
+            config: event.config,
+            read_format: WITH_TIMES,
+            flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | inherit,
+            ..Attributes::default()
+        };
+        perf_event::open(attributes, on)
+    }
+
+    fn read(&self, counter: &OwnedFd) -> Result<Counted> {
+        let mut bytes = [0; 24];
+        let mut file = std::fs::File::from(counter.try_clone()?);
+        if file.read(&mut bytes)? != bytes.len() {
+            return Err(Error::from(ErrorKind::UnexpectedEof));
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |at: usize| words.get(at).map_or(0, |w| u64::from_ne_bytes(*w));
+        Ok(Counted {
+            value: word(0),
+            enabled_ns: word(1),
+            running_ns: word(2),
+        })
+    }
+}
