@@ -1,9 +1,11 @@
 //! Keeps the account beside a probe: samples and waits, and the names of the functions that they come from.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
+use quell_host::cpus;
 use quell_probe::{
     AccountOf, Accounting, Probe, Resolver, Scope, SinglesTaken, Walks, usual_period_ns,
 };
@@ -18,6 +20,9 @@ const EARLY_AGE: Duration = Duration::from_millis(20);
 /// Later the ring must only not fill up.
 const NAP: Duration = Duration::from_millis(100);
 
+/// A CPU that comes is sampled so late at most.
+const CPUS_AGE: Duration = Duration::from_millis(100);
+
 /// The account under way.
 pub(crate) struct Accountant {
     accounting: Accounting,
@@ -25,6 +30,7 @@ pub(crate) struct Accountant {
     /// What a hit takes on this machine, where it was measured before: looked up once, for intervals are many.
     hit_ns: Option<u64>,
     walks: Walks,
+    looked_at_cpus: Instant,
 }
 
 impl Accountant {
@@ -40,6 +46,7 @@ impl Accountant {
                 began: Instant::now(),
                 hit_ns: hit::known_ns(),
                 walks: Walks::start(scope),
+                looked_at_cpus: Instant::now(),
             }),
             Err(err) => {
                 say!("quell: no account of the time: {err}");
@@ -81,6 +88,7 @@ impl Accountant {
     ///
     /// If it can't be read.
     pub(crate) fn step(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
+        self.look_at_cpus();
         // a bounded piece: what is left comes with the next step
         self.accounting.drain()?;
         if self.began.elapsed() < BRIEF {
@@ -91,6 +99,18 @@ impl Accountant {
             self.accounting.resolve(resolver);
         }
         Ok(())
+    }
+
+    /// Samples on CPUs that have come meanwhile too.
+    fn look_at_cpus(&mut self) {
+        if self.looked_at_cpus.elapsed() < CPUS_AGE {
+            return;
+        }
+        self.looked_at_cpus = Instant::now();
+        if let Ok(online) = cpus::online(Path::new("/")) {
+            self.accounting.sample_on(&online);
+            self.walks.count_on(&online);
+        }
     }
 
     /// Stops; what was counted stays.

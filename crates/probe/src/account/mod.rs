@@ -96,7 +96,7 @@ pub struct Accounting {
     ended_ns: Option<u64>,
     sees_holders: bool,
     of: AccountOf,
-    _object: Object,
+    object: Object,
 }
 
 /// Since Linux 5.18 sched_switch passes on the state in which a thread leaves its CPU, and before it has to be read from
@@ -208,8 +208,13 @@ impl Accounting {
             healths: loader::map(&object, "account_healths")?,
             period_ns,
             ended_ns: None,
-            _object: object,
+            object,
         })
+    }
+
+    /// Samples on these CPUs, which are online now: some may have come, and some gone.
+    pub fn sample_on(&mut self, online: &[u32]) {
+        self.ticks.follow(&mut self.object, online);
     }
 
     /// Reads what came, up to a bound; true if there may be more. To be called ten times a second or more.

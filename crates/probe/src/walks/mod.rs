@@ -29,7 +29,7 @@ enum Figure {
 /// Counters of the processor, lent while it lives.
 pub struct Walks {
     lent: Lent<Kernel>,
-    is_of_processes: bool,
+    scope: Scope,
 }
 
 impl Walks {
@@ -46,13 +46,20 @@ impl Walks {
         }
         Self {
             lent,
-            is_of_processes: *scope == Scope::Tree,
+            scope: scope.clone(),
+        }
+    }
+
+    /// Counts on these CPUs, which are online now, where the scope is the machine: some may have come, and some gone.
+    pub fn count_on(&mut self, online: &[u32]) {
+        if self.scope == Scope::All {
+            self.lent.follow_cpus(online);
         }
     }
 
     /// Counts a process, and whatever it starts from now on, where the scope is made of processes.
     pub fn add_process(&mut self, pid: u32) {
-        if !self.is_of_processes {
+        if self.scope != Scope::Tree {
             return;
         }
         let threads = Proc::new("/").threads(pid).unwrap_or_default();
@@ -119,12 +126,21 @@ impl Machine {
 /// Cycles, walks, misses.
 const EVENTS: usize = 7;
 
+/// A counter that was lent.
+struct Loan<T> {
+    on: On,
+    figure: Figure,
+    counter: T,
+}
+
 /// Counters that were lent.
 struct Lent<C: Counters> {
     counters: C,
-    lent: Vec<(Figure, C::Counter)>,
+    lent: Vec<Loan<C::Counter>>,
     /// What they count on: nothing is counted twice.
     on: HashSet<On>,
+    /// What was counted on CPUs that have gone.
+    gone: TlbCounts,
     events: Vec<(Figure, Event)>,
     machine: Machine,
     why: Option<String>,
@@ -155,6 +171,7 @@ impl<C: Counters> Lent<C> {
             counters,
             lent: Vec::new(),
             on: HashSet::new(),
+            gone: TlbCounts::default(),
             events: all,
             machine,
             why,
@@ -165,6 +182,7 @@ impl<C: Counters> Lent<C> {
     fn give_up(&mut self, why: String) {
         self.lent.clear();
         self.events.clear();
+        self.gone = TlbCounts::default();
         self.why = Some(why);
     }
 
@@ -184,6 +202,21 @@ impl<C: Counters> Lent<C> {
         }
     }
 
+    /// A counter ends with its CPU, and one that comes back needs another.
+    fn follow_cpus(&mut self, online: &[u32]) {
+        let has_gone = |on: &On| matches!(on, On::Cpu(cpu) if !online.contains(cpu));
+        if self.on.iter().any(has_gone) {
+            let lent = std::mem::take(&mut self.lent);
+            let (gone, stay): (Vec<_>, Vec<_>) = lent.into_iter().partition(|l| has_gone(&l.on));
+            self.lent = stay;
+            self.on.retain(|on| !has_gone(on));
+            let mut sum = std::mem::take(&mut self.gone);
+            self.sum(&gone, &mut sum);
+            self.gone = sum;
+        }
+        self.add_cpus(online);
+    }
+
     fn add_threads(&mut self, threads: &[u32]) {
         if self.on.len() + threads.len() > self.machine.most_threads {
             self.give_up("so many threads take more files than quell may have open".to_owned());
@@ -199,7 +232,11 @@ impl<C: Counters> Lent<C> {
         }
         for (figure, event) in self.events.clone() {
             match self.counters.lend(event, on) {
-                Ok(counter) => self.lent.push((figure, counter)),
+                Ok(counter) => self.lent.push(Loan {
+                    on,
+                    figure,
+                    counter,
+                }),
                 // a thread that has ended meanwhile, or a CPU that went
                 Err(err) if matches!(err.raw_os_error(), Some(libc::ESRCH)) => return,
                 // some processors have no event for stores, which are among the loads there
@@ -210,24 +247,28 @@ impl<C: Counters> Lent<C> {
     }
 
     fn counts(&self) -> TlbCounts {
-        let mut counts = TlbCounts {
-            why: self.why.as_deref().unwrap_or_default().into(),
-            ..TlbCounts::default()
-        };
-        for (figure, counter) in &self.lent {
+        let mut counts = self.gone.clone();
+        self.sum(&self.lent, &mut counts);
+        let was_never_on = counts.cycles.running_ns == 0;
+        counts.why = match &self.why {
+            _ if was_never_on && counts.cycles.enabled_ns > 0 => "others had all of the counters",
+            None if was_never_on => "nothing that was watched had a counter",
+            why => why.as_deref().unwrap_or_default(),
+        }
+        .into();
+        counts
+    }
+
+    fn sum(&self, lent: &[Loan<C::Counter>], counts: &mut TlbCounts) {
+        for loan in lent {
             // what can't be read was not counted
-            let counted = self.counters.read(counter).unwrap_or_default();
-            match *figure {
+            let counted = self.counters.read(&loan.counter).unwrap_or_default();
+            match loan.figure {
                 Figure::Cycles => counts.cycles.add(counted),
                 Figure::Walks(kind) => add(&mut counts.walk_cycles, kind, counted),
                 Figure::Misses(kind) => add(&mut counts.misses, kind, counted),
             }
         }
-        let never = counts.cycles.running_ns == 0 && counts.cycles.enabled_ns > 0;
-        if never {
-            counts.why = "others had all of the counters".into();
-        }
-        counts
     }
 }
 

@@ -75,6 +75,18 @@ fn counts_on_each_cpu() {
     assert!(counts.why.is_empty());
 }
 
+/// Check that of a CPU which goes the count stays, and that one which comes or comes back is counted.
+#[test]
+fn cpus_come_and_go() {
+    let mut lent = skylake(Vec::new());
+    lent.follow_cpus(&[0, 1]);
+    lent.follow_cpus(&[0]);
+    assert_eq!(lent.counts().cycles.value, 20);
+    lent.follow_cpus(&[0, 1, 2]);
+    assert_eq!(lent.counts().cycles.value, 40);
+    assert_eq!(lent.counters.lent.borrow().len(), 4 * EVENTS);
+}
+
 /// Check that of a processor whose walks can't be timed misses are counted, and that it is said; and that an event which
 /// it lacks is left out.
 #[test]

@@ -60,10 +60,13 @@ impl Counted {
         Ok(())
     }
 
-    fn account(&self) -> anyhow::Result<Option<Account>> {
-        let Some(accounting) = &self.accounting else {
+    fn account(&mut self) -> anyhow::Result<Option<Account>> {
+        let Some(accounting) = &mut self.accounting else {
             return Ok(None);
         };
+        if let Ok(online) = cpus::online(Path::new("/")) {
+            accounting.sample_on(&online);
+        }
         while accounting.drain()? {}
         Ok(Some(accounting.account()?))
     }

@@ -51,3 +51,24 @@ fn cpu_time_is_what_there_was() {
     );
     assert_eq!(fs::read_to_string(CPU).expect("its state").trim(), "1");
 }
+
+/// Takes a CPU away for so long that quell sees it, gives it back, and has a program compute there and nowhere else.
+const COMPUTES_LATER: &str = "echo 0 >\"$0\"; sleep 3; echo 1 >\"$0\"; sleep 3; \
+                              taskset 8 sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
+
+/// Check that a CPU that comes back is sampled: a program that computes there gets its share of samples.
+#[test]
+fn a_cpu_that_comes_back_is_sampled() {
+    if !emulated_only("a_cpu_that_comes_back_is_sampled") {
+        return;
+    }
+    let _alone = alone();
+    let stat = quell(&["stat", "--json", "--", "sh", "-c", COMPUTES_LATER, CPU]);
+    let said = String::from_utf8_lossy(&stat.stderr);
+    assert!(stat.status.success(), "{said}");
+    let account = &json(&stat.stdout)["account"];
+    let figure = |name: &str| account[name].as_u64().unwrap_or_default();
+    // 499 a second where all of its time is sampled; what ran before on other CPUs is next to nothing
+    let full = figure("cpu_ns") / 1_000_000_000 * 499;
+    assert!(full > 100 && figure("samples") > full / 3, "{account:#}");
+}
