@@ -1,5 +1,6 @@
 //! Where the time of a program went in memory management: CPU time and blocked time, by mechanism.
 
+mod forks;
 mod summary;
 mod tlb;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{AccountRow, HolderRole, Part, TlbMisses};
+use super::{AccountRow, HolderRole, Part, TlbMisses, forks};
 use crate::{Mechanism, Tally, Text};
 
 /// Functions of a mechanism that are listed.
@@ -103,6 +103,12 @@ pub struct WhoRow {
     pub cpu_ns: u64,
     /// Time in which it slept for it.
     pub blocked_ns: u64,
+    /// How often the process `pid` forked; only of [`Mechanism::Fork`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forks: Option<u64>,
+    /// What one of these took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each_ns: Option<u64>,
 }
 
 /// What was done within a mechanism.
@@ -239,11 +245,11 @@ impl AccountSummary {
             })
             .collect();
         for row in &mut mechanisms {
-            row.count = match row.mechanism {
-                Mechanism::ShootdownWait => tally.totals().shootdowns,
-                Mechanism::Fork => account.processes.iter().map(|p| p.forks).sum(),
-                _ => row.count,
-            };
+            match row.mechanism {
+                Mechanism::ShootdownWait => row.count = tally.totals().shootdowns,
+                Mechanism::Fork => forks::tell(account, row),
+                _ => {}
+            }
         }
         let hits = hits(tally, account.hit_ns, &comms);
         let hit_ns = hits.as_ref().map_or(0, |h| h.cpu_ns);
@@ -366,6 +372,8 @@ fn who<'a>(
                 allocator: allocator.clone(),
                 cpu_ns: scale.ns(processes.values().map(|s| s.samples).sum()),
                 blocked_ns: processes.values().map(|s| s.blocked_ns).sum(),
+                forks: None,
+                each_ns: None,
             }
         })
         .collect();

@@ -126,8 +126,28 @@ fn each(m: &MechanismRow) -> Option<String> {
         m.mechanism,
         Mechanism::Fork | Mechanism::ShootdownHit | Mechanism::ShootdownWait
     );
+    if let Some(dearest) = dearest_fork(m) {
+        return Some(dearest);
+    }
     let each = m.cpu_ns.checked_div(m.count)?;
     counted.then(|| format!("{} each", time(each)))
+}
+
+/// The process with the largest forks, where several fork: in the average of all, a shell's small ones hide a large one.
+fn dearest_fork(m: &MechanismRow) -> Option<String> {
+    // a fork or two that a sample fell on by chance are none
+    let matters = |w: &&WhoRow| (w.cpu_ns + w.blocked_ns) * 10 >= m.cpu_ns + m.blocked_ns;
+    let dearest = m
+        .who
+        .iter()
+        .filter(matters)
+        .max_by_key(|w| w.each_ns.unwrap_or(0))?;
+    let each = dearest.each_ns?;
+    let is_alone = dearest.forks == Some(m.count);
+    Some(match is_alone {
+        true => format!("{} each", time(each)),
+        false => format!("{} each in {}", time(each), dearest.comm),
+    })
 }
 
 /// The advice that most of the time was spent on, with its share where there were others.
@@ -297,6 +317,7 @@ mod tests {
                     allocator: "free (libc.so.6)".into(),
                     cpu_ns: 300_000_000,
                     blocked_ns: 50_000_000,
+                    ..WhoRow::default()
                 }],
                 parts: Vec::new(),
                 advice: Vec::new(),
@@ -396,5 +417,37 @@ mod tests {
             "{out}"
         );
         assert_eq!(out.matches("TLB").count(), 1, "{out}");
+    }
+
+    /// Check that of forks the largest are told, with whose they are, and of one process alone without.
+    #[test]
+    fn the_largest_forks_are_told() {
+        let who = |comm: &str, ms: u64, forks, each_ms: u64| WhoRow {
+            comm: comm.into(),
+            cpu_ns: ms * 1_000_000,
+            forks: Some(forks),
+            each_ns: Some(each_ms * 1_000_000),
+            ..WhoRow::default()
+        };
+        let row = |count, who: Vec<WhoRow>| MechanismRow {
+            mechanism: Mechanism::Fork,
+            cpu_ns: who.iter().map(|w| w.cpu_ns).sum(),
+            count,
+            who,
+            ..account().mechanisms.swap_remove(0)
+        };
+        let several = [
+            who("sh", 100, 200, 0),
+            who("redis-server", 82, 2, 41),
+            who("grep", 2, 1, 99),
+        ];
+        let text = |row: &MechanismRow| each(row).unwrap_or_default();
+        let row_of_all = MechanismRow {
+            blocked_ns: 0,
+            ..row(203, several.to_vec())
+        };
+        assert_eq!(text(&row_of_all), "41.0 ms each in redis-server");
+        let alone = row(2, vec![who("redis-server", 82, 2, 41)]);
+        assert_eq!(text(&alone), "41.0 ms each");
     }
 }

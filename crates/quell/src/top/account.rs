@@ -158,9 +158,9 @@ mod tests {
             comm: format!("p{pid}").as_str().into(),
             function: function.into(),
             file: "app".into(),
-            allocator: quell_event::Text::default(),
             cpu_ns,
             blocked_ns,
+            ..WhoRow::default()
         };
         let row = |mechanism, who| MechanismRow {
             mechanism,
