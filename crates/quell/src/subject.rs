@@ -42,19 +42,22 @@ impl Subject {
         }
     }
 
-    /// The title of its summary.
+    /// The title of its summary: of what the time is told.
     pub(crate) fn title(&self) -> String {
         let words: Vec<&str> = self.command.iter().map(Text::as_str).collect();
+        // traces say what it is within a sentence
+        let scope = self.scope.as_str();
+        let scope = scope.trim_start_matches("of ").trim_start_matches("at ");
         let (scope, command) = (
-            self.scope.cut(LONGEST_TITLE),
+            Text::from(scope).cut(LONGEST_TITLE),
             Text::from(words.join(" ")).cut(LONGEST_TITLE),
         );
         match (scope.as_str(), command.as_str()) {
             // a trace of a quell that did not say
-            ("", "") => "Shootdowns".to_owned(),
-            ("", command) => format!("Shootdowns of '{command}'"),
-            (scope, "") => format!("Shootdowns {scope}"),
-            (scope, command) => format!("Shootdowns {scope} while '{command}' ran"),
+            ("", "") => "Where the time goes".to_owned(),
+            ("", command) => format!("'{command}': where its time goes"),
+            (scope, "") => format!("{scope}: where the time goes"),
+            (scope, command) => format!("{scope} while '{command}' ran: where the time goes"),
         }
     }
 }
@@ -67,10 +70,10 @@ mod tests {
     #[test]
     fn titles_are_text() {
         let subject = Subject::command(&["sh".into(), "\u{1b}[31mX\n\u{1b}]0;y\u{7}".into()]);
-        assert_eq!(subject.title(), "Shootdowns of 'sh ?[31mX??]0;y?'");
+        assert_eq!(subject.title(), "'sh ?[31mX??]0;y?': where its time goes");
         let subject = Subject::command(&["sh".into(), "x".repeat(1 << 20).into()]);
         let title = subject.title();
-        assert!(title.ends_with("xxx…'") && title.len() < 230, "{title}");
+        assert!(title.contains("xxx…': ") && title.len() < 240, "{title}");
     }
 
     /// Check that a title says what was watched, and not only what was run.
@@ -86,24 +89,24 @@ mod tests {
         let title = |t: Target| Subject::of(&t).title();
         assert_eq!(
             title(target(true, &[], None, &[])),
-            "Shootdowns of everything"
+            "everything: where the time goes"
         );
         assert_eq!(
             title(target(false, &[3, 4], None, &[])),
-            "Shootdowns of process 3, 4"
+            "process 3, 4: where the time goes"
         );
         assert_eq!(
             title(target(false, &[], None, &["a", "b"])),
-            "Shootdowns of 'a b'"
+            "'a b': where its time goes"
         );
         assert_eq!(
             title(target(true, &[], None, &["a"])),
-            "Shootdowns of everything while 'a' ran"
+            "everything while 'a' ran: where the time goes"
         );
         assert_eq!(
             title(target(false, &[], Some("2-3"), &["a"])),
-            "Shootdowns at CPU 2-3 while 'a' ran"
+            "CPU 2-3 while 'a' ran: where the time goes"
         );
-        assert_eq!(Subject::default().title(), "Shootdowns");
+        assert_eq!(Subject::default().title(), "Where the time goes");
     }
 }

@@ -214,10 +214,10 @@ mod tests {
     /// Check that the text says what was seen, what was not, and what would help.
     #[test]
     fn says_what_it_cannot_see() {
-        let said = text(&seen(), "Shootdowns of 'prog'", "run it as root");
+        let said = text(&seen(), "'prog': where its time goes", "run it as root");
         let said = anstream::adapter::strip_str(&said).to_string();
         insta::assert_snapshot!(said, @r"
-        Shootdowns of 'prog', as far as /proc tells (proc, 2.50 s)
+        'prog': where its time goes, as far as /proc tells (proc, 2.50 s)
 
            2.00 s  CPU time         25 % in the kernel, of which memory management may be a part; of those that ended up to the last look
           3.00 ms  memory pressure  some thread of the machine waited for memory, all for 1.00 ms; 1 time to free memory, 2 to make room for a large page

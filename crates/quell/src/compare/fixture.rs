@@ -63,7 +63,7 @@ impl Made {
         };
         let mut side = Side {
             path: "t.quell".into(),
-            title: "Shootdowns of 'program'".into(),
+            title: "'program': where its time goes".into(),
             scope: "the command".into(),
             sampled: "all".into(),
             summary: Summary {

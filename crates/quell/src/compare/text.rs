@@ -23,7 +23,7 @@ pub(crate) fn text(c: &Comparison, top: usize) -> String {
         let (title, backend) = (&side.title, &side.summary.backend);
         let _ = writeln!(
             out,
-            "{BOLD}{name}{BOLD:#}  {}: {title} {DIM}({backend}, {}){DIM:#}",
+            "{BOLD}{name}{BOLD:#}  {}, {title} {DIM}({backend}, {}){DIM:#}",
             side.path,
             time(side.summary.duration_ns),
         );

@@ -13,8 +13,8 @@ fn said(c: &Comparison, top: usize) -> String {
 #[test]
 fn whole() {
     insta::assert_snapshot!(said(&before_and_after(), 2), @r"
-    A  t.quell: Shootdowns of 'program' (raw_tp, 10.0 s)
-    B  after.quell: Shootdowns of 'program' (raw_tp, 5.00 s)
+    A  t.quell, 'program': where its time goes (raw_tp, 10.0 s)
+    B  after.quell, 'program': where its time goes (raw_tp, 5.00 s)
 
     Where the time goes
       A CPU time  B CPU time  change  A asleep  B asleep  change  mechanism

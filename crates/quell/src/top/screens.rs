@@ -11,7 +11,7 @@ use super::state::{Action, State};
 use super::{json, text};
 
 fn state(guarded: bool) -> State {
-    let mut state = State::new("Shootdowns of everything".to_owned());
+    let mut state = State::new("everything: where the time goes".to_owned());
     for _ in 0..12 {
         state.take(sample(guarded));
     }
@@ -49,7 +49,7 @@ fn screen(state: &State, width: u16, height: u16) -> String {
 #[test]
 fn small() {
     insta::assert_snapshot!(screen(&state(false), 80, 24), @r"
-    quell top  Shootdowns of everything  every 1.00 s
+    quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
@@ -80,7 +80,7 @@ fn small() {
 #[test]
 fn large_with_an_alarm() {
     insta::assert_snapshot!(screen(&state(true), 120, 40), @r"
-    quell top  Shootdowns of everything  every 1.00 s
+    quell top  everything: where the time goes  every 1.00 s
     ISOLATED CPU 3 HIT 266/s by postgres (812): munmap
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                            ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                                ████████████
@@ -129,7 +129,7 @@ fn regions() {
     let mut state = state(false);
     press(&mut state, "5");
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
-    quell top  Shootdowns of everything  every 1.00 s
+    quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
@@ -167,7 +167,7 @@ fn one_process() {
     state.open(4711, "polars".to_owned());
     state.take(close());
     insta::assert_snapshot!(screen(&state, 120, 30), @r"
-    quell top  Shootdowns of everything  every 1.00 s  › polars (4711)
+    quell top  everything: where the time goes  every 1.00 s  › polars (4711)
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                           █████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                               █████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns                                                  █████████████
@@ -215,7 +215,7 @@ fn matrix_and_filter() {
     state.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
     press(&mut state, "m");
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
-    quell top  Shootdowns of everything  every 1.00 s
+    quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
     stall       11.8 ms/s  p50 632 ns, p99 648 ns, max 649 ns           ████████████
@@ -248,7 +248,7 @@ fn help() {
     let mut state = state(false);
     press(&mut state, "?");
     insta::assert_snapshot!(screen(&state, 80, 24), @r"
-    quell top  Shootdowns of everything  every 1.00 s
+    quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait      ┌ Help ────────────────────────────────────────────────────┐██████████
     stall     │ Tab 1-8   choose a pane           q    quit              │██████████
@@ -317,9 +317,9 @@ fn alarms_are_loud() {
 fn batch_text() {
     let mut sample = close();
     sample.summary.lost = 3;
-    let text = text::text(&sample, "Shootdowns of everything", 2, 3);
+    let text = text::text(&sample, "everything: where the time goes", 2, 3);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-    Shootdowns of everything (raw_tp, interval 2, 1.00 s)
+    everything: where the time goes (raw_tp, interval 2, 1.00 s)
       shootdowns    9,483/s  18,966 victims/s, 2.00 each
       wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs
       delay       57.4 ms/s  p50 3.04 µs, p99 3.04 µs, max 3.05 µs
