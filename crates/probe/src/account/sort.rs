@@ -6,7 +6,7 @@
 
 use quell_event::{Mechanism, Part};
 
-use super::layout::{NR_FAULT, NR_KTHREAD, WAIT_MMAP};
+use super::layout::{NR_FAULT, NR_KTHREAD, WAIT_LOCK, WAIT_MMAP};
 use crate::frames::bare;
 
 /// Any of these functions on the stack tells the mechanism. A name that ends in `*` stands for all that begin so.
@@ -170,7 +170,18 @@ const RMAP_TAKERS: &[&str] = &[
     "vma_adjust*",
     "__vma_adjust*",
     "commit_merge*",
+    // the lock of the address space was taken before these
+    "mmap_region",
+    "__mmap_region",
+    "__split_vma",
+    "vma_complete",
+    "vma_expand",
+    "vma_shrink",
+    "vma_merge*",
+    "copy_vma",
 ];
+/// Who takes both, and the lock itself has to tell which.
+const TAKERS_OF_BOTH: &[&str] = &["dup_mmap"];
 
 const RULES: &[Rule] = &[
     (
@@ -282,8 +293,16 @@ const TABLE_PAGES: &[&str] = &[
     "pgd_alloc",
 ];
 
+/// A page of a file that was written is clean, and a write to it is a fault once more: no copy is made.
+const MADE_DIRTY: &[&str] = &[
+    "wp_page_shared",
+    "do_page_mkwrite",
+    "fault_dirty_shared_page",
+];
+
 const FAULTS: &[Rule] = &[
     (&["do_swap_page", "swapin_*"], Mechanism::FaultSwap),
+    (MADE_DIRTY, Mechanism::FaultFile),
     (
         &[
             "do_wp_page",
@@ -328,7 +347,6 @@ const FAULTS: &[Rule] = &[
             "do_fault_around",
             "finish_fault",
             "shmem_fault",
-            "do_page_mkwrite",
             "set_pte_range",
             "next_uptodate_folio",
         ],
@@ -717,7 +735,8 @@ fn lock(stack: &[String], sleeps: bool, flags: u32) -> Option<Mechanism> {
     let taker = stack[inner..]
         .iter()
         .find(|name| !is_any(LOCK_CALLS, name))?;
-    if is_any(RMAP_TAKERS, taker) {
+    let is_another = flags & WAIT_LOCK != 0;
+    if is_any(RMAP_TAKERS, taker) || is_another && is_any(TAKERS_OF_BOTH, taker) {
         return Some(Mechanism::LockRmap);
     }
     is_any(MMAP_TAKERS, taker).then_some(Mechanism::LockMmap)
@@ -750,6 +769,8 @@ fn mechanism(stack: &[String], nr: i32, sleeps: bool, flags: u32) -> Option<Mech
         let written = ["folio_wait_writeback", "wait_on_page_writeback*"];
         return Some(match fault {
             Mechanism::FaultFile if sleeps && has(stack, &written) => Mechanism::Writeback,
+            // the page is there, and locked by who writes it
+            Mechanism::FaultFile if reads && has(stack, MADE_DIRTY) => Mechanism::Writeback,
             Mechanism::FaultFile if reads => Mechanism::FaultMajor,
             fault => fault,
         });
@@ -855,6 +876,14 @@ mod tests {
             ),
             ("tcp_sendmsg sock_write_iter vfs_write do_syscall_64", None),
             (
+                "osq_lock rwsem_optimistic_spin rwsem_down_write_slowpath down_write __mmap_region mmap_region do_mmap vm_mmap_pgoff do_syscall_64",
+                Some((Mechanism::LockRmap, Part::Other)),
+            ),
+            (
+                "ext4_dirty_inode file_update_time ext4_page_mkwrite do_page_mkwrite do_wp_page __handle_mm_fault handle_mm_fault do_user_addr_fault exc_page_fault asm_exc_page_fault",
+                Some((Mechanism::FaultFile, Part::Other)),
+            ),
+            (
                 "shrink_lruvec shrink_node balance_pgdat kswapd kthread ret_from_fork",
                 Some((Mechanism::Kswapd, Part::Other)),
             ),
@@ -879,6 +908,33 @@ mod tests {
             Some(Mechanism::LockMmap)
         );
         assert_eq!(told(&format!("{lock} new_function"), 0), None);
+        let write = "__schedule schedule rwsem_down_write_slowpath down_write";
+        assert_eq!(
+            told(
+                &format!("{write} __mmap_region do_mmap vm_mmap_pgoff"),
+                WAIT_LOCK
+            ),
+            Some(Mechanism::LockRmap)
+        );
+        for (flags, mechanism) in [
+            (WAIT_LOCK, Mechanism::LockRmap),
+            (WAIT_LOCK | WAIT_MMAP, Mechanism::LockMmap),
+            (0, Mechanism::LockMmap),
+        ] {
+            let stack = format!("{write} dup_mmap dup_mm copy_process");
+            assert_eq!(told(&stack, flags), Some(mechanism));
+        }
+        for wait in [
+            "folio_wait_bit_common folio_wait_writeback",
+            "io_schedule __folio_lock",
+        ] {
+            let stack =
+                format!("__schedule schedule {wait} ext4_page_mkwrite do_page_mkwrite do_wp_page");
+            assert_eq!(
+                told(&format!("{stack} handle_mm_fault exc_page_fault"), 0),
+                Some(Mechanism::Writeback)
+            );
+        }
         assert_eq!(
             told(
                 "__schedule schedule io_schedule folio_wait_bit_common filemap_fault __do_fault do_fault handle_mm_fault",
