@@ -21,6 +21,8 @@ MAY_BE_EMPTY = {
     "Swap and same-page merging",
     "Migration and NUMA balancing",
     "Gaps that the culprit caused",
+    # of who spent any: no cgroup may have slept for it
+    "Cgroups and pods by time in memory management",
 }
 
 

@@ -12,7 +12,14 @@ fn main() {
     // set by libbpf-sys, which has `links = "bpf"`
     let headers = env::var_os("DEP_BPF_INCLUDE").unwrap_or_default();
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for name in ["shootdown", "fentry", "ipi", "interruptions", "account"] {
+    for name in [
+        "shootdown",
+        "fentry",
+        "ipi",
+        "interruptions",
+        "account",
+        "watch",
+    ] {
         if let Err(problem) = compile(&clang, &headers, name, &out) {
             println!("cargo:error={problem}");
             std::process::exit(1);

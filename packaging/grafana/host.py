@@ -161,6 +161,41 @@ def _times() -> list[tuple[Any, ...]]:
     return found
 
 
+def _memory() -> list[tuple[Any, ...]]:
+    by = ["cgroup", "pod", "container"]
+    bar = {"custom_cellOptions": {"type": "gauge", "mode": "gradient"}}
+    return [
+        (
+            lines,
+            "CPU time in memory management, by mechanism",
+            "Seconds of CPU time each second, stacked, by 49 samples a second on each CPU: 0.01 is 1 % of one CPU, and an estimate. "
+            "docs/mechanisms.md says what each is; quell stat -a on that host, which function has it done.",
+            rate("memory_cpu_seconds", ["mechanism"], "ns"),
+            {"unit": "s", "stacked": True},
+        ),
+        (
+            lines,
+            "Time that threads slept for memory management, by mechanism",
+            "Seconds of sleep each second, stacked: 1 is one thread that never runs. lock.mmap is threads of a process in each other's "
+            "way, fault.major a disk, reclaim.direct too little memory; quell stat -a tells who holds a lock.",
+            rate("memory_blocked_seconds", ["mechanism"], "ns"),
+            {"unit": "s", "stacked": True},
+        ),
+        (
+            table,
+            "Cgroups and pods by time in memory management",
+            "Seconds of CPU time over the chosen time, and of sleep, of the ten cgroups with most. Look into the first with quell stat, "
+            "and prove what a change gains with quell prove.",
+            whole("cgroup_memory_cpu_seconds", by, "CPU time", "ns") + whole("cgroup_memory_blocked_seconds", by, "blocked", "ns"),
+            {
+                "columns": ("CPU time", "blocked"),
+                "overrides": [column("CPU time", unit="s", **bar), column("blocked", unit="s")],
+                "width": 24,
+            },
+        ),
+    ]
+
+
 def _groups() -> list[tuple[Any, ...]]:
     by = ["cgroup", "pod", "container"]
     bar = {"custom_cellOptions": {"type": "gauge", "mode": "gradient"}}
@@ -319,6 +354,7 @@ def made(plugin: str) -> dict[str, Any]:
     about = {"prometheus": "scraped by Prometheus", "influxdb": "pushed to InfluxDB (InfluxQL)"}[plugin]
     whose = "Where the figures of quell agent are"
     content = [row("Shootdowns"), *panels(_shootdowns()), row("Waits, delays and stalls"), *panels(_times())]
+    content += [row("Time in memory management"), *panels(_memory())]
     content += [row("Cgroups and pods"), *panels(_groups()), row("Page faults and what the kernel does with memory"), *panels(_vm())]
     content += [row("Hazards"), _hazards(plugin), row("The agent itself"), *panels(_own())]
     return dashboard(

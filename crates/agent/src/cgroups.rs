@@ -130,6 +130,17 @@ impl Names {
         ids.iter().map(name).collect()
     }
 
+    /// The names of these, for once: those that are known are not forgotten for it.
+    pub fn more_of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
+        let before = self.known.clone();
+        let missing = ids.iter().copied();
+        let missing: HashSet<u64> = missing.filter(|id| !before.contains_key(id)).collect();
+        if !missing.is_empty() {
+            self.walk(missing);
+        }
+        std::mem::replace(&mut self.known, before)
+    }
+
     fn walk(&mut self, mut missing: HashSet<u64>) {
         if let Ok(root) = fs::metadata(&self.mount)
             && missing.remove(&root.ino())
@@ -236,6 +247,14 @@ mod tests {
         assert_eq!(found[&ids[0]].path, "/a.slice/b.service");
         assert_eq!(found[&ids[1]].path, "/");
         assert_eq!(found[&u64::MAX].path, "");
+        assert_eq!(
+            names.more_of(&[ino(&slice)])[&ino(&slice)].path,
+            "/a.slice/b.service"
+        );
+        let once = mount.join("once");
+        fs::create_dir(&once).unwrap();
+        assert_eq!(names.more_of(&[ino(&once)])[&ino(&once)].path, "/once");
+        assert!(!names.known.contains_key(&ino(&once)));
         let new = mount.join("new");
         fs::create_dir(&new).unwrap();
         assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "");

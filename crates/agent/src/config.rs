@@ -28,6 +28,8 @@ pub struct Config {
     pub interval: u64,
     /// How often `doctor` looks at the machine, seconds; 0: never.
     pub doctor_interval: u64,
+    /// Whether it is counted how long memory management makes threads sleep, which looks at each switch of a CPU.
+    pub blocked: bool,
     /// The name of this host; without, the kernel's.
     pub host: Option<String>,
     /// InfluxDB, or what speaks its protocol.
@@ -50,6 +52,8 @@ pub struct Traces {
     pub reserve_mb: u64,
     /// How long each is, seconds.
     pub seconds: u64,
+    /// What of the time before a trace is kept with it, seconds; 0: nothing.
+    pub look_back: u64,
     /// After a rule has begun one it is quiet for so many seconds.
     pub pause: u64,
     /// When.
@@ -64,6 +68,7 @@ impl Default for Traces {
             limit_mb: 512,
             reserve_mb: 1024,
             seconds: 10,
+            look_back: 30,
             pause: 600,
             rules: Vec::new(),
         }
@@ -74,9 +79,21 @@ impl Default for Traces {
 pub const TRACES: &str = "/var/lib/quell/traces";
 
 impl Traces {
+    /// Whether anything of the time before a trace is kept.
+    #[must_use]
+    pub fn looks_back(&self) -> bool {
+        self.look_back > 0
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         if !(1..=600).contains(&self.seconds) {
             bail!("traces.seconds = {}: write 1 to 600 seconds", self.seconds);
+        }
+        if self.look_back > 300 {
+            bail!(
+                "traces.look_back = {}: write 0, or up to 300 seconds",
+                self.look_back
+            );
         }
         if self.dir.as_os_str().is_empty() || (self.dir.exists() && !self.dir.is_dir()) {
             bail!("traces.dir = \"{}\": write a folder", self.dir.display());
@@ -135,6 +152,7 @@ impl Default for Config {
             tls_key: None,
             interval: 10,
             doctor_interval: 600,
+            blocked: true,
             host: None,
             influx: None,
             otlp: None,
@@ -330,6 +348,10 @@ mod tests {
             (
                 "[traces]\nseconds = 0\n[[traces.rule]]\nname = 'a'\nrate = 1",
                 "traces.seconds",
+            ),
+            (
+                "[traces]\nlook_back = 301\n[[traces.rule]]\nname = 'a'\nrate = 1",
+                "traces.look_back",
             ),
             ("[[traces.rule]]\nname = 'a'", "rule \"a\""),
             (

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::{Counts, Tally};
+use quell_event::{Counts, Tally, Watched};
 
 use crate::totals::Hits;
 
@@ -27,6 +27,26 @@ const NEW: f64 = SEATS as f64 / 360.0;
 /// So many at once.
 const AT_ONCE: f64 = 2.0 * SEATS as f64;
 
+/// Who spends so long in memory management, ns, has done as much as one shootdown: about what one takes.
+const AS_ONE: f64 = 20_000.0;
+
+/// Time in memory management.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// CPU time, ns: by samples.
+    pub cpu_ns: u64,
+    /// Time asleep, ns.
+    pub blocked_ns: u64,
+}
+
+impl Memory {
+    /// So much more.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.cpu_ns += other.cpu_ns;
+        self.blocked_ns += other.blocked_ns;
+    }
+}
+
 /// What a cgroup did, and what was done to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
@@ -34,6 +54,8 @@ pub struct Group {
     pub culprit: Counts,
     /// As victim.
     pub victim: Hits,
+    /// What memory management cost it.
+    pub memory: Memory,
     /// Since it has its name, ns since 1970; 0: since the agent's start.
     pub since_ns: u64,
 }
@@ -81,7 +103,7 @@ impl Groups {
     }
 
     /// Adds what came in an interval that began at this time, ns since 1970.
-    pub fn add(&mut self, interval: &Tally, began_ns: u64) {
+    pub fn add(&mut self, interval: &Tally, watched: Option<&Watched>, began_ns: u64) {
         let fade = 0.5_f64.powf(1.0 / HALF);
         self.scores.values_mut().for_each(|score| *score *= fade);
         let culprits = interval.culprits.iter();
@@ -90,12 +112,20 @@ impl Groups {
         for (id, n) in culprits.chain(victims).filter(|(id, _)| *id != 0) {
             *self.scores.entry(id).or_default() += n as f64;
         }
+        let memory = watched.map_or_else(Vec::new, by_cgroup);
+        for (id, memory) in memory.iter().filter(|(id, _)| *id != 0) {
+            let ns = memory.cpu_ns + memory.blocked_ns;
+            *self.scores.entry(*id).or_default() += ns as f64 / AS_ONE;
+        }
         self.seat(began_ns);
         for c in &interval.culprits {
             self.of(c.cgroup).culprit.add(&c.counts);
         }
         for v in &interval.victims {
             self.of(v.cgroup).victim.add(v.hits, v.stall_ns);
+        }
+        for (id, memory) in memory {
+            self.of(id).memory.add(memory);
         }
     }
 
@@ -120,6 +150,7 @@ impl Groups {
             {
                 group.culprit.add(&old.culprit);
                 group.victim.add(old.victim.hits, old.victim.stall_ns);
+                group.memory.add(old.memory);
                 group.since_ns = old.since_ns;
             }
         }
@@ -168,10 +199,22 @@ impl Groups {
     }
 }
 
+/// Of all mechanisms.
+fn by_cgroup(watched: &Watched) -> Vec<(u64, Memory)> {
+    let rows = watched.rows.iter().map(|row| {
+        let memory = Memory {
+            cpu_ns: watched.cpu_ns(row.samples),
+            blocked_ns: row.blocked_ns,
+        };
+        (row.cgroup, memory)
+    });
+    rows.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quell_event::{Cause, CulpritTally, VictimTally};
+    use quell_event::{Cause, CulpritTally, Mechanism, VictimTally, WatchedRow};
 
     use super::*;
 
@@ -211,7 +254,7 @@ mod tests {
             for by in intervals {
                 let before: HashMap<u64, u64> = groups.seats().map(|(id, g)| (id, g.culprit.shootdowns)).collect();
                 let other = groups.other().culprit.shootdowns;
-                groups.add(&interval(&by), 1);
+                groups.add(&interval(&by), None, 1);
                 prop_assert!(groups.seats().count() <= SEATS);
                 let mut grown = groups.other().culprit.shootdowns - other;
                 for (id, group) in groups.seats() {
@@ -228,8 +271,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back() {
         let mut groups = Groups::default();
-        groups.add(&interval(&[(1, 100)]), 5);
-        groups.add(&interval(&[(1, 100), (2, 100)]), 20);
+        groups.add(&interval(&[(1, 100)]), None, 5);
+        groups.add(&interval(&[(1, 100), (2, 100)]), None, 20);
         groups.begun_by(10);
         let since = |id| groups.seats[&id].since_ns;
         assert_eq!((since(1), since(2)), (5, 10));
@@ -243,7 +286,7 @@ mod tests {
             let by: Vec<_> = (1..=10_000)
                 .map(|id| (id, 1 + 1000 * u64::from(id % 1000 == round % 3)))
                 .collect();
-            groups.add(&interval(&by), 1);
+            groups.add(&interval(&by), None, 1);
         }
         assert_eq!(groups.seats().count(), SEATS);
         assert!(
@@ -263,11 +306,11 @@ mod tests {
         for turn in 0..20 {
             let mut by = busy.clone();
             by.push((100 + turn % 2, 500));
-            groups.add(&interval(&by), 1);
+            groups.add(&interval(&by), None, 1);
         }
         assert!(groups.seats.contains_key(&100) && !groups.seats.contains_key(&101));
         for _ in 0..1000 {
-            groups.add(&interval(&busy), 1);
+            groups.add(&interval(&busy), None, 1);
         }
         assert!(!groups.seats.contains_key(&100));
         assert_eq!(groups.seats().count(), SEATS - 1);
@@ -278,8 +321,8 @@ mod tests {
     #[test]
     fn one_name_one_series() {
         let mut groups = Groups::default();
-        groups.add(&interval(&[(7, 100), (8, 10), (9, 10)]), 1000);
-        groups.add(&interval(&[(70, 5), (8, 10), (9, 10)]), 2000);
+        groups.add(&interval(&[(7, 100), (8, 10), (9, 10)]), None, 1000);
+        groups.add(&interval(&[(70, 5), (8, 10), (9, 10)]), None, 2000);
         let name = |id: u64| match id {
             7 | 70 => Some("/a.service"),
             8 => Some(""),
@@ -290,10 +333,43 @@ mod tests {
         assert_eq!(seats.len(), 3);
         let (is, then) = (&seats[&70].culprit.shootdowns, seats[&70].since_ns);
         assert_eq!((*is, then), (105, 1000));
-        groups.add(&interval(&[(70, 5)]), 3000);
+        groups.add(&interval(&[(70, 5)]), None, 3000);
         groups.unite(name);
         assert_eq!(groups.seats[&70].culprit.shootdowns, 110);
         assert_eq!(groups.seats[&70].victim.hits, 110);
+        assert!(!groups.seats.contains_key(&7));
+    }
+
+    /// Check that who spends time in memory management has a name without any shootdown, that its time adds up with that of
+    /// the others, and that a service that is started again keeps it.
+    #[test]
+    fn time_has_names() {
+        let mut groups = Groups::default();
+        let row = |cgroup, samples, blocked_ns| WatchedRow {
+            cgroup,
+            mechanism: Mechanism::FaultAnon,
+            samples,
+            sleeps: u64::from(blocked_ns > 0),
+            blocked_ns,
+        };
+        let watched = Watched {
+            period_ns: 1_000_000,
+            rows: vec![row(7, 3, 0), row(7, 1, 500), row(0, 1, 7), row(9, 0, 10)],
+            ..Watched::default()
+        };
+        groups.add(&Tally::default(), Some(&watched), 1);
+        let memory = |cpu_ns, blocked_ns| Memory { cpu_ns, blocked_ns };
+        assert_eq!(groups.seats[&7].memory, memory(4_000_000, 500));
+        // what can't be told apart, and who has done next to nothing
+        assert_eq!(groups.other.memory, memory(1_000_000, 17));
+        groups.unite(|_| Some("/a.service"));
+        let again = Watched {
+            rows: vec![row(70, 2, 0)],
+            ..watched
+        };
+        groups.add(&Tally::default(), Some(&again), 2);
+        groups.unite(|_| Some("/a.service"));
+        assert_eq!(groups.seats[&70].memory, memory(6_000_000, 500));
         assert!(!groups.seats.contains_key(&7));
     }
 
@@ -303,14 +379,14 @@ mod tests {
     fn the_busiest_has_a_name() {
         let mut groups = Groups::default();
         let mut by: Vec<_> = (1..=SEATS as u64).map(|id| (id, 100 * id)).collect();
-        groups.add(&interval(&by), 1);
+        groups.add(&interval(&by), None, 1);
         by.push((100, 10_000));
-        groups.add(&interval(&by), 1);
+        groups.add(&interval(&by), None, 1);
         assert!(groups.seats.contains_key(&100) && !groups.seats.contains_key(&1));
         assert_eq!(groups.seats().count(), SEATS);
         // one that does little more than the last waits
         by.push((101, 300));
-        groups.add(&interval(&by), 1);
+        groups.add(&interval(&by), None, 1);
         assert!(!groups.seats.contains_key(&101) && groups.seats.contains_key(&2));
     }
 
@@ -321,7 +397,7 @@ mod tests {
         // five hours of looks of 10 s
         for look in 0..1800_u64 {
             let by: Vec<_> = (0..25).map(|n| (1 + n + 25 * (look / 6), 1000)).collect();
-            groups.add(&interval(&by), look);
+            groups.add(&interval(&by), None, look);
             names.extend(groups.seats().map(|(id, _)| id));
         }
         assert!(names.len() <= 40 + 5 * SEATS, "{}", names.len());

@@ -6,7 +6,7 @@
 //!           Groups (which cgroups have names)
 //! ```
 //!
-//! Beside it: `trigger` says when a trace is worth its cost, and `ring` keeps room for it.
+//! Beside it: `trigger` says when a trace is worth its cost, `look_back` what was before it, and `ring` keeps room for it.
 //!
 //! Nothing here grows with the number of processes or cgroups, or with time; what found no room is counted.
 
@@ -15,6 +15,7 @@ pub mod config;
 pub mod figures;
 pub mod groups;
 pub mod influx;
+pub mod look_back;
 pub mod openmetrics;
 pub mod otlp;
 pub mod push;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::{Cause, Counts, Histogram, Lost, Mechanism, Tally};
+use quell_event::{Cause, Counts, Histogram, Lost, Mechanism, Tally, Watched};
 
-use crate::groups::Groups;
+use crate::groups::{Groups, Memory};
 
 /// Who was hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,13 +52,20 @@ pub struct Totals {
     pub lost: Lost,
     /// By cgroup.
     pub groups: Groups,
-    /// CPU time in memory management by mechanism, ns; `None` where nobody looks.
-    pub memory: Option<BTreeMap<Mechanism, u64>>,
+    /// Time in memory management by mechanism; `None` where nobody looks.
+    pub memory: Option<BTreeMap<Mechanism, Memory>>,
+    /// Whether its `blocked_ns` are looked at.
+    pub sees_sleeps: bool,
+    /// Samples of that time, and sleeps, that found no room.
+    pub lost_samples: u64,
+    /// See `lost_samples`.
+    pub lost_sleeps: u64,
 }
 
 impl Totals {
-    /// Adds what came in an interval that began at this time (ns since 1970), of a probe that tells cgroups apart.
-    pub fn add(&mut self, interval: &Tally, began_ns: u64) {
+    /// Adds what came in an interval that began at this time (ns since 1970), of a probe that tells cgroups apart, and where
+    /// the time went in it.
+    pub fn add(&mut self, interval: &Tally, watched: Option<&Watched>, began_ns: u64) {
         for culprit in &interval.culprits {
             let counts = self.causes.entry(culprit.cause.name()).or_default();
             counts.add(&culprit.counts);
@@ -87,11 +94,18 @@ impl Totals {
         self.lost.details += interval.lost.details;
         self.lost.crowded += interval.lost.crowded;
         self.lost.wrong_stacks += interval.lost.wrong_stacks;
-        self.groups.add(interval, began_ns);
-        if let Some(account) = &interval.account {
+        self.groups.add(interval, watched, began_ns);
+        if let Some(watched) = watched {
+            self.sees_sleeps = watched.sees_sleeps;
+            self.lost_samples += watched.lost_samples;
+            self.lost_sleeps += watched.lost_sleeps;
             let memory = self.memory.get_or_insert_default();
-            for row in &account.rows {
-                *memory.entry(row.mechanism).or_default() += row.samples * account.period_ns;
+            for row in &watched.rows {
+                let more = Memory {
+                    cpu_ns: watched.cpu_ns(row.samples),
+                    blocked_ns: row.blocked_ns,
+                };
+                memory.entry(row.mechanism).or_default().add(more);
             }
         }
     }

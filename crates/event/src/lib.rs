@@ -12,6 +12,7 @@ pub mod summary;
 mod tally;
 pub mod text;
 pub mod trace;
+mod watched;
 
 pub use account::{Account, AccountRow, HolderRole, HolderRow, Part, ProcessTime};
 pub use cause::{Cause, UnknownCause};
@@ -24,3 +25,4 @@ pub use shootdown::{Comm, NO_STACK, Shootdown, Victim};
 pub use summary::Summary;
 pub use tally::{Counts, CulpritTally, Lost, MORE, Tally, VictimTally};
 pub use text::Text;
+pub use watched::{Watched, WatchedCode, WatchedRow};

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
 use quell_host::cpus;
-use quell_probe::{
-    AccountOf, Accounting, Probe, Resolver, Scope, SinglesTaken, Walks, usual_period_ns,
-};
+use quell_probe::{Accounting, Probe, Resolver, Scope, SinglesTaken, Walks, usual_period_ns};
 
 use crate::{hit, little_memory};
 
@@ -40,7 +38,7 @@ impl Accountant {
         if !little_memory::may_account() {
             return None;
         }
-        match Accounting::attach(probe, scope, usual_period_ns(), AccountOf::Everything) {
+        match Accounting::attach(probe, scope, usual_period_ns()) {
             Ok(accounting) => Some(Self {
                 accounting,
                 began: Instant::now(),

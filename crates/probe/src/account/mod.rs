@@ -7,6 +7,7 @@ mod seen;
 mod singles;
 mod sort;
 mod ticks;
+mod watch;
 
 use std::cell::RefCell;
 use std::os::fd::AsFd as _;
@@ -28,6 +29,7 @@ use crate::unwind::Pieces;
 use layout::{AccountConfig, AccountHealth};
 use seen::Seen;
 pub use singles::SinglesTaken;
+pub use watch::Watch;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o"));
 
@@ -55,15 +57,6 @@ pub fn usual_period_ns() -> u64 {
     1_000_000_000 / rate
 }
 
-/// Room for the samples of who looks every ten seconds and takes 49 a second without stacks of programs: of some 400
-/// bytes each. What was read of the ring counts as the reader's memory, and twice, for it is mapped so.
-fn few_samples_bytes() -> u32 {
-    const EACH_CPU: u32 = 256 << 10;
-    let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
-    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).next_power_of_two();
-    EACH_CPU.saturating_mul(cpus).min(RING_BYTES)
-}
-
 /// In the order in which they are attached. Without contention, before Linux 5.19, holders are not known.
 const PROGRAMS: &[(&str, &str)] = &[
     ("account_switch", "sched_switch"),
@@ -71,16 +64,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("account_contention_begin", "contention_begin"),
     ("account_fork", "sched_process_fork"),
 ];
-
-/// How much of the account is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountOf {
-    /// CPU time and sleeps, by function.
-    Everything,
-    /// CPU time alone, by mechanism and process: for who watches for months. Threads that come and go are not looked at, and
-    /// time is samples times their distance.
-    CpuTime,
-}
 
 /// The account under way, from [`Accounting::attach`] until [`Accounting::detach`] or drop.
 pub struct Accounting {
@@ -95,7 +78,6 @@ pub struct Accounting {
     period_ns: u64,
     ended_ns: Option<u64>,
     sees_holders: bool,
-    of: AccountOf,
     object: Object,
 }
 
@@ -125,12 +107,11 @@ impl Accounting {
     /// # Errors
     ///
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
-    pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64, of: AccountOf) -> Result<Self> {
-        let everything = of == AccountOf::Everything;
+    pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64) -> Result<Self> {
         let (scope_tgids, scope_cpus) = probe.scope_maps();
         let symbols = Symbols::read();
         let began_ns = monotonic_ns();
-        let unwinds = everything && probe.unwinds();
+        let unwinds = probe.unwinds();
         let mut open = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(Error::load("open the eBPF object of the account"))?;
@@ -139,23 +120,17 @@ impl Accounting {
             scope: scope.number(),
             self_tgid: std::process::id(),
             has_prev_state: has_prev_state().into(),
-            has_clocks: everything.into(),
-            has_user_stacks: everything.into(),
+            has_clocks: 1,
+            has_user_stacks: 1,
             unwinds: unwinds.into(),
         };
-        let asked = if everything {
-            RING_BYTES
-        } else {
-            few_samples_bytes()
-        };
-        let ring_bytes = loader::ring_bytes(asked, quell_host::memory::available());
+        let ring_bytes = loader::ring_bytes(RING_BYTES, quell_host::memory::available());
         for mut map in open.maps_mut() {
             let size = Pieces::size(&mut map, unwinds);
             if size.map_err(Error::load("size a map of the account"))? {
                 continue;
             }
             match map.name().to_string_lossy().as_ref() {
-                "clocks" | "wait_stacks" if !everything => map.set_max_entries(1),
                 ".rodata.account_config" => map.set_initial_value(shared::bytes(&config)),
                 "account_records" => map.set_max_entries(ring_bytes),
                 "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
@@ -164,7 +139,7 @@ impl Accounting {
             }
             .map_err(Error::load("configure the eBPF programs of the account"))?;
         }
-        let there = |tracepoint: &str| everything && symbols.has_tracepoint(tracepoint);
+        let there = |tracepoint: &str| symbols.has_tracepoint(tracepoint);
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             if let Some(tracepoint) = section.strip_prefix("raw_tp/") {
@@ -195,10 +170,9 @@ impl Accounting {
                 .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
             links.push(link);
         }
-        let ticks = ticks::Ticks::start(&mut object, period_ns)?;
+        let ticks = ticks::Ticks::start(&mut object, "account_sample", period_ns)?;
         Ok(Self {
             sees_holders: links.len() == PROGRAMS.len(),
-            of,
             links,
             ticks,
             ring,
@@ -309,14 +283,7 @@ impl Accounting {
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;
         account.wrong_stacks = self.pieces.as_ref().map_or(0, Pieces::wrong);
-        match self.of {
-            AccountOf::Everything => clocks::add_living(&mut account, &self.clocks, now)?,
-            AccountOf::CpuTime => {
-                for process in &mut account.processes {
-                    process.run_ns = process.samples * self.period_ns;
-                }
-            }
-        }
+        clocks::add_living(&mut account, &self.clocks, now)?;
         let healths = self
             .healths
             .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)

@@ -24,6 +24,8 @@ struct Tick {
 /// The events, by CPU.
 pub(super) struct Ticks {
     ticks: BTreeMap<u32, Tick>,
+    /// The program that takes the samples.
+    name: &'static str,
     period_ns: u64,
     stopped: bool,
 }
@@ -39,10 +41,11 @@ fn event(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
 }
 
 impl Ticks {
-    /// Starts to sample on every CPU that is online.
-    pub(super) fn start(object: &mut Object, period_ns: u64) -> Result<Self> {
+    /// Starts to sample on every CPU that is online, by this program.
+    pub(super) fn start(object: &mut Object, name: &'static str, period_ns: u64) -> Result<Self> {
         let mut ticks = Self {
             ticks: BTreeMap::new(),
+            name,
             period_ns,
             stopped: false,
         };
@@ -54,8 +57,8 @@ impl Ticks {
 
     fn add(&mut self, object: &mut Object, cpu: u32) -> Result<()> {
         let event = event(cpu, self.period_ns).map_err(|err| refused(cpu, &err))?;
-        let found = object.progs_mut().find(|p| p.name() == "account_sample");
-        let program = found.ok_or_else(|| loader::missing("program", "account_sample"))?;
+        let found = object.progs_mut().find(|p| p.name() == self.name);
+        let program = found.ok_or_else(|| loader::missing("program", self.name))?;
         let link = program
             .attach_perf_event(event.as_raw_fd())
             .map_err(Error::load("attach the eBPF program that takes samples"))?;

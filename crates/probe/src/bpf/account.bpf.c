@@ -30,6 +30,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "account.h"
+#include "call.h"
 #include "in_scope.h"
 #include "pieces.h"
 
@@ -95,24 +96,6 @@ static __always_inline bool is_counted(u32 tgid)
 	if (account_config.scope == SCOPE_CPUS)
 		return cpu_in_scope(bpf_get_smp_processor_id());
 	return true;
-}
-
-static __always_inline bool is_of_a_program(u32 flags)
-{
-	return !(flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
-}
-
-static __always_inline s32 call_of(struct task_struct *t)
-{
-	struct pt_regs *regs;
-
-	if (t->flags & (PF_KTHREAD | PF_IO_WORKER))
-		return NR_KTHREAD;
-	/* 32-bit programs number their calls otherwise: the kernel's stack has to tell */
-	if (t->thread_info.status & TS_COMPAT)
-		return NR_COMPAT;
-	regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	return (long)regs->orig_ax < 0 ? NR_FAULT : (s32)regs->orig_ax;
 }
 
 /* The advice that a call gives, and one: 0 is an advice too. Nothing of any other call. */

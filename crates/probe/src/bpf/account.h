@@ -14,9 +14,6 @@
 /* Stacks of waits: they are few, for a wait begins in the scheduler. */
 #define MAX_WAIT_STACKS 8192
 
-/* Beside NR_FAULT and NR_KTHREAD: a call of a 32-bit program. */
-#define NR_COMPAT (-4)
-
 /* Calls of x86-64 that give advice. */
 #define NR_MADVISE 28
 #define NR_PROCESS_MADVISE 440

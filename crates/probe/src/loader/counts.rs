@@ -107,7 +107,7 @@ impl Probe {
         }
         let who = self.causes.borrow_mut().culprit(index)?;
         let (pid, comm, told_by) = if self.by_cgroup {
-            (0, String::new(), who.cgroup)
+            (0, who.comm, who.cgroup)
         } else {
             (who.pid, who.comm, who.pid.into())
         };

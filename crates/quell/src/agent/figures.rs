@@ -111,15 +111,23 @@ impl Host<'_> {
             "quell_memory_cpu_seconds",
             "CPU time in memory management, by mechanism: estimated by samples.",
         );
+        let mut blocked = Family::new(
+            "quell_memory_blocked_seconds",
+            "Time that threads slept because memory management made them, by mechanism.",
+        );
         // all of them from the start, but those that no sample can be of
         let sampled = Mechanism::ALL
             .iter()
             .filter(|m| **m != Mechanism::ShootdownHit);
         for mechanism in sampled {
-            let ns = memory.get(mechanism).copied().unwrap_or(0);
-            times.push(&[("mechanism", mechanism.name())], Value::Nanos(ns));
+            let labels = [("mechanism", mechanism.name())];
+            let of = memory.get(mechanism).copied().unwrap_or_default();
+            times.push(&labels, Value::Nanos(of.cpu_ns));
+            if self.totals.sees_sleeps {
+                blocked.push(&labels, Value::Nanos(of.blocked_ns));
+            }
         }
-        all.push(times);
+        all.extend([times, blocked]);
     }
 
     fn shootdowns(&self, all: &mut Vec<Family>) {
@@ -296,6 +304,14 @@ impl Host<'_> {
                 "quell_cgroup_stall_seconds",
                 "Time in victims' handlers, by the cgroup that ran there.",
             ),
+            Family::new(
+                "quell_cgroup_memory_cpu_seconds",
+                "CPU time in memory management, by cgroup: estimated by samples.",
+            ),
+            Family::new(
+                "quell_cgroup_memory_blocked_seconds",
+                "Time that threads slept because memory management made them, by cgroup.",
+            ),
         ];
         let groups = named.iter().zip(seats.iter().map(|(_, group)| *group));
         for ([cgroup, container, pod], group) in groups.chain([(&none, self.totals.groups.other())])
@@ -314,16 +330,25 @@ impl Host<'_> {
                 }
             }
         }
+        let [.., cpu, blocked] = &mut families;
+        if self.totals.memory.is_none() {
+            cpu.series.clear();
+        }
+        if !self.totals.sees_sleeps {
+            blocked.series.clear();
+        }
         all.extend(families);
     }
 }
 
-fn values(group: &Group) -> [Value; 4] {
+fn values(group: &Group) -> [Value; 6] {
     [
         Value::Count(group.culprit.shootdowns),
         Value::Nanos(group.culprit.wait_ns),
         Value::Count(group.victim.hits),
         Value::Nanos(group.victim.stall_ns),
+        Value::Nanos(group.memory.cpu_ns),
+        Value::Nanos(group.memory.blocked_ns),
     ]
 }
 
@@ -344,7 +369,7 @@ fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Counts, CulpritTally, Tally, VictimTally};
+    use quell_event::{Counts, CulpritTally, Tally, VictimTally, Watched, WatchedRow};
 
     use super::*;
 
@@ -377,9 +402,22 @@ mod tests {
             victims: (1..=10_000).map(victim).collect(),
             ..Tally::default()
         };
+        let row = |n: u64| WatchedRow {
+            cgroup: n,
+            mechanism: Mechanism::ALL[n as usize % Mechanism::ALL.len()],
+            samples: 1,
+            sleeps: 1,
+            blocked_ns: 1,
+        };
+        let watched = Watched {
+            period_ns: 1,
+            sees_sleeps: true,
+            rows: (1..=10_000).map(row).collect(),
+            ..Watched::default()
+        };
         let mut totals = Totals::default();
         for _ in 0..100 {
-            totals.add(&tally, 1);
+            totals.add(&tally, Some(&watched), 1);
         }
         let results = ["kept", "failed", "busy", "no_room"];
         let results =
@@ -424,6 +462,7 @@ mod tests {
             "container",
             "event",
             "kind",
+            "mechanism",
             "missing",
             "pod",
             "result",

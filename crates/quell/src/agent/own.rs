@@ -159,6 +159,8 @@ impl Own {
             ("untimed", totals.untimed),
             ("renewed", totals.renewed),
             ("isolated", guarded.map_or(0, |hits| hits.lost.crowded)),
+            ("samples", totals.lost_samples),
+            ("sleeps", totals.lost_sleeps),
         ];
         for (kind, n) in kinds {
             lost.push(&[("missing", kind)], Value::Count(n));

@@ -17,11 +17,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_agent::config::Traces;
+use quell_agent::look_back::Line;
 use quell_agent::ring::{self, Ring, Room};
 use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal, umask};
 use serde::{Deserialize, Serialize};
 
+use crate::agent::look_back;
 use crate::clock::wall_ns;
 use crate::host_name::VARIABLE;
 
@@ -166,8 +168,13 @@ impl Recorder {
         }
     }
 
-    /// Begins a trace, unless there is no room. False: another one is under way.
-    pub(crate) fn begin(&mut self, rule: &str, why: &str) -> bool {
+    /// Begins a trace, with what was `before` beside it, unless there is no room. False: another one is under way.
+    pub(crate) fn begin(
+        &mut self,
+        rule: &str,
+        why: &str,
+        before: impl FnOnce() -> Vec<Line>,
+    ) -> bool {
         let running = self.running.as_ref();
         if running.is_some_and(|thread| !thread.is_finished()) {
             self.state().count(rule, "busy");
@@ -196,6 +203,7 @@ impl Recorder {
         let one = One {
             rule: rule.to_owned(),
             why: why.to_owned(),
+            before: before(),
             host: self.host.clone(),
             dir: self.ring.place(wall_ns(), rule),
             ring: self.ring.clone(),
@@ -255,10 +263,28 @@ struct Done {
     note: String,
 }
 
+/// Another process of this program, which ends with this one, in order.
+fn quell() -> Command {
+    let mut command = Command::new(Path::new("/proc/self/exe"));
+    command.arg0("quell").args(["--color", "never"]);
+    // SAFETY: two system calls, which is all that may be done between fork and exec; the thread that starts it, whose end
+    // the signal is for, waits for the child.
+    unsafe {
+        command.pre_exec(|| {
+            // command lines are nobody else's business
+            umask(Mode::RWXG | Mode::RWXO);
+            set_parent_process_death_signal(Some(Signal::INT)).map_err(std::io::Error::from)
+        });
+    }
+    command
+}
+
 /// One recording.
 struct One {
     rule: String,
     why: String,
+    /// What was counted until then.
+    before: Vec<Line>,
     host: String,
     dir: PathBuf,
     ring: Ring,
@@ -269,10 +295,9 @@ struct One {
 
 impl One {
     fn record(&self) -> anyhow::Result<Done> {
-        let mut command = Command::new(Path::new("/proc/self/exe"));
+        let mut command = quell();
         command
-            .arg0("quell")
-            .args(["--color", "never", "record", "-a", "-d"])
+            .args(["record", "-a", "-d"])
             .arg(self.duration.as_secs().to_string())
             .arg("-o")
             .arg(&self.dir)
@@ -280,23 +305,17 @@ impl One {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // SAFETY: two system calls, which is all that may be done between fork and exec; this thread, whose end the signal
-        // is for, waits for the child.
-        unsafe {
-            command.pre_exec(|| {
-                // command lines are nobody else's business
-                umask(Mode::RWXG | Mode::RWXO);
-                set_parent_process_death_signal(Some(Signal::INT)).map_err(std::io::Error::from)
-            });
-        }
         let mut child = command.spawn().context("start quell record")?;
+        // processes end, and their code has no names then
+        let naming = self.name_before();
         let waited = self.wait(&mut child);
+        let named = naming.and_then(|child| self.named(child));
         let mut said = String::new();
         if let Some(stderr) = child.stderr.take() {
             // it is over, so nothing more comes
             let _ = stderr.take(4096).read_to_string(&mut said);
         }
-        let (status, note) = waited?;
+        let (status, mut note) = waited?;
         let last = match (said.lines().last(), status.signal()) {
             (_, Some(signal)) => format!("killed by signal {signal}"),
             (Some(line), None) => line.trim_start_matches("quell: ").to_owned(),
@@ -306,7 +325,11 @@ impl One {
             anyhow::bail!("quell record: {last}{note}");
         }
         self.note();
-        if status.success() || !note.is_empty() {
+        let ended = !note.is_empty();
+        if let Err(err) = named {
+            note = format!("{note}, without what was before it: {err:#}");
+        }
+        if status.success() || ended {
             let result = "kept";
             return Ok(Done { result, note });
         }
@@ -318,8 +341,51 @@ impl One {
         };
         Ok(Done {
             result,
-            note: format!(", which was cut short: quell record: {last}"),
+            note: format!("{note}, which was cut short: quell record: {last}"),
         })
+    }
+
+    /// Starts who names what was before the trace and puts it there, and tells it. None: there is nothing.
+    fn name_before(&self) -> anyhow::Result<Option<Child>> {
+        if self.before.is_empty() {
+            return Ok(None);
+        }
+        let mut command = quell();
+        command
+            .args(["agent", "look-back"])
+            .arg(&self.dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().context("start quell agent look-back")?;
+        if let Some(stdin) = child.stdin.take()
+            && let Err(err) = look_back::tell(&self.before, stdin)
+        {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(err).context("tell quell agent look-back");
+        }
+        Ok(Some(child))
+    }
+
+    /// Waits for it: as long as there is a trace it only has to write.
+    fn named(&self, child: Option<Child>) -> anyhow::Result<()> {
+        let Some(mut child) = child else {
+            return Ok(());
+        };
+        let until = Instant::now() + HASTE;
+        loop {
+            if let Some(status) = child.try_wait().context("wait for quell agent look-back")? {
+                anyhow::ensure!(status.success(), "quell agent look-back: {status}");
+                return Ok(());
+            }
+            if Instant::now() > until || !self.dir.join("meta.json").exists() {
+                let _ = child.kill();
+                child.wait().context("wait for quell agent look-back")?;
+                anyhow::bail!("quell agent look-back did not end");
+            }
+            thread::sleep(STEP);
+        }
     }
 
     /// Why it was begun.

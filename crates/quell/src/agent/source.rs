@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_agent::totals::Totals;
-use quell_event::{Account, Tally};
+use quell_event::{Tally, Watched};
 use quell_host::cpus::{self, Isolation};
-use quell_probe::{AccountOf, Accounting, Backend, Options, Probe, Scope, Stacks, Timed};
+use quell_probe::{Backend, Options, Probe, Scope, Stacks, Timed, Watch};
 
 /// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -16,12 +16,28 @@ const OFTEN: Duration = Duration::from_secs(300);
 /// Samples a second of a CPU: a host is watched for months, and in an hour there are more than anybody needs.
 const RATE: u64 = 49;
 
+/// What is asked for of the account of the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeOf {
+    /// Sleeps too.
+    pub(crate) sleeps: bool,
+    /// With the stacks of programs.
+    pub(crate) code: bool,
+}
+
+/// What came between two looks.
+pub(crate) struct Interval {
+    pub(crate) tally: Tally,
+    /// Where the time went, where that can be told.
+    pub(crate) watched: Option<Watched>,
+}
+
 /// A probe, and what it had counted at the last look.
 struct Counted {
     probe: Probe,
     before: Tally,
     /// Where the time goes, where that is asked for and can be.
-    accounting: Option<Accounting>,
+    watch: Option<Watch>,
 }
 
 impl Counted {
@@ -31,52 +47,41 @@ impl Counted {
         Ok(Self {
             probe,
             before,
-            accounting: None,
+            watch: None,
         })
     }
 
     /// From now on it is sampled where the time goes. Where that can't be, it is said, and the rest is counted all the same.
-    fn with_account(mut self, scope: &Scope) -> Self {
+    fn with_account(mut self, of: TimeOf) -> Self {
         let period_ns = 1_000_000_000 / RATE;
-        match Accounting::attach(&self.probe, scope, period_ns, AccountOf::CpuTime) {
-            Ok(accounting) => self.accounting = Some(accounting),
+        match Watch::attach(&self.probe, period_ns, of.sleeps, of.code) {
+            Ok(watch) => self.watch = Some(watch),
             Err(err) => say!("quell: no account of the time: {err}"),
         }
         self
     }
 
-    /// Reads everything: the counts last, so that where another takes over nothing comes between.
-    fn read(&mut self) -> anyhow::Result<Tally> {
-        let account = self.account()?;
-        let mut tally = self.probe.tally()?;
-        tally.account = account;
-        Ok(tally)
-    }
-
     /// Takes over: the counts first, which another had until now.
     fn restart(&mut self) -> anyhow::Result<()> {
         self.before = self.probe.tally()?;
-        self.before.account = self.account()?;
-        Ok(())
+        self.watched().map(drop)
     }
 
-    fn account(&mut self) -> anyhow::Result<Option<Account>> {
-        let Some(accounting) = &mut self.accounting else {
-            return Ok(None);
-        };
-        if let Ok(online) = cpus::online(Path::new("/")) {
-            accounting.sample_on(&online);
+    fn watched(&mut self) -> anyhow::Result<Option<Watched>> {
+        if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::online(Path::new("/"))) {
+            watch.sample_on(&online);
         }
-        while accounting.drain()? {}
-        Ok(Some(accounting.account()?))
+        Ok(self.watch.as_mut().map(Watch::look).transpose()?)
     }
 
     /// What came since the last look.
-    fn interval(&mut self) -> anyhow::Result<Tally> {
-        let now = self.read()?;
-        let interval = now.since(&self.before);
+    fn interval(&mut self) -> anyhow::Result<Interval> {
+        // the counts last, so that where another takes over nothing comes between
+        let watched = self.watched()?;
+        let now = self.probe.tally()?;
+        let tally = now.since(&self.before);
         self.before = now;
-        Ok(interval)
+        Ok(Interval { tally, watched })
     }
 }
 
@@ -94,6 +99,7 @@ pub(crate) struct Source {
     /// Those that are to be, once they are others.
     isolated: Vec<u32>,
     backend: Option<Backend>,
+    time_of: TimeOf,
     since: Instant,
     asked: Instant,
     /// How often the probes were attached anew, since their tables were full.
@@ -108,11 +114,11 @@ impl Source {
     /// # Errors
     ///
     /// A probe can't be loaded.
-    pub(crate) fn start(backend: Option<Backend>) -> anyhow::Result<Self> {
-        Self::of(backend, isolated())
+    pub(crate) fn start(backend: Option<Backend>, time_of: TimeOf) -> anyhow::Result<Self> {
+        Self::of(backend, time_of, isolated())
     }
 
-    fn of(backend: Option<Backend>, guarded: Vec<u32>) -> anyhow::Result<Self> {
+    fn of(backend: Option<Backend>, time_of: TimeOf, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let options = |scope: Scope| Options {
             by_cgroup: true,
             scope,
@@ -126,11 +132,12 @@ impl Source {
             false => Some(Counted::start(&options(Scope::Cpus(guarded.clone())))?),
         };
         Ok(Self {
-            all: Counted::start(&options(Scope::All))?.with_account(&Scope::All),
+            all: Counted::start(&options(Scope::All))?.with_account(time_of),
             guard,
             isolated: guarded.clone(),
             guarded,
             backend,
+            time_of,
             since: Instant::now(),
             asked: Instant::now(),
             renewals: 0,
@@ -148,11 +155,11 @@ impl Source {
         totals: &mut Totals,
         hits: &mut Totals,
         began_ns: u64,
-    ) -> anyhow::Result<Tally> {
+    ) -> anyhow::Result<Interval> {
         let mut next = None;
         if self.isolated != self.guarded || self.is_full()? {
             // without room for more probes the old ones go on: what they can't tell apart is told
-            next = Self::of(self.backend, self.isolated.clone()).ok();
+            next = Self::of(self.backend, self.time_of, self.isolated.clone()).ok();
             if next.is_none() {
                 self.failed_renewals += 1;
                 // tried again when that is asked the next time
@@ -178,11 +185,20 @@ impl Source {
             next.failed_renewals = self.failed_renewals;
             *self = next;
         }
-        totals.add(&interval, began_ns);
+        totals.add(&interval.tally, interval.watched.as_ref(), began_ns);
         if let Some(guard) = guard {
-            hits.add(&guard, began_ns);
+            hits.add(&guard.tally, None, began_ns);
         }
         Ok(interval)
+    }
+
+    /// Reads what would find no room if nobody did, between looks that are far apart.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read.
+    pub(crate) fn drain(&self) -> anyhow::Result<()> {
+        Ok(self.all.watch.as_ref().map_or(Ok(()), Watch::drain)?)
     }
 
     /// Whether other CPUs are isolated now than at the last time that this was so: the next look attaches what they need. Asks

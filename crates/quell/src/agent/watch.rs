@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use quell_agent::cgroups::Names;
 use quell_agent::config::Config;
 use quell_agent::figures::Figures;
+use quell_agent::look_back::{Line, LookBack};
 use quell_agent::push::{Ca, Pusher, To};
 use quell_agent::secret::Secret;
 use quell_agent::serve::{self, Page};
@@ -23,8 +24,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use crate::agent::figures::{Hazard, Host, hazards};
 use crate::agent::own::{Own, boot_ns, probe_bytes};
 use crate::agent::recorder::Recorder;
-use crate::agent::source::Source;
-use crate::clock::wall_ns;
+use crate::agent::source::{Interval, Source};
+use crate::clock::{monotonic_ns, wall_ns};
 use crate::host_name::host_name;
 
 /// Whoever asks for health is told that all is well for so many intervals after the last look.
@@ -163,8 +164,12 @@ pub(crate) struct Agent {
     seldom_last: Option<Instant>,
     /// When traces are recorded, and by whom.
     traces: Option<(Triggers, Recorder)>,
+    /// What was counted lately, for those traces.
+    look_back: Option<LookBack>,
     /// The last look: by the clock that never jumps, and ns since 1970.
     last: Option<(Instant, u64)>,
+    /// The last look, ns of CLOCK_MONOTONIC.
+    looked_ns: Option<u64>,
     own: Own,
 }
 
@@ -194,8 +199,11 @@ impl Agent {
             Ok::<_, anyhow::Error>((triggers, Recorder::new(traces, &host)?))
         });
         let doctor_every = Duration::from_secs(config.doctor_interval);
+        let looks_back = config.traces.as_ref().filter(|traces| traces.looks_back());
         Ok(Self {
             host,
+            look_back: looks_back.map(|t| LookBack::new(Duration::from_secs(t.look_back))),
+            looked_ns: None,
             traces: traces.transpose()?,
             every: config.every(),
             doctor_every: (!doctor_every.is_zero()).then_some(doctor_every),
@@ -259,7 +267,14 @@ impl Agent {
             );
         }
         let interval = source.look(&mut self.totals, &mut self.hits, began);
-        let interval = interval.context("read the counts")?;
+        let Interval {
+            tally: interval,
+            watched,
+        } = interval.context("read the counts")?;
+        let to_ns = monotonic_ns();
+        if let (Some(back), Some(from_ns)) = (&mut self.look_back, self.looked_ns.replace(to_ns)) {
+            back.add(from_ns, to_ns, &interval, watched.as_ref());
+        }
         let shootdowns = interval.totals().shootdowns;
         let timed = shootdowns.saturating_sub(interval.untimed);
         let seen = Seen {
@@ -349,9 +364,15 @@ impl Agent {
         } else {
             Vec::new()
         };
+        let (look_back, names) = (&mut self.look_back, &mut self.names);
+        let mut before = || {
+            look_back
+                .as_mut()
+                .map_or_else(Vec::new, |back| named(back, names))
+        };
         for (rule, why) in broken {
             // one that finds another under way is tried again
-            if recorder.begin(triggers.name(rule), &why) {
+            if recorder.begin(triggers.name(rule), &why, &mut before) {
                 triggers.rest(rule);
             }
         }
@@ -375,6 +396,13 @@ impl Agent {
         }
         Ok(())
     }
+}
+
+/// What was counted lately, with the names of cgroups as far as they are known.
+fn named(back: &mut LookBack, names: &mut Names) -> Vec<Line> {
+    let known = names.more_of(&back.cgroups());
+    let path = |id| known.get(&id).map(|name| name.path.clone());
+    back.lines(|id| path(id).filter(|path| !path.is_empty()))
 }
 
 impl Drop for Agent {

@@ -41,6 +41,15 @@ pub(crate) struct AgentArgs {
 pub(crate) enum AgentVerb {
     /// List the traces that rules have recorded.
     Traces(AgentTracesArgs),
+    /// Name the code of what was counted before a trace, from stdin, and put it beside the trace: the agent runs it.
+    #[command(hide = true)]
+    LookBack(AgentLookBackArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AgentLookBackArgs {
+    /// The trace.
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

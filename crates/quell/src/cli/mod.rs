@@ -17,7 +17,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quell_probe::Backend;
 
-pub(crate) use agent::{AgentArgs, AgentTracesArgs, AgentVerb};
+pub(crate) use agent::{AgentArgs, AgentLookBackArgs, AgentTracesArgs, AgentVerb};
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, Format, Of, Weight};

@@ -2,29 +2,38 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use quell_agent::config::{Config, Influx, Otlp, listen};
+use quell_agent::config::{Config, Influx, Otlp, Traces, listen};
 use quell_agent::ring::Ring;
 
 use crate::agent::recorder::lacks_room;
-use crate::agent::source::Source;
+use crate::agent::source::{Source, TimeOf};
 use crate::agent::watch::{Agent, Wanted};
 use crate::cli::{AgentArgs, AgentVerb};
-use crate::cmd::{agent_traces, usage};
+use crate::cmd::{agent_look_back, agent_traces, usage};
 use crate::launch::signals;
 use crate::show::units::plural;
 
 const USUAL: &str = "/etc/quell/agent.toml";
 
+/// Samples have room for so long.
+const DRAIN: Duration = Duration::from_secs(10);
+
 pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
-    if let Some(AgentVerb::Traces(args)) = &args.verb {
-        return agent_traces::run(args);
+    match &args.verb {
+        Some(AgentVerb::Traces(args)) => return agent_traces::run(args),
+        Some(AgentVerb::LookBack(args)) => return agent_look_back::run(args),
+        None => {}
     }
     let config = configured(args).map_err(|err| usage(format!("{err:#}")))?;
     signals::install()?;
     let wanted = Wanted::of(&config)?;
-    let mut source = Source::start(args.backend)?;
+    let time_of = TimeOf {
+        sleeps: config.blocked,
+        code: config.traces.as_ref().is_some_and(Traces::looks_back),
+    };
+    let mut source = Source::start(args.backend, time_of)?;
     let watches = format!(
         "quell: watches by {}{}, every {} s",
         source.backend(),
@@ -52,10 +61,24 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         while due <= now {
             due += config.every();
         }
-        if signals::sleep(due - now)?.is_some() {
+        if sleep(&source, due)? {
             agent.last_look(&mut source)?;
             return Ok(ExitCode::SUCCESS);
         }
+    }
+}
+
+/// Waits for the next look. True: somebody asks for the end.
+fn sleep(source: &Source, due: Instant) -> anyhow::Result<bool> {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if signals::sleep(left.min(DRAIN))?.is_some() {
+            return Ok(true);
+        }
+        if left <= DRAIN {
+            return Ok(false);
+        }
+        source.drain()?;
     }
 }
 

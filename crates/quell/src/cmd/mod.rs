@@ -12,6 +12,7 @@ use crate::prove::failed::Interrupted;
 use crate::show::emit;
 
 mod agent;
+mod agent_look_back;
 mod agent_traces;
 mod doctor;
 mod fleet;

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use quell_agent::look_back::Line;
 use quell_event::Summary;
 use quell_event::text::clean;
 use serde::Serialize;
 
 use super::usage;
+use crate::agent::look_back;
 use crate::cli::ReportArgs;
 use crate::compare::{self, Comparison};
 use crate::report::{self, Report, export};
@@ -57,6 +59,9 @@ struct Noted<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     notes: &'a [String],
+    /// What was counted before a trace that quell agent began.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    look_back: &'a [Line],
 }
 
 fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
@@ -67,11 +72,13 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
         return export::run(trace, format, &args.export, args.output.as_deref());
     }
     let report = Report::open(trace)?;
+    let before = look_back::read(trace);
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
         serde_json::to_string(&Noted {
             summary: &report.summary,
             notes: &report.notes,
+            look_back: &before,
         })? + "\n"
     } else {
         let mut text = show::summary::text(&report.summary, &report.title, args.top);
@@ -79,6 +86,7 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
             text.push_str(&clean(note));
             text.push('\n');
         }
+        text.push_str(&look_back::text(&before, args.top));
         text
     };
     emit(&mut *out, &text)

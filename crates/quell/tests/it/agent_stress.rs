@@ -140,7 +140,7 @@ fn thousands_of_processes() {
 }
 
 /// A cgroup for the test that goes with it, and all below.
-struct Cgroup(PathBuf);
+pub(crate) struct Cgroup(pub(crate) PathBuf);
 
 impl Cgroup {
     /// `None` where there is no hierarchy of cgroup v2, or none that can be written to.
@@ -154,7 +154,7 @@ impl Cgroup {
         Some(Self(path))
     }
 
-    fn name(&self, below: &str) -> String {
+    pub(crate) fn name(&self, below: &str) -> String {
         let folder = self
             .0
             .file_name()
@@ -183,7 +183,7 @@ impl Drop for Cgroup {
 }
 
 /// A cgroup to stress the agent in; `None` is said to skip the test.
-fn cgroup_for(test: &str) -> Option<Cgroup> {
+pub(crate) fn cgroup_for(test: &str) -> Option<Cgroup> {
     if !can_stress(test) {
         return None;
     }

@@ -88,7 +88,7 @@ impl Agent {
         self.status("RssAnon")
     }
 
-    /// The one process that it has started.
+    /// The recording that it has started: who names what was before it may live for a moment longer than it takes.
     pub(crate) fn child(&self) -> rustix::process::Pid {
         let parent = self.child.id().to_string();
         let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
@@ -101,7 +101,11 @@ impl Agent {
         let all = std::fs::read_dir("/proc").expect("it is there").flatten();
         let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let numbers = names.filter(|name| name.parse::<u32>().is_ok());
-        let found: Vec<String> = numbers.filter(is_child).collect();
+        let records = |pid: &String| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|b| *b == 0).any(|word| word == b"record")
+        };
+        let found: Vec<String> = numbers.filter(is_child).filter(records).collect();
         assert_eq!(found.len(), 1, "{found:?}");
         let pid = found[0].parse().expect("a number");
         rustix::process::Pid::from_raw(pid).expect("not zero")

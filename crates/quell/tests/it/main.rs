@@ -12,6 +12,7 @@ mod agent_clock;
 mod agent_disk;
 mod agent_rights;
 mod agent_stress;
+mod agent_time;
 mod agents;
 mod broken_plans;
 mod cases;

@@ -1,0 +1,330 @@
+//! What came since the last look, summed up by cgroup and mechanism, and by code: nothing is kept for longer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::rc::Rc;
+
+use quell_event::{Comm, Mechanism, Text, Watched, WatchedCode, WatchedRow};
+
+use super::super::sort::{sort, sort_by_call};
+use super::layout::{SampleHead, SleepKey, SleepTally};
+use crate::causes::Causes;
+use crate::layout as shared;
+
+/// So many stacks of the kernel are remembered; then they are looked up anew.
+const MAX_KERNEL: usize = 1 << 13;
+/// Of so many sleeps the addresses are, for the same ones may mean something else in another call.
+const MAX_STACKS: usize = 1 << 11;
+/// So much code is told apart between two looks; what comes then has no stack.
+const MAX_CODE: usize = 1 << 11;
+
+/// The number of a cgroup's folder, as the rest of quell has it: without the highest bit of its generation.
+fn cgroup(id: u64) -> u64 {
+    id & !(1 << 63)
+}
+
+#[derive(Default)]
+struct Cost {
+    samples: u64,
+    sleeps: u64,
+    blocked_ns: u64,
+}
+
+/// Code, by process, cgroup, mechanism and the program's stack.
+type CodeKey = (u32, u64, Mechanism, Box<[u64]>);
+
+/// What was seen.
+pub(super) struct Sums {
+    causes: Rc<RefCell<Causes>>,
+    /// By a hash of the stack and the call.
+    samples: HashMap<(u64, i32), Option<Mechanism>>,
+    /// By the name that the programs give to a stack, and the call.
+    sleeps: HashMap<(u64, i32), Option<Mechanism>>,
+    stacks: HashMap<u64, Box<[u64]>>,
+    rows: HashMap<(u64, Mechanism), Cost>,
+    code: HashMap<CodeKey, (Text, u64)>,
+    /// By cgroup and call, what was told by its stack: also of what is no memory management.
+    told: HashMap<(u64, i32), Shares>,
+    /// By cgroup and call, what has no stack, as there were so many.
+    untold: HashMap<(u64, i32), SleepTally>,
+}
+
+/// Sleeps by mechanism.
+type Shares = HashMap<Option<Mechanism>, SleepTally>;
+
+/// What a part of `all` is of `ns`, rounded.
+fn part(ns: u64, part: u64, all: u64) -> u64 {
+    if all == 0 {
+        return 0;
+    }
+    (ns as f64 * (part as f64 / all as f64)).round() as u64
+}
+
+impl Sums {
+    pub(super) fn new(causes: Rc<RefCell<Causes>>) -> Self {
+        Self {
+            causes,
+            samples: HashMap::new(),
+            sleeps: HashMap::new(),
+            stacks: HashMap::new(),
+            rows: HashMap::new(),
+            code: HashMap::new(),
+            told: HashMap::new(),
+            untold: HashMap::new(),
+        }
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(&mut self, bytes: &[u8]) {
+        let Some(head) = shared::read::<SampleHead>(bytes) else {
+            return;
+        };
+        let frames = bytes.get(size_of::<SampleHead>()..).unwrap_or_default();
+        let mut frames = frames
+            .chunks_exact(8)
+            .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
+        let kernel: Vec<u64> = frames.by_ref().take(head.kernel_frames.into()).collect();
+        let Some(mechanism) = self.sampled(&kernel, head.nr) else {
+            return;
+        };
+        let cgroup = cgroup(head.cgroup);
+        self.rows.entry((cgroup, mechanism)).or_default().samples += 1;
+        let user: Box<[u64]> = frames.take(head.user_frames.into()).collect();
+        let mut key = (head.tgid, cgroup, mechanism, user);
+        if self.code.len() >= MAX_CODE && !self.code.contains_key(&key) {
+            key.3 = Box::default();
+        }
+        if self.code.len() < 2 * MAX_CODE || self.code.contains_key(&key) {
+            let comm = || Text::from(Comm(head.comm).text());
+            let (_, samples) = self.code.entry(key).or_insert_with(|| (comm(), 0));
+            *samples += 1;
+        }
+    }
+
+    fn sampled(&mut self, kernel: &[u64], nr: i32) -> Option<Mechanism> {
+        let mut hasher = DefaultHasher::new();
+        kernel.hash(&mut hasher);
+        let key = (hasher.finish(), nr);
+        if let Some(known) = self.samples.get(&key) {
+            return *known;
+        }
+        let names = self.causes.borrow().kernel_names(kernel);
+        let sorted = names.ok().and_then(|names| sort(&names, nr, false, 0));
+        let mechanism = sorted.map(|sorted| sorted.mechanism);
+        if self.samples.len() >= MAX_KERNEL {
+            self.samples.clear();
+        }
+        self.samples.insert(key, mechanism);
+        mechanism
+    }
+
+    /// Learns a stack by the name that the programs gave it.
+    pub(super) fn stack(&mut self, name: u64, addresses: Box<[u64]>) {
+        if self.stacks.len() >= MAX_STACKS && !self.stacks.contains_key(&name) {
+            self.stacks.clear();
+            self.sleeps.clear();
+        }
+        self.stacks.insert(name, addresses);
+    }
+
+    /// Takes so many more sleeps of a kind.
+    pub(super) fn sleeps(&mut self, key: &SleepKey, more: &SleepTally) {
+        let of = (cgroup(key.cgroup), key.nr);
+        if key.stack == 0 {
+            let untold = self.untold.entry(of).or_default();
+            untold.sleeps += more.sleeps;
+            untold.ns += more.ns;
+            return;
+        }
+        let mechanism = self.slept(key.stack, key.nr);
+        let told = self.told.entry(of).or_default();
+        let told = told.entry(mechanism).or_default();
+        told.sleeps += more.sleeps;
+        told.ns += more.ns;
+        self.sleep(of.0, mechanism, more);
+    }
+
+    fn sleep(&mut self, cgroup: u64, mechanism: Option<Mechanism>, more: &SleepTally) {
+        if let Some(mechanism) = mechanism {
+            let cost = self.rows.entry((cgroup, mechanism)).or_default();
+            cost.sleeps += more.sleeps;
+            cost.blocked_ns += more.ns;
+        }
+    }
+
+    /// Sleeps without a stack are taken for what the others of their cgroup and call were, or else for what the call tells.
+    fn share_out(&mut self) {
+        let told = std::mem::take(&mut self.told);
+        for ((cgroup, nr), untold) in std::mem::take(&mut self.untold) {
+            let Some(shares) = told.get(&(cgroup, nr)) else {
+                let mechanism = sort_by_call(nr, 0).map(|sorted| sorted.mechanism);
+                self.sleep(cgroup, mechanism, &untold);
+                continue;
+            };
+            let all = shares
+                .values()
+                .fold((0, 0), |(n, ns), share| (n + share.sleeps, ns + share.ns));
+            for (mechanism, share) in shares {
+                let more = SleepTally {
+                    sleeps: part(untold.sleeps, share.sleeps, all.0),
+                    ns: part(untold.ns, share.ns, all.1),
+                };
+                self.sleep(cgroup, *mechanism, &more);
+            }
+        }
+    }
+
+    fn slept(&mut self, stack: u64, nr: i32) -> Option<Mechanism> {
+        if let Some(known) = self.sleeps.get(&(stack, nr)) {
+            return *known;
+        }
+        let addresses = self.stacks.get(&stack);
+        let names = addresses.and_then(|a| self.causes.borrow().kernel_names(a).ok());
+        let Some(names) = names else {
+            // there was no room for it
+            return sort_by_call(nr, 0).map(|sorted| sorted.mechanism);
+        };
+        let mechanism = sort(&names, nr, true, 0).map(|sorted| sorted.mechanism);
+        self.sleeps.insert((stack, nr), mechanism);
+        mechanism
+    }
+
+    /// What came since the last call, the dearest first.
+    pub(super) fn take(&mut self) -> Watched {
+        self.share_out();
+        let rows = std::mem::take(&mut self.rows).into_iter();
+        let rows = rows.map(|((cgroup, mechanism), cost)| WatchedRow {
+            cgroup,
+            mechanism,
+            samples: cost.samples,
+            sleeps: cost.sleeps,
+            blocked_ns: cost.blocked_ns,
+        });
+        let code = std::mem::take(&mut self.code).into_iter();
+        let code = code.map(
+            |((pid, cgroup, mechanism, addresses), (comm, samples))| WatchedCode {
+                pid,
+                comm,
+                cgroup,
+                mechanism,
+                samples,
+                addresses: addresses.into_vec(),
+            },
+        );
+        let mut watched = Watched {
+            rows: rows.collect(),
+            code: code.collect(),
+            ..Watched::default()
+        };
+        // maps have no order
+        watched.rows.sort_by_key(|r| {
+            (
+                std::cmp::Reverse((r.samples, r.blocked_ns)),
+                r.cgroup,
+                r.mechanism,
+            )
+        });
+        let code = &mut watched.code;
+        code.sort_by(|a, b| {
+            let key = |c: &WatchedCode| (std::cmp::Reverse(c.samples), c.pid, c.mechanism);
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.addresses.cmp(&b.addresses))
+        });
+        watched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums() -> Sums {
+        Sums::new(Rc::new(RefCell::new(Causes::unattached())))
+    }
+
+    /// Check that sleeps without a stack are told by their call, that what is no memory management is not told, that both
+    /// bits of a cgroup's number that differ are one cgroup, and that what was taken is gone.
+    #[test]
+    fn sleeps_are_summed_up() {
+        let mut sums = sums();
+        // of a stack that had no room
+        let key = |cgroup, nr| SleepKey {
+            cgroup,
+            stack: 1,
+            nr,
+            zero: 0,
+        };
+        let more = SleepTally { sleeps: 2, ns: 30 };
+        const MUNMAP: i32 = 11;
+        const GETPID: i32 = 39;
+        sums.sleeps(&key(7, MUNMAP), &more);
+        sums.sleeps(&key(7 | 1 << 63, MUNMAP), &more);
+        sums.sleeps(&key(8, GETPID), &more);
+        let watched = sums.take();
+        let rows: Vec<_> = watched.rows.iter().collect();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        let row = (rows[0].cgroup, rows[0].mechanism, rows[0].sleeps);
+        assert_eq!(row, (7, Mechanism::Unmap, 4));
+        assert_eq!(rows[0].blocked_ns, 60);
+        assert_eq!(sums.take(), Watched::default());
+    }
+
+    /// Check that sleeps whose stacks were not walked are shared out as the others of their cgroup and call are, with what is
+    /// no memory management, and without any by the call.
+    #[test]
+    fn sleeps_without_stacks_are_shared_out() {
+        const READ: i32 = 0;
+        const MUNMAP: i32 = 11;
+        let mut sums = sums();
+        sums.sleeps
+            .insert((1, READ), Some(Mechanism::ReclaimDirect));
+        sums.sleeps.insert((2, READ), None);
+        let key = |stack, nr| SleepKey {
+            cgroup: 7,
+            stack,
+            nr,
+            zero: 0,
+        };
+        let ns = |sleeps, ns| SleepTally { sleeps, ns };
+        sums.sleeps(&key(0, READ), &ns(40, 4000));
+        sums.sleeps(&key(1, READ), &ns(1, 300));
+        sums.sleeps(&key(2, READ), &ns(3, 100));
+        sums.sleeps(&key(0, MUNMAP), &ns(1, 50));
+        let watched = sums.take();
+        let rows: Vec<_> = watched
+            .rows
+            .iter()
+            .map(|r| (r.mechanism, r.sleeps, r.blocked_ns))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (Mechanism::ReclaimDirect, 11, 3300),
+                (Mechanism::Unmap, 1, 50)
+            ]
+        );
+        assert_eq!(sums.take(), Watched::default());
+    }
+
+    /// Check that stacks beyond the bound make room, and that a sample that is cut anywhere does no harm.
+    #[test]
+    fn memory_is_bounded() {
+        let mut sums = sums();
+        for n in 0..5 * MAX_STACKS as u64 {
+            sums.stack(n, Box::new([n]));
+            assert!(sums.stacks.len() <= MAX_STACKS);
+        }
+        let head = SampleHead {
+            kernel_frames: 3,
+            user_frames: 3,
+            ..SampleHead::default()
+        };
+        let mut bytes = shared::bytes(&head).to_vec();
+        bytes.extend([0; 48]);
+        for len in 0..=bytes.len() {
+            sums.sample(&bytes[..len]);
+        }
+    }
+}
