@@ -9,7 +9,7 @@ use quell_event::Text;
 use serde::Serialize;
 
 use crate::find::Found;
-use crate::schema::{self, Process, Remedy, Stack, TABLES, Trace};
+use crate::schema::{self, Account, Process, Remedy, Stack, TABLES, Trace};
 use crate::{Engine, Question};
 
 /// What would mean something else in a path within SQL, or to who looks for files.
@@ -116,6 +116,15 @@ impl Prepared {
     /// The folder can't be written to.
     pub fn remedy(&mut self, remedy: &Remedy) -> anyhow::Result<()> {
         self.row(3, remedy)
+    }
+
+    /// Adds what memory management cost.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn account(&mut self, row: &Account) -> anyhow::Result<()> {
+        self.row(4, row)
     }
 
     /// Ends it: writes what is left, the definitions of the views, and the questions. Returns where it lies.

@@ -78,8 +78,35 @@ pub struct Remedy {
     pub permille: u32,
 }
 
+/// What memory management cost one function of a process.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Account {
+    /// The trace.
+    pub trace: u64,
+    /// The process.
+    pub pid: u32,
+    /// As of [`Process`]; `[kernel]` of the kernel's own threads.
+    pub program: String,
+    /// As of [`Process`].
+    pub build_id: String,
+    /// What the kernel did.
+    pub mechanism: String,
+    /// And what within that.
+    pub part: String,
+    /// The function that had it done, with its file; empty where it is not known.
+    pub code: String,
+    /// Samples of CPU time.
+    pub samples: u64,
+    /// What they stand for, ns.
+    pub cpu_ns: u64,
+    /// How often a thread was made to sleep.
+    pub waits: u64,
+    /// How long those sleeps took, ns.
+    pub blocked_ns: u64,
+}
+
 /// Tables that are made: name and columns. `true` is text, else it is a number.
-pub const TABLES: [(&str, &[(&str, bool)]); 4] = [
+pub const TABLES: [(&str, &[(&str, bool)]); 5] = [
     (
         "traces",
         &[
@@ -125,6 +152,22 @@ pub const TABLES: [(&str, &[(&str, bool)]); 4] = [
             ("cause", true),
             ("remedy", true),
             ("permille", false),
+        ],
+    ),
+    (
+        "account",
+        &[
+            ("trace", false),
+            ("pid", false),
+            ("program", true),
+            ("build_id", true),
+            ("mechanism", true),
+            ("part", true),
+            ("code", true),
+            ("samples", false),
+            ("cpu_ns", false),
+            ("waits", false),
+            ("blocked_ns", false),
         ],
     ),
 ];
@@ -260,6 +303,7 @@ mod tests {
             serde_json::to_value(Process::default()).unwrap(),
             serde_json::to_value(Stack::default()).unwrap(),
             serde_json::to_value(Remedy::default()).unwrap(),
+            serde_json::to_value(Account::default()).unwrap(),
         ];
         for (row, (name, columns)) in rows.iter().zip(TABLES) {
             let row = row.as_object().unwrap();

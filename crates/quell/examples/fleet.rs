@@ -12,6 +12,8 @@
 mod planted;
 #[path = "fleet/programs.rs"]
 mod programs;
+#[path = "fleet/spent.rs"]
+mod spent;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -19,11 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use quell_event::trace::{Meta, Writer};
-use quell_event::{Comm, Shootdown, Victim};
+use quell_event::{Account, AccountRow, Comm, Part, ProcessTime, Shootdown, Tally, Text, Victim};
 use quell_fleet::{DAY_NS, day};
 
 use planted::{Answers, Where};
-use programs::{ASKS, Ask, PROGRAMS, RT_PID, VARIANTS, pid, processes, stack_id, stacks};
+use programs::{ASKS, Ask, PROGRAMS, RT_PID, VARIANTS, base, pid, processes, stack_id, stacks};
+use spent::{Spent, WAIT_NS, spent};
 
 /// 2025-03-03, a Monday.
 const BEGIN: u64 = 20_150 * DAY_NS;
@@ -205,8 +208,55 @@ fn trace(
             writer.tick()?;
         }
     }
+    let spent = spent(week, shootdowns);
+    for one in &spent {
+        answers.spent(&name, one);
+    }
+    answers.accounted(&name, traced_ns);
+    writer.tally(&tally(&spent, traced_ns));
     writer.finish(MONOTONIC + traced_ns, |_| {})?;
     Ok(answers)
+}
+
+/// What a sample stands for.
+const SAMPLE_NS: u64 = 1_000_000;
+
+/// The counts of the account alone: each program has as many samples as it spends in memory management.
+fn tally(spent: &[Spent], traced_ns: u64) -> Tally {
+    let row = |s: &Spent| AccountRow {
+        pid: pid(s.program),
+        mechanism: s.mechanism,
+        part: Part::Other,
+        advice: Text::default(),
+        function: s.function.into(),
+        file: base(PROGRAMS[s.program].exe).into(),
+        allocator: Text::default(),
+        samples: s.samples,
+        waits: s.waits,
+        blocked_ns: s.waits * WAIT_NS,
+        longest_ns: WAIT_NS,
+    };
+    let process = |n: usize| {
+        let samples = spent.iter().filter(|s| s.program == n).map(|s| s.samples);
+        let samples: u64 = samples.sum();
+        ProcessTime {
+            pid: pid(n),
+            comm: PROGRAMS[n].comm.into(),
+            run_ns: samples * SAMPLE_NS,
+            samples,
+            ..ProcessTime::default()
+        }
+    };
+    Tally {
+        duration_ns: traced_ns,
+        account: Some(Account {
+            period_ns: SAMPLE_NS,
+            rows: spent.iter().map(row).collect(),
+            processes: (0..PROGRAMS.len()).map(process).collect(),
+            ..Account::default()
+        }),
+        ..Tally::default()
+    }
 }
 
 fn main() -> anyhow::Result<()> {

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use quell_event::{Cause, Shootdown};
 use serde_json::{Value, json};
 
+use crate::SAMPLE_NS;
 use crate::programs::{ASKS, RT_PID, binary, build_id, caller, distinct, shown};
+use crate::spent::{Spent, WAIT_NS};
 
 /// Where a shootdown belongs.
 pub(crate) struct Where<'a> {
@@ -66,6 +68,10 @@ pub(crate) struct Answers {
     remedies: BTreeMap<(&'static str, &'static str), Stopped>,
     victims: BTreeMap<String, Hits>,
     shares: BTreeMap<(&'static str, Cause, String), u32>,
+    /// By mechanism, program and code, then by host: CPU time and time asleep.
+    times: BTreeMap<(&'static str, &'static str, String), BTreeMap<String, [u64; 2]>>,
+    /// Traces and ns of each host that have an account.
+    accounted: BTreeMap<String, (u64, u64)>,
 }
 
 impl Sum {
@@ -153,6 +159,19 @@ impl Answers {
         self.hit(s, at);
     }
 
+    pub(crate) fn spent(&mut self, host: &str, spent: &Spent) {
+        let key = (spent.mechanism.name(), spent.binary(), spent.code());
+        let of = self.times.entry(key).or_default();
+        let of = of.entry(host.to_owned()).or_default();
+        of[0] += spent.samples * SAMPLE_NS;
+        of[1] += spent.waits * WAIT_NS;
+    }
+
+    pub(crate) fn accounted(&mut self, host: &str, traced_ns: u64) {
+        let of = self.accounted.entry(host.to_owned()).or_default();
+        *of = (of.0 + 1, of.1 + traced_ns);
+    }
+
     fn hit(&mut self, s: &Shootdown, at: &Where<'_>) {
         for v in &s.victims {
             let name = match v.pid {
@@ -214,6 +233,17 @@ impl Answers {
             self.week_ns[week] += other.week_ns[week];
         }
         self.shares.extend(other.shares);
+        for (key, hosts) in other.times {
+            let of = self.times.entry(key).or_default();
+            for (host, [cpu, blocked]) in hosts {
+                let of = of.entry(host).or_default();
+                *of = [of[0] + cpu, of[1] + blocked];
+            }
+        }
+        for (host, (n, ns)) in other.accounted {
+            let of = self.accounted.entry(host).or_default();
+            *of = (of.0 + n, of.1 + ns);
+        }
     }
 
     /// The rows of each answer, in their order.
@@ -229,7 +259,51 @@ impl Answers {
             "changes": self.changes(),
             "remedies": self.remedies(),
             "victims": self.victims(),
+            "time": self.time(),
+            "time-hosts": self.time_hosts(),
         })
+    }
+
+    fn time(&self) -> Vec<Value> {
+        let mut rows: Vec<([u64; 2], Value)> = Vec::new();
+        for ((mechanism, program, code), hosts) in &self.times {
+            let sum = |n: usize| hosts.values().map(|of| of[n]).sum::<u64>();
+            // of several the first by name
+            let most = hosts.iter().rev().max_by_key(|(_, of)| **of);
+            rows.push((
+                [sum(0), sum(1)],
+                json!({
+                    "mechanism": mechanism, "program": program, "code": code, "cpu_ns": sum(0), "blocked_ns": sum(1),
+                    "hosts": hosts.len(), "host": most.map(|(host, _)| host), "host_cpu_ns": most.map(|(_, of)| of[0]),
+                }),
+            ));
+        }
+        rows.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        rows.into_iter().map(|r| r.1).collect()
+    }
+
+    fn time_hosts(&self) -> Vec<Value> {
+        let mut rows: Vec<(f64, Value)> = Vec::new();
+        for (host, (traces, ns)) in &self.accounted {
+            let mut mechanisms: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+            for ((mechanism, ..), hosts) in &self.times {
+                let [cpu, blocked] = hosts.get(host).copied().unwrap_or_default();
+                let of = mechanisms.entry(mechanism).or_default();
+                *of = [of[0] + cpu, of[1] + blocked];
+            }
+            let sum = |n: usize| mechanisms.values().map(|of| of[n]).sum::<u64>();
+            let most = mechanisms.iter().rev().max_by_key(|(_, of)| **of);
+            let share = sum(0) as f64 / *ns as f64;
+            rows.push((
+                share,
+                json!({
+                    "host": host, "traces": traces, "traced_ns": ns, "cpu_ns": sum(0), "blocked_ns": sum(1),
+                    "of_a_cpu": share, "mechanism": most.map(|(name, _)| name), "mechanism_cpu_ns": most.map(|(_, of)| of[0]),
+                }),
+            ));
+        }
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rows.into_iter().map(|r| r.1).collect()
     }
 
     fn hosts(&self) -> Vec<Value> {

@@ -177,7 +177,7 @@ pub(crate) fn pid(program: usize) -> u32 {
     1_000 + 10 * program as u32
 }
 
-fn base(path: &str) -> &str {
+pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

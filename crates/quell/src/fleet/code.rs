@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
-use quell_fleet::{Process as ProcessRow, Stack as StackRow};
+use quell_fleet::{Account as AccountRow, Process as ProcessRow, Stack as StackRow};
 use quell_remedy::{Found, Source, by_name, table};
 
+use super::account;
 use crate::report::code::{Code, base};
 use crate::show::units::plural;
 
@@ -18,6 +19,7 @@ pub(super) struct Flat {
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) stacks: Vec<StackRow>,
+    pub(super) account: Vec<AccountRow>,
 }
 
 /// Reads them of a trace.
@@ -30,10 +32,14 @@ pub(super) fn read(trace: &Trace, number: u64) -> anyhow::Result<Flat> {
     let garbled = trace.each_process(|process| seen.push(process))?;
     let stacks = trace.stacks()?;
     let wrong = wrong(trace, garbled + stacks.garbled, stacks.rows.is_empty());
-    Ok(Flat {
+    let mut flat = Flat {
         wrong,
         ..flat(seen, stacks.rows.into_values(), number)
-    })
+    };
+    if let Some(tally) = trace.tally()? {
+        flat.account = account::rows(&tally, &flat.processes, number);
+    }
+    Ok(flat)
 }
 
 fn wrong(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, String)> {

@@ -1,5 +1,6 @@
 //! Questions over the traces of many hosts: what of a tree is asked, and what its processes and stacks say of code.
 
+mod account;
 mod choice;
 mod code;
 pub(crate) mod json;
@@ -64,6 +65,9 @@ pub(crate) fn prepare(
         }
         for stack in &flat.stacks {
             prepared.stack(stack)?;
+        }
+        for row in &flat.account {
+            prepared.account(row)?;
         }
     }
     prepared.end()

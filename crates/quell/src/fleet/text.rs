@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Asked;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
-use crate::show::units::{count, plural, time};
+use crate::show::units::{count, percent, plural, time};
 
 /// A build id is told apart by so many characters.
 const BUILD: usize = 12;
@@ -56,6 +56,8 @@ fn is_text(column: &str) -> bool {
             | "asker"
             | "build_before"
             | "build_now"
+            | "mechanism"
+            | "code"
     )
 }
 
@@ -93,6 +95,9 @@ fn cell(column: &str, value: &Value) -> String {
         Value::String(text) => plain(text),
         Value::Number(n) if column.ends_with("_ns") => {
             n.as_u64().map_or_else(|| n.to_string(), time)
+        }
+        Value::Number(n) if column == "of_a_cpu" => {
+            n.as_f64().map_or_else(|| n.to_string(), percent)
         }
         Value::Number(n) if column.ends_with("per_s") => {
             n.as_f64().map_or_else(|| n.to_string(), rate)
@@ -211,6 +216,25 @@ mod tests {
           more    a?[2Jb         12  12.3 µs       1,234  0123456789ab
           new     c            <0.1     0 ns           5  -
           and more: -n N shows N of them
+        ");
+    }
+
+    /// Check that time is told in its units, and a share of a CPU in per cent.
+    #[test]
+    fn times() {
+        let columns = ["host", "cpu_ns", "of_a_cpu", "mechanism"];
+        let row = vec![
+            json!("a"),
+            json!(1_500_000_000),
+            json!(0.153),
+            json!("lock.mmap"),
+        ];
+        insta::assert_snapshot!(shown("time-hosts", &columns, vec![row], 2), @r"
+        0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
+
+        Hosts by CPU time in memory management per traced second
+          host     cpu  of a cpu  mechanism
+          a     1.50 s      15 %  lock.mmap
         ");
     }
 

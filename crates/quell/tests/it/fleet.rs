@@ -67,8 +67,8 @@ fn usage() {
     let said = |args: &[&str]| refused(args).replace(&empty, "DIR");
     insta::assert_snapshot!(said(&[&empty]), @"quell: no trace in DIR: 'quell record' and 'quell agent' write them; links to folders are not followed");
     insta::assert_snapshot!(said(&["causes"]), @"quell: say where the traces are, after the questions: quell fleet [QUESTION...] DIR");
-    insta::assert_snapshot!(said(&["weather", &empty]), @"quell: 'weather' is no question: ask causes, binaries, stacks, hosts, changes, remedies, victims");
-    insta::assert_snapshot!(said(&["--sql", "weather"]), @"quell: 'weather' is no question: ask causes, binaries, stacks, hosts, changes, remedies, victims");
+    insta::assert_snapshot!(said(&["weather", &empty]), @"quell: 'weather' is no question: ask time, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
+    insta::assert_snapshot!(said(&["--sql", "weather"]), @"quell: 'weather' is no question: ask time, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
     insta::assert_snapshot!(said(&["--csv", &empty]), @"quell: --csv is of one question");
     insta::assert_snapshot!(said(&["causes", "changes", "--since", "3", &empty]), @"quell: 'changes' compares two periods: with --since ask it by itself");
     assert!(said(&["/nowhere/at/all"]).contains("can't look for traces in /nowhere/at/all"));
@@ -80,9 +80,17 @@ fn usage() {
 #[test]
 fn questions_are_named() {
     let list = String::from_utf8(quell(&["fleet", "--list"]).stdout).expect("text");
-    assert_eq!(list.lines().count(), 8, "{list}");
+    assert_eq!(list.lines().count(), 10, "{list}");
     for name in [
-        "causes", "binaries", "stacks", "hosts", "changes", "remedies", "victims",
+        "time",
+        "time-hosts",
+        "causes",
+        "binaries",
+        "stacks",
+        "hosts",
+        "changes",
+        "remedies",
+        "victims",
     ] {
         assert!(list.contains(&format!("  {name} ")), "{list}");
         let sql = String::from_utf8(quell(&["fleet", "--sql", name]).stdout).expect("text");
@@ -212,10 +220,17 @@ fn answers_are_the_planted_ones() {
     assert_eq!(changes.as_array().map(Vec::len), Some(4), "{changes}");
     assert_eq!(planted["hosts"][0]["host"], "edge-000");
     assert_eq!(planted["victims"][0]["program"], "[rt-loop]");
+    let time = &planted["time"][0];
+    assert_eq!(
+        (time["mechanism"].as_str(), time["program"].as_str()),
+        (Some("fault.anon"), Some("ingest"))
+    );
+    assert_eq!(planted["time-hosts"][0]["host"], "edge-000");
 
     let text = String::from_utf8(asked(&python, &[&*tree]).stdout).expect("text");
     for part in [
         "15 traces of 3 hosts",
+        "ingest::read (ingest)",
         "madvise.dontneed",
         "jemalloc.decay",
         "ingest",
