@@ -133,8 +133,12 @@ impl Choosing<'_> {
                 self.evidence.shootdowns >= FEW && share.shootdowns > 0 && part >= SMALL_SHARE;
             let aside = found.kind.is_libc() || matches!(found.kind, Kind::Node | Kind::CPython);
             if !enough && (aside || faults < remedy::MANY_FAULTS) {
-                if faults >= remedy::MANY_FAULTS && found.kind.allocates() {
-                    // beside another allocator the C library's may still be whose pages are faulted in
+                let is_replaced = self
+                    .found
+                    .iter()
+                    .any(|f| f.replaces_malloc && f.module != found.module);
+                if faults >= remedy::MANY_FAULTS && !is_replaced {
+                    // few shootdowns do not say that its pages are not those that are faulted in
                     let text = format!("the program has {}", counted(faults, "page fault"));
                     self.offer_all(Subject::Allocator(found), share, &text);
                 }

@@ -15,7 +15,7 @@ use crate::{ABSENT, Until};
 pub(crate) fn spend_reading(until: &Until) {
     let bytes = 64 * MIB;
     let file = on_disk(bytes);
-    let until = until.from_now();
+    let until = until.begun_now();
     while until.goes_on() {
         // SAFETY: advice about a file of this program's.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
@@ -130,7 +130,7 @@ pub(crate) fn spend_writing(until: &Until) {
     let bytes = 4 * MIB;
     let file = on_disk(bytes);
     let p = map(bytes, libc::MAP_SHARED, Some(&file));
-    let until = until.from_now();
+    let until = until.begun_now();
     while until.goes_on() {
         write_each(p, bytes, 16 * PAGE);
         // SAFETY: a mapping of this program's.

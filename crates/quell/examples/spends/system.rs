@@ -153,7 +153,7 @@ pub(crate) fn spend_freeing(until: &Until) {
     file.set_len(bytes as u64).expect("room for a number");
     let group = Group::enter(false);
     let mut piece = vec![0_u8; MIB];
-    let until = until.from_now();
+    let until = until.begun_now();
     while until.goes_on() {
         for at in (0..bytes).step_by(MIB) {
             read_at(&file, &mut piece, at);
@@ -171,7 +171,7 @@ pub(crate) fn spend_swapped(until: &Until) {
     write_each(p, bytes, PAGE);
     let pages = bytes / PAGE;
     let mut page = 0;
-    let until = until.from_now();
+    let until = until.begun_now();
     while until.goes_on() {
         for _ in 0..64 {
             // in no order that the kernel could read ahead by; but all in turn
@@ -197,7 +197,7 @@ pub(crate) fn spend_thrashing(until: &Until) {
     advise(p, bytes, libc::MADV_RANDOM);
     let pages = bytes / PAGE;
     let mut page = 0;
-    let until = until.from_now();
+    let until = until.begun_now();
     while until.goes_on() {
         for _ in 0..16 {
             // each in turn, as above

@@ -52,7 +52,7 @@ impl Until {
     }
 
     /// The same time anew: what is prepared before may take long.
-    pub(crate) fn from_now(&self) -> Self {
+    pub(crate) fn begun_now(&self) -> Self {
         Self::over_in(self.lasts)
     }
 

@@ -12,8 +12,8 @@ use super::left_out::LeftOut;
 use super::metric::Metric;
 use super::sample::Sample;
 use super::search::Tried;
-use crate::show::account::is_nothing_to_win;
 use super::spent::Spent;
+use crate::show::account::is_nothing_to_win;
 
 /// One metric and what the pairs say about it.
 pub(crate) struct Judged {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use quell_event::Text;
 use quell_remedy::{Plan, Planned};
 use quell_stats::{Fate, Out, Race, RaceRules, Rng, Runner, Standing};
 
@@ -27,6 +28,8 @@ const ROUNDS: [usize; 2] = [3, 8];
 #[derive(Debug, Clone)]
 pub(crate) struct Tried {
     pub(crate) changes: Vec<Planned>,
+    /// For people: with its settings, where several of one name were tried.
+    pub(crate) label: String,
     /// Runs with it that worked.
     pub(crate) runs: usize,
     /// The objective with it over that without; 1 where no run worked.
@@ -59,6 +62,7 @@ pub(crate) struct Searched {
 /// Some changes together, ready to run.
 struct Entrant {
     changes: Vec<Planned>,
+    label: String,
     setup: Setup,
 }
 
@@ -70,6 +74,27 @@ fn name(changes: &[Planned]) -> String {
     }
 }
 
+/// What a change sets, in few words.
+fn settings(changes: &[Planned]) -> String {
+    const MOST: usize = 70;
+    let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
+    let all: Vec<String> = all.map(|(name, value)| format!("{name}={value}")).collect();
+    Text::from(all.join(" ")).cut(MOST).to_string()
+}
+
+/// Names for people: what several have in common does not tell them apart.
+fn labels(all: &[Vec<Planned>]) -> Vec<String> {
+    let names: Vec<String> = all.iter().map(|changes| name(changes)).collect();
+    let label = |(place, own): (usize, &String)| {
+        if names.iter().filter(|n| *n == own).count() > 1 {
+            format!("{own} ({})", settings(&all[place]))
+        } else {
+            own.clone()
+        }
+    };
+    names.iter().enumerate().map(label).collect()
+}
+
 fn plan_of(changes: &[Planned]) -> Plan {
     Plan {
         remedies: changes.to_vec(),
@@ -78,11 +103,15 @@ fn plan_of(changes: &[Planned]) -> Plan {
 }
 
 impl Entrant {
-    fn new(changes: Vec<Planned>) -> anyhow::Result<Self> {
+    fn new(changes: Vec<Planned>, label: String) -> anyhow::Result<Self> {
         let plan = plan_of(&changes);
         let environment: Environment = mend::environment(&plan)?;
         let setup = plan_text::setup(&environment, &plan);
-        Ok(Self { changes, setup })
+        Ok(Self {
+            changes,
+            label,
+            setup,
+        })
     }
 }
 
@@ -105,27 +134,31 @@ impl Search<'_> {
     pub(crate) fn search(&self, candidates: Vec<Vec<Planned>>) -> anyhow::Result<Searched> {
         let mut rng = Rng::new(self.seed);
         let mut searched = Searched::default();
-        let entrants = candidates.into_iter().map(Entrant::new);
+        let labels = labels(&candidates);
+        let entrants = candidates.into_iter().zip(labels);
+        let entrants = entrants.map(|(changes, label)| Entrant::new(changes, label));
         let entrants: Vec<Entrant> = entrants.collect::<anyhow::Result<_>>()?;
-        let plain = Entrant::new(Vec::new())?;
+        let plain = Entrant::new(Vec::new(), "plain runs".to_owned())?;
         let winners = self.race(&plain, &entrants, rng.next_u64(), &mut searched)?;
         let Some((best, others)) = winners.split_first() else {
             return Ok(searched);
         };
         searched.kept = entrants[*best].changes.clone();
+        let mut kept_label = entrants[*best].label.clone();
         // each that won by itself is added once, the largest gain first, and stays if that wins more
         for other in others {
             let more: Vec<Planned> = entrants[*other].changes.clone();
             if searched.interrupted.is_some() || !is_new(&searched.kept, &more) {
                 continue;
             }
-            let kept = Entrant::new(searched.kept.clone())?;
-            let both = Entrant::new([searched.kept.clone(), more].concat())?;
-            let both = [both];
+            let label = format!("{kept_label} and {}", entrants[*other].label);
+            let kept = Entrant::new(searched.kept.clone(), kept_label.clone())?;
+            let both = [Entrant::new([searched.kept.clone(), more].concat(), label)?];
             let won = self.race(&kept, &both, rng.next_u64(), &mut searched)?;
             if !won.is_empty() {
                 let [both] = both;
                 searched.kept = both.changes;
+                kept_label = both.label;
             }
         }
         Ok(searched)
@@ -150,11 +183,11 @@ impl Search<'_> {
         self.job.progress.more_runs(runs);
         self.job.progress.say(&format!(
             "trying {} beside {}, in up to {} rounds: {} at most, about {}",
-            plural(entrants.len() as u64, "change"),
-            match baseline.changes.as_slice() {
-                [] => "plain runs".to_owned(),
-                changes => name(changes),
+            match entrants {
+                [one] => one.label.clone(),
+                many => plural(many.len() as u64, "change"),
             },
+            baseline.label,
             rules.most_rounds,
             plural(runs as u64, "run"),
             time(u64::try_from((self.run * runs as u32).as_nanos()).unwrap_or(u64::MAX))
@@ -171,6 +204,7 @@ impl Search<'_> {
         for ((entrant, standing), end) in entrants.iter().zip(race.standings()).zip(ends) {
             let tried = Tried {
                 changes: entrant.changes.clone(),
+                label: entrant.label.clone(),
                 runs: standing.rounds,
                 ratio: standing.ratio,
                 ci95: standing.ci95,
@@ -199,7 +233,7 @@ impl Search<'_> {
                     Runner::Baseline => (baseline, "a run to compare with".to_owned()),
                     Runner::Candidate(number) => {
                         let entrant = &entrants[number];
-                        (entrant, format!("a run with {}", name(&entrant.changes)))
+                        (entrant, format!("a run with {}", entrant.label))
                     }
                 };
                 self.job.progress.line(&when);
@@ -273,7 +307,7 @@ fn why(standing: &Standing, objective: &str) -> String {
 /// A line for the log and the report.
 pub(crate) fn line(tried: &Tried) -> String {
     let word = if tried.kept { "keeps" } else { "drops" };
-    format!("{word} {}: {}", tried.name(), tried.why)
+    format!("{word} {}: {}", tried.label, tried.why)
 }
 
 #[cfg(test)]
@@ -297,6 +331,18 @@ mod tests {
         assert!(!is_new(&kept, &[planned("b", "A", "1")]));
         assert!(!is_new(&kept, &[planned("a", "A", "2")]));
         assert!(is_new(&[], &kept));
+    }
+
+    /// Check that forms of one remedy are told apart by what they set, and others by their names alone.
+    #[test]
+    fn forms_are_told_apart() {
+        let all = [
+            vec![planned("a", "A", "1")],
+            vec![planned("a", "A", "2")],
+            vec![planned("b", "B", "1")],
+            vec![planned("a", "A", "1"), planned("b", "B", "1")],
+        ];
+        assert_eq!(labels(&all), ["a (A=1)", "a (A=2)", "b", "a and b"]);
     }
 
     /// Check that each fate is told with what was seen.

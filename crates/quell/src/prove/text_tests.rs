@@ -7,13 +7,18 @@ use quell_remedy::{Evidence, Plan, Planned};
 use super::*;
 use crate::prove::metric;
 use crate::prove::proof::{judge, tests::runs};
+use crate::prove::search::Tried;
 
 fn strip(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
 fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
-    let metrics = metric::all(&["rows^=(.)".to_owned()]).unwrap();
+    proof_by(&[], before, after, pairs)
+}
+
+fn proof_by(asked: &[String], before: &[f64], after: &[f64], pairs: usize) -> Proof {
+    let metrics = metric::all(asked).unwrap();
     let (metrics, overall) = judge(&metrics, &runs(pairs, before, after), 7);
     let sets = BTreeMap::from([(
         "_RJEM_MALLOC_CONF".to_owned(),
@@ -164,13 +169,72 @@ fn nothing_to_do() {
 /// Check that a slower program is called worse, and how to keep the plan is not said.
 #[test]
 fn worse() {
-    let after = [219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 9.9e9, 694e6, 4000.0];
+    let after = [
+        219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 9.1e9, 9.9e9, 694e6, 4000.0,
+    ];
     let report = strip(&text(&proof(&BEFORE, &after, 5), None));
     assert!(
         report.contains("  worse: wall time +22 %; better: shootdowns -88 %"),
         "{report}"
     );
     assert!(!report.contains("Keep it"));
+}
+
+/// Check that fewer shootdowns without a gain of time are said to be no faster, and are not recommended; and that a figure that
+/// the user names decides, whatever the time did.
+#[test]
+fn no_faster() {
+    let fewer = [
+        219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 9.1e9, 8.1e9, 694e6, 4000.0,
+    ];
+    let said = |proof: &Proof| strip(&verdict(proof));
+    let mut seen = proof(&BEFORE, &fewer, 5);
+    assert_eq!(seen.overall.verdict, Verdict::NoEvidence);
+    insta::assert_snapshot!(said(&seen), @"");
+    assert!(!strip(&text(&seen, None)).contains("Keep it"));
+    let faster = [
+        219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
+    ];
+    let rows = ["rows^=(.)".to_owned()];
+    seen = proof_by(&rows, &BEFORE, &faster, 5);
+    insta::assert_snapshot!(said(&seen), @"");
+    assert_eq!(seen.objective().unwrap().metric.name, "rows");
+}
+
+/// Check that what was tried is told, each with why it was kept or not, and that nothing is kept where nothing won.
+#[test]
+fn tries_are_told() {
+    let mut proof = proof(&BEFORE, &BEFORE, 0);
+    let tried = |ratio: f64, kept: bool, why: &str| Tried {
+        changes: proof.plan.remedies.clone(),
+        label: "jemalloc.decay".to_owned(),
+        runs: 4,
+        ratio,
+        ci95: (0.8, f64::INFINITY),
+        kept,
+        why: why.to_owned(),
+        beside: vec![],
+    };
+    proof.tried = vec![tried(1.01, false, "no gain: time +1.0 % in 4 rounds")];
+    proof.plan = Plan::default();
+    proof.nothing = Some(crate::prove::proof::nothing_won(1, "time"));
+    let report = strip(&text(&proof, None));
+    let said = "Tried, by runs beside each other\n  · drops jemalloc.decay: no gain: time +1.0 % in 4 rounds\n";
+    assert!(report.contains(said), "{report}");
+    assert!(
+        report.contains("no evidence: the one change that was tried does not win time here"),
+        "{report}"
+    );
+    let json = super::super::json::json(&proof).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let one = &json["tried"][0];
+    assert_eq!(
+        (&one["remedy"], &one["kept"]),
+        (&"jemalloc.decay".into(), &false.into())
+    );
+    assert_eq!(one["ci95"], serde_json::json!([0.8, null]));
+    assert_eq!(one["sets"]["_RJEM_MALLOC_CONF"], "dirty_decay_ms:-1");
+    assert!(json["objective"].is_null());
 }
 
 /// Check that the JSON has the keys of the contract, integers, and no pairs where none were run.
@@ -205,7 +269,6 @@ fn json() {
         "cpu_ns",
         "wall_ns",
         "max_rss",
-        "rows",
     ] {
         assert_eq!(m[key]["before"].as_array().map(Vec::len), Some(5), "{key}");
         assert!(

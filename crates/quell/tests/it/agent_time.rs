@@ -162,14 +162,16 @@ fn a_trace_has_what_was_before() {
     let report = |more: &[&str]| {
         let out = Command::new(QUELL)
             .args(["--color", "never", "report"])
-            .arg(&trace);
-        let out = out.args(more).output().expect("it starts");
+            .arg(&trace)
+            .args(more)
+            .output()
+            .expect("it starts");
         assert!(out.status.success(), "{out:?}");
         out.stdout
     };
     let said = json(&report(&["--json"]));
     let lines = said["look_back"].as_array().expect("lines");
-    let of = |kind: &str| lines.iter().filter(move |line| line["kind"] == kind);
+    let of = |kind: &'static str| lines.iter().filter(move |line| line["kind"] == kind);
     assert!(of("look").count() >= 3, "{said:#}");
     let began = serde_json::from_slice::<serde_json::Value>(
         &fs::read(trace.join("meta.json")).expect("there"),
