@@ -70,12 +70,12 @@ impl Until {
 }
 
 /// From when it began in earnest until the time was over: how long, of that on a CPU, and waiting for one; and how long it had
-/// waited for one before, ns.
+/// waited for one before, and had one before, ns.
 pub(crate) fn told() -> String {
     let (Some(began), Some(ended)) = (get(&BEGAN), get(&ENDED)) else {
-        return "0 0 0 0".to_owned();
+        return "0 0 0 0 0".to_owned();
     };
     let all = (ended.at - began.at).as_nanos();
     let (ran, waited) = (ended.ran - began.ran, ended.waited - began.waited);
-    format!("{all} {ran} {waited} {}", began.waited)
+    format!("{all} {ran} {waited} {} {}", began.waited, began.ran)
 }
