@@ -7,6 +7,9 @@
 )]
 
 mod account;
+mod account_delays;
+mod account_sums;
+mod account_threads;
 mod agent;
 mod agent_clock;
 mod agent_disk;
@@ -36,6 +39,7 @@ mod lab_run;
 mod lab_verbs;
 mod lockdown;
 mod moving;
+mod perf;
 mod preload;
 mod prove;
 mod run;
@@ -44,5 +48,6 @@ mod singles;
 mod small_memory;
 mod strangers;
 mod symbols;
+mod taskstats;
 mod top;
 mod unwind;
