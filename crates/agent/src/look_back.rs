@@ -7,7 +7,7 @@ use quell_event::{Mechanism, Tally, Text, Watched};
 use serde::{Deserialize, Serialize};
 
 /// Of each look so many culprits, so many cgroups' mechanisms and so much code are kept, the dearest. 30 looks of a second
-/// with that much take 3 MB; a look every ten seconds a tenth.
+/// with that much are a few megabytes; a look every ten seconds takes a tenth.
 const ROWS: usize = 200;
 /// So many looks are kept.
 const LOOKS: usize = 60;

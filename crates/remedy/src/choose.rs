@@ -450,9 +450,8 @@ impl Choosing<'_> {
     /// Adds one change to what can be tried, if it would change anything and the budget allows its memory.
     fn offer(&mut self, remedy: &dyn Remedy, offer: &Offer, share: &Share, text: &str) {
         let allowed = self.budget();
-        let dear = self
-            .memory(offer.memory)
-            .is_some_and(|m| m > allowed + 1e-9);
+        let grows = self.memory(offer.memory);
+        let dear = !offer.allowed && grows.is_some_and(|m| m > allowed + 1e-9);
         let is_set = |(name, value): (&String, &String)| {
             conf::already(name, (self.env)(name).as_deref(), value)
         };

@@ -807,6 +807,24 @@ fn collectors() {
     let env = options("-Xmx4g");
     let big = plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
     assert!(big.remedies.is_empty() && big.notes.join("").contains("budget leaves 25 %"));
+    // the command line says it too; and what the user allows may be tried, by itself and without the touching
+    let mut stated = evidence.clone();
+    stated.command = ["java", "-Xmx4g", "Main"].map(str::to_owned).to_vec();
+    let choice = choose(
+        &[jvm.clone(), libc()],
+        &stated,
+        &Options::default(),
+        &|_: &str| None,
+    );
+    let heaps = choice
+        .candidates
+        .iter()
+        .filter(|c| c.remedy == "jvm.fixed-heap");
+    let heaps: Vec<&str> = heaps
+        .map(|c| c.sets["JAVA_TOOL_OPTIONS"].as_str())
+        .collect();
+    assert_eq!(heaps, ["-Xms4g -XX:+AlwaysPreTouch", "-Xms4g"]);
+    assert!(choice.plan.remedies.is_empty());
     let env = options("-XX:+UseShenandoahGC");
     let unsized_heap = plan(&[jvm, libc()], &evidence, &Options::default(), &env);
     assert!(

@@ -188,6 +188,9 @@ pub struct Offer {
     pub cost: String,
     /// Its price on a machine like this one was not measured: taken only where nothing else does.
     pub untried: bool,
+    /// The user has allowed the program that much memory already: it may be tried whatever the budget, and a plan
+    /// without runs has it not.
+    pub allowed: bool,
 }
 
 /// By how much the most resident memory grows.

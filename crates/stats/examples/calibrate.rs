@@ -8,7 +8,7 @@
 #[allow(unreachable_pub, dead_code)]
 mod sim;
 
-use quell_stats::{Kind, Pair, Rng, Rules, Verdict, compare, orders};
+use quell_stats::{Kind, Pair, Rng, Rules, Verdict, compare, evidence_below, orders};
 use sim::{METRICS, Noise};
 
 fn main() {
@@ -19,6 +19,7 @@ fn main() {
     coverage(runs);
     false_claims(runs);
     power(runs);
+    anytime(runs / 10);
     println!("orders for 5 pairs: {:?}", orders(5, 0));
 }
 
@@ -137,6 +138,54 @@ fn power(runs: usize) {
                 found(0.5, &mut rng),
                 found(0.15, &mut rng)
             );
+        }
+        println!();
+    }
+}
+
+/// How soon a gain is found with a look after every pair, and by a test of a fixed length.
+fn anytime(runs: usize) {
+    const PAIRS: [usize; 5] = [5, 7, 10, 20, 40];
+    println!(
+        "gains found after so many pairs, per cent: looked at after every pair, and of fixed length"
+    );
+    for (gain, noise) in [
+        (0.0, 0.03),
+        (0.02, 0.01),
+        (0.02, 0.03),
+        (0.05, 0.01),
+        (0.05, 0.03),
+        (0.2, 0.03),
+        (0.2, 0.1),
+    ] {
+        let mut rng = Rng::new(13);
+        let mut found = [[0_usize; PAIRS.len()]; 2];
+        for run in 0..runs {
+            let mut draw = |middle: f64| {
+                // the sum of twelve is close to a bell curve
+                let bell = (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
+                middle * (noise * bell).exp()
+            };
+            let pairs: Vec<Pair> = (0..PAIRS[PAIRS.len() - 1])
+                .map(|_| Pair::new(draw(1.0), draw(1.0 - gain)))
+                .collect();
+            let logs: Vec<f64> = pairs.iter().map(|p| (p.after / p.before).ln()).collect();
+            let rules = Rules {
+                family: 1,
+                seed: run as u64,
+                smallest_effect: 0.0,
+                ..Rules::default()
+            };
+            for (place, &n) in PAIRS.iter().enumerate() {
+                found[0][place] += usize::from(evidence_below(&logs[..n], 0.0) >= 40.0);
+                let fixed = compare(&pairs[..n], &rules).verdict;
+                found[1][place] += usize::from(fixed == Verdict::Better);
+            }
+        }
+        print!("{:4.0} % in noise of {:3.0} %", 100.0 * gain, 100.0 * noise);
+        for row in found {
+            let shares = row.map(|n| format!("{:5.0}", 100.0 * n as f64 / runs as f64));
+            print!("   {}", shares.join(" "));
         }
         println!();
     }

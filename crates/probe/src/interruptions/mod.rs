@@ -310,8 +310,11 @@ mod tests {
                     seen.extend(probe.take()?);
                     seen.retain(|i| i.kind == InterruptionKind::Tlb);
                     let lost = probe.lost()?;
-                    // what belongs to nobody else is in both: in the records, as nobody's, and among the lost
-                    if seen.len() >= ENOUGH || began.elapsed() > PATIENCE {
+                    // what belongs to nobody else is in both: in the records, as nobody's, and among the lost; others' storms are
+                    // told as theirs, and are not waited for
+                    let told = seen.iter().filter(|i| i.tgid == own).count();
+                    let enough = told >= ENOUGH || lost >= ENOUGH as u64;
+                    if enough || began.elapsed() > PATIENCE {
                         return Ok((seen, lost));
                     }
                 }
@@ -345,7 +348,9 @@ mod tests {
         // the same, as if the memory were another process's
         let (seen, lost) = unseen_requests([first, second], |own| own + 1);
         let told = seen.iter().filter(|i| i.tgid == own).count();
-        assert!(told >= ENOUGH && lost == 0, "{lost} lost, {told} told");
+        // some of others' may be anybody's
+        let few = lost < ENOUGH as u64;
+        assert!(told >= ENOUGH && few, "{lost} lost, {told} told");
         sched_setaffinity(None, &before).unwrap();
     }
 }

@@ -135,13 +135,8 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     }
     let environment = mend::environment(&plan)?;
     let pairs = ran.pairs;
-    if ran.interrupted.is_some() {
-        let note = match interrupted {
-            Some(_) => {
-                "interrupted while changes were tried: what won so far is not proved".to_owned()
-            }
-            None => format!("interrupted after {} of {} pairs", pairs.len(), args.pairs),
-        };
+    if ran.interrupted.is_some() && interrupted.is_none() {
+        let note = format!("interrupted after {} of {} pairs", pairs.len(), args.pairs);
         notes.insert(0, note);
     }
     notes.extend(plan_text::merged(&environment, &plan_text::own_env));
@@ -317,7 +312,9 @@ fn choose(
     .search(to_try(&chosen.plan, candidates, &chosen.left_out))?;
     chosen.plan.remedies = searched.kept;
     chosen.interrupted = searched.interrupted;
-    if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
+    if searched.interrupted.is_some() {
+        chosen.nothing = Some(proof::NOT_PROVED.to_owned());
+    } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
         let objective = metric::objective(metrics);
         chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
     }

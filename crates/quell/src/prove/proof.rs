@@ -154,6 +154,10 @@ pub(crate) fn judge(
     (judged, overall)
 }
 
+/// Why nothing was compared where somebody had no more time.
+pub(crate) const NOT_PROVED: &str =
+    "interrupted while changes were tried: what won so far is not proved";
+
 /// Why nothing was compared where all of a plan was left out.
 pub(crate) const NOTHING_LEFT: &str =
     "nothing is left of the plan, because the program does not bear it: nothing is recommended";
@@ -161,8 +165,8 @@ pub(crate) const NOTHING_LEFT: &str =
 /// Why nothing is proved where nothing that was tried won.
 pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
     match tried {
-        1 => format!("the one change that was tried does not win {objective} here"),
-        n => format!("none of the {n} changes that were tried wins {objective} here"),
+        1 => format!("the one change that was tried did not win {objective} here"),
+        n => format!("none of the {n} changes that were tried did win {objective} here"),
     }
 }
 

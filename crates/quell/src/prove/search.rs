@@ -20,9 +20,9 @@ use crate::launch::Setup;
 use crate::show::units::{plural, time};
 
 /// A race takes about so long, where a few rounds don't take longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Rounds of a race: with fewer nothing can be told apart, and more are for the proof.
-const ROUNDS: [usize; 2] = [3, 8];
+const ROUNDS: [usize; 2] = [4, 8];
 
 /// One thing that was tried.
 #[derive(Debug, Clone)]

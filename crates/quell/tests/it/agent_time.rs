@@ -142,7 +142,7 @@ fn a_trace_has_what_was_before() {
     );
     // it spends CPU time before the rule fires, and lives when its code is named
     let mut spends = Command::new(example("spends"))
-        .args(["protect", "600000"])
+        .args(["fault.anon", "600000"])
         .stdout(Stdio::null())
         .spawn()
         .expect("it starts");

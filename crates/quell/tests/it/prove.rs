@@ -70,19 +70,42 @@ fn nothing_to_gain() {
         .status();
     assert!(built.expect("cc starts").success(), "cc builds worst.c");
     for (command, why) in [
-        (vec!["sha256sum", &big], ["nothing to stop", "too few"]),
+        (
+            vec!["sha256sum", &big],
+            [
+                "nothing to win",
+                "nothing to stop",
+                "too few",
+                "win time here",
+            ],
+        ),
         (
             vec!["cc", "-O2", "-c", source, "-o", &object],
-            ["nothing to stop", "too few"],
+            [
+                "nothing to win",
+                "nothing to stop",
+                "too few",
+                "win time here",
+            ],
         ),
         (
             vec![&worst, "30000"],
-            ["no setting that quell knows", "too few"],
+            [
+                "no setting that quell knows",
+                "nothing to win",
+                "too few",
+                "win time here",
+            ],
         ),
     ] {
         let args = [vec!["prove", "--json", "--"], command].concat();
         let proof = nothing_claimed(&args);
-        assert_eq!(proof["pairs"], 0);
+        if proof["pairs"] != 0 {
+            // something won a race by luck, and the proof found that out
+            let tried = proof["tried"].as_array().expect("what was tried");
+            assert!(tried.iter().any(|t| t["kept"] == true), "{proof:#}");
+            continue;
+        }
         let reason = proof["reason"].as_str().expect("a reason");
         assert!(why.iter().any(|w| reason.contains(w)), "{args:?}: {reason}");
     }
@@ -426,8 +449,69 @@ fn server_under_load() {
     );
 }
 
-/// Check that a redis-server under large values is proved to be better off with its jemalloc told,
-/// by the variable that it listens to, to keep its memory; at a price that is shown.
+/// Allocates a block that glibc maps and unmaps each time, and touches all of it. A compiler that optimises leaves it out.
+const CHURN: &str = "
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (int i = 0; i < 20; i++) {
+        char *block = malloc(64 << 20);
+        if (!block)
+            return 1;
+        memset(block, i, 64 << 20);
+        free(block);
+    }
+}
+";
+
+/// Check that of a program whose time goes to page faults of its allocator the setting that keeps memory is tried, wins, and is
+/// proved to win time, in fresh pairs; and that each thing that was tried is told.
+#[test]
+fn what_wins_time_is_kept() {
+    if !root_only("what_wins_time_is_kept") {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = dir.path().join("churn.c");
+    std::fs::write(&source, CHURN).expect("a file");
+    let churn = dir.path().join("churn").display().to_string();
+    let built = Command::new("cc")
+        .args(["-O0", "-o", &churn])
+        .arg(&source)
+        .status();
+    assert!(built.expect("cc starts").success(), "cc builds it");
+    let out = quell(&["prove", "--json", "--budget", "200%", "--", &churn]);
+    let proof = json(&out.stdout);
+    println!("{proof:#}");
+    let tried = proof["tried"].as_array().expect("what was tried");
+    assert!(!tried.is_empty(), "{}", whole(&out));
+    for one in tried {
+        assert!(one["runs"].as_u64() > Some(0), "{one}");
+        assert!(one["why"].as_str().is_some_and(|why| !why.is_empty()));
+    }
+    assert!(
+        tried
+            .iter()
+            .any(|t| t["remedy"] == "glibc.keep" && t["kept"] == true),
+        "{proof:#}"
+    );
+    assert_eq!(proof["plan"][0]["remedy"], "glibc.keep");
+    let word = proof["verdict"].as_str().unwrap_or_default();
+    assert_eq!(
+        (out.status.code(), word),
+        (Some(0), "better"),
+        "{}",
+        whole(&out)
+    );
+    let objective = &proof["objective"];
+    assert_eq!(objective["verdict"], "better", "{objective}");
+    assert!(objective["ci95"][1].as_f64() < Some(1.0), "{objective}");
+}
+
+/// Check that the plan for a redis-server under large values, whose jemalloc is told to keep its memory by the variable that it
+/// listens to, is proved as a whole where that is asked for; that the figure which is named decides; and that
+/// the price is shown.
 #[test]
 fn redis() {
     if !root_only("redis") {
@@ -447,24 +531,26 @@ fn redis() {
     let load = format!("redis-benchmark -p {port} -t set -d 400000 -n 3500 -r 600 -c 20 -q");
     #[rustfmt::skip]
     let out = quell(&[
-        "prove", "--json", "--metric", "rps^=([0-9.]+) requests per second", "--ready", &port,
+        "prove", "--json", "--no-try", "--metric", "rps^=([0-9.]+) requests per second", "--ready", &port,
         "--load", &load, "--", "redis-server", "--port", &port, "--dir", &dir, "--save", "",
         "--io-threads", "2", "--io-threads-do-reads", "yes",
     ]);
     let proof = json(&out.stdout);
     println!("{proof:#}");
-    // Whether huge pages cost this machine more time than they save is its own business: where the host gives memory
-    // only as it is touched, they do. The word and the status must then say so, and for no other reason.
-    let slower = ["system_ns", "wall_ns", "rps"]
-        .iter()
-        .any(|name| proof["metrics"][name]["verdict"] == "worse");
-    let wanted = if slower {
-        (Some(1), "worse")
-    } else {
-        (Some(0), "better")
-    };
+    // Whether it gains here is this machine's own business: where the host gives memory only as it is touched, huge pages are
+    // dear. The word and the status are those of the figure.
+    let rps = proof["metrics"]["rps"]["verdict"]
+        .as_str()
+        .unwrap_or_default();
     let word = proof["verdict"].as_str().unwrap_or_default();
-    assert_eq!((out.status.code(), word), wanted, "{}", whole(&out));
+    let status = if rps == "better" { 0 } else { 1 };
+    assert_eq!(
+        (out.status.code(), word),
+        (Some(status), rps),
+        "{}",
+        whole(&out)
+    );
+    assert_eq!(proof["objective"]["name"], "rps");
     assert_eq!(proof["plan"][0]["remedy"], "jemalloc.decay");
     let sets = proof["plan"][0]["sets"].as_object().expect("variables");
     let variables: Vec<_> = sets.keys().collect();

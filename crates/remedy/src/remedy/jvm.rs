@@ -83,8 +83,9 @@ impl Remedy for FixedHeap {
         let offer = |options: String, stops: f64, grows: u64, what: &str| Offer {
             sets: one("JAVA_TOOL_OPTIONS", options),
             stops,
-            // the user has allowed the heap that much, and a program that runs for long may come to it by itself
-            memory: Memory::Share(0.0),
+            memory: Memory::UpTo(grows),
+            // by -Xmx, and a program that runs for long may come to it by itself
+            allowed: true,
             cost: format!(
                 "{what} the heap of {size} that -Xmx allows, which may be up to {} MB more{measured}",
                 grows >> 20
