@@ -46,6 +46,16 @@ fn spend(cgroup: &Path, by: &str, ms: &str) -> Option<f64> {
     Some(used / 1e9)
 }
 
+/// A child that ends with this, also where the test fails.
+struct Ends(std::process::Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Check that a program's CPU time and time asleep are told by its cgroup, that it is no more than the program had, and that
 /// all cgroups together have what all mechanisms have.
 #[test]
@@ -141,10 +151,11 @@ fn a_trace_has_what_was_before() {
         &["--config", config.to_str().expect("text")],
     );
     // it spends CPU time before the rule fires, and lives when its code is named
-    let mut spends = Command::new(example("spends"))
-        .args(["fault.anon", "600000"])
+    let spends = Command::new(example("spends"))
+        .args(["fault.anon", "600000", "itself"])
         .stdout(Stdio::null())
         .spawn()
+        .map(Ends)
         .expect("it starts");
     let looks = |text: &str| sum(text, "quell_agent_looks_total", "") >= 4;
     agent.metrics(looks);
@@ -154,8 +165,7 @@ fn a_trace_has_what_was_before() {
         assert!(Instant::now() < until, "{}", agent.get("/metrics"));
         run_culprit();
     }
-    spends.kill().expect("it is there");
-    spends.wait().expect("a status");
+    drop(spends);
     let trace = fs::read_dir(&traces).expect("a folder").flatten();
     let mut trace = trace.map(|entry| entry.path()).filter(|path| path.is_dir());
     let trace = trace.next().expect("a trace");
