@@ -109,21 +109,6 @@ const SPENT: &[Spent] = &[
         0.1,
         "scope",
     ),
-    Spent {
-        by: "shootdown.wait",
-        ..spent(
-            "shootdown.hit",
-            &[
-                "advise",
-                "fault.anon",
-                "fault.entry",
-                "shootdown.wait",
-                "zeroing",
-            ],
-            0.1,
-            NOBODY,
-        )
-    },
     spent(
         "lock.mmap",
         &[
@@ -142,6 +127,22 @@ const SPENT: &[Spent] = &[
 
 /// Those that take preparation: swap, a full group of memory, a file that others map, and programs that begin and end.
 const SPENT_RARELY: &[Spent] = &[
+    // what a hit takes is little where an interrupt is, as on an emulated CPU
+    Spent {
+        by: "shootdown.wait",
+        ..spent(
+            "shootdown.hit",
+            &[
+                "advise",
+                "fault.anon",
+                "fault.entry",
+                "shootdown.wait",
+                "zeroing",
+            ],
+            0.1,
+            NOBODY,
+        )
+    },
     spent("fault.huge", &["fault.entry", "advise"], 0.15, MEMORY),
     spent("fault.entry", &[], 0.8, MEMORY),
     spent("unmap", &["fault.file", "fault.entry", "map"], 0.25, MEMORY),
