@@ -49,6 +49,16 @@ EVENTS = [
 ]
 
 
+def _events(title: str, text: str, name: str, by: str) -> tuple[Any, ...]:
+    """How many there are a second, stacked by a label."""
+    return (lines, title, text, rate(name, [by]), {"unit": "ops", "stacked": True})
+
+
+def _seconds(title: str, text: str, name: str, by: str) -> tuple[Any, ...]:
+    """How many seconds each second, stacked by a label."""
+    return (lines, title, text, rate(name, [by], "ns"), {"unit": "s", "stacked": True})
+
+
 def _shootdowns() -> list[tuple[Any, ...]]:
     return [
         (
@@ -59,37 +69,33 @@ def _shootdowns() -> list[tuple[Any, ...]]:
             rate("shootdowns", ["host"]),
             {"cell": "ops", "width": 24},
         ),
-        (
-            lines,
+        _events(
             "Shootdowns by cause",
             "Requests to flush other CPUs, a second, stacked. The cause says what to do: docs/causes.md says what each is, and "
             "quell record with quell report -- on that host -- from which code it comes; quell prove what a remedy would change.",
-            rate("shootdowns", ["cause"]),
-            {"unit": "ops", "stacked": True},
+            "shootdowns",
+            "cause",
         ),
-        (
-            lines,
+        _events(
             "Victims by cause",
             "CPUs that were interrupted, a second, stacked. Divided by the shootdowns it is how many CPUs each hits: a process of "
             "many threads, or one whose threads move among CPUs. Bind its threads, or split it into processes.",
-            rate("victims", ["cause"]),
-            {"unit": "ops", "stacked": True},
+            "victims",
+            "cause",
         ),
-        (
-            lines,
+        _events(
             "Hits on isolated CPUs by cause",
             "Interruptions a second of CPUs that the kernel isolates; nothing where there are none. Each is a stall of what "
             "should not be disturbed: find the process with quell top --cpu, and let it free memory elsewhere or not at all.",
-            rate("isolated_cpu_victims", ["cause"]),
-            {"unit": "ops", "stacked": True},
+            "isolated_cpu_victims",
+            "cause",
         ),
-        (
-            lines,
+        _events(
             "Victims that had nothing to do with it",
             "Victims a second, by whether what ran there used the memory that was flushed (bystander false) or not (true). Many "
             "bystanders: kernel threads or lazy switches keep an address space loaded; keep culprits off these CPUs.",
-            rate("victim_hits", ["bystander"]),
-            {"unit": "ops", "stacked": True},
+            "victim_hits",
+            "bystander",
         ),
         (
             lines,
@@ -141,21 +147,19 @@ def _times() -> list[tuple[Any, ...]]:
             ),
         ]
     found += [
-        (
-            lines,
+        _seconds(
             "Time that culprits waited, by cause",
             "Seconds waited each second, stacked: 0.01 is 1 % of one CPU. This is system time of the culprit; the largest cause is "
             "the first to get a remedy (quell plan).",
-            rate("wait_seconds", ["cause"], "ns"),
-            {"unit": "s", "stacked": True},
+            "wait_seconds",
+            "cause",
         ),
-        (
-            lines,
+        _seconds(
             "Time in victims' handlers, by cause",
             "Seconds of stall each second, stacked: 0.01 is 1 % of one CPU, taken from whoever ran there. The TLB misses "
             "afterwards are not in it.",
-            rate("stall_seconds", ["cause"], "ns"),
-            {"unit": "s", "stacked": True},
+            "stall_seconds",
+            "cause",
         ),
     ]
     return found
@@ -165,21 +169,19 @@ def _memory() -> list[tuple[Any, ...]]:
     by = ["cgroup", "pod", "container"]
     bar = {"custom_cellOptions": {"type": "gauge", "mode": "gradient"}}
     return [
-        (
-            lines,
+        _seconds(
             "CPU time in memory management, by mechanism",
             "Seconds of CPU time each second, stacked, by 49 samples a second on each CPU: 0.01 is 1 % of one CPU, and an estimate. "
             "docs/mechanisms.md says what each is; quell stat -a on that host, which function has it done.",
-            rate("memory_cpu_seconds", ["mechanism"], "ns"),
-            {"unit": "s", "stacked": True},
+            "memory_cpu_seconds",
+            "mechanism",
         ),
-        (
-            lines,
+        _seconds(
             "Time that threads slept for memory management, by mechanism",
             "Seconds of sleep each second, stacked: 1 is one thread that never runs. lock.mmap is threads of a process in each other's "
             "way, fault.major a disk, reclaim.direct too little memory; quell stat -a tells who holds a lock.",
-            rate("memory_blocked_seconds", ["mechanism"], "ns"),
-            {"unit": "s", "stacked": True},
+            "memory_blocked_seconds",
+            "mechanism",
         ),
         (
             table,

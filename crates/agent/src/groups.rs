@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::{Counts, Tally, Watched};
+use quell_event::{Counts, Tally, Watched, WatchedRow};
 
 use crate::totals::Hits;
 
@@ -40,6 +40,14 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// What a row stands for.
+    pub(crate) fn of(watched: &Watched, row: &WatchedRow) -> Self {
+        Self {
+            cpu_ns: watched.cpu_ns(row.samples),
+            blocked_ns: row.blocked_ns,
+        }
+    }
+
     /// So much more.
     pub(crate) fn add(&mut self, other: Self) {
         self.cpu_ns += other.cpu_ns;
@@ -199,22 +207,17 @@ impl Groups {
     }
 }
 
-/// Of all mechanisms.
+/// Every row's time with its cgroup, which may have several: one for each mechanism.
 fn by_cgroup(watched: &Watched) -> Vec<(u64, Memory)> {
-    let rows = watched.rows.iter().map(|row| {
-        let memory = Memory {
-            cpu_ns: watched.cpu_ns(row.samples),
-            blocked_ns: row.blocked_ns,
-        };
-        (row.cgroup, memory)
-    });
-    rows.collect()
+    let rows = watched.rows.iter();
+    rows.map(|row| (row.cgroup, Memory::of(watched, row)))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quell_event::{Cause, CulpritTally, Mechanism, VictimTally, WatchedRow};
+    use quell_event::{Cause, CulpritTally, Mechanism, VictimTally};
 
     use super::*;
 

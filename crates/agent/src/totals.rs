@@ -101,10 +101,7 @@ impl Totals {
             self.lost_sleeps += watched.lost_sleeps;
             let memory = self.memory.get_or_insert_default();
             for row in &watched.rows {
-                let more = Memory {
-                    cpu_ns: watched.cpu_ns(row.samples),
-                    blocked_ns: row.blocked_ns,
-                };
+                let more = Memory::of(watched, row);
                 memory.entry(row.mechanism).or_default().add(more);
             }
         }

@@ -9,7 +9,7 @@ use quell_event::Text;
 use serde::Serialize;
 
 use crate::find::Found;
-use crate::schema::{self, Account, Process, Remedy, Stack, TABLES, Trace};
+use crate::schema::{self, AccountOfCode, Process, Remedy, Stack, TABLES, Trace};
 use crate::{Engine, Question};
 
 /// What would mean something else in a path within SQL, or to who looks for files.
@@ -123,7 +123,7 @@ impl Prepared {
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn account(&mut self, row: &Account) -> anyhow::Result<()> {
+    pub fn account(&mut self, row: &AccountOfCode) -> anyhow::Result<()> {
         self.row(4, row)
     }
 

@@ -80,7 +80,7 @@ pub struct Remedy {
 
 /// What memory management cost one function of a process.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Account {
+pub struct AccountOfCode {
     /// The trace.
     pub trace: u64,
     /// The process.
@@ -303,7 +303,7 @@ mod tests {
             serde_json::to_value(Process::default()).unwrap(),
             serde_json::to_value(Stack::default()).unwrap(),
             serde_json::to_value(Remedy::default()).unwrap(),
-            serde_json::to_value(Account::default()).unwrap(),
+            serde_json::to_value(AccountOfCode::default()).unwrap(),
         ];
         for (row, (name, columns)) in rows.iter().zip(TABLES) {
             let row = row.as_object().unwrap();

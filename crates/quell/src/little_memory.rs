@@ -4,6 +4,8 @@
 //!
 //! What is left is asked in the beginning: of the machine, and of the control group that quell is in.
 
+use quell_host::memory::available;
+
 /// With less than this, bytes, stacks are followed by frame pointers alone. Watching a whole machine took up to 159 MB
 /// with tables and 110 MB without; in a group of 96 MB the kernel ended quell with them.
 const FOR_TABLES: u64 = 192 << 20;
@@ -19,7 +21,7 @@ const FOR_RECORDING: u64 = 56 << 20;
 const FOR_COUNTING: u64 = 28 << 20;
 
 fn is_short(needed: u64, left_out: &str) -> bool {
-    let available = quell_host::memory::available().filter(|&available| available < needed);
+    let available = available().filter(|&available| available < needed);
     if let Some(available) = available {
         say!("quell: {}", line(available, left_out));
     }
@@ -51,12 +53,7 @@ pub(crate) fn may_account() -> bool {
 /// It has none; nothing was begun.
 pub(crate) fn room_for_recording() -> anyhow::Result<()> {
     let than = "for less, 'quell stat' counts";
-    has_room(
-        quell_host::memory::available(),
-        FOR_RECORDING,
-        "a recording",
-        than,
-    )
+    has_room(available(), FOR_RECORDING, "a recording", than)
 }
 
 /// Whether counting has room.
@@ -66,12 +63,7 @@ pub(crate) fn room_for_recording() -> anyhow::Result<()> {
 /// It has none; nothing was begun.
 pub(crate) fn room_for_counting() -> anyhow::Result<()> {
     let than = "'--backend proc' needs next to nothing";
-    has_room(
-        quell_host::memory::available(),
-        FOR_COUNTING,
-        "to count",
-        than,
-    )
+    has_room(available(), FOR_COUNTING, "to count", than)
 }
 
 fn has_room(available: Option<u64>, needed: u64, what: &str, helps: &str) -> anyhow::Result<()> {

@@ -40,7 +40,7 @@ impl Default for Options {
 
 /// What could be done for a program.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Choice {
+pub struct Proposal {
     /// What stops most of the shootdowns, as predicted.
     pub plan: Plan,
     /// Every single change that may help, each for itself: whether it wins time only runs can tell. The dearest origin's
@@ -65,7 +65,7 @@ pub fn choose(
     evidence: &Evidence,
     options: &Options,
     env: &impl Fn(&str) -> Option<String>,
-) -> Choice {
+) -> Proposal {
     let mut plan = Plan::default();
     let split = split(found, evidence);
     let faults = evidence.page_faults.unwrap_or(0);
@@ -78,7 +78,7 @@ pub fn choose(
                 |n| counted(n, "page fault")
             ),
         ));
-        return Choice {
+        return Proposal {
             plan,
             candidates: Vec::new(),
         };
@@ -97,7 +97,7 @@ pub fn choose(
     choosing.allocators();
     choosing.rest();
     choosing.without_huge_pages();
-    Choice {
+    Proposal {
         plan: choosing.plan,
         candidates: choosing.candidates,
     }
@@ -117,7 +117,7 @@ struct Choosing<'a> {
     candidates: Vec<Planned>,
 }
 
-impl Choosing<'_> {
+impl<'a> Choosing<'a> {
     fn allocators(&mut self) {
         let (found, split) = (self.found, self.split);
         let faults = self.evidence.page_faults.unwrap_or(0);
@@ -308,17 +308,7 @@ impl Choosing<'_> {
     /// Chooses for one origin; whether anything was chosen, or said of why not.
     fn choose(&mut self, subject: Subject<'_>, share: &Share, name: &str, text: &str) -> bool {
         let total = self.split.total;
-        let case = Case {
-            subject,
-            found: self.found,
-            evidence: self.evidence,
-            total,
-            copies: self.split.copies(),
-            huge: self.split.huge(),
-            room: self.room(),
-            env: self.env,
-            share,
-        };
+        let case = self.case(subject, share);
         let (mut tunings, mut preloads) = (Vec::new(), Vec::new());
         let mut refused = Vec::new();
         for &remedy in remedy::all() {
@@ -422,10 +412,8 @@ impl Choosing<'_> {
     /// Adds what an allocator's settings can do to what can be tried, and to no plan.
     fn offer_all(&mut self, subject: Subject<'_>, share: &Share, text: &str) {
         let case = self.case(subject, share);
-        let settings = remedy::all().iter().filter(|r| !r.preloads());
-        let considered: Vec<_> = settings.map(|r| (*r, r.consider(&case))).collect();
-        for (remedy, verdict) in considered {
-            if let Some(Verdict::Offer(offers)) = verdict {
+        for &remedy in remedy::all().iter().filter(|r| !r.preloads()) {
+            if let Some(Verdict::Offer(offers)) = remedy.consider(&case) {
                 for offer in offers {
                     self.offer(remedy, &offer, share, text);
                 }
@@ -433,7 +421,11 @@ impl Choosing<'_> {
         }
     }
 
-    fn case<'c>(&'c self, subject: Subject<'c>, share: &'c Share) -> Case<'c> {
+    /// An origin, as remedies consider it.
+    fn case<'c>(&self, subject: Subject<'c>, share: &'c Share) -> Case<'c>
+    where
+        'a: 'c,
+    {
         Case {
             subject,
             found: self.found,
@@ -469,14 +461,7 @@ impl Choosing<'_> {
                 known.evidence = format!("{}; {text}", known.evidence);
                 known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
             }
-            None => self.candidates.push(Planned {
-                remedy: remedy.id().to_owned(),
-                sets: offer.sets.clone(),
-                starts: offer.starts.clone(),
-                evidence: text.to_owned(),
-                predicted_stop: rounded(stops),
-                cost: offer.cost.clone(),
-            }),
+            None => self.candidates.push(planned(remedy, offer, stops, text)),
         }
     }
 
@@ -505,14 +490,20 @@ impl Choosing<'_> {
         if self.plan.user_has(name, &offer.sets, &self.env) && offer.starts.is_empty() {
             return;
         }
-        self.plan.remedies.push(Planned {
-            remedy: remedy.id().to_owned(),
-            sets: offer.sets.clone(),
-            starts: offer.starts.clone(),
-            evidence: text.to_owned(),
-            predicted_stop: rounded(stops),
-            cost: offer.cost.clone(),
-        });
+        let planned = planned(remedy, offer, stops, text);
+        self.plan.remedies.push(planned);
+    }
+}
+
+/// An offer, as a plan has it.
+fn planned(remedy: &dyn Remedy, offer: &Offer, stops: f64, text: &str) -> Planned {
+    Planned {
+        remedy: remedy.id().to_owned(),
+        sets: offer.sets.clone(),
+        starts: offer.starts.clone(),
+        evidence: text.to_owned(),
+        predicted_stop: rounded(stops),
+        cost: offer.cost.clone(),
     }
 }
 

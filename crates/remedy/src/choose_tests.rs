@@ -810,13 +810,13 @@ fn collectors() {
     // the command line says it too; and what the user allows may be tried, by itself and without the touching
     let mut stated = evidence.clone();
     stated.command = ["java", "-Xmx4g", "Main"].map(str::to_owned).to_vec();
-    let choice = choose(
+    let proposal = choose(
         &[jvm.clone(), libc()],
         &stated,
         &Options::default(),
         &|_: &str| None,
     );
-    let heaps = choice
+    let heaps = proposal
         .candidates
         .iter()
         .filter(|c| c.remedy == "jvm.fixed-heap");
@@ -824,7 +824,7 @@ fn collectors() {
         .map(|c| c.sets["JAVA_TOOL_OPTIONS"].as_str())
         .collect();
     assert_eq!(heaps, ["-Xms4g -XX:+AlwaysPreTouch", "-Xms4g"]);
-    assert!(choice.plan.remedies.is_empty());
+    assert!(proposal.plan.remedies.is_empty());
     let env = options("-XX:+UseShenandoahGC");
     let unsized_heap = plan(&[jvm, libc()], &evidence, &Options::default(), &env);
     assert!(

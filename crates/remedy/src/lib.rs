@@ -30,7 +30,7 @@ mod words;
 mod wrappers;
 
 pub use attribute::{Evidence, Source, Unattributed, called};
-pub use choose::{Choice, Options, choose, plan as plan_within};
+pub use choose::{Options, Proposal, choose, plan as plan_within};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting};
 pub use found::{Found, Kind, Linking};
 pub use plan::{FEW, Plan, Planned, plan};

@@ -96,7 +96,7 @@ pub struct Standing {
 }
 
 #[derive(Clone, Debug)]
-struct Candidate {
+struct Racer {
     /// Logarithms of after over before, turned so that less is better.
     differences: Vec<f64>,
     fate: Fate,
@@ -107,7 +107,7 @@ struct Candidate {
 pub struct Race {
     rules: RaceRules,
     rng: Rng,
-    candidates: Vec<Candidate>,
+    candidates: Vec<Racer>,
     /// The groups of this round that have not run.
     groups: Vec<Vec<Runner>>,
     round: usize,
@@ -119,14 +119,14 @@ impl Race {
     /// So many candidates, none of which has run. The same seed gives the same orders.
     #[must_use]
     pub fn new(candidates: usize, rules: RaceRules, seed: u64) -> Self {
-        let candidate = Candidate {
+        let racer = Racer {
             differences: Vec::new(),
             fate: Fate::Racing,
         };
         Self {
             rules,
             rng: Rng::new(seed),
-            candidates: vec![candidate; candidates],
+            candidates: vec![racer; candidates],
             groups: Vec::new(),
             round: 0,
             baseline: Vec::new(),
@@ -176,11 +176,7 @@ impl Race {
         let baseline = group.iter().find(|(r, _)| *r == Runner::Baseline);
         let baseline = baseline.and_then(|(_, value)| log((*value)?));
         self.baseline.extend(baseline);
-        let turn = if self.rules.higher_is_better {
-            -1.0
-        } else {
-            1.0
-        };
+        let turn = self.turn();
         for (runner, value) in group {
             let Runner::Candidate(number) = *runner else {
                 continue;
@@ -210,12 +206,8 @@ impl Race {
     /// Where each candidate stands.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
-        let turn = if self.rules.higher_is_better {
-            -1.0
-        } else {
-            1.0
-        };
-        let standing = |c: &Candidate| {
+        let turn = self.turn();
+        let standing = |c: &Racer| {
             let (low, high) = anytime_interval(&c.differences, 0.95);
             let ends = (low * turn, high * turn);
             Standing {
@@ -243,20 +235,35 @@ impl Race {
         (0..self.candidates.len()).filter(racing).collect()
     }
 
-    /// How much more than in the round before the baseline took in a bad tenth of its rounds.
-    fn bad_tenth_of_baseline(&self) -> f64 {
+    /// The logarithm of the least gain.
+    fn least(&self) -> f64 {
+        (1.0 - self.rules.least_gain).ln()
+    }
+
+    /// 1, or -1 where more is better: differences are turned by it so that less is.
+    fn turn(&self) -> f64 {
+        if self.rules.higher_is_better {
+            -1.0
+        } else {
+            1.0
+        }
+    }
+
+    /// What a candidate may take more in a bad tenth of its rounds: as much as the baseline took more than in the round
+    /// before.
+    fn bad_tenth(&self) -> f64 {
         let steps: Vec<f64> = self
             .baseline
             .windows(2)
             .map(|w| (w[1] - w[0]).abs())
             .collect();
-        quantile(&steps, 0.8)
+        // a tenth of its rounds are that much above, and as many below
+        quantile(&steps, 0.8).max(BAD_TENTH)
     }
 
     /// Drops who has lost, and lets go of who has clearly won.
     fn judge(&mut self) {
-        let least = (1.0 - self.rules.least_gain).ln();
-        let bad = BAD_TENTH.max(self.bad_tenth_of_baseline());
+        let (least, bad) = (self.least(), self.bad_tenth());
         let is_late = 2 * self.round >= self.rules.most_rounds;
         for candidate in &mut self.candidates {
             let seen = &candidate.differences;
@@ -279,8 +286,7 @@ impl Race {
 
     /// Says of each that still runs whether it has won.
     fn finish(&mut self) {
-        let least = (1.0 - self.rules.least_gain).ln();
-        let bad = BAD_TENTH.max(self.bad_tenth_of_baseline());
+        let (least, bad) = (self.least(), self.bad_tenth());
         for candidate in &mut self.candidates {
             if candidate.fate != Fate::Racing {
                 continue;

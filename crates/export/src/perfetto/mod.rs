@@ -14,6 +14,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use prost::Message as _;
+use quell_event::Comm;
 use quell_event::trace::{Meta, Row, Sample, Wait};
 
 use crate::{Rows, Stacks};
@@ -158,7 +159,6 @@ impl Packets<'_> {
 
     /// The slice of who waits, and one of whom it waits for, from which an arrow leads to it.
     fn wait(&mut self, wait: &Wait) -> anyhow::Result<()> {
-        let end = wait.t_ns.saturating_add(wait.wait_ns);
         let mut flow = None;
         if wait.holder_tid != 0 {
             let mut event = events::holder(wait, &mut self.names);
@@ -169,11 +169,7 @@ impl Packets<'_> {
                 pid: wait.holder_pid,
                 tid: wait.holder_tid,
             };
-            let comm = wait.holder_comm.text();
-            let spot = self
-                .tracks
-                .spot_of(Act::Holds, thread, &comm, wait.t_ns, end);
-            self.slice_at(spot, wait.t_ns, end, event)?;
+            self.slice_of(Act::Holds, thread, &wait.holder_comm, wait, event)?;
         }
         let mut event = events::waiter(wait, &mut self.names);
         event.terminating_flow_ids.extend(flow);
@@ -181,11 +177,21 @@ impl Packets<'_> {
             pid: wait.pid,
             tid: wait.tid,
         };
-        let comm = wait.comm.text();
-        let spot = self
-            .tracks
-            .spot_of(Act::Waits, thread, &comm, wait.t_ns, end);
-        self.slice_at(spot, wait.t_ns, end, event)
+        self.slice_of(Act::Waits, thread, &wait.comm, wait, event)
+    }
+
+    /// A thread's slice of a wait, as long as that.
+    fn slice_of(
+        &mut self,
+        act: Act,
+        thread: ThreadId,
+        comm: &Comm,
+        wait: &Wait,
+        event: TrackEvent,
+    ) -> anyhow::Result<()> {
+        let (start, end) = (wait.t_ns, wait.t_ns.saturating_add(wait.wait_ns));
+        let spot = self.tracks.spot_of(act, thread, &comm.text(), start, end);
+        self.slice_at(spot, start, end, event)
     }
 
     /// A mark on the thread's track.

@@ -19,7 +19,7 @@ pub(crate) const FILE: &str = "lookback.jsonl";
 /// More than this is none of the agent's.
 const MOST: u64 = 64 << 20;
 
-/// Tells it to whoever names it.
+/// Writes it, a line each: for whoever names it, and beside a trace.
 pub(crate) fn tell(lines: &[Line], to: impl io::Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(to);
     for line in lines {

@@ -2,7 +2,7 @@
 //! it is not the agent's, and puts it beside the trace.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -14,7 +14,7 @@ use quell_event::Text;
 use quell_event::trace::Frame;
 use quell_probe::name_living;
 
-use crate::agent::look_back::FILE;
+use crate::agent::look_back::{FILE, tell};
 use crate::cli::AgentLookBackArgs;
 
 /// The recording makes its folder soon, or not at all.
@@ -72,12 +72,9 @@ fn text(frame: &Frame) -> Text {
 
 fn write(dir: &Path, lines: &[Line]) -> io::Result<()> {
     let half = dir.join(format!("{FILE}.tmp"));
-    let mut out = io::BufWriter::new(fs::File::create(&half)?);
-    for line in lines {
-        serde_json::to_writer(&mut out, line)?;
-        out.write_all(b"\n")?;
-    }
-    out.into_inner()?.sync_all()?;
+    let file = fs::File::create(&half)?;
+    tell(lines, &file)?;
+    file.sync_all()?;
     fs::rename(half, dir.join(FILE))
 }
 

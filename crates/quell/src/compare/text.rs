@@ -9,7 +9,7 @@ use super::change::{Row, State, change, rate};
 use super::spent::{Accounts, are_apart};
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, clean, plain};
-use crate::show::units::{self, count, percent, time, time_rate};
+use crate::show::units::{self, count, percent, time, time_or_dash, time_rate};
 
 /// The line that no comparison of two recordings goes without.
 const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \
@@ -96,13 +96,12 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
     };
     let (a, b) = (accounts.a, accounts.b);
     let mut row = |cpu: [u64; 2], apart: bool, blocked: [u64; 2], name: &str| {
-        let cell = |ns: u64| if ns == 0 { "-".to_owned() } else { time(ns) };
         t.row(vec![
-            cell(cpu[0]),
-            cell(cpu[1]),
+            time_or_dash(cpu[0]),
+            time_or_dash(cpu[1]),
             changed(cpu[0], cpu[1], apart),
-            cell(blocked[0]),
-            cell(blocked[1]),
+            time_or_dash(blocked[0]),
+            time_or_dash(blocked[1]),
             became(blocked[0] as f64, blocked[1] as f64),
             name.to_owned(),
         ]);

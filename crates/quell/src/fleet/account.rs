@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use quell_event::{AccountRow, Mechanism, Tally};
-use quell_fleet::{Account as Row, Process};
+use quell_event::{Mechanism, Tally};
+use quell_fleet::{AccountOfCode as Row, Process};
+
+use crate::show::account::with_file;
 
 /// The rows of a trace, whose processes these are; none where it has no account.
 pub(super) fn rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row> {
@@ -38,7 +40,7 @@ pub(super) fn rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row
     };
     let rows = account.rows.iter().map(|r| Row {
         part: r.part.name().to_owned(),
-        code: code(r),
+        code: with_file(&r.function, &r.file),
         samples: r.samples,
         cpu_ns: account.cpu_ns_of(r.samples),
         waits: r.waits,
@@ -66,17 +68,9 @@ pub(super) fn rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row
     rows
 }
 
-fn code(row: &AccountRow) -> String {
-    match (row.function.as_str(), row.file.as_str()) {
-        ("", file) => file.to_owned(),
-        (function, "") => function.to_owned(),
-        (function, file) => format!("{function} ({file})"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use quell_event::{Account, Part, ProcessTime, Text, VictimTally};
+    use quell_event::{Account, AccountRow, Part, ProcessTime, Text, VictimTally};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
-use quell_fleet::{Account as AccountRow, Process as ProcessRow, Stack as StackRow};
+use quell_fleet::{AccountOfCode, Process as ProcessRow, Stack as StackRow};
 use quell_remedy::{Found, Source, by_name, table};
 
 use super::account;
@@ -19,7 +19,7 @@ pub(super) struct Flat {
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) stacks: Vec<StackRow>,
-    pub(super) account: Vec<AccountRow>,
+    pub(super) account: Vec<AccountOfCode>,
 }
 
 /// Reads them of a trace.

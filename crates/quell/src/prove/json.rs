@@ -174,7 +174,10 @@ impl<'a> From<&'a Judged> for Metric<'a> {
             before: list(&c.before),
             after: list(&c.after),
             ratio: finite(c.ratio),
-            ci95: [finite(c.ci95.0), finite(c.ci95.1)],
+            ci95: match c.before.as_slice() {
+                [] => [None; 2],
+                _ => ends(c.ci95),
+            },
             verdict: c.verdict.as_str(),
             reason: judged.reason(),
             higher_is_better: judged.metric.higher_is_better,

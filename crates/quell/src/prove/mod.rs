@@ -119,7 +119,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         ..Pairs::default()
     };
     match &observed {
-        _ if nothing.is_some() || interrupted.is_some() => {}
+        _ if nothing.is_some() => {}
         Some(evidence) if plan.remedies.is_empty() && left_out.is_empty() => {
             nothing = Some(proof::why_nothing(&plan, evidence));
         }
@@ -279,7 +279,7 @@ fn choose(
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics)?;
     let budget = args.budget.unwrap_or_default();
-    let quell_remedy::Choice { plan, candidates } = quell_remedy::choose(
+    let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose(
         &seen.found,
         &seen.evidence,
         &budget.options(),

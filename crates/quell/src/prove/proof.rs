@@ -14,6 +14,7 @@ use super::sample::Sample;
 use super::search::Tried;
 use super::spent::Spent;
 use crate::show::account::is_nothing_to_win;
+use crate::show::units::percent;
 
 /// One metric and what the pairs say about it.
 pub(crate) struct Judged {
@@ -68,20 +69,28 @@ impl Proof {
 
     /// The metric that the verdict rests on: an objective with this verdict, or else the first.
     pub(crate) fn objective(&self) -> Option<&Judged> {
-        let objectives = || {
-            let judged = self.metrics.iter();
-            judged.filter(|j| j.metric.role == Role::Objective)
-        };
         let carries = |j: &&Judged| j.comparison.verdict == self.overall.verdict;
-        objectives().find(carries).or_else(|| objectives().next())
+        let mut all = self.with_role(Role::Objective);
+        all.find(carries)
+            .or_else(|| self.with_role(Role::Objective).next())
+    }
+
+    /// The metrics of a role.
+    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &Judged> {
+        let judged = self.metrics.iter();
+        judged.filter(move |j| j.metric.role == role)
+    }
+
+    /// The role of the metric with this name.
+    pub(crate) fn role(&self, name: &str) -> Option<Role> {
+        let judged = self.metrics.iter().find(|j| j.metric.name == name)?;
+        Some(judged.metric.role)
     }
 
     /// Whether something that explains got better, and no objective did.
     pub(crate) fn is_no_faster(&self) -> bool {
-        let explains = |j: &&Judged| {
-            j.metric.role == Role::Explains && j.comparison.verdict == Verdict::Better
-        };
-        self.overall.verdict == Verdict::NoEvidence && self.metrics.iter().any(|j| explains(&j))
+        let is_better = |j: &Judged| j.comparison.verdict == Verdict::Better;
+        self.overall.verdict == Verdict::NoEvidence && self.with_role(Role::Explains).any(is_better)
     }
 
     fn shootdowns(&self) -> Option<&Comparison> {
@@ -174,7 +183,6 @@ pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
 /// knows.
 pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<String> {
     let account = account?;
-    let percent = crate::show::units::percent;
     is_nothing_to_win(account).then(|| {
         format!(
             "nothing to win: all that a setting could touch is {} of CPU time and {} of the time that passed",

@@ -60,6 +60,7 @@ pub(crate) struct Searched {
 }
 
 /// Some changes together, ready to run.
+#[derive(Clone)]
 struct Entrant {
     changes: Vec<Planned>,
     label: String,
@@ -68,10 +69,7 @@ struct Entrant {
 
 fn name(changes: &[Planned]) -> String {
     let names: Vec<&str> = changes.iter().map(|c| c.remedy.as_str()).collect();
-    match names.as_slice() {
-        [] => "nothing".to_owned(),
-        names => names.join(" and "),
-    }
+    names.join(" and ")
 }
 
 /// What a change sets, in few words.
@@ -113,6 +111,12 @@ impl Entrant {
             setup,
         })
     }
+
+    /// Its changes, and those of another.
+    fn with(&self, other: &Self) -> anyhow::Result<Self> {
+        let changes = [self.changes.as_slice(), &other.changes].concat();
+        Self::new(changes, format!("{} and {}", self.label, other.label))
+    }
 }
 
 /// A search under way.
@@ -143,24 +147,20 @@ impl Search<'_> {
         let Some((best, others)) = winners.split_first() else {
             return Ok(searched);
         };
-        searched.kept = entrants[*best].changes.clone();
-        let mut kept_label = entrants[*best].label.clone();
+        let mut kept = entrants[*best].clone();
         // each that won by itself is added once, the largest gain first, and stays if that wins more
         for other in others {
-            let more: Vec<Planned> = entrants[*other].changes.clone();
-            if searched.interrupted.is_some() || !is_new(&searched.kept, &more) {
+            let other = &entrants[*other];
+            if searched.interrupted.is_some() || !is_new(&kept.changes, &other.changes) {
                 continue;
             }
-            let label = format!("{kept_label} and {}", entrants[*other].label);
-            let kept = Entrant::new(searched.kept.clone(), kept_label.clone())?;
-            let both = [Entrant::new([searched.kept.clone(), more].concat(), label)?];
+            let both = [kept.with(other)?];
             let won = self.race(&kept, &both, rng.next_u64(), &mut searched)?;
             if !won.is_empty() {
-                let [both] = both;
-                searched.kept = both.changes;
-                kept_label = both.label;
+                [kept] = both;
             }
         }
+        searched.kept = kept.changes;
         Ok(searched)
     }
 

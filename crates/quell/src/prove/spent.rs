@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::compare::spent::{Accounts, Spent as Row};
 use crate::show::style::DIM;
 use crate::show::table::Table;
-use crate::show::units::{percent, time};
+use crate::show::units::{percent, time, time_or_dash};
 
 /// Rows of mechanisms that are shown.
 const MOST: usize = 6;
@@ -44,14 +44,6 @@ impl<'a> Told<'a> {
             before,
             after: spent.map(|s| &s.after),
         })
-    }
-}
-
-/// A time, or a dash for none.
-fn dash(ns: u64) -> String {
-    match ns {
-        0 => "-".to_owned(),
-        ns => time(ns),
     }
 }
 
@@ -104,23 +96,23 @@ impl Spent {
         ]);
         t.row(vec![
             "memory management".to_owned(),
-            dash(before.memory_cpu_ns),
+            time_or_dash(before.memory_cpu_ns),
             within(before.memory_cpu_ns, before.memory_cpu_ci95),
-            dash(after.memory_cpu_ns),
+            time_or_dash(after.memory_cpu_ns),
             within(after.memory_cpu_ns, after.memory_cpu_ci95),
-            dash(before.blocked_ns),
-            dash(after.blocked_ns),
+            time_or_dash(before.blocked_ns),
+            time_or_dash(after.blocked_ns),
         ]);
         let rows = self.rows();
         for row in rows.iter().take(MOST) {
             t.row(vec![
                 row.mechanism.name().to_owned(),
-                dash(row.a.cpu_ns),
+                time_or_dash(row.a.cpu_ns),
                 within(row.a.cpu_ns, row.a.ci95),
-                dash(row.b.cpu_ns),
+                time_or_dash(row.b.cpu_ns),
                 within(row.b.cpu_ns, row.b.ci95),
-                dash(row.a.blocked_ns),
-                dash(row.b.blocked_ns),
+                time_or_dash(row.a.blocked_ns),
+                time_or_dash(row.b.blocked_ns),
             ]);
         }
         let mut text = t.text();

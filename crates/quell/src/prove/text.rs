@@ -91,18 +91,11 @@ fn titles(metrics: &[Judged], names: &[String]) -> String {
 /// The verdict in words, with the price.
 pub(crate) fn verdict(proof: &Proof) -> String {
     let all = &proof.overall;
-    let role = |name: &String| {
-        proof
-            .metrics
-            .iter()
-            .find(|j| &j.metric.name == name)
-            .map(|j| j.metric.role)
-    };
     let (price, worse): (Vec<String>, Vec<String>) = all
         .worse
         .iter()
         .cloned()
-        .partition(|name| role(name) == Some(Role::Cost));
+        .partition(|name| proof.role(name) == Some(Role::Cost));
     let mut text = all.verdict.to_string();
     if let Some(why) = &proof.nothing {
         let _ = write!(text, ": {why}");
@@ -138,18 +131,14 @@ pub(crate) fn verdict(proof: &Proof) -> String {
 
 /// What the verdict rests on first, then what explains it.
 fn in_order(proof: &Proof, names: &[String]) -> Vec<String> {
-    let is_objective = |name: &&String| {
-        let judged = proof.metrics.iter().find(|j| &j.metric.name == *name);
-        judged.is_some_and(|j| j.metric.role == Role::Objective)
-    };
-    let (first, rest): (Vec<&String>, Vec<&String>) = names.iter().partition(is_objective);
-    first.into_iter().chain(rest).cloned().collect()
+    let mut names = names.to_vec();
+    names.sort_by_key(|name| proof.role(name) != Some(Role::Objective));
+    names
 }
 
 /// Where less was done, and it won nothing that anybody wants.
 fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
-    let objectives = proof.metrics.iter();
-    let objectives = objectives.filter(|j| j.metric.role == Role::Objective);
+    let objectives = proof.with_role(Role::Objective);
     let names: Vec<&str> = objectives.map(|j| j.metric.name_in_text()).collect();
     let fewer = if proof.overall.better.iter().any(|n| n == "shootdowns") {
         "fewer shootdowns, no faster"

@@ -9,7 +9,7 @@ use super::style::{BOLD, DIM, heading};
 use super::summary::more;
 use super::symbol;
 use super::table::Table;
-use super::units::{count, percent, plural, time};
+use super::units::{count, percent, plural, time, time_or_dash};
 
 /// Below this share of CPU time and of the time that passed there is nothing to win.
 const NOTHING: f64 = 0.01;
@@ -95,23 +95,15 @@ pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
     footer(out, a);
 }
 
-/// A time, or a dash for none.
-fn dash(ns: u64) -> String {
-    match ns {
-        0 => "-".to_owned(),
-        ns => time(ns),
-    }
-}
-
 fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
     vec![
-        dash(m.cpu_ns),
+        time_or_dash(m.cpu_ns),
         match m.cpu_ns {
             0 => "-".to_owned(),
             ns => percent(share(ns, a.cpu_ns)),
         },
-        dash(m.blocked_ns),
-        dash(m.longest_ns),
+        time_or_dash(m.blocked_ns),
+        time_or_dash(m.longest_ns),
         match each(m).or_else(|| given(m)) {
             Some(more) => format!("{}, {more}", m.mechanism),
             None => m.mechanism.name().to_owned(),
@@ -160,14 +152,18 @@ fn given(m: &MechanismRow) -> Option<String> {
     })
 }
 
-/// The function and its file, as far as they are known.
+/// A function and its file, as far as they are known.
+pub(crate) fn with_file(function: &str, file: &str) -> String {
+    match (function, file) {
+        (_, "") => function.to_owned(),
+        ("", _) => file.to_owned(),
+        _ => format!("{function} ({file})"),
+    }
+}
+
+/// The function that had it done and its file, with the allocator's that it called.
 pub(crate) fn code(w: &WhoRow) -> String {
-    let function = symbol::short(&w.function);
-    let code = match (function.as_str(), w.file.as_str()) {
-        (_, "") => function,
-        ("", file) => file.to_owned(),
-        (_, file) => format!("{function} ({file})"),
-    };
+    let code = with_file(&symbol::short(&w.function), &w.file);
     match w.allocator.as_str() {
         "" => code,
         allocator => match allocator.rsplit_once(" (") {

@@ -67,6 +67,14 @@ pub(crate) fn time(ns: u64) -> String {
     scaled(ns as f64, &["ns", "µs", "ms", "s"], 1000.0)
 }
 
+/// A time of so many ns, or a dash for none.
+pub(crate) fn time_or_dash(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns => time(ns),
+    }
+}
+
 /// An amount of memory, decimal as in the contract's bytes.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB"], 1000.0)

@@ -1,5 +1,7 @@
 //! The account, against programs that spend their time by one mechanism on purpose, and against what the kernel says of them.
 
+use std::process::Output;
+
 use serde_json::Value;
 
 use crate::common::{GOES, alone, emulated, example, root_only};
@@ -257,14 +259,9 @@ fn account_of(by: &str) -> Option<(u64, Value)> {
         .args([&example("spends"), by, ms])
         .output()
         .expect("quell starts");
-    if out.status.code() == Some(ABSENT) {
-        eprintln!(
-            "SKIPPED {by}: {}",
-            String::from_utf8_lossy(&out.stderr).trim()
-        );
+    if is_absent(by, &out) {
         return None;
     }
-    assert!(out.status.success(), "{by}: {out:?}");
     let used = String::from_utf8_lossy(&out.stdout);
     let used = used.trim().parse().expect("what the program used");
     let text = std::fs::read_to_string(&file).expect("the counts");
@@ -272,10 +269,30 @@ fn account_of(by: &str) -> Option<(u64, Value)> {
     Some((used, all["account"].clone()))
 }
 
-fn ns(row: &Value, key: &str) -> u64 {
+/// Whether this place can't have the mechanism, which is said.
+pub(crate) fn is_absent(by: &str, out: &Output) -> bool {
+    let is_absent = out.status.code() == Some(ABSENT);
+    if is_absent {
+        let why = String::from_utf8_lossy(&out.stderr);
+        eprintln!("SKIPPED {by}: {}", why.trim());
+    } else {
+        assert!(out.status.success(), "{by}: {out:?}");
+    }
+    is_absent
+}
+
+/// A figure of an account or of its row.
+pub(crate) fn ns(row: &Value, key: &str) -> u64 {
     row[key]
         .as_u64()
         .unwrap_or_else(|| panic!("{key} of {row}"))
+}
+
+/// A figure of a mechanism of an account; 0 where it is not there.
+pub(crate) fn of_mechanism(account: &Value, mechanism: &str, key: &str) -> u64 {
+    let rows = account["mechanisms"].as_array().expect("rows");
+    let mut rows = rows.iter().filter(|r| r["mechanism"] == mechanism);
+    rows.next().map_or(0, |r| ns(r, key))
 }
 
 /// What a mechanism took: on CPUs and asleep.

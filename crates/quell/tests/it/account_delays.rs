@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::account::{is_absent, ns, of_mechanism};
 use crate::common::{QUELL, alone, emulated, example, root_only};
 use crate::perf;
 use crate::taskstats::{Ended, Taskstats};
@@ -12,15 +13,6 @@ use crate::taskstats::{Ended, Taskstats};
 /// How far apart, per cent, where a thread sleeps ten thousand times a second: what it did before its clock began is by the
 /// kernel's figures, which have the end of a sleep elsewhere.
 const APART: f64 = 5.0;
-
-/// The status with which the program says that a mechanism can't be had.
-const ABSENT: i32 = 77;
-
-fn ns(row: &Value, key: &str) -> u64 {
-    row[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key} of {row}"))
-}
 
 fn apart(a: u64, b: u64) -> f64 {
     100.0 * a.abs_diff(b) as f64 / b.max(1) as f64
@@ -72,9 +64,7 @@ impl Run {
     }
 
     fn of(&self, mechanism: &str, key: &str) -> u64 {
-        let rows = self.stat["account"]["mechanisms"].as_array().expect("rows");
-        let mut rows = rows.iter().filter(|r| r["mechanism"] == mechanism);
-        rows.next().map_or(0, |r| ns(r, key))
+        of_mechanism(&self.stat["account"], mechanism, key)
     }
 }
 
@@ -95,14 +85,9 @@ fn run(by: &str, ms: &str, taskstats: &Taskstats) -> Option<Run> {
         .expect("quell starts");
     let quell = child.id();
     let out = child.wait_with_output().expect("quell ends");
-    if out.status.code() == Some(ABSENT) {
-        eprintln!(
-            "SKIPPED {by}: {}",
-            String::from_utf8_lossy(&out.stderr).trim()
-        );
+    if is_absent(by, &out) {
         return None;
     }
-    assert!(out.status.success(), "{by}: {out:?}");
     let text = std::fs::read_to_string(&file).expect("the counts");
     let ended = taskstats.descendants(quell).into_iter().next();
     let own = String::from_utf8_lossy(&out.stdout);

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::account::{ns, of_mechanism};
 use crate::common::{QUELL, alone, example, root_only};
 use crate::perf;
 use crate::taskstats::{Ended, Taskstats};
@@ -116,12 +117,6 @@ struct Row {
     perf: Option<perf::Shares>,
 }
 
-fn ns(row: &Value, key: &str) -> u64 {
-    row[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key} of {row}"))
-}
-
 fn has(program: &str) -> bool {
     let sh = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -166,9 +161,7 @@ fn row(program: &Program, taskstats: &Taskstats) -> Row {
 
 impl Row {
     fn by(&self, mechanism: &str) -> u64 {
-        let rows = self.account["mechanisms"].as_array().expect("rows");
-        let mut rows = rows.iter().filter(|r| r["mechanism"] == mechanism);
-        rows.next().map_or(0, |r| ns(r, "cpu_ns"))
+        of_mechanism(&self.account, mechanism, "cpu_ns")
     }
 
     /// Memory management by samples: hits are counted by another way, and come on top.

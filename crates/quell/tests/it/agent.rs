@@ -143,16 +143,13 @@ fn rules_record_traces() {
     let old = traces.join("2020-01-01T00-00-00Z-old.quell");
     std::fs::create_dir_all(&old).expect("made");
     std::fs::write(old.join("events-00001.parquet"), vec![0; 9 << 20]).expect("written");
-    let config = dir.path().join("agent.toml");
-    let text = format!(
+    let config = format!(
         "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 1\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
         traces.display()
     );
-    std::fs::write(&config, text).expect("written");
-    let mut command = Command::new(QUELL);
-    command.args(["--color", "never"]);
+    let agent = Agent::configured(dir.path(), &config);
+    let config = dir.path().join("agent.toml");
     let config = config.to_str().expect("text");
-    let agent = Agent::start_with(&mut command, &["--config", config]);
     agent.metrics(|text| text.ends_with("# EOF\n"));
     let kept = |text: &str| sum(text, "quell_agent_traces_total", "result=\"kept\"");
     let until = Instant::now() + PATIENCE;
@@ -224,15 +221,11 @@ fn a_killed_recording_is_told() {
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let traces = dir.path().join("traces");
-    let config = dir.path().join("agent.toml");
-    let text = format!(
+    let config = format!(
         "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 600\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
         traces.display()
     );
-    std::fs::write(&config, text).expect("written");
-    let mut command = Command::new(QUELL);
-    command.args(["--color", "never"]);
-    let agent = Agent::start_with(&mut command, &["--config", config.to_str().expect("text")]);
+    let agent = Agent::configured(dir.path(), &config);
     let until = Instant::now() + PATIENCE;
     let is = |field: &str| listed(&traces).iter().any(|trace| trace[field] == true);
     while !is("under_way") {
@@ -318,16 +311,12 @@ fn a_full_disk_is_counted() {
     }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
-    let config = dir.path().join("agent.toml");
     // no file system has so much
-    let text = format!(
+    let config = format!(
         "[traces]\ndir = '{}'\nreserve_mb = 1000000000000\n[[traces.rule]]\nname = 'storm'\nrate = 10\n",
         dir.path().join("traces").display()
     );
-    std::fs::write(&config, text).expect("written");
-    let mut command = Command::new(QUELL);
-    command.args(["--color", "never"]);
-    let agent = Agent::start_with(&mut command, &["--config", config.to_str().expect("text")]);
+    let agent = Agent::configured(dir.path(), &config);
     agent.metrics(|text| text.ends_with("# EOF\n"));
     let until = Instant::now() + PATIENCE;
     while sum(

@@ -118,13 +118,8 @@ fn sleeps_are_left_alone() {
         return;
     }
     let _alone = alone();
-    let config = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(config.path(), "blocked = false\n").expect("written");
-    let path = config.path().to_str().expect("text").to_owned();
-    let agent = Agent::start_with(
-        Command::new(QUELL).args(["--color", "never"]),
-        &["--config", &path],
-    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let agent = Agent::configured(dir.path(), "blocked = false\n");
     let said = agent.metrics(|text| text.contains("quell_memory_cpu_seconds_total{"));
     assert!(!said.contains("blocked_seconds"), "{said}");
     agent.stop();
@@ -140,16 +135,11 @@ fn a_trace_has_what_was_before() {
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let traces = dir.path().join("traces");
-    let config = dir.path().join("agent.toml");
-    let text = format!(
+    let config = format!(
         "[traces]\ndir = '{}'\nlimit_mb = 16\nreserve_mb = 1\nseconds = 1\n[[traces.rule]]\nname = 'storm'\nrate = 100\n",
         traces.display()
     );
-    fs::write(&config, text).expect("written");
-    let agent = Agent::start_with(
-        Command::new(QUELL).args(["--color", "never"]),
-        &["--config", config.to_str().expect("text")],
-    );
+    let agent = Agent::configured(dir.path(), &config);
     // it spends CPU time before the rule fires, and lives when its code is named
     let spends = Command::new(example("spends"))
         .args(["fault.anon", "600000", "itself"])

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use crate::common::PATIENCE;
-use crate::common::{emulated, example, root_only};
+use crate::common::{QUELL, emulated, example, root_only};
 
 /// Shootdowns of each kind that the program makes.
 pub(crate) const COUNT: u64 = 500;
@@ -52,6 +52,15 @@ impl Agent {
             .unwrap_or_else(|| panic!("no address in: {line}"))
             .to_owned();
         Self { child, at, said }
+    }
+
+    /// One with this configuration, which is put into a file in the folder.
+    pub(crate) fn configured(folder: &Path, config: &str) -> Self {
+        let path = folder.join("agent.toml");
+        std::fs::write(&path, config).expect("written");
+        let mut command = Command::new(QUELL);
+        command.args(["--color", "never"]);
+        Self::start_with(&mut command, &["--config", path.to_str().expect("text")])
     }
 
     /// A figure of its process: a line of /proc/PID/status.

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 use crate::common::root_only;
 
 /// A control group with a bound of memory, which goes with it.
-struct Bounded(PathBuf);
+struct MemoryGroup(PathBuf);
 
-impl Bounded {
+impl MemoryGroup {
     /// `None` where there is none that can be made.
     fn new(megabytes: u64) -> Option<Self> {
         let hierarchies = [
@@ -44,7 +44,7 @@ impl Bounded {
     }
 }
 
-impl Drop for Bounded {
+impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // its process has been waited for; what it took may be given back a moment later
         let _left_behind = (0..100).any(|_| {
@@ -86,7 +86,7 @@ fn what_has_no_room_is_left_out() {
         (40, &stat[..], 0, true, "no account of the time"),
         (20, &stat[..], 1, false, "to count takes 28 MB of memory"),
     ] {
-        let Some(group) = Bounded::new(megabytes) else {
+        let Some(group) = MemoryGroup::new(megabytes) else {
             eprintln!(
                 "SKIPPED what_has_no_room_is_left_out: no control group can bound memory here"
             );
