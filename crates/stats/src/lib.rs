@@ -47,7 +47,7 @@ pub use difference::{Difference, difference};
 pub use guard::FAMILY_ERROR;
 pub use order::{Order, orders};
 pub use overall::{Named, Overall, Role, overall};
-pub use race::{Fate, GROUP, Out, Race, RaceRules, Runner, Standing};
+pub use race::{FEWEST_ROUNDS, Fate, GROUP, Out, Race, RaceRules, Runner, Standing};
 pub use rng::Rng;
 pub use runs::{FEWEST_RUNS, runs_apart};
 pub use summary::{mad, median, quantile, spread};

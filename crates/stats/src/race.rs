@@ -14,7 +14,7 @@ use crate::{Rng, anytime_interval, evidence_above, evidence_below, median, quant
 pub const GROUP: usize = 4;
 
 /// A candidate is judged from so many rounds on.
-const FEWEST_ROUNDS: usize = 3;
+pub const FEWEST_ROUNDS: usize = 3;
 /// It has won, and needs no more rounds, with this evidence: chance brings it in one of twenty.
 const CLEAR: f64 = 20.0;
 /// At the end of the race it takes this much: a winner by luck is found out by the proof that follows.

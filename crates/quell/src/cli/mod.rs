@@ -282,6 +282,13 @@ pub(crate) struct ProveArgs {
     /// Prove what would be planned as a whole, without trying by runs which of its changes win time.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) no_try: bool,
+    /// Take about so many seconds for all of it: with more time more rounds are tried, with less fewer changes. The pairs of the
+    /// proof are made in any case.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["plan", "no_try"], value_parser = number::seconds)]
+    pub(crate) budget_time: Option<f64>,
+    /// Make at most so many runs in all.
+    #[arg(long, value_name = "N", conflicts_with_all = ["plan", "no_try"])]
+    pub(crate) runs: Option<usize>,
     /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
     /// 25%, or 16 MB where that is more.
     #[arg(long, value_name = "P%", conflicts_with = "plan")]

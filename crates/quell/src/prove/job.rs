@@ -41,6 +41,8 @@ pub(crate) struct Job<'a> {
     /// The longest run without the plan so far, from its start to its end.
     pub(crate) longest_plain: Cell<Option<Duration>>,
     pub(crate) progress: &'a Progress,
+    /// Runs that were made, of any kind.
+    pub(crate) runs: Cell<usize>,
     /// Whether it was said that the command leaves processes behind.
     pub(crate) said_leftovers: Cell<bool>,
 }
@@ -113,6 +115,7 @@ impl Job<'_> {
         when: &str,
     ) -> anyhow::Result<Ran> {
         interrupted()?;
+        self.runs.set(self.runs.get() + 1);
         let began = Instant::now();
         let ran = match &self.load {
             None => self.run_command(watcher, setup, when),

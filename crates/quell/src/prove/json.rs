@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use super::left_out::LeftOut;
 use super::metric::Unit;
 use super::proof::{Judged, Proof};
-use super::search::Tried;
 use super::spent;
+use super::tried::Tried;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -110,6 +110,7 @@ struct Trial<'a> {
     runs: usize,
     ratio: f64,
     ci95: [Option<f64>; 2],
+    won: bool,
     kept: bool,
     why: &'a str,
     /// The remedies that the runs had which it was compared with.
@@ -125,6 +126,7 @@ impl<'a> From<&'a Tried> for Trial<'a> {
             runs: tried.runs,
             ratio: tried.ratio,
             ci95: ends(tried.ci95),
+            won: tried.won,
             kept: tried.kept,
             why: &tried.why,
             beside: &tried.beside,

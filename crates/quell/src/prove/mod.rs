@@ -1,17 +1,21 @@
 //! What `quell prove` does: observe, plan, run in pairs, judge, say.
 //!
 //! ```text
+//!        ┌───── what is left to try ────────────────┐
+//!        ↓                                          │
 //! sample::observe ─> quell_remedy::choose ─> search::Search ─> pairs::Runs ─> proof::judge ─> text, json
-//!        │                                  what wins time        │     ↑ what is left of the plan
+//!        │                                   what wins time       │     ↑ what is left of the plan
 //!        │                                   a run with it failed └> mend::mend, by blame::find
 //!        └──── job::run, watched by watch::Watcher
 //! ```
 
 mod blame;
+mod chosen;
 pub(crate) mod failed;
 mod job;
 mod json;
 pub(crate) mod left_out;
+mod limits;
 mod mend;
 mod metric;
 mod pairs;
@@ -24,14 +28,15 @@ mod short;
 mod spent;
 pub(crate) mod temp;
 mod text;
+mod tried;
 mod watch;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::time::Instant;
 
-use quell_event::account::AccountSummary;
-use quell_remedy::{Plan, Planned};
+use quell_remedy::Plan;
 use quell_stats::FEWEST_PAIRS;
 
 use crate::cli::ProveArgs;
@@ -41,6 +46,7 @@ use crate::launch;
 use crate::show::Replace;
 use crate::target::seconds;
 
+use chosen::Chosen;
 pub(crate) use job::{Job, Load};
 pub(crate) use json::{Remedy, json};
 use left_out::LeftOut;
@@ -48,11 +54,7 @@ use metric::Metric;
 use pairs::{Pairs, Ran, Runs};
 use progress::Progress;
 pub(crate) use proof::Proof;
-use search::Tried;
 pub(crate) use text::text;
-
-/// More changes than this are not tried: the first are of the dearest origins.
-const MOST_CANDIDATES: usize = 12;
 
 /// More pairs than anyone waits for.
 const MOST_PAIRS: usize = 10_000;
@@ -65,6 +67,7 @@ pub(crate) struct Outcome {
 
 /// Does all of it, but for printing.
 pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
+    let began = Instant::now();
     let metrics = metric::all(&args.metric)?;
     let timeout = seconds("--timeout", args.timeout)?;
     if args.pairs == 0 || args.pairs > MOST_PAIRS {
@@ -73,6 +76,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             args.pairs
         )));
     }
+    let limits = chosen::limits(args, began)?;
     let given = args.plan.as_deref().map(plan_text::read).transpose()?;
     // Whether it can be written is known before hours of runs, and what is written after them.
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
@@ -86,6 +90,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         load: load(args),
         timeout,
         longest_plain: Cell::new(None),
+        runs: Cell::new(0),
         progress: &progress,
         said_leftovers: Cell::new(false),
     };
@@ -99,7 +104,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let seed = RandomState::new().hash_one(std::process::id()) >> 32;
     let chosen = match given {
         Some(plan) => Chosen::given(plan, &job),
-        None => choose(&job, &metrics, args, seed)?,
+        None => chosen::choose(&job, &metrics, args, limits, seed)?,
     };
     let Chosen {
         mut plan,
@@ -234,105 +239,6 @@ fn load(args: &ProveArgs) -> Option<Load> {
         .clone()
         .zip(args.ready)
         .map(|(command, port)| Load { command, port })
-}
-
-/// What is to be proved, and how it was come by.
-#[derive(Default)]
-struct Chosen {
-    plan: Plan,
-    left_out: Vec<LeftOut>,
-    observed: Option<quell_remedy::Evidence>,
-    account: Option<AccountSummary>,
-    notes: Vec<String>,
-    tried: Vec<Tried>,
-    interrupted: Option<i32>,
-    /// Why there is nothing to prove, where that is known already.
-    nothing: Option<String>,
-}
-
-impl Chosen {
-    /// What the user chose.
-    fn given(plan: Plan, job: &Job<'_>) -> Self {
-        let mut chosen = Self {
-            plan,
-            ..Self::default()
-        };
-        chosen.take_preload_out(job);
-        chosen
-    }
-
-    fn take_preload_out(&mut self, job: &Job<'_>) {
-        self.left_out = left_out::take_preload_out(&mut self.plan, job.argv);
-        for one in &self.left_out {
-            job.progress.say(&one.line());
-        }
-    }
-}
-
-/// The observed run, and what wins time of all that could help.
-fn choose(
-    job: &Job<'_>,
-    metrics: &[Metric],
-    args: &ProveArgs,
-    seed: u64,
-) -> anyhow::Result<Chosen> {
-    job.progress.line(&format!("observing {}", job.name()));
-    let seen = sample::observe(job, metrics)?;
-    let budget = args.budget.unwrap_or_default();
-    let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose(
-        &seen.found,
-        &seen.evidence,
-        &budget.options(),
-        &plan_text::own_env,
-    );
-    let mut chosen = Chosen {
-        plan,
-        observed: Some(seen.evidence),
-        account: seen.account,
-        notes: seen.notes,
-        ..Chosen::default()
-    };
-    // A figure of the program may be of a stall that is no part of its time.
-    let is_time = !metrics.iter().any(Metric::is_from_output);
-    chosen.nothing = proof::nothing_at_stake(chosen.account.as_ref()).filter(|_| is_time);
-    if chosen.nothing.is_some() {
-        chosen.plan.remedies.clear();
-        return Ok(chosen);
-    }
-    chosen.take_preload_out(job);
-    if args.no_try {
-        return Ok(chosen);
-    }
-    let searched = search::Search {
-        job,
-        metrics,
-        run: seen.run,
-        seed,
-    }
-    .search(to_try(&chosen.plan, candidates, &chosen.left_out))?;
-    chosen.plan.remedies = searched.kept;
-    chosen.interrupted = searched.interrupted;
-    if searched.interrupted.is_some() {
-        chosen.nothing = Some(proof::NOT_PROVED.to_owned());
-    } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
-        let objective = metric::objective(metrics);
-        chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
-    }
-    chosen.tried = searched.tried;
-    Ok(chosen)
-}
-
-/// What races: the whole plan where it has several parts, and each single change, but for what was left out.
-fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Vec<Planned>> {
-    let is_out = |one: &Planned| left_out.iter().any(|l| l.planned.sets == one.sets);
-    let singles = candidates.into_iter().filter(|one| !is_out(one));
-    let whole = (plan.remedies.len() > 1).then(|| plan.remedies.clone());
-    let singles = singles.map(|one| vec![one]);
-    whole
-        .into_iter()
-        .chain(singles)
-        .take(MOST_CANDIDATES)
-        .collect()
 }
 
 /// What `quell prove` and `quell plan` print of an environment in JSON.

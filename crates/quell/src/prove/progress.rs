@@ -1,5 +1,6 @@
 //! What prove is doing, on standard error: one line that changes on a terminal, one line a pair elsewhere.
 
+use std::cell::RefCell;
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,13 +9,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress {
     /// Nothing where standard error is no terminal.
     bar: Option<ProgressBar>,
+    /// What was seen of that which is being tried.
+    so_far: RefCell<String>,
 }
 
 impl Progress {
     /// Of so many runs in all.
     pub(crate) fn new(runs: usize) -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self { bar: None };
+            return Self {
+                bar: None,
+                so_far: RefCell::default(),
+            };
         }
         let runs = u64::try_from(runs).unwrap_or(0);
         let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
@@ -24,7 +30,10 @@ impl Progress {
         {
             bar.set_style(style);
         }
-        Self { bar: Some(bar) }
+        Self {
+            bar: Some(bar),
+            so_far: RefCell::default(),
+        }
     }
 
     /// There are more to come than was known.
@@ -34,10 +43,30 @@ impl Progress {
         }
     }
 
+    /// There are fewer to come: something was decided early.
+    pub(crate) fn fewer_runs(&self, fewer: usize) {
+        if let Some(bar) = &self.bar {
+            bar.dec_length(u64::try_from(fewer).unwrap_or(0));
+        }
+    }
+
+    /// What was seen of that which is being tried; nothing once that is over.
+    pub(crate) fn so_far(&self, text: String) {
+        if !text.is_empty() {
+            self.line(&format!("so far: {text}"));
+        }
+        self.so_far.replace(text);
+    }
+
     /// A run begins.
     pub(crate) fn begin(&self, what: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(what.to_owned());
+            let so_far = self.so_far.borrow();
+            bar.set_message(if so_far.is_empty() {
+                what.to_owned()
+            } else {
+                format!("{what}; so far: {so_far}")
+            });
             bar.tick();
         }
     }

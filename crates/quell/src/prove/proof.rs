@@ -11,8 +11,8 @@ use quell_stats::{
 use super::left_out::LeftOut;
 use super::metric::Metric;
 use super::sample::Sample;
-use super::search::Tried;
 use super::spent::Spent;
+use super::tried::Tried;
 use crate::show::account::is_nothing_to_win;
 use crate::show::units::percent;
 

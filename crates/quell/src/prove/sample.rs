@@ -1,7 +1,5 @@
 //! What one run yields: a number for each metric, or what a plan is made from.
 
-use std::time::{Duration, Instant};
-
 use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
 use quell_remedy::Found;
@@ -86,8 +84,6 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
     /// Where its time went, where that could be seen.
     pub(crate) account: Option<AccountSummary>,
-    /// How long it took, with the start and end of a server.
-    pub(crate) run: Duration,
 }
 
 /// How much of CPU time faults of huge pages take, in parts of a thousand; with zeroing, which is the most of them, and of
@@ -107,16 +103,18 @@ fn huge_time_permille(account: &AccountSummary) -> u32 {
 }
 
 /// Runs the job once, recorded.
-pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen> {
+///
+/// # Errors
+///
+/// The run failed, or its trace can't be read.
+pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric], setup: &Setup) -> anyhow::Result<Seen> {
     let when = "the observed run";
     job.progress.begin(when);
     let temp = TempDir::new()?;
     let dir = temp.path().join(OBSERVED);
     let mut recorder = Recorder::start(&dir, job.argv)?;
     release_memory();
-    let began = Instant::now();
-    let ran = job.run(&mut recorder, Setup::NONE, when)?;
-    let run = began.elapsed();
+    let ran = job.run(&mut recorder, setup, when)?;
     // Found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         if let Err(why) = metric.read(&ran.output) {
@@ -138,7 +136,6 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric]) -> anyhow::Result<Seen>
         found: observed.found,
         notes: observed.notes,
         account: observed.account,
-        run,
     })
 }
 

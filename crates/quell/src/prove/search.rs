@@ -4,51 +4,23 @@
 //! what to keep, is decided by [`quell_stats::Race`]; here they are made. What is found is not proved by that: whoever chooses
 //! the best of several is flattered by chance, so the pairs that follow are fresh runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quell_event::Text;
 use quell_remedy::{Plan, Planned};
-use quell_stats::{Fate, Out, Race, RaceRules, Rng, Runner, Standing};
+use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
 
 use super::failed::{Failed, Interrupted};
 use super::job::Job;
+use super::limits::Limits;
 use super::metric::{self, Metric};
 use super::sample;
-use super::text::change;
+use super::tried::{Tried, labels, so_far, why};
 use super::{Environment, mend, plan_text};
 use crate::launch::Setup;
 use crate::show::units::{plural, time};
 
-/// A race takes about so long, where a few rounds don't take longer.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// Rounds of a race: with fewer nothing can be told apart, and more are for the proof.
-const ROUNDS: [usize; 2] = [4, 8];
-
-/// One thing that was tried.
-#[derive(Debug, Clone)]
-pub(crate) struct Tried {
-    pub(crate) changes: Vec<Planned>,
-    /// For people: with its settings, where several of one name were tried.
-    pub(crate) label: String,
-    /// Runs with it that worked.
-    pub(crate) runs: usize,
-    /// The objective with it over that without; 1 where no run worked.
-    pub(crate) ratio: f64,
-    /// 0 to infinity while there are too few runs.
-    pub(crate) ci95: (f64, f64),
-    pub(crate) kept: bool,
-    /// Why it was kept, or was not.
-    pub(crate) why: String,
-    /// It ran beside runs with these, and not beside plain ones.
-    pub(crate) beside: Vec<String>,
-}
-
-impl Tried {
-    /// The names of its remedies.
-    pub(crate) fn name(&self) -> String {
-        name(&self.changes)
-    }
-}
+/// After so many observed runs with what won nothing more is looked for.
+const MOST_STEPS: usize = 3;
 
 /// What a search ended with.
 #[derive(Default)]
@@ -57,6 +29,8 @@ pub(crate) struct Searched {
     pub(crate) kept: Vec<Planned>,
     pub(crate) tried: Vec<Tried>,
     pub(crate) interrupted: Option<i32>,
+    /// What else is to be said.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Some changes together, ready to run.
@@ -65,32 +39,6 @@ struct Entrant {
     changes: Vec<Planned>,
     label: String,
     setup: Setup,
-}
-
-fn name(changes: &[Planned]) -> String {
-    let names: Vec<&str> = changes.iter().map(|c| c.remedy.as_str()).collect();
-    names.join(" and ")
-}
-
-/// What a change sets, in few words.
-fn settings(changes: &[Planned]) -> String {
-    const MOST: usize = 70;
-    let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
-    let all: Vec<String> = all.map(|(name, value)| format!("{name}={value}")).collect();
-    Text::from(all.join(" ")).cut(MOST).to_string()
-}
-
-/// Names for people: what several have in common does not tell them apart.
-fn labels(all: &[Vec<Planned>]) -> Vec<String> {
-    let names: Vec<String> = all.iter().map(|changes| name(changes)).collect();
-    let label = |(place, own): (usize, &String)| {
-        if names.iter().filter(|n| *n == own).count() > 1 {
-            format!("{own} ({})", settings(&all[place]))
-        } else {
-            own.clone()
-        }
-    };
-    names.iter().enumerate().map(label).collect()
 }
 
 fn plan_of(changes: &[Planned]) -> Plan {
@@ -117,70 +65,193 @@ impl Entrant {
         let changes = [self.changes.as_slice(), &other.changes].concat();
         Self::new(changes, format!("{} and {}", self.label, other.label))
     }
+
+    fn all(candidates: Vec<Vec<Planned>>) -> anyhow::Result<Vec<Self>> {
+        let labels = labels(&candidates);
+        let entrants = candidates.into_iter().zip(labels);
+        entrants
+            .map(|(changes, label)| Self::new(changes, label))
+            .collect()
+    }
 }
 
 /// A search under way.
 pub(crate) struct Search<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) metrics: &'a [Metric],
-    /// How long the observed run took.
-    pub(crate) run: Duration,
+    pub(crate) limits: Limits,
     /// What chance decides by.
     pub(crate) seed: u64,
 }
 
+/// Looks at one run with what has won so far, and says what could help beside it.
+pub(crate) type Again<'a> = &'a dyn Fn(&[Planned], &Setup) -> anyhow::Result<Vec<Vec<Planned>>>;
+
+/// What a search goes by from one race to the next.
+struct Course {
+    rng: Rng,
+    /// How long a run takes, by the last one without any change.
+    run: Duration,
+    searched: Searched,
+}
+
 impl Search<'_> {
-    /// Races the candidates, and then what wins in combination with what has won.
+    /// Races the candidates, then what wins in combination with what has won, and then what `again` finds beside that.
     ///
     /// # Errors
     ///
     /// A run without any change failed, or something around the runs did.
-    pub(crate) fn search(&self, candidates: Vec<Vec<Planned>>) -> anyhow::Result<Searched> {
-        let mut rng = Rng::new(self.seed);
-        let mut searched = Searched::default();
-        let labels = labels(&candidates);
-        let entrants = candidates.into_iter().zip(labels);
-        let entrants = entrants.map(|(changes, label)| Entrant::new(changes, label));
-        let entrants: Vec<Entrant> = entrants.collect::<anyhow::Result<_>>()?;
+    pub(crate) fn search(
+        &self,
+        candidates: Vec<Vec<Planned>>,
+        again: Again<'_>,
+    ) -> anyhow::Result<Searched> {
+        let mut course = Course {
+            rng: Rng::new(self.seed),
+            run: Duration::ZERO,
+            searched: Searched::default(),
+        };
+        let done = self.follow(&mut course, candidates, again);
+        let mut searched = course.searched;
+        match done.map_err(|err| err.downcast::<Interrupted>()) {
+            Ok(()) => {}
+            Err(Ok(Interrupted(signal))) => searched.interrupted = Some(signal),
+            Err(Err(err)) => return Err(err),
+        }
+        searched.say_what_is_kept();
+        Ok(searched)
+    }
+
+    fn follow(
+        &self,
+        course: &mut Course,
+        candidates: Vec<Vec<Planned>>,
+        again: Again<'_>,
+    ) -> anyhow::Result<()> {
+        if candidates.is_empty() {
+            return Ok(());
+        }
         let plain = Entrant::new(Vec::new(), "plain runs".to_owned())?;
-        let winners = self.race(&plain, &entrants, rng.next_u64(), &mut searched)?;
+        // The observed run read files from the disk and was watched: it says little of how long others take.
+        let began = Instant::now();
+        let when = "a run to warm up";
+        self.job.progress.line(when);
+        sample::measure(self.job, &plain.setup, self.metrics, when)?;
+        course.run = began.elapsed();
+        let mut kept = plain;
+        let mut candidates = candidates;
+        let mut seen: Vec<Vec<Planned>> = Vec::new();
+        for _ in 0..MOST_STEPS {
+            seen.extend(candidates.iter().map(|c| unargued(c)));
+            let entrants = Entrant::all(candidates)?;
+            let before = kept.changes.len();
+            kept = self.step(course, kept, &entrants)?;
+            course.searched.kept.clone_from(&kept.changes);
+            if kept.changes.len() == before {
+                break;
+            }
+            // one more observed run, and a race of one
+            if self
+                .left(course)
+                .is_some_and(|left| left < 2 * FEWEST_ROUNDS + 1)
+            {
+                break;
+            }
+            let found = again(&kept.changes, &kept.setup)?;
+            let is_untried = |changes: &Vec<Planned>| {
+                is_new(&kept.changes, changes) && !seen.contains(&unargued(changes))
+            };
+            candidates = found.into_iter().filter(is_untried).collect();
+            if candidates.is_empty() {
+                break;
+            }
+            self.job.progress.say(&format!(
+                "with {} there is {} more to try",
+                kept.label,
+                plural(candidates.len() as u64, "change")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Races some beside what is kept; what is kept then.
+    fn step(
+        &self,
+        course: &mut Course,
+        kept: Entrant,
+        singles: &[Entrant],
+    ) -> anyhow::Result<Entrant> {
+        let beside = |one: &Entrant| {
+            if kept.changes.is_empty() {
+                Ok(one.clone())
+            } else {
+                kept.with(one)
+            }
+        };
+        let entrants: Vec<Entrant> = singles.iter().map(beside).collect::<anyhow::Result<_>>()?;
+        let winners = self.race(course, &kept, &entrants)?;
         let Some((best, others)) = winners.split_first() else {
-            return Ok(searched);
+            return Ok(kept);
         };
         let mut kept = entrants[*best].clone();
+        course.searched.kept.clone_from(&kept.changes);
         // each that won by itself is added once, the largest gain first, and stays if that wins more
         for other in others {
-            let other = &entrants[*other];
-            if searched.interrupted.is_some() || !is_new(&kept.changes, &other.changes) {
+            let other = &singles[*other];
+            if !is_new(&kept.changes, &other.changes) {
                 continue;
             }
             let both = [kept.with(other)?];
-            let won = self.race(&kept, &both, rng.next_u64(), &mut searched)?;
-            if !won.is_empty() {
+            if !self.race(course, &kept, &both)?.is_empty() {
                 [kept] = both;
+                course.searched.kept.clone_from(&kept.changes);
             }
         }
-        searched.kept = kept.changes;
-        Ok(searched)
+        Ok(kept)
+    }
+
+    /// Runs that may still be made; `None` where nothing bounds them.
+    fn left(&self, course: &Course) -> Option<usize> {
+        self.limits
+            .left(self.job.runs.get(), course.run, Instant::now())
     }
 
     /// One race; the numbers of its winners, the best first.
     fn race(
         &self,
+        course: &mut Course,
         baseline: &Entrant,
         entrants: &[Entrant],
-        seed: u64,
-        searched: &mut Searched,
     ) -> anyhow::Result<Vec<usize>> {
+        let left = self.left(course);
+        let fit = Limits::fit(left, GROUP, FEWEST_ROUNDS);
+        if fit < entrants.len() {
+            let names: Vec<&str> = entrants[fit..].iter().map(|e| e.label.as_str()).collect();
+            let note = format!(
+                "no time or no runs are left to try {} beside {}",
+                names.join(", "),
+                baseline.label
+            );
+            self.job.progress.say(&note);
+            course.searched.notes.push(note);
+        }
+        let entrants = &entrants[..fit.min(entrants.len())];
+        if entrants.is_empty() {
+            return Ok(Vec::new());
+        }
         let objective = metric::objective(self.metrics);
+        let a_round = entrants.len() + entrants.len().div_ceil(GROUP);
         let rules = RaceRules {
-            most_rounds: self.rounds(entrants.len()),
+            most_rounds: Limits::rounds(left, a_round, course.run),
             higher_is_better: objective.higher_is_better(),
             ..RaceRules::default()
         };
-        let mut race = Race::new(entrants.len(), rules, seed);
+        let mut race = Race::new(entrants.len(), rules, course.rng.next_u64());
         let runs = race.runs_left();
         self.job.progress.more_runs(runs);
+        let about = course
+            .run
+            .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX));
         self.job.progress.say(&format!(
             "trying {} beside {}, in up to {} rounds: {} at most, about {}",
             match entrants {
@@ -190,32 +261,41 @@ impl Search<'_> {
             baseline.label,
             rules.most_rounds,
             plural(runs as u64, "run"),
-            time(u64::try_from((self.run * runs as u32).as_nanos()).unwrap_or(u64::MAX))
+            time(u64::try_from(about.as_nanos()).unwrap_or(u64::MAX))
         ));
         let mut ends = vec![None; entrants.len()];
+        let made = self.job.runs.get();
         let ran = self.run(baseline, entrants, &mut race, &mut ends);
-        let ran = ran.map_err(|err| err.downcast::<Interrupted>());
-        match ran {
-            Ok(()) => {}
-            Err(Ok(Interrupted(signal))) => searched.interrupted = Some(signal),
-            Err(Err(err)) => return Err(err),
-        }
+        self.job.progress.so_far(String::new());
+        let made = self.job.runs.get() - made;
+        self.job.progress.fewer_runs(runs.saturating_sub(made));
         let beside: Vec<String> = baseline.changes.iter().map(|c| c.remedy.clone()).collect();
         for ((entrant, standing), end) in entrants.iter().zip(race.standings()).zip(ends) {
+            let won = standing.fate == Fate::Won;
             let tried = Tried {
                 changes: entrant.changes.clone(),
                 label: entrant.label.clone(),
                 runs: standing.rounds,
                 ratio: standing.ratio,
                 ci95: standing.ci95,
-                kept: standing.fate == Fate::Won,
+                won,
+                kept: false,
                 why: end.unwrap_or_else(|| why(&standing, objective.name())),
                 beside: beside.clone(),
             };
-            self.job.progress.say(&line(&tried));
-            searched.tried.push(tried);
+            let word = if won { "wins" } else { "does not win" };
+            let said = format!("{} {word}: {}", tried.label, tried.why);
+            self.job.progress.say(&said);
+            course.searched.tried.push(tried);
         }
-        Ok(race.winners())
+        let winners = race.winners();
+        if let (Err(_), Some(best)) = (&ran, winners.first())
+            && baseline.changes.is_empty()
+        {
+            // what had won clearly when somebody had no more time
+            course.searched.kept.clone_from(&entrants[*best].changes);
+        }
+        ran.map(|()| winners)
     }
 
     fn run(
@@ -226,6 +306,7 @@ impl Search<'_> {
         ends: &mut [Option<String>],
     ) -> anyhow::Result<()> {
         let objective = metric::objective(self.metrics);
+        let labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
         while let Some(group) = race.next_group() {
             let mut ran = Vec::with_capacity(group.len());
             for runner in group {
@@ -254,17 +335,38 @@ impl Search<'_> {
                 ran.push((runner, value));
             }
             race.record(&ran);
+            let told = so_far(&race.standings(), &labels, objective.higher_is_better());
+            self.job.progress.so_far(told);
         }
         Ok(())
     }
+}
 
-    /// As many rounds as there is patience for.
-    fn rounds(&self, entrants: usize) -> usize {
-        let runs = entrants + entrants.div_ceil(quell_stats::GROUP);
-        let round = self.run.as_secs_f64() * runs as f64;
-        let rounds = PATIENCE.as_secs_f64() / round.max(0.001);
-        (rounds as usize).clamp(ROUNDS[0], ROUNDS[1])
+impl Searched {
+    /// Says of each that was tried whether it is part of what is proved, and of what won by itself why it is not.
+    fn say_what_is_kept(&mut self) {
+        let kept = &self.kept;
+        for tried in &mut self.tried {
+            let is_kept = |change: &Planned| kept.contains(change);
+            tried.kept = tried.won && tried.changes.iter().all(is_kept);
+            if tried.won && !tried.kept {
+                tried
+                    .why
+                    .push_str(", and nothing more beside what else won");
+            }
+        }
     }
+}
+
+/// What changes do, without why: the same change is not tried twice because it is found for another reason.
+fn unargued(changes: &[Planned]) -> Vec<Planned> {
+    let unargued = |change: &Planned| Planned {
+        remedy: change.remedy.clone(),
+        sets: change.sets.clone(),
+        starts: change.starts.clone(),
+        ..Planned::default()
+    };
+    changes.iter().map(unargued).collect()
 }
 
 /// Whether changes add something to those that are there, and take nothing of theirs away.
@@ -275,39 +377,6 @@ fn is_new(kept: &[Planned], more: &[Planned]) -> bool {
     let remedies = |one: &Planned| kept.iter().all(|k| k.remedy != one.remedy);
     let adds = sets(&both) != sets(kept) || starts(&both) != starts(kept);
     adds && more.iter().all(remedies)
-}
-
-/// Why something was kept or not, in words.
-fn why(standing: &Standing, objective: &str) -> String {
-    let rounds = plural(standing.rounds as u64, "round");
-    match standing.fate {
-        Fate::Won => format!("{objective} {} in {rounds}", change(standing.ratio)),
-        Fate::Racing => format!("interrupted after {rounds}"),
-        Fate::Out(Out::Failed) => "a run with it failed".to_owned(),
-        Fate::Out(Out::Slower) => {
-            format!(
-                "{objective} got worse: {} in {rounds}",
-                change(standing.ratio)
-            )
-        }
-        Fate::Out(Out::NoGain) => {
-            format!(
-                "no gain: {objective} {} in {rounds}",
-                change(standing.ratio)
-            )
-        }
-        Fate::Out(Out::Wild { ratio }) => format!(
-            "{objective} {} in the middle of {rounds}, and {} in the worst tenth",
-            change(standing.ratio),
-            change(ratio)
-        ),
-    }
-}
-
-/// A line for the log and the report.
-pub(crate) fn line(tried: &Tried) -> String {
-    let word = if tried.kept { "keeps" } else { "drops" };
-    format!("{word} {}: {}", tried.label, tried.why)
 }
 
 #[cfg(test)]
@@ -333,37 +402,30 @@ mod tests {
         assert!(is_new(&[], &kept));
     }
 
-    /// Check that forms of one remedy are told apart by what they set, and others by their names alone.
+    /// Check that what is told as kept is what is proved: a change that won by itself and was left out later is not.
     #[test]
-    fn forms_are_told_apart() {
-        let all = [
-            vec![planned("a", "A", "1")],
-            vec![planned("a", "A", "2")],
-            vec![planned("b", "B", "1")],
-            vec![planned("a", "A", "1"), planned("b", "B", "1")],
-        ];
-        assert_eq!(labels(&all), ["a (A=1)", "a (A=2)", "b", "a and b"]);
-    }
-
-    /// Check that each fate is told with what was seen.
-    #[test]
-    fn fates_in_words() {
-        let standing = |fate| Standing {
-            fate,
-            rounds: 4,
+    fn kept_in_the_end() {
+        let [a, b] = [planned("a", "A", "1"), planned("b", "B", "1")];
+        let tried = |change: &Planned, won| Tried {
+            changes: vec![change.clone()],
+            label: change.remedy.clone(),
+            runs: 4,
             ratio: 0.9,
-            ci95: (0.8, 1.1),
+            ci95: (0.8, 1.0),
+            won,
+            kept: false,
+            why: "so".to_owned(),
+            beside: Vec::new(),
         };
-        let words = |fate| why(&standing(fate), "time");
-        assert_eq!(words(Fate::Won), "time -10 % in 4 rounds");
-        assert_eq!(words(Fate::Racing), "interrupted after 4 rounds");
-        assert_eq!(
-            words(Fate::Out(Out::NoGain)),
-            "no gain: time -10 % in 4 rounds"
-        );
-        assert_eq!(
-            words(Fate::Out(Out::Wild { ratio: 1.4 })),
-            "time -10 % in the middle of 4 rounds, and +40 % in the worst tenth"
-        );
+        let mut searched = Searched {
+            kept: vec![a.clone()],
+            tried: vec![tried(&a, true), tried(&b, true), tried(&b, false)],
+            ..Searched::default()
+        };
+        searched.say_what_is_kept();
+        let kept: Vec<bool> = searched.tried.iter().map(|t| t.kept).collect();
+        assert_eq!(kept, [true, false, false]);
+        assert!(searched.tried[1].why.ends_with("beside what else won"));
+        assert_eq!(searched.tried[2].why, "so");
     }
 }

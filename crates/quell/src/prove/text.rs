@@ -10,7 +10,7 @@ use quell_stats::{Comparison, Role, Verdict};
 
 use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
-use super::search;
+use super::tried::Tried;
 use crate::show::account::headline;
 use crate::show::style::BOLD;
 use crate::show::table::Table;
@@ -215,7 +215,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             wrap(&at_stake(account), 2)
         );
     }
-    let tried: Vec<String> = proof.tried.iter().map(search::line).collect();
+    let tried: Vec<String> = proof.tried.iter().map(Tried::line).collect();
     out.push_str(&plan_text::list("Tried, by runs beside each other", &tried));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");

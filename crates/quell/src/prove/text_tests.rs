@@ -7,7 +7,7 @@ use quell_remedy::{Evidence, Plan, Planned};
 use super::*;
 use crate::prove::metric;
 use crate::prove::proof::{judge, tests::runs};
-use crate::prove::search::Tried;
+use crate::prove::tried::Tried;
 
 fn strip(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -208,6 +208,7 @@ fn tries_are_told() {
         runs: 4,
         ratio,
         ci95: (0.8, f64::INFINITY),
+        won: kept,
         kept,
         why: why.to_owned(),
         beside: vec![],

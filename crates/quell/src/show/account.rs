@@ -35,13 +35,16 @@ pub(crate) fn is_nothing_to_win(a: &AccountSummary) -> bool {
 /// The first line: what is at stake.
 pub(crate) fn headline(a: &AccountSummary) -> String {
     let [low, high] = a.memory_cpu_ci95.map(|ns| share(ns, a.cpu_ns).min(1.0));
+    let slept = match a.blocked_ns {
+        0 => "no thread slept for it".to_owned(),
+        ns => format!("it made threads sleep for {}", time(ns)),
+    };
     let told = format!(
-        "{} of {} of CPU time is memory management ({} to {}), and it made threads sleep for {}",
+        "{} of {} of CPU time is memory management ({} to {}), and {slept}",
         percent(share(a.memory_cpu_ns, a.cpu_ns).min(1.0)),
         time(a.cpu_ns),
         percent(low),
         percent(high),
-        time(a.blocked_ns),
     );
     if a.samples == 0 {
         return format!(

@@ -194,6 +194,12 @@ fn bad_usage() {
         (vec!["--metric", "x", "--", "true"], "NAME=REGEX"),
         (vec!["--timeout", "0", "--", "true"], "--timeout 0"),
         (
+            vec!["--runs", "20", "--", "true"],
+            "--runs 20: to try one change and prove it in 5 pairs takes 21",
+        ),
+        (vec!["--runs", "90", "--no-try", "--", "true"], "--no-try"),
+        (vec!["--budget-time", "0", "--", "true"], "--budget-time 0"),
+        (
             vec!["--plan", "/nonexistent/plan", "--", "true"],
             "/nonexistent/plan",
         ),
@@ -464,6 +470,19 @@ int main(void) {
 }
 ";
 
+/// The program of [`CHURN`].
+fn built_churn(dir: &Path) -> String {
+    let source = dir.join("churn.c");
+    std::fs::write(&source, CHURN).expect("a file");
+    let churn = dir.join("churn").display().to_string();
+    let built = Command::new("cc")
+        .args(["-O0", "-o", &churn])
+        .arg(&source)
+        .status();
+    assert!(built.expect("cc starts").success(), "cc builds it");
+    churn
+}
+
 /// Check that of a program whose time goes to page faults of its allocator the setting that keeps memory is tried, wins, and is
 /// proved to win time, in fresh pairs; and that each thing that was tried is told.
 #[test]
@@ -473,14 +492,7 @@ fn what_wins_time_is_kept() {
     }
     let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
-    let source = dir.path().join("churn.c");
-    std::fs::write(&source, CHURN).expect("a file");
-    let churn = dir.path().join("churn").display().to_string();
-    let built = Command::new("cc")
-        .args(["-O0", "-o", &churn])
-        .arg(&source)
-        .status();
-    assert!(built.expect("cc starts").success(), "cc builds it");
+    let churn = built_churn(dir.path());
     let out = quell(&["prove", "--json", "--budget", "200%", "--", &churn]);
     let proof = json(&out.stdout);
     println!("{proof:#}");
@@ -507,6 +519,41 @@ fn what_wins_time_is_kept() {
     let objective = &proof["objective"];
     assert_eq!(objective["verdict"], "better", "{objective}");
     assert!(objective["ci95"][1].as_f64() < Some(1.0), "{objective}");
+}
+
+/// Check that no more runs are made than were allowed, by what the program itself says of each of its runs, that the proof has all
+/// its pairs, and that the changes for which no runs were left are named.
+#[test]
+fn no_more_runs_than_allowed() {
+    const RUNS: usize = 21;
+    if !root_only("no_more_runs_than_allowed") {
+        return;
+    }
+    let _beside = beside_others();
+    let dir = tempfile::tempdir().expect("a folder");
+    let churn = built_churn(dir.path());
+    let log = dir.path().join("runs").display().to_string();
+    let script = format!("echo run >>{log}; {churn}");
+    let runs = RUNS.to_string();
+    let args = ["prove", "--json", "--budget", "200%", "--runs", &runs];
+    let out = quell(&[&args[..], &["--", "sh", "-c", &script]].concat());
+    let proof = json(&out.stdout);
+    println!("{proof:#}");
+    let made = std::fs::read_to_string(&log)
+        .expect("what ran")
+        .lines()
+        .count();
+    assert!(made <= RUNS, "{made} runs");
+    let tried = proof["tried"].as_array().expect("what was tried");
+    assert_eq!(tried.len(), 1, "one is tried: {}", whole(&out));
+    let notes = proof["notes"].to_string();
+    assert!(
+        notes.contains("no time or no runs are left to try"),
+        "{notes}"
+    );
+    if tried[0]["kept"] == true {
+        assert_eq!(proof["pairs"], 5, "{}", whole(&out));
+    }
 }
 
 /// Check that the plan for a redis-server under large values, whose jemalloc is told to keep its memory by the variable that it

@@ -1,0 +1,169 @@
+//! What is to be proved: what the user gave, or what wins time of all that could help.
+
+use std::time::Instant;
+
+use quell_event::account::AccountSummary;
+use quell_remedy::{Plan, Planned, Proposal};
+use quell_stats::FEWEST_ROUNDS;
+
+use super::failed::Failed;
+use super::job::Job;
+use super::left_out::{self, LeftOut};
+use super::limits::Limits;
+use super::metric::{self, Metric};
+use super::tried::Tried;
+use super::{plan_text, proof, sample, search};
+use crate::cli::ProveArgs;
+use crate::cmd::usage;
+use crate::launch::Setup;
+use crate::show::units::plural;
+use crate::target::seconds;
+
+/// More changes than this are not tried: the first are of the dearest origins.
+const MOST_CANDIDATES: usize = 12;
+
+/// What is to be proved, and how it was come by.
+#[derive(Default)]
+pub(super) struct Chosen {
+    pub(super) plan: Plan,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) observed: Option<quell_remedy::Evidence>,
+    pub(super) account: Option<AccountSummary>,
+    pub(super) notes: Vec<String>,
+    pub(super) tried: Vec<Tried>,
+    pub(super) interrupted: Option<i32>,
+    /// Why there is nothing to prove, where that is known already.
+    pub(super) nothing: Option<String>,
+}
+
+impl Chosen {
+    /// What the user chose.
+    pub(super) fn given(plan: Plan, job: &Job<'_>) -> Self {
+        let mut chosen = Self {
+            plan,
+            ..Self::default()
+        };
+        chosen.take_preload_out(job);
+        chosen
+    }
+
+    fn take_preload_out(&mut self, job: &Job<'_>) {
+        self.left_out = left_out::take_preload_out(&mut self.plan, job.argv);
+        for one in &self.left_out {
+            job.progress.say(&one.line());
+        }
+    }
+}
+
+/// How much a user allows.
+///
+/// # Errors
+///
+/// In so few runs nothing can be tried and proved, or a time makes no sense.
+pub(super) fn limits(args: &ProveArgs, began: Instant) -> anyhow::Result<Limits> {
+    // A warm-up with the plan, the pairs, and a pair for the account.
+    let proof = 2 * args.pairs + 3;
+    // The observed run, one to warm up, and a race of one.
+    let fewest = proof + 2 + 2 * FEWEST_ROUNDS;
+    if let Some(runs) = args.runs.filter(|runs| *runs < fewest) {
+        return Err(usage(format!(
+            "--runs {runs}: to try one change and prove it in {} takes {fewest}",
+            plural(args.pairs as u64, "pair")
+        )));
+    }
+    let budget = args.budget_time.map(|s| seconds("--budget-time", s));
+    Ok(Limits {
+        runs: args.runs,
+        until: budget.transpose()?.map(|budget| began + budget),
+        proof,
+    })
+}
+
+/// The observed run, and what wins time of all that could help.
+pub(super) fn choose(
+    job: &Job<'_>,
+    metrics: &[Metric],
+    args: &ProveArgs,
+    limits: Limits,
+    seed: u64,
+) -> anyhow::Result<Chosen> {
+    job.progress.line(&format!("observing {}", job.name()));
+    let seen = sample::observe(job, metrics, Setup::NONE)?;
+    let options = args.budget.unwrap_or_default().options();
+    let Proposal { plan, candidates } =
+        quell_remedy::choose(&seen.found, &seen.evidence, &options, &plan_text::own_env);
+    let mut chosen = Chosen {
+        plan,
+        observed: Some(seen.evidence),
+        account: seen.account,
+        notes: seen.notes,
+        ..Chosen::default()
+    };
+    // A figure of the program may be of a stall that is no part of its time.
+    let is_time = !metrics.iter().any(Metric::is_from_output);
+    chosen.nothing = proof::nothing_at_stake(chosen.account.as_ref()).filter(|_| is_time);
+    if chosen.nothing.is_some() {
+        chosen.plan.remedies.clear();
+        return Ok(chosen);
+    }
+    chosen.take_preload_out(job);
+    if args.no_try {
+        return Ok(chosen);
+    }
+    let left_out = &chosen.left_out;
+    let again = |kept: &[Planned], setup: &Setup| {
+        let names: Vec<&str> = kept.iter().map(|c| c.remedy.as_str()).collect();
+        let names = names.join(" and ");
+        job.progress
+            .line(&format!("observing {} with {names}", job.name()));
+        job.progress.more_runs(1);
+        let seen = match sample::observe(job, metrics, setup) {
+            // It ran with this a few times before: the pairs will tell whether it bears it.
+            Err(err) if err.is::<Failed>() => return Ok(Vec::new()),
+            seen => seen?,
+        };
+        if is_time && proof::nothing_at_stake(seen.account.as_ref()).is_some() {
+            return Ok(Vec::new());
+        }
+        let env = |name: &str| {
+            let set = setup.env.iter().find(|(n, _)| n == name);
+            match set {
+                Some((_, value)) => value.to_str().map(str::to_owned),
+                None => plan_text::own_env(name),
+            }
+        };
+        let more = quell_remedy::choose(&seen.found, &seen.evidence, &options, &env);
+        Ok(to_try(&Plan::default(), more.candidates, left_out))
+    };
+    let search = search::Search {
+        job,
+        metrics,
+        limits,
+        seed,
+    };
+    let searched = search.search(to_try(&chosen.plan, candidates, left_out), &again)?;
+    chosen.plan.remedies = searched.kept;
+    chosen.interrupted = searched.interrupted;
+    chosen.notes.extend(searched.notes);
+    if searched.interrupted.is_some() {
+        chosen.nothing = Some(proof::NOT_PROVED.to_owned());
+    } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
+        let objective = metric::objective(metrics);
+        chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
+    }
+    chosen.tried = searched.tried;
+    Ok(chosen)
+}
+
+/// What races: the whole plan where it has several parts, and each single change, but for what was left out.
+fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Vec<Planned>> {
+    let is_out = |one: &Planned| left_out.iter().any(|l| l.planned.sets == one.sets);
+    let singles = candidates.into_iter().filter(|one| !is_out(one));
+    let whole = (plan.remedies.len() > 1).then(|| plan.remedies.clone());
+    let singles = singles.map(|one| vec![one]);
+    whole
+        .into_iter()
+        .chain(singles)
+        .take(MOST_CANDIDATES)
+        .collect()
+}

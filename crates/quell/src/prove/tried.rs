@@ -1,0 +1,259 @@
+//! What was tried by running it, and how that is told.
+
+use std::collections::BTreeSet;
+
+use quell_event::Text;
+use quell_remedy::Planned;
+use quell_stats::{Fate, Out, Standing};
+
+use super::text::change;
+use crate::show::units::plural;
+
+/// One thing that was tried.
+#[derive(Debug, Clone)]
+pub(crate) struct Tried {
+    pub(crate) changes: Vec<Planned>,
+    /// For people: with its settings, where several of one name were tried.
+    pub(crate) label: String,
+    /// Runs with it that worked.
+    pub(crate) runs: usize,
+    /// The objective with it over that without; 1 where no run worked.
+    pub(crate) ratio: f64,
+    /// 0 to infinity while there are too few runs.
+    pub(crate) ci95: (f64, f64),
+    /// It won its race.
+    pub(crate) won: bool,
+    /// It is part of what is proved: a change that wins by itself may add nothing to another one.
+    pub(crate) kept: bool,
+    /// Why it was kept, or was not.
+    pub(crate) why: String,
+    /// It ran beside runs with these, and not beside plain ones.
+    pub(crate) beside: Vec<String>,
+}
+
+impl Tried {
+    /// The names of its remedies.
+    pub(crate) fn name(&self) -> String {
+        name(&self.changes)
+    }
+
+    /// A line for the log and the report.
+    pub(crate) fn line(&self) -> String {
+        let word = match (self.won, self.kept) {
+            (_, true) => "keeps",
+            (true, false) => "leaves",
+            (false, false) => "drops",
+        };
+        format!("{word} {}: {}", self.label, self.why)
+    }
+}
+
+fn name(changes: &[Planned]) -> String {
+    let names: Vec<&str> = changes.iter().map(|c| c.remedy.as_str()).collect();
+    names.join(" and ")
+}
+
+/// The single settings of some changes: `MALLOC_CONF=a:1,b:2` holds two.
+fn settings(changes: &[Planned]) -> BTreeSet<String> {
+    let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
+    let single = |(name, value): (&String, &String)| {
+        // GLIBC_TUNABLES has a colon between settings, and within none; jemalloc's have one within each.
+        let between: &[char] = if value.contains(',') || !value.contains('=') {
+            &[',', ' ']
+        } else {
+            &[':', ' ']
+        };
+        let parts = value.split(between).filter(|part| !part.is_empty());
+        let parts: Vec<String> = parts.map(str::to_owned).collect();
+        match parts.as_slice() {
+            [one] => vec![format!("{name}={one}")],
+            _ => parts,
+        }
+    };
+    all.flat_map(single).collect()
+}
+
+/// Names for people: forms of one name are told apart by the settings that not all of them have.
+pub(super) fn labels(all: &[Vec<Planned>]) -> Vec<String> {
+    const MOST: usize = 70;
+    let names: Vec<String> = all.iter().map(|changes| name(changes)).collect();
+    let label = |(place, own): (usize, &String)| {
+        let forms = all.iter().zip(&names).filter(|(_, name)| *name == own);
+        let forms: Vec<BTreeSet<String>> = forms.map(|(changes, _)| settings(changes)).collect();
+        if forms.len() < 2 {
+            return own.clone();
+        }
+        let of_all = |setting: &String| forms.iter().all(|form| form.contains(setting));
+        let more = settings(&all[place]).into_iter().filter(|s| !of_all(s));
+        let more: Vec<String> = more.collect();
+        if more.is_empty() {
+            return format!("{own} (alone)");
+        }
+        format!("{own} ({})", Text::from(more.join(" ")).cut(MOST))
+    };
+    names.iter().enumerate().map(label).collect()
+}
+
+/// What a race said of something, in words.
+pub(super) fn why(standing: &Standing, objective: &str) -> String {
+    let rounds = plural(standing.rounds as u64, "round");
+    let so_far = change(standing.ratio);
+    match standing.fate {
+        Fate::Won => format!("{objective} {so_far} in {rounds}"),
+        Fate::Racing if standing.rounds == 0 => "not tried to its end".to_owned(),
+        Fate::Racing => {
+            format!("not tried to its end: {objective} {so_far} in {rounds} so far")
+        }
+        Fate::Out(Out::Failed) => "a run with it failed".to_owned(),
+        Fate::Out(Out::Slower) => format!("{objective} got worse: {so_far} in {rounds}"),
+        Fate::Out(Out::NoGain) => format!("no gain: {objective} {so_far} in {rounds}"),
+        Fate::Out(Out::Wild { ratio }) => format!(
+            "{objective} {so_far} in the middle of {rounds}, and {} in the worst tenth",
+            change(ratio)
+        ),
+    }
+}
+
+/// How those fare that are still in the race, the best first, in a few words; nothing before the first round.
+pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: bool) -> String {
+    const MOST: usize = 3;
+    let mut running: Vec<(&str, f64)> = standings
+        .iter()
+        .zip(labels)
+        .filter(|(s, _)| matches!(s.fate, Fate::Racing | Fate::Won) && s.rounds > 0)
+        .map(|(s, label)| (*label, s.ratio))
+        .collect();
+    running.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if higher_is_better {
+        running.reverse();
+    }
+    let told = running.iter().take(MOST);
+    let told: Vec<String> = told.map(|(l, r)| format!("{l} {}", change(*r))).collect();
+    told.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn planned(remedy: &str, variable: &str, value: &str) -> Planned {
+        Planned {
+            remedy: remedy.into(),
+            sets: BTreeMap::from([(variable.to_owned(), value.to_owned())]),
+            ..Planned::default()
+        }
+    }
+
+    fn standing(fate: Fate, rounds: usize, ratio: f64) -> Standing {
+        Standing {
+            fate,
+            rounds,
+            ratio,
+            ci95: (0.8, 1.1),
+        }
+    }
+
+    /// Check that forms of one remedy are told apart by what they set, and others by their names alone.
+    #[test]
+    fn forms_are_told_apart() {
+        let all = [
+            vec![planned("a", "A", "1")],
+            vec![planned("a", "A", "2")],
+            vec![planned("b", "B", "1")],
+            vec![planned("a", "A", "1"), planned("b", "B", "1")],
+        ];
+        assert_eq!(labels(&all), ["a (A=1)", "a (A=2)", "b", "a and b"]);
+    }
+
+    /// Check that forms which have most in common are told apart by the rest of their settings, however their variable separates
+    /// them, and that the one which has no more than all is told so.
+    #[test]
+    fn forms_in_few_words() {
+        let forms = |variable: &str, values: &[&str]| {
+            let form = |value: &&str| vec![planned("a", variable, value)];
+            labels(&values.iter().map(form).collect::<Vec<_>>())
+        };
+        let tunables = [
+            "glibc.malloc.top_pad=1:glibc.malloc.mmap_max=0",
+            "glibc.malloc.top_pad=1",
+            "glibc.malloc.top_pad=2:glibc.malloc.mmap_max=0",
+        ];
+        assert_eq!(
+            forms("GLIBC_TUNABLES", &tunables),
+            [
+                "a (glibc.malloc.mmap_max=0 glibc.malloc.top_pad=1)",
+                "a (GLIBC_TUNABLES=glibc.malloc.top_pad=1)",
+                "a (glibc.malloc.mmap_max=0 glibc.malloc.top_pad=2)",
+            ]
+        );
+        let keys = [
+            "dirty_decay_ms:-1,thp:always",
+            "dirty_decay_ms:-1,x:1,thp:always",
+        ];
+        assert_eq!(forms("MALLOC_CONF", &keys), ["a (alone)", "a (x:1)"]);
+        let java = ["-Xms1g -XX:+AlwaysPreTouch", "-Xms1g -XX:-ZUncommit"];
+        assert_eq!(
+            forms("JAVA_TOOL_OPTIONS", &java),
+            ["a (-XX:+AlwaysPreTouch)", "a (-XX:-ZUncommit)"]
+        );
+    }
+
+    /// Check that each fate is told with what was seen.
+    #[test]
+    fn fates_in_words() {
+        let words = |fate| why(&standing(fate, 4, 0.9), "time");
+        assert_eq!(words(Fate::Won), "time -10 % in 4 rounds");
+        assert_eq!(
+            words(Fate::Racing),
+            "not tried to its end: time -10 % in 4 rounds so far"
+        );
+        assert_eq!(
+            words(Fate::Out(Out::NoGain)),
+            "no gain: time -10 % in 4 rounds"
+        );
+        assert_eq!(
+            words(Fate::Out(Out::Wild { ratio: 1.4 })),
+            "time -10 % in the middle of 4 rounds, and +40 % in the worst tenth"
+        );
+        assert_eq!(
+            why(&standing(Fate::Racing, 0, 1.0), "time"),
+            "not tried to its end"
+        );
+    }
+
+    /// Check that of what still races the best comes first, that what is out or has not run is not told, and that more may be
+    /// better.
+    #[test]
+    fn the_best_so_far() {
+        let standings = [
+            standing(Fate::Racing, 2, 1.1),
+            standing(Fate::Racing, 2, 0.9),
+            standing(Fate::Out(Out::Slower), 3, 2.0),
+            standing(Fate::Racing, 0, 1.0),
+        ];
+        let labels = ["a", "b", "c", "d"];
+        assert_eq!(so_far(&standings, &labels, false), "b -10 %, a +10 %");
+        assert_eq!(so_far(&standings, &labels, true), "a +10 %, b -10 %");
+        assert_eq!(so_far(&[], &[], false), "");
+    }
+
+    /// Check that a line says whether it is part of what is proved, also of what won by itself.
+    #[test]
+    fn lines() {
+        let tried = |won, kept| Tried {
+            changes: Vec::new(),
+            label: "a".to_owned(),
+            runs: 4,
+            ratio: 0.9,
+            ci95: (0.8, 1.0),
+            won,
+            kept,
+            why: "so".to_owned(),
+            beside: Vec::new(),
+        };
+        assert_eq!(tried(true, true).line(), "keeps a: so");
+        assert_eq!(tried(true, false).line(), "leaves a: so");
+        assert_eq!(tried(false, false).line(), "drops a: so");
+    }
+}
