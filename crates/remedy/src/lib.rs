@@ -25,6 +25,7 @@ mod remedy;
 mod start;
 pub mod table;
 mod text;
+mod touches;
 mod version;
 mod words;
 mod wrappers;
@@ -39,5 +40,6 @@ pub use recognise::{
 };
 pub use remedy::{Case, Memory, Offer, Remedy, Subject, Verdict, all as remedies};
 pub use start::{List, Numa, Start};
+pub use touches::Touches;
 pub use version::Version;
 pub use wrappers::Wrappers;

@@ -31,7 +31,7 @@ use std::path::Path;
 use quell_event::Cause;
 
 use crate::attribute::{Evidence, Share};
-use crate::{Found, Kind};
+use crate::{Found, Kind, Touches};
 
 /// From this many page faults on, huge pages are asked for, and an allocator that somebody built in is
 /// tuned even where few shootdowns were seen: on a busy machine its threads may not have run side by
@@ -55,6 +55,8 @@ pub trait Remedy: Sync {
     fn source(&self) -> &'static str;
     /// Whether it helps in this case, and how; none where it is not for such cases.
     fn consider(&self, case: &Case<'_>) -> Option<Verdict>;
+    /// What of a run's time this change can touch, and why. The most that it can win is the time of that.
+    fn touches(&self, offer: &Offer) -> Touches;
     /// Whether it needs the preload library. What can be tuned is tuned first.
     fn preloads(&self) -> bool {
         false

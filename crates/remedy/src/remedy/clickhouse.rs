@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Its jemalloc is tuned as any other; but a thread of the server's changes decay meanwhile.
 pub(super) struct ClickHouse;
@@ -23,6 +23,10 @@ impl Remedy for ClickHouse {
 
     fn source(&self) -> &'static str {
         "clickhouse.com/docs, server settings: memory_worker_decay_adjustment_period_ms, memory_worker_purge_dirty_pages_threshold_ratio; session settings: min_bytes_to_use_mmap_io. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Would take small objects from malloc, and not from arenas: measured, and refused.
 pub(super) struct Malloc;
@@ -23,6 +23,10 @@ impl Remedy for Malloc {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: CPython, measured on 3.11.2, Linux 6.18; docs.python.org, Memory Management; CPython Objects/obmalloc.c, _PyMem_ArenaFree"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

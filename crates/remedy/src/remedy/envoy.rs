@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Gives nothing back on a timer.
 pub(super) struct Envoy;
@@ -23,6 +23,10 @@ impl Remedy for Envoy {
 
     fn source(&self) -> &'static str {
         "envoyproxy.io docs, Overload manager (envoy.overload_actions.shrink_heap) and config.bootstrap.v3.MemoryAllocatorManager (bytes_to_release, 0 by default). Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

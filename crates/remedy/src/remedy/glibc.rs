@@ -1,7 +1,9 @@
 //! glibc: take memory from the heap, keep it there, or take it in huge pages.
 
+use quell_event::Mechanism;
+
 use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
-use crate::Kind;
+use crate::{Kind, Touches};
 
 /// Never map a block of its own, never trim the heap.
 pub(super) struct Keep;
@@ -33,6 +35,20 @@ impl Remedy for Keep {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: allocation churn, measured on glibc 2.36, Linux 6.18"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::keeping(
+            &[
+                Mechanism::Unmap,
+                Mechanism::Map,
+                Mechanism::Remap,
+                Mechanism::Brk,
+                Mechanism::Advise,
+                Mechanism::Protect,
+            ],
+            "free(3) neither unmaps a block nor trims a heap, so that neither is mapped, grown or faulted in again",
+        )
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
@@ -109,6 +125,13 @@ impl Remedy for HugePages {
 
     fn source(&self) -> &'static str {
         "glibc 2.35 NEWS and manual, glibc.malloc.hugetlb=1: madvise(MADV_HUGEPAGE). What it wins differs by the hour: only runs tell"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::everywhere(
+            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+            "one fault brings 2 MB where there were 512; what is zeroed stays the same",
+        )
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use quell_event::Mechanism;
+
 use super::{Case, Memory, Offer, Remedy, Verdict, one};
-use crate::{Found, Kind};
+use crate::{Found, Kind, Touches};
 
 /// Lets the heap grow to five times what lives before it is collected, or to a limit.
 pub(super) struct Gogc;
@@ -25,6 +27,13 @@ impl Remedy for Gogc {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: runtimes, measured on Linux 6.18: GOGC=400 made 9,495 shootdowns 635, GOGC=off with GOMEMLIMIT=1GiB 711"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::keeping(
+            &[Mechanism::Advise],
+            "fewer collections leave fewer free pages to give back and to fault in again; the collector's own time comes on top and is no part of it",
+        )
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -1,7 +1,9 @@
 //! gperftools' tcmalloc: never release, of itself or whoever asks.
 
-use super::{Case, Memory, Remedy, Verdict, one};
-use crate::Kind;
+use quell_event::Mechanism;
+
+use super::{Case, Memory, Offer, Remedy, Verdict, one};
+use crate::{Kind, Touches};
 
 /// Turns the return of free spans to the system off.
 pub(super) struct ReleaseRate;
@@ -21,6 +23,13 @@ impl Remedy for ReleaseRate {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: allocation churn, measured on 2.10, Linux 6.18"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::keeping(
+            &[Mechanism::Advise],
+            "its timer gives no free span back, so that none is faulted in again",
+        )
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
@@ -54,6 +63,14 @@ impl Remedy for DisableRelease {
     fn source(&self) -> &'static str {
         "gperftools src/system-alloc.cc, TCMALLOC_DISABLE_MEMORY_RELEASE; gperftools/gperftools#1547: 2.3 to 2.7 times the \
          operations with 2.10 on Linux 6.18"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        const TOUCHES: Touches = Touches::keeping(
+            &[Mechanism::Advise],
+            "no free span is given back, whoever asks, so that none is faulted in again",
+        );
+        TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

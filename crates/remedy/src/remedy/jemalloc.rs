@@ -1,9 +1,9 @@
 //! jemalloc: keep freed memory instead of giving it back, or give it back in batches.
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
 use super::{Case, LARGE_SHARE, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
-use crate::{Found, Kind};
+use crate::{Found, Kind, Touches};
 
 /// Turns the timed return of freed pages off, and stops what is left: see the comments inside.
 pub(super) struct Decay;
@@ -48,6 +48,19 @@ impl Remedy for Decay {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options"
+    }
+
+    fn touches(&self, offer: &Offer) -> Touches {
+        const KEEPS: Touches = Touches::keeping(
+            &[Mechanism::Advise, Mechanism::Unmap],
+            "freed pages are neither purged nor unmapped, so that none is faulted in again; with thp:always one fault brings 2 MB",
+        );
+        let is_huge = offer.sets.values().any(|conf| conf.contains(HUGE));
+        if is_huge {
+            KEEPS.and_everywhere(&[Mechanism::FaultAnon, Mechanism::FaultEntry])
+        } else {
+            KEEPS
+        }
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
@@ -201,6 +214,16 @@ impl Remedy for Batch {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches {
+            again: false,
+            ..Touches::keeping(
+                &[Mechanism::Advise],
+                "as much is given back and faulted in again, by fewer calls",
+            )
+        }
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -1,7 +1,9 @@
 //! Java: a heap of fixed size, touched at the start, whichever collector works in it.
 
+use quell_event::Mechanism;
+
 use super::{Case, Memory, Offer, Remedy, Verdict, one};
-use crate::Kind;
+use crate::{Kind, Touches};
 
 /// Makes the first heap size the largest, where the user has stated that.
 pub(super) struct FixedHeap;
@@ -33,6 +35,29 @@ impl Remedy for FixedHeap {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit"
+    }
+
+    fn touches(&self, offer: &Offer) -> Touches {
+        const GROWS: Touches = Touches::keeping(
+            &[
+                Mechanism::Map,
+                Mechanism::Unmap,
+                Mechanism::Advise,
+                Mechanism::Protect,
+            ],
+            "the heap neither grows nor shrinks, and with AlwaysPreTouch its pages are there before it is used; the collector's own time is no part of it",
+        );
+        let is_touched = offer.sets.values().any(|o| o.contains("AlwaysPreTouch"));
+        if is_touched {
+            GROWS.and_everywhere(&[
+                Mechanism::FaultAnon,
+                Mechanism::FaultHuge,
+                Mechanism::FaultEntry,
+                Mechanism::Zeroing,
+            ])
+        } else {
+            GROWS
+        }
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
 use super::{Case, LARGE_SHARE, Memory, Offer, Remedy, Subject, Verdict};
+use crate::Touches;
 
 /// One setting against one kind of the kernel's own work.
 pub(super) struct Start {
@@ -17,6 +18,7 @@ pub(super) struct Start {
     source: &'static str,
     cost: &'static str,
     memory: Memory,
+    touches: Touches,
 }
 
 /// No transparent huge pages.
@@ -30,6 +32,14 @@ pub(super) const THP: Start = Start {
     source: "prctl(2), PR_SET_THP_DISABLE; kernel mm/khugepaged.c and include/linux/huge_mm.h (MMF_DISABLE_THP). Not measured here",
     cost: "no huge pages: more page faults and TLB misses. By how it works; not measured here",
     memory: Memory::Share(0.0),
+    touches: Touches::everywhere(
+        &[
+            Mechanism::FaultHuge,
+            Mechanism::Zeroing,
+            Mechanism::CompactDirect,
+        ],
+        "no huge page is looked for, zeroed or made; small ones are faulted in instead",
+    ),
 };
 
 /// No merging of same pages.
@@ -43,6 +53,10 @@ pub(super) const KSM: Start = Start {
     source: "prctl(2), PR_SET_MEMORY_MERGE (Linux 6.4); kernel Documentation/admin-guide/mm/ksm.rst. Not measured here",
     cost: "pages that are the same are kept twice; how much that is was not measured",
     memory: Memory::Unknown,
+    touches: Touches::everywhere(
+        &[Mechanism::FaultCow],
+        "no page is merged, so that none is copied when it is written",
+    ),
 };
 
 /// Memory from the node where it is touched first, by a policy of the process's own.
@@ -56,6 +70,10 @@ pub(super) const NUMA: Start = Start {
     source: "kernel mm/mempolicy.c, vma_policy_mof(); kernel/sched/fair.c, task_numa_work(). Not measured here",
     cost: "memory does not follow its threads to another node. By how it works; not measured here",
     memory: Memory::Share(0.0),
+    touches: Touches::everywhere(
+        &[Mechanism::Migrate],
+        "no page is unmapped to see who uses it, and none moves",
+    ),
 };
 
 impl Remedy for Start {
@@ -73,6 +91,10 @@ impl Remedy for Start {
 
     fn source(&self) -> &'static str {
         self.source
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        self.touches
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

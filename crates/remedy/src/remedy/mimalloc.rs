@@ -1,9 +1,9 @@
 //! mimalloc: never purge.
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
-use super::{Case, Memory, Remedy, Verdict, one};
-use crate::{Found, Kind};
+use super::{Case, Memory, Offer, Remedy, Verdict, one};
+use crate::{Found, Kind, Touches};
 
 /// Turns purging off (called decommit up to 2.1.1).
 pub(super) struct Purge;
@@ -63,6 +63,13 @@ impl Remedy for Purge {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: allocation churn, measured on 2.0.9 to 3.3.2, Linux 6.18"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::keeping(
+            &[Mechanism::Advise],
+            "freed pages are not purged, so that none is faulted in again",
+        )
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

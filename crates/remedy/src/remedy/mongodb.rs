@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Gives nothing back on a timer.
 pub(super) struct MongoDb;
@@ -23,6 +23,10 @@ impl Remedy for MongoDb {
 
     fn source(&self) -> &'static str {
         "mongodb.com/docs: MongoDB Server Parameters, tcmallocReleaseRate (0 by default from 8.0 on, bytes a second; 1 before) and tcmallocEnableBackgroundThread; TCMalloc Performance Optimization. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

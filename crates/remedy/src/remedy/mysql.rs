@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Large pages for the pool, which nobody moves, splits or merges.
 pub(super) struct MySql;
@@ -32,6 +32,10 @@ impl Remedy for MySql {
 
     fn source(&self) -> &'static str {
         "dev.mysql.com/doc/refman, Enabling Large Page Support; innodb_numa_interleave. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

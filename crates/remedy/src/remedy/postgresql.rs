@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Huge pages of the pool, which nobody moves, splits or merges.
 pub(super) struct PostgreSql;
@@ -34,6 +34,10 @@ impl Remedy for PostgreSql {
 
     fn source(&self) -> &'static str {
         "postgresql.org/docs, Resource Consumption: huge_pages, min_dynamic_shared_memory (14 on); Managing Kernel Resources: Linux Huge Pages. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Saving forks, and defragmenting frees what it moved.
 pub(super) struct Redis;
@@ -26,6 +26,10 @@ impl Remedy for Redis {
 
     fn source(&self) -> &'static str {
         "redis.conf of redis/redis: save, appendonly, activedefrag, disable-thp; src/rdb.c, rdbSaveBackground. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// Reads files, instead of mapping and unmapping them.
 pub(super) struct RocksDb;
@@ -23,6 +23,10 @@ impl Remedy for RocksDb {
 
     fn source(&self) -> &'static str {
         "facebook/rocksdb include/rocksdb/options.h: allow_mmap_reads, allow_mmap_writes (both false by default). Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
 use super::{Case, Memory, Offer, Remedy, Subject, Verdict, mimalloc, undecayed, unpurged};
 use crate::conf::{SHIM_LIBRARY, SHIM_VARIABLE};
-use crate::{Found, Kind, Linking};
+use crate::{Found, Kind, Linking, Touches};
 
 /// Less than this keeps nothing that is worth keeping.
 const LEAST: u64 = 4 << 20;
@@ -76,6 +76,14 @@ impl Remedy for Cache {
         true
     }
 
+    fn touches(&self, _offer: &Offer) -> Touches {
+        const TOUCHES: Touches = Touches::keeping(
+            &[Mechanism::Unmap, Mechanism::Map],
+            "what the program unmaps is kept and handed out again, without faults; files and reservations are passed on",
+        );
+        TOUCHES.and_asked()
+    }
+
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let part = case.part_with_copies(&CACHED);
         let others = undecayed::concerns(case) || unpurged::concerns(case);
@@ -118,6 +126,14 @@ impl Remedy for Zero {
 
     fn preloads(&self) -> bool {
         true
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        const TOUCHES: Touches = Touches::keeping(
+            &[Mechanism::Advise],
+            "what is given back is zeroed in place, so that it is not faulted in again",
+        );
+        TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

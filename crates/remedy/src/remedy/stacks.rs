@@ -1,9 +1,9 @@
 //! glibc: keep the stacks of threads that ended.
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
-use super::{Case, Memory, Remedy, Subject, Verdict, one};
-use crate::Kind;
+use super::{Case, Memory, Offer, Remedy, Subject, Verdict, one};
+use crate::{Kind, Touches};
 
 /// Lets more stacks wait for the next thread before they are unmapped.
 pub(super) struct Cache;
@@ -26,6 +26,16 @@ impl Remedy for Cache {
 
     fn source(&self) -> &'static str {
         "glibc manual, Tunables, glibc.pthread.stack_cache_size (40 MB by default); glibc nptl/nptl-stack.c, __nptl_free_stacks. Not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches {
+            again: false,
+            ..Touches::keeping(
+                &[Mechanism::Unmap, Mechanism::Map, Mechanism::Protect],
+                "stacks wait for the next thread, while their pages are given back as before",
+            )
+        }
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

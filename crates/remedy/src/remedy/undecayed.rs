@@ -3,9 +3,11 @@
 //! jemalloc by itself keeps without a bound (decay -1), or gives back after a while. Without a while (decay 0) it gives
 //! back each extent as it is freed, and the library keeps its memory within a bound of what is resident.
 
+use quell_event::Mechanism;
+
 use super::shim::{Sizes, forks, offer, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
-use crate::Kind;
+use crate::{Kind, Touches};
 
 /// Has jemalloc 5 give back at once, and zeroes that.
 pub(super) struct Undecayed;
@@ -47,6 +49,14 @@ impl Remedy for Undecayed {
 
     fn preloads(&self) -> bool {
         true
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        const TOUCHES: Touches = Touches::keeping(
+            &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
+            "what is unmapped or purged is kept and handed out again, without faults",
+        );
+        TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

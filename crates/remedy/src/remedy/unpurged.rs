@@ -4,12 +4,12 @@
 //! mimalloc 2 asks for addresses of its own choice when it maps again, to have its segments aligned; the library is told
 //! what of that matters. mimalloc 3 takes what it gets.
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
 use super::mimalloc::{DELAY, STOPS, is_zeroed, setting};
 use super::shim::{CACHED, Sizes, offer, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
-use crate::Kind;
+use crate::{Kind, Touches};
 
 /// Turns purging off, drops MADV_FREE, and keeps what is unmapped.
 pub(super) struct Unpurged;
@@ -56,6 +56,14 @@ impl Remedy for Unpurged {
 
     fn preloads(&self) -> bool {
         true
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        const TOUCHES: Touches = Touches::keeping(
+            &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
+            "what is unmapped or purged is kept and handed out again, without faults",
+        );
+        TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {

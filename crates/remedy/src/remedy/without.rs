@@ -1,7 +1,7 @@
 //! Those that no environment variable helps: said, so that nobody looks for one.
 
-use super::{Case, Remedy, Verdict};
-use crate::Kind;
+use super::{Case, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
 
 /// A kind without a remedy in the environment, and what is known instead.
 pub(super) struct Without {
@@ -55,6 +55,10 @@ impl Remedy for Without {
 
     fn source(&self) -> &'static str {
         "docs/remedies.md: knobs"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
