@@ -1,6 +1,7 @@
 //! The program's calls, one file each.
 
 mod advise;
+mod heap;
 mod map;
 mod pieces;
 mod protect;

@@ -113,4 +113,8 @@ counters! {
     offers,
     /// Regions that were offered in them.
     offered,
+    /// Calls of malloc_trim(3) by the program.
+    heap_trims,
+    /// Of these, answered without giving anything back.
+    heap_trims_dropped,
 }

@@ -11,8 +11,8 @@
 //! * [`Kernel`] is what it asks of the kernel; tests put a model there.
 //! * `preload` takes the place of libc's functions, in the library only.
 //!
-//! It allocates nothing, calls nothing of libc but the address of errno, functions on memory, and at its start
-//! `environ` and what registers for fork(2); and
+//! It allocates nothing, calls nothing of libc but the address of errno, functions on memory, at its start
+//! `environ` and what registers for fork(2), and where the program calls malloc_trim(3) the list of what is loaded; and
 //! waits for nobody without an end: it may run in any thread, before constructors, and in signal
 //! handlers.
 

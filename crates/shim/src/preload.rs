@@ -31,6 +31,8 @@ macro_rules! exported {
     };
 }
 
+mod heap;
+mod next;
 mod past;
 
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.

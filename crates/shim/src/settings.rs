@@ -34,6 +34,8 @@ pub struct Settings {
     pub hint: usize,
     /// MADV_FREE is dropped.
     pub drop_free: bool,
+    /// malloc_trim(3), called by the program, gives nothing back while memory is not short.
+    pub drop_heap_trim: bool,
     /// Memory is given back by one process_madvise(2) for many ranges.
     pub batch: bool,
     /// Mappings up to this size are filled at once (MAP_POPULATE).
@@ -76,6 +78,7 @@ impl Default for Settings {
             resident: 0,
             hint: 0,
             drop_free: true,
+            drop_heap_trim: false,
             batch: true,
             prefault: 0,
             huge: 0,
@@ -99,6 +102,7 @@ impl Settings {
         resident: 0,
         hint: 0,
         drop_free: false,
+        drop_heap_trim: false,
         batch: true,
         prefault: 0,
         huge: 0,
@@ -186,6 +190,8 @@ impl Settings {
             (b"zero", Some(value)) => self.zero = Zero::UpTo(size(value)?),
             (b"free", Some(b"drop")) => self.drop_free = true,
             (b"free", Some(b"pass")) => self.drop_free = false,
+            (b"malloc_trim", Some(b"drop")) => self.drop_heap_trim = true,
+            (b"malloc_trim", Some(b"pass")) => self.drop_heap_trim = false,
             (b"trim", Some(b"batch")) => self.batch = true,
             (b"trim", Some(b"each")) => self.batch = false,
             _ => return None,
@@ -208,7 +214,7 @@ mod tests {
     /// Check that every key is read, and that what is left out stays.
     #[test]
     fn keys() {
-        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,least=4K,firm=7,lifetimes=3,free=pass,trim=each,prefault=1M,huge=2M,lock";
+        let all = "strict,cache=1G,zero=16k,keep=5,rss=2M,hint=32M,least=4K,firm=7,lifetimes=3,free=pass,malloc_trim=drop,trim=each,prefault=1M,huge=2M,lock";
         let (settings, done) = read(all);
         assert_eq!(done, Ok(()));
         let expected = Settings {
@@ -224,6 +230,7 @@ mod tests {
             resident: 2 * MB,
             hint: 32 * MB,
             drop_free: false,
+            drop_heap_trim: true,
             batch: false,
             prefault: MB,
             huge: 2 * MB,

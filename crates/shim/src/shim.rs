@@ -105,7 +105,7 @@ pub struct Shim<K> {
     /// When what was not needed was given back.
     spare_looked: AtomicU64,
     /// Bytes that are left of the machine's memory or of a control group's, as last seen.
-    free_memory: AtomicUsize,
+    pub(crate) free_memory: AtomicUsize,
     /// What is written into kept pages; 0 is not known yet.
     pub(crate) mark: AtomicUsize,
     /// What the CPU worked for the last look for pinned pages, and no more than twice what it did for the one before.
@@ -458,6 +458,11 @@ impl<K: Kernel> Shim<K> {
         self.lost.load(Ordering::Relaxed) > MUCH
     }
 
+    /// Memory was short at the last look.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn free_share(&self) -> usize {
         self.free_memory.load(Ordering::Relaxed) / OF_FREE_MEMORY
     }
@@ -626,7 +631,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Looks, unless the last look was just now.
-    fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         let now = self.kernel.now();
         let last = self.looked.load(Ordering::Relaxed);
         // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.

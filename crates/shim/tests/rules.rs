@@ -952,8 +952,8 @@ fn rule_02_implied_rights() {
     must(&build!("implied"), "lifetimes=0");
 }
 
-/// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, and the
-/// one to register for fork.
+/// Check rule 11: the library calls nothing of libc but the place of errno, functions on memory, the
+/// one to register for fork, and the one that lists what is loaded, for a malloc_trim(3) that is passed on.
 #[test]
 fn rule_11_no_malloc() {
     let output = Command::new("nm")
@@ -969,6 +969,7 @@ fn rule_11_no_malloc() {
     const ALLOWED: &[&str] = &[
         "__errno_location",
         "__register_atfork",
+        "dl_iterate_phdr",
         "pthread_atfork",
         "environ",
         "memcpy",
@@ -1159,4 +1160,44 @@ fn rule_13_spare() {
 #[test]
 fn rule_14_names_and_errno() {
     must(&build!("names"), "");
+}
+
+/// Runs a program of `trims.c` in one of its modes.
+fn trims(exe: &std::path::Path, mode: &str, settings: &str) {
+    let output = run(Command::new(exe).arg(mode), settings, LONGEST);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(status.success(), "{mode}, {settings}: {status}: {text}");
+}
+
+/// Check that malloc_trim(3) gives memory back where nothing else was asked for, where the library is off, and where it can't
+/// know whether memory is short; and that it does nothing where that was asked for, in a child too.
+#[test]
+fn heap_trims() {
+    let exe = build!("trims");
+    for settings in ["", "off,malloc_trim=drop", "malloc_trim=pass"] {
+        trims(&exe, "passes", settings);
+    }
+    trims(&exe, "drops", "malloc_trim=drop");
+    trims(&exe, "drops", "malloc_trim=drop,rss=1G");
+    trims(&exe, "passes", "malloc_trim=drop,rss=8M");
+    trims(&exe, "filtered", "malloc_trim=drop");
+}
+
+/// Check that a program which has a malloc_trim of its own calls that, whatever is asked for, and that one of a library of its
+/// is called where nothing is asked for.
+#[test]
+fn heap_trims_of_others() {
+    let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/rules");
+    let source = include_str!("rules/trims.c");
+    // named to the loader, so that libraries would find it too
+    let own = program("trims_own", source, &[header, "-DOWN", "-rdynamic"]);
+    for settings in ["", "malloc_trim=drop"] {
+        trims(&own, "own", settings);
+    }
+    let library = include_str!("rules/trims_library.c");
+    let library = program("libtrims.so", library, &["-shared", "-fPIC"]);
+    let library = library.display().to_string();
+    let exe = program("trims_other", source, &[header, &library]);
+    trims(&exe, "other", "");
 }

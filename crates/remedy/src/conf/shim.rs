@@ -32,7 +32,7 @@ const fn words(name: &'static str, words: &'static [&'static str]) -> Key {
     }
 }
 
-const KEYS: [Key; 12] = [
+const KEYS: [Key; 13] = [
     size("cache"),
     Key {
         name: "zero",
@@ -46,6 +46,7 @@ const KEYS: [Key; 12] = [
     size("lifetimes"),
     size("firm"),
     words("free", &["pass", "drop"]),
+    words("malloc_trim", &["pass", "drop"]),
     words("trim", &["each", "batch"]),
     size("prefault"),
     size("huge"),
@@ -174,6 +175,7 @@ mod tests {
             keep: 0,
             resident: 1,
             drop_free: false,
+            drop_heap_trim: false,
             batch: false,
             ..Settings::default()
         };
@@ -195,6 +197,7 @@ mod tests {
             && unbound(more.resident) >= unbound(less.resident)
             && more.hint >= less.hint
             && more.drop_free >= less.drop_free
+            && more.drop_heap_trim >= less.drop_heap_trim
             && more.batch >= less.batch
             && more.prefault >= less.prefault
             && (less.huge == 0 || (1..=less.huge).contains(&more.huge))
@@ -204,7 +207,7 @@ mod tests {
 
     /// What remedies may ask for.
     fn any_value() -> impl Strategy<Value = String> {
-        let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-5]?[0-9]|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|trim=(batch|each)|lock|strict";
+        let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-5]?[0-9]|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|malloc_trim=(drop|pass)|trim=(batch|each)|lock|strict";
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
     }
 
@@ -250,7 +253,7 @@ mod tests {
         /// Check that what the library refuses is refused here, and nothing else is.
         #[test]
         fn refuses_what_the_library_refuses(
-            parts in proptest::collection::vec(("[a-z]{0,5}|cache|zero|keep|rss|hint|free|trim|huge|prefault|on|off|lock|strict",
+            parts in proptest::collection::vec(("[a-z]{0,5}|cache|zero|keep|rss|hint|free|malloc_trim|trim|huge|prefault|on|off|lock|strict",
                 "|=|=(auto|off|drop|pass|batch|each)|=[0-9]{1,3}[kKmMgGT]?|=[0-9]{18,21}|=.{0,3}"), 0..4),
         ) {
             let text = parts.iter().map(|(k, v)| format!("{k}{v}")).collect::<Vec<_>>().join(" ,");
