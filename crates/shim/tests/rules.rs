@@ -1164,24 +1164,41 @@ fn rule_14_names_and_errno() {
 
 /// Runs a program of `trims.c` in one of its modes.
 fn trims(exe: &std::path::Path, mode: &str, settings: &str) {
+    const SKIPPED: i32 = 77;
     let output = run(Command::new(exe).arg(mode), settings, LONGEST);
+    let (out, status) = (String::from_utf8_lossy(&output.stdout), output.status);
     let text = String::from_utf8_lossy(&output.stderr);
-    let status = output.status;
+    if status.code() == Some(SKIPPED) {
+        eprintln!("SKIPPED trims.c, {mode}: memory is short here");
+        return;
+    }
     assert!(status.success(), "{mode}, {settings}: {status}: {text}");
+    print!("{out}");
 }
 
-/// Check that malloc_trim(3) gives memory back where nothing else was asked for, where the library is off, and where it can't
-/// know whether memory is short; and that it does nothing where that was asked for, in a child too.
+/// Check that malloc_trim(3) gives memory back where nothing else was asked for, where the library is off, where the process
+/// has more in memory than it may, and where it can't be told whether memory is short.
 #[test]
-fn heap_trims() {
+fn heap_trims_that_are_done() {
     let exe = build!("trims");
-    for settings in ["", "off,malloc_trim=drop", "malloc_trim=pass"] {
+    for settings in [
+        "",
+        "malloc_trim=pass",
+        "malloc_trim=drop,off",
+        "malloc_trim=drop,rss=8M",
+    ] {
         trims(&exe, "passes", settings);
     }
+    trims(&exe, "filtered", "malloc_trim=drop");
+}
+
+/// Check that it gives nothing back where that was asked for, in a child too, until memory is short.
+#[test]
+fn heap_trims_that_are_dropped() {
+    let exe = build!("trims");
     trims(&exe, "drops", "malloc_trim=drop");
     trims(&exe, "drops", "malloc_trim=drop,rss=1G");
-    trims(&exe, "passes", "malloc_trim=drop,rss=8M");
-    trims(&exe, "filtered", "malloc_trim=drop");
+    trims(&exe, "short", "malloc_trim=drop");
 }
 
 /// Check that a program which has a malloc_trim of its own calls that, whatever is asked for, and that one of a library of its

@@ -1,32 +1,8 @@
 // A process that is moved to a small control group, and the children that it forks there, keep no more than a part of that.
 #include "check.h"
-#include <sys/stat.h>
+#include "group.h"
 
 enum { BLOCK = 1 << 20, BLOCKS = 16, LIMIT = 64 << 20, SKIPPED = 77 };
-static char folder[128], limit[256], members[256];
-
-// False where it can't be written.
-static int put(const char *name, long value) {
-	FILE *file = fopen(name, "w");
-	if (file == 0)
-		return 0;
-	int done = fprintf(file, "%ld", value) > 0;
-	return (fclose(file) == 0) & done;
-}
-
-// A group of its own below where a hierarchy for memory is mounted.
-static int make_group(const char *mount, const char *name) {
-	snprintf(folder, sizeof folder, "%s/quell-moved-%d", mount, getpid());
-	snprintf(limit, sizeof limit, "%s/%s", folder, name);
-	snprintf(members, sizeof members, "%s/cgroup.procs", folder);
-	if (mkdir(folder, 0755) != 0)
-		return 0;
-	if (access(limit, W_OK) == 0 && put(limit, LIMIT))
-		return 1;
-	rmdir(folder);
-	return 0;
-}
-
 static void use(void) {
 	char *blocks[BLOCKS];
 	for (int n = 0; n < BLOCKS; n++)
@@ -69,7 +45,7 @@ static void be_moved(void) {
 }
 
 int main(void) {
-	if (!make_group("/sys/fs/cgroup/memory", "memory.limit_in_bytes") && !make_group("/sys/fs/cgroup", "memory.max")) {
+	if (!make_group("moved", LIMIT)) {
 		printf("SKIPPED moved.c: no control group can be made here\n");
 		return 0;
 	}
@@ -78,10 +54,7 @@ int main(void) {
 		be_moved();
 	int status = -1;
 	int ended = child > 0 && waitpid(child, &status, 0) == child;
-	// Whatever it has come to, the group goes.
-	for (int n = 0; rmdir(folder) != 0 && n < 100; n++)
-		usleep(10000);
-	MUST(access(folder, F_OK) != 0);
+	remove_group();
 	MUST(ended && WIFEXITED(status));
 	if (WEXITSTATUS(status) != SKIPPED)
 		return WEXITSTATUS(status);
