@@ -67,6 +67,7 @@ fn kind_of_file(name: &str) -> Option<Kind> {
         "libc.so.6" => Kind::Glibc,
         "libjvm.so" => Kind::Jvm,
         "libcoreclr.so" => Kind::DotNet,
+        "beam.smp" => Kind::Beam,
         "node" | "nodejs" => Kind::Node,
         _ if starts("libc-2.") => Kind::Glibc,
         _ if starts("ld-musl-") || starts("libc.musl-") => Kind::Musl,

@@ -160,6 +160,7 @@ impl<'a> Choosing<'a> {
     fn rest(&mut self) {
         let split = self.split;
         if self.evidence.shootdowns < FEW {
+            self.offer_of_programs();
             return;
         }
         let worth = |count: u64| count > 0 && count * WORTH >= split.total;
@@ -226,6 +227,16 @@ impl<'a> Choosing<'a> {
         let found = self.found;
         for program in found.iter().filter(|f| !f.kind.allocates()) {
             self.choose(Subject::Program(program), &all, &program.to_string(), "");
+        }
+    }
+
+    /// What programs with settings of their own can do where nobody interrupts anybody.
+    fn offer_of_programs(&mut self) {
+        let all = self.whole();
+        let found = self.found;
+        for program in found.iter().filter(|f| !f.kind.allocates()) {
+            let text = format!("{program} has a setting for it");
+            self.offer_all(Subject::Program(program), &all, &text);
         }
     }
 
@@ -412,7 +423,10 @@ impl<'a> Choosing<'a> {
     /// Adds what an allocator's settings can do to what can be tried, and to no plan.
     fn offer_all(&mut self, subject: Subject<'_>, share: &Share, text: &str) {
         let case = self.case(subject, share);
-        for &remedy in remedy::all().iter().filter(|r| !r.preloads()) {
+        let may = |r: &&&dyn Remedy| {
+            r.helps_without_shootdowns() && (!r.preloads() || self.options.preload)
+        };
+        for &remedy in remedy::all().iter().filter(may) {
             if let Some(Verdict::Offer(offers)) = remedy.consider(&case) {
                 for offer in offers {
                     self.offer(remedy, &offer, share, text);

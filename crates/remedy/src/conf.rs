@@ -6,7 +6,7 @@ mod shim;
 enum Syntax {
     /// `key:value,key:value` (jemalloc), `key=value:key=value` (glibc), `key=value,…` (Go, libquell).
     Pairs { between: char, inside: char },
-    /// Words, where a later one wins (Java, Node).
+    /// Words, where a later one wins (Java, Node, Erlang with what is set in the same word).
     Words,
     /// Libraries, of which the first one that has a function gives it to all. Colons or blanks part them (ld.so(8)).
     Libraries,
@@ -31,7 +31,9 @@ fn syntax(variable: &str) -> Syntax {
             inside: '=',
         },
         "LD_PRELOAD" => Syntax::Libraries,
-        "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" => Syntax::Words,
+        "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" | "ERL_FLAGS" => {
+            Syntax::Words
+        },
         name if name.ends_with("MALLOC_CONF") => Syntax::Pairs {
             between: ',',
             inside: ':',

@@ -31,8 +31,12 @@ pub enum Kind {
     Node,
     /// The .NET runtime.
     DotNet,
+    /// The Erlang virtual machine, also under Elixir.
+    Beam,
     /// CPython, whose small objects are in arenas of its own (pymalloc).
     CPython,
+    /// NumPy's compiled part.
+    NumPy,
     /// Redis.
     Redis,
     /// Valkey.
@@ -66,7 +70,9 @@ impl Kind {
             Kind::Jvm => "Java HotSpot",
             Kind::Node => "Node.js",
             Kind::DotNet => ".NET runtime",
+            Kind::Beam => "Erlang BEAM",
             Kind::CPython => "CPython",
+            Kind::NumPy => "NumPy",
             Kind::Redis => "Redis",
             Kind::Valkey => "Valkey",
             Kind::PostgreSql => "PostgreSQL",
@@ -83,7 +89,8 @@ impl Kind {
     pub fn allocates(self) -> bool {
         !matches!(
             self,
-            Kind::Redis
+            Kind::NumPy
+                | Kind::Redis
                 | Kind::Valkey
                 | Kind::PostgreSql
                 | Kind::MongoDb

@@ -122,9 +122,11 @@ const ALL: &[Recogniser] = &[
     runtime::jvm,
     runtime::node,
     runtime::dotnet,
+    runtime::beam,
     cpython::cpython,
     program::server,
     program::rocksdb,
+    program::numpy,
 ];
 
 /// What was found in several files, and which of them could not be read.

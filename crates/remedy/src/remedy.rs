@@ -10,12 +10,15 @@ mod envoy;
 mod glibc;
 mod go;
 mod gperftools;
+mod heap_trim;
 mod jemalloc;
 mod jvm;
 mod kernel;
 mod mimalloc;
 mod mongodb;
 mod mysql;
+mod node;
+mod numpy;
 mod postgresql;
 mod redis;
 mod rocksdb;
@@ -60,6 +63,10 @@ pub trait Remedy: Sync {
     /// Whether it needs the preload library. What can be tuned is tuned first.
     fn preloads(&self) -> bool {
         false
+    }
+    /// Whether it may win time where there are next to no shootdowns: of what needs the library, few do.
+    fn helps_without_shootdowns(&self) -> bool {
+        !self.preloads()
     }
 }
 
@@ -248,11 +255,13 @@ const ALL: &[&dyn Remedy] = &[
     &gperftools::DisableRelease,
     &go::Gogc,
     &jvm::FixedHeap,
+    &node::SemiSpace,
     &cpython::Malloc,
     &without::MUSL,
     &without::GOOGLE,
     &without::NODE,
     &without::DOTNET,
+    &heap_trim::Drop,
     &shim::Cache,
     &shim::Zero,
     &undecayed::Undecayed,
@@ -260,6 +269,7 @@ const ALL: &[&dyn Remedy] = &[
     &kernel::THP,
     &kernel::KSM,
     &kernel::NUMA,
+    &numpy::Unadvised,
     &redis::Redis,
     &postgresql::PostgreSql,
     &mongodb::MongoDb,

@@ -18,7 +18,7 @@ pub const THREADS: &str = "ending threads";
 pub const UNKNOWN: &str = "";
 
 /// Kinds that ask the kernel for memory.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Glibc,
     Kind::Musl,
     Kind::Jemalloc,
@@ -29,6 +29,7 @@ const KINDS: [Kind; 11] = [
     Kind::Jvm,
     Kind::Node,
     Kind::DotNet,
+    Kind::Beam,
     Kind::CPython,
 ];
 /// Enough for a plan.

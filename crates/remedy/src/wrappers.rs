@@ -18,10 +18,11 @@ const MAP: u8 = 16;
 const BREAK: u8 = 32;
 /// Any of them.
 const ANY: u8 = 64;
+const TRIM: u8 = 128;
 
 /// `madvise` is the end of `posix_madvise` too, and `brk` of `sbrk`: linkers share the tails of names, so a name
 /// that ends like one counts.
-const NAMES: [(&[u8], u8); 8] = [
+const NAMES: [(&[u8], u8); 9] = [
     (b"munmap\0", UNMAP),
     (b"madvise\0", ADVISE),
     (b"mremap\0", REMAP),
@@ -30,6 +31,7 @@ const NAMES: [(&[u8], u8); 8] = [
     (b"mmap64\0", MAP),
     (b"brk\0", BREAK),
     (b"syscall\0", ANY),
+    (b"malloc_trim\0", TRIM),
 ];
 
 impl Wrappers {
@@ -42,6 +44,11 @@ impl Wrappers {
         let there = |name: &[u8]| memchr::memmem::find(names, name).is_some();
         let named = NAMES.iter().filter(|(name, _)| there(name));
         Wrappers(named.fold(0, |all, (_, one)| all | one))
+    }
+
+    /// Whether its code may call malloc_trim(3). syscall(2) does not do that.
+    pub(crate) fn may_trim(self) -> bool {
+        self.0 & TRIM != 0
     }
 
     /// Whether its code may have asked for this by itself.
@@ -70,7 +77,8 @@ mod tests {
         assert!(all.may_ask(Cause::Munmap) && all.may_ask(Cause::MadviseFree));
         assert!(!all.may_ask(Cause::Mmap) && !all.may_ask(Cause::Brk));
         assert!(Wrappers::named(b"\0syscall\0").may_ask(Cause::Mremap));
-        assert!(all.may_ask(Cause::Fork));
+        assert!(all.may_ask(Cause::Fork) && !all.may_trim());
+        assert!(Wrappers::named(b"\0malloc_trim\0").may_trim());
     }
 
     /// Check that of real files the one that unmaps is told from one that does not.

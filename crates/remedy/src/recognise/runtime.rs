@@ -1,4 +1,4 @@
-//! Runtimes with an allocator of their own: Go, Java, Node.js, .NET.
+//! Runtimes with an allocator of their own: Go, Java, Node.js, .NET, Erlang.
 
 use super::Facts;
 use crate::{Found, Kind, Linking, Version};
@@ -79,4 +79,22 @@ pub(super) fn node(facts: &Facts<'_>) -> Option<Found> {
 pub(super) fn dotnet(facts: &Facts<'_>) -> Option<Found> {
     let named = facts.path.file_name()? == "libcoreclr.so";
     named.then(|| facts.found(Kind::DotNet, Linking::SharedLibrary, "libcoreclr.so"))
+}
+
+/// Erlang: a variable that only its virtual machine reads, and what it says with `-V`.
+pub(super) fn beam(facts: &Facts<'_>) -> Option<Found> {
+    const VERSION: &str = "(BEAM) emulator version ";
+    if !facts.ends_string("ERL_CRASH_DUMP_SECONDS") {
+        return None;
+    }
+    let line = facts.string_with(VERSION)?;
+    let version = line.split_once(VERSION)?.1;
+    let mut found = facts.found(
+        Kind::Beam,
+        Linking::Static,
+        format!("what it says of itself, version {}", version.trim_end()),
+    );
+    found.version = Version::leading(version.as_bytes());
+    found.conf_env = Some("ERL_FLAGS".to_owned());
+    Some(found)
 }

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
+use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, heap_trim, one};
 use crate::{Kind, Touches};
 
 /// Never map a block of its own, never trim the heap.
@@ -66,9 +66,11 @@ impl Remedy for Keep {
         } else {
             "glibc.malloc.mmap_max=0".to_owned()
         };
+        // malloc_trim(3) gives back whatever is set
+        let reached = (1.0 - heap_trim::asked_for(case)).max(0.0);
         let offer = |keys: &[&str], stops: f64, grows: f64, untried: bool| Offer {
             sets: one("GLIBC_TUNABLES", keys.join(":")),
-            stops,
+            stops: stops * reached,
             memory: Memory::Share(grows),
             cost: cost(big, grows),
             untried,

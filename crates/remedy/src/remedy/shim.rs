@@ -307,6 +307,14 @@ impl Sizes {
         }
     }
 
+    /// These settings, and no more resident memory than the bound.
+    pub(super) fn bounded(&self, settings: &str) -> String {
+        match self.seen {
+            Some(_) => format!("{settings},rss={}M", self.bound >> 20),
+            None => settings.to_owned(),
+        }
+    }
+
     /// The same without a cache of what is unmapped.
     pub(super) fn without_cache(&self) -> String {
         match self.seen {
@@ -366,8 +374,8 @@ pub(super) fn concerns(case: &Case<'_>) -> bool {
     matches!(case.subject, Subject::Allocator(_) | Subject::Own(_))
 }
 
-/// Why the library can't help here, if it can't.
-pub(super) fn refused(case: &Case<'_>) -> Option<String> {
+/// Why the library can't be loaded, or is not to be, if so.
+pub(super) fn not_loaded(case: &Case<'_>) -> Option<String> {
     if (case.env)(SHIM_VARIABLE).is_some_and(|v| v.split(',').any(|w| w.trim() == "off")) {
         return Some("QUELL_SHIM=off is set".to_owned());
     }
@@ -410,6 +418,14 @@ pub(super) fn refused(case: &Case<'_>) -> Option<String> {
             }
             .to_owned(),
         );
+    }
+    None
+}
+
+/// Why the library can't help here, if it can't.
+pub(super) fn refused(case: &Case<'_>) -> Option<String> {
+    if let Some(why) = not_loaded(case) {
+        return Some(why);
     }
     let Subject::Allocator(found) = case.subject else {
         return None;

@@ -1,0 +1,115 @@
+//! malloc_trim(3) that the program calls itself: glibc gives back whole free pages of every heap then, whatever its tunables
+//! say. The preload library can stand before that call, and drops it while memory is not short.
+
+use std::path::Path;
+
+use quell_event::{Cause, Mechanism};
+
+use super::shim::{Sizes, not_loaded, offer};
+use super::{Case, MANY_FAULTS, Offer, Remedy, Verdict};
+use crate::attribute::{Evidence, is_libc_file};
+use crate::{Kind, Touches};
+
+/// Has the library drop the program's own calls of malloc_trim(3).
+pub(super) struct Drop;
+
+/// And does nothing else that the library can do: what is found is what this wins.
+const SETTINGS: &str = "malloc_trim=drop,cache=0,zero=off,free=pass";
+
+/// Of what the calls made: each is answered without a call of the kernel's (crates/shim/tests/rules/trims.c).
+const STOPS: f64 = 0.99;
+
+/// The share of an origin's shootdowns that the program's own calls of malloc_trim(3) made.
+pub(super) fn asked_for(case: &Case<'_>) -> f64 {
+    if case.allocator(Kind::Glibc).is_none() {
+        return 0.0;
+    }
+    trims(case.evidence) as f64 / case.shootdowns().max(1) as f64
+}
+
+/// The shootdowns that malloc_trim(3) made.
+fn trims(evidence: &Evidence) -> u64 {
+    let gives_back = |cause| matches!(cause, Cause::MadviseDontneed | Cause::Brk);
+    let by_trim = evidence.sources.iter().filter(|s| {
+        let module = s.caller_module.as_deref();
+        let name = s.caller_symbol.as_deref().unwrap_or_default();
+        gives_back(s.cause) && module.is_some_and(is_libc_file) && is_trim(name)
+    });
+    by_trim.map(|s| s.shootdowns).sum()
+}
+
+/// As glibc has it, and as it is called inside.
+fn is_trim(symbol: &str) -> bool {
+    let name = symbol.trim_start_matches('_');
+    let name = name.split(['.', '@']).next().unwrap_or(name);
+    name == "malloc_trim"
+}
+
+/// A file of the program's, and not the C library, that names the function: nobody else can have called it by name.
+fn caller(evidence: &Evidence) -> Option<&Path> {
+    let mut named = evidence.wrappers.iter();
+    let names = |(file, wrappers): &(&std::path::PathBuf, &crate::Wrappers)| {
+        wrappers.may_trim() && !is_libc_file(file) && !crate::conf::is_shim_library(&file.to_string_lossy())
+    };
+    named.find(names).map(|(file, _)| file.as_path())
+}
+
+impl Remedy for Drop {
+    fn id(&self) -> &'static str {
+        "shim.malloc-trim"
+    }
+
+    fn stops(&self) -> &'static str {
+        "madvise(MADV_DONTNEED) and brk of a malloc_trim(3) that the program calls itself, and the page faults after it"
+    }
+
+    fn worse(&self) -> &'static str {
+        "free memory of the heap stays while memory is not short; where the trim was all that kept a heap of many arenas small it grows to the bound; a call through a handle of the C library (Python's ctypes) is not reached"
+    }
+
+    fn source(&self) -> &'static str {
+        "docs/remedies.md: a trim every 100 ms, measured on glibc 2.36, Linux 6.18; amule-org/amule#1156, haproxy/haproxy#1884 and #2091; \
+         malloc_trim(3)"
+    }
+
+    fn preloads(&self) -> bool {
+        true
+    }
+
+    fn helps_without_shootdowns(&self) -> bool {
+        true
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches {
+            asked: true,
+            ..Touches::keeping(
+                &[Mechanism::Advise, Mechanism::Brk],
+                "what the program's own malloc_trim gives back stays, and is not faulted in again",
+            )
+        }
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.allocator(Kind::Glibc)?;
+        let part = asked_for(case);
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        // without threads side by side there is no shootdown, and what a trim costs is the faults after it
+        let may = part > 0.0 || faults >= MANY_FAULTS && caller(case.evidence).is_some();
+        if !may {
+            return None;
+        }
+        if let Some(why) = not_loaded(case) {
+            return Some(Verdict::Refuse(why));
+        }
+        Some(match Sizes::of(case) {
+            Ok(sizes) => offer(
+                sizes.bounded(SETTINGS),
+                part * STOPS,
+                sizes.memory(),
+                sizes.cost("free"),
+            ),
+            Err(why) => Verdict::refuse(why),
+        })
+    }
+}
