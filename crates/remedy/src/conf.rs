@@ -31,9 +31,7 @@ fn syntax(variable: &str) -> Syntax {
             inside: '=',
         },
         "LD_PRELOAD" => Syntax::Libraries,
-        "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" | "ERL_FLAGS" => {
-            Syntax::Words
-        },
+        "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" | "ERL_FLAGS" => Syntax::Words,
         name if name.ends_with("MALLOC_CONF") => Syntax::Pairs {
             between: ',',
             inside: ':',

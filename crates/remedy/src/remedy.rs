@@ -4,6 +4,7 @@
 //! A remedy must rest on a measurement (docs/remedies.md says how), or say that it was not measured; and
 //! say what makes it worse.
 
+mod beam;
 mod clickhouse;
 mod cpython;
 mod envoy;
@@ -254,8 +255,12 @@ const ALL: &[&dyn Remedy] = &[
     &gperftools::ReleaseRate,
     &gperftools::DisableRelease,
     &go::Gogc,
+    &go::Collapse,
     &jvm::FixedHeap,
+    &jvm::HugePages,
+    &jvm::Parallel,
     &node::SemiSpace,
+    &beam::Carriers,
     &cpython::Malloc,
     &without::MUSL,
     &without::GOOGLE,

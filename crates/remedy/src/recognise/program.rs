@@ -105,7 +105,8 @@ pub(super) fn rocksdb(facts: &Facts<'_>) -> Option<Found> {
 /// NumPy: its compiled part, by its file's name and by a function that sets whether it asks for huge pages.
 pub(super) fn numpy(facts: &Facts<'_>) -> Option<Found> {
     let file = facts.path.file_name()?.to_string_lossy();
-    let named = file.starts_with("_multiarray_umath.") && facts.ends_string("_set_madvise_hugepage");
+    let named =
+        file.starts_with("_multiarray_umath.") && facts.ends_string("_set_madvise_hugepage");
     named.then(|| {
         let how = "its compiled part, which can ask for huge pages";
         facts.found(Kind::NumPy, Linking::SharedLibrary, how)

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::Mechanism;
+use quell_event::{Cause, Mechanism};
 
 use super::{Case, Memory, Offer, Remedy, Verdict, one};
 use crate::{Found, Kind, Touches};
 
 /// Lets the heap grow to five times what lives before it is collected, or to a limit.
 pub(super) struct Gogc;
+
+/// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
+pub(super) struct Collapse;
 
 const PERCENT: u64 = 400;
 
@@ -55,6 +58,46 @@ impl Remedy for Gogc {
         };
         let limit = limited(case, found);
         Some(Verdict::Offer(std::iter::once(grow).chain(limit).collect()))
+    }
+}
+
+impl Remedy for Collapse {
+    fn id(&self) -> &'static str {
+        "go.toolchain"
+    }
+
+    fn stops(&self) -> &'static str {
+        "madvise(MADV_COLLAPSE), and in 1.21.0 MADV_HUGEPAGE, which Go up to 1.21.3 calls with the lock of its heap held"
+    }
+
+    fn worse(&self) -> &'static str {
+        "nothing is known: 1.21.4 is a release of corrections"
+    }
+
+    fn source(&self) -> &'static str {
+        "golang/go#63334, corrected in 1.21.4, and #61718; not measured here"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::NOTHING
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        /// So much CPU time by huge pages, in parts of a thousand, or so many of the shootdowns.
+        const MUCH: u32 = 30;
+        const PART: f64 = 0.05;
+        let found = case.allocator(Kind::GoRuntime)?;
+        let asks = case.part(&[Cause::MadviseOther, Cause::ThpCollapse]) >= PART
+            || case.huge >= PART
+            || case.evidence.huge_time_permille >= MUCH;
+        let is_one = found.at_least(1, 21, 0) && found.below(1, 21, 4);
+        (is_one && asks).then(|| {
+            Verdict::advise(
+                &["build it with Go 1.21.4 or later"],
+                "go.mod's toolchain line. Up to 1.21.3 the runtime collapses its heap into huge pages itself, which may \
+                 compact memory while all wait for the heap (golang/go#63334); no variable turns that off",
+            )
+        })
     }
 }
 

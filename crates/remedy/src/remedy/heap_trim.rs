@@ -49,7 +49,9 @@ fn is_trim(symbol: &str) -> bool {
 fn caller(evidence: &Evidence) -> Option<&Path> {
     let mut named = evidence.wrappers.iter();
     let names = |(file, wrappers): &(&std::path::PathBuf, &crate::Wrappers)| {
-        wrappers.may_trim() && !is_libc_file(file) && !crate::conf::is_shim_library(&file.to_string_lossy())
+        wrappers.may_trim()
+            && !is_libc_file(file)
+            && !crate::conf::is_shim_library(&file.to_string_lossy())
     };
     named.find(names).map(|(file, _)| file.as_path())
 }

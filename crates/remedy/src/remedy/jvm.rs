@@ -2,11 +2,17 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, Memory, Offer, Remedy, Verdict, one};
+use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
 use crate::{Kind, Touches};
 
 /// Makes the first heap size the largest, where the user has stated that.
 pub(super) struct FixedHeap;
+
+/// Asks for huge pages under the heap.
+pub(super) struct HugePages;
+
+/// Another collector, where none is named.
+pub(super) struct Parallel;
 
 /// The collectors that give memory back by themselves, or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,15 +68,7 @@ impl Remedy for FixedHeap {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         case.allocator(Kind::Jvm)?;
-        let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"]
-            .iter()
-            .filter_map(|v| (case.env)(v));
-        let mut all = set.collect::<Vec<_>>().join(" ");
-        // what stands on the command line is read after the variables, and counts
-        for word in case.evidence.command.iter().filter(|w| w.starts_with("-X")) {
-            all.push(' ');
-            all.push_str(word);
-        }
+        let all = options(case);
         let collector = collector(&all);
         let keep = match collector {
             Collector::Z => " -XX:-ZUncommit",
@@ -129,6 +127,107 @@ impl Remedy for FixedHeap {
                 "resident as it is used is",
             ),
         ]))
+    }
+}
+
+/// All that is set: what stands on the command line is read after the variables, and counts.
+fn options(case: &Case<'_>) -> String {
+    let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"];
+    let set = set.iter().filter_map(|v| (case.env)(v));
+    let words = case.evidence.command.iter();
+    let words = words.filter(|w| w.starts_with("-X")).cloned();
+    set.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// One option to try, which no plan has by itself.
+fn to_try(option: &str, cost: &str) -> Verdict {
+    Verdict::Offer(vec![Offer {
+        sets: one("JAVA_TOOL_OPTIONS", option),
+        untried: true,
+        cost: cost.to_owned(),
+        ..Offer::default()
+    }])
+}
+
+impl Remedy for HugePages {
+    fn id(&self) -> &'static str {
+        "jvm.huge-pages"
+    }
+
+    fn stops(&self) -> &'static str {
+        "no shootdown: page faults of 4 KB in the heap, each 512 of which become one"
+    }
+
+    fn worse(&self) -> &'static str {
+        "a huge page is zeroed whole, and found dearly where memory is fragmented; pages of the heap that are used thinly are resident whole"
+    }
+
+    fn source(&self) -> &'static str {
+        "man java(1), UseTransparentHugePages; docs/remedies.md: what huge pages win differs by the hour, so that only runs tell"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::everywhere(
+            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+            "one fault brings 2 MB of the heap where there were 512; what is zeroed stays the same",
+        )
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.allocator(Kind::Jvm)?;
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        let set = options(case);
+        if faults < MANY_FAULTS || set.contains("TransparentHugePages") {
+            return None;
+        }
+        Some(to_try(
+            "-XX:+UseTransparentHugePages",
+            "what is touched of the heap is resident by 2 MB; not measured how much more that is",
+        ))
+    }
+}
+
+impl Remedy for Parallel {
+    fn id(&self) -> &'static str {
+        "jvm.parallel"
+    }
+
+    fn stops(&self) -> &'static str {
+        "what G1 gives back and faults in again, and its threads beside the program's"
+    }
+
+    fn worse(&self) -> &'static str {
+        "longer pauses: each collection stops the program; a service that answers by a deadline should keep its collector"
+    }
+
+    fn source(&self) -> &'static str {
+        "man java(1), UseParallelGC; docs/remedies.md"
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::keeping(
+            &[
+                Mechanism::Map,
+                Mechanism::Unmap,
+                Mechanism::Advise,
+                Mechanism::Protect,
+            ],
+            "the young generation is used again in place; the collector's own time is no part of it",
+        )
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        case.allocator(Kind::Jvm)?;
+        // who has named a collector has chosen its pauses
+        let is_free =
+            collector(&options(case)) == Collector::Default && !options(case).contains("GC");
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        (is_free && faults >= MANY_FAULTS).then(|| {
+            to_try(
+                "-XX:+UseParallelGC",
+                "pauses are longer, and memory may grow to -Xmx before it is collected; neither was measured",
+            )
+        })
     }
 }
 
