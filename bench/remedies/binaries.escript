@@ -6,16 +6,17 @@
 main([Seconds]) ->
     Until = erlang:monotonic_time(millisecond) + 1000 * list_to_integer(Seconds),
     Self = self(),
-    [spawn_link(fun() -> Self ! {made, make(Until, N, queue:new(), 0)} end) || N <- [1, 2]],
+    Chunk = binary:copy(<<1>>, 65536),
+    [spawn_link(fun() -> Self ! {made, make(Until, Chunk, N, queue:new(), 0)} end) || N <- [1, 2]],
     All = lists:sum([receive {made, Made} -> Made end || _ <- [1, 2]]),
     io:format("binaries ~p~n", [All div list_to_integer(Seconds)]).
 
-make(Until, Seed, Kept, Made) ->
+make(Until, Chunk, Seed, Kept, Made) ->
     case erlang:monotonic_time(millisecond) < Until of
         false -> Made;
         true ->
-            Next = (Seed * 1103515245 + 12345) band 16#7fffffff,
-            Binary = binary:copy(<<1>>, 65536 + Next rem 4128768),
+            Next = (Seed * 16807) rem 2147483647,
+            Binary = binary:copy(Chunk, 1 + Next rem 64),
             Longer = queue:in(Binary, Kept),
             Fewer = case queue:len(Longer) > 16 of
                         true -> queue:drop(Longer);
@@ -23,5 +24,5 @@ make(Until, Seed, Kept, Made) ->
                     end,
             %% what is dropped is freed by the next collection, as in a program that makes terms besides
             Made rem 8 =:= 0 andalso erlang:garbage_collect(),
-            make(Until, Next, Fewer, Made + 1)
+            make(Until, Chunk, Next, Fewer, Made + 1)
     end.

@@ -528,3 +528,7 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 #[path = "choose_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tried_tests.rs"]
+mod tried_tests;

@@ -8,11 +8,11 @@ use quell_event::Cause;
 use super::*;
 use crate::{Linking, Source, Version, Wrappers};
 
-const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
-const APP: &str = "/opt/app";
-const MB: u64 = 1 << 20;
+pub(super) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+pub(super) const APP: &str = "/opt/app";
+pub(super) const MB: u64 = 1 << 20;
 
-fn found(kind: Kind, module: &str, linking: Linking, version: Version) -> Found {
+pub(super) fn found(kind: Kind, module: &str, linking: Linking, version: Version) -> Found {
     let mut found = Found::new(kind, module, linking, "");
     found.version = Some(version);
     found.conf_env = Some("MALLOC_CONF".into());
@@ -26,12 +26,12 @@ fn replacing(kind: Kind, module: &str, version: Version) -> Found {
     found
 }
 
-fn libc() -> Found {
+pub(super) fn libc() -> Found {
     let version = Version::exact(2, 36, 0);
     found(Kind::Glibc, LIBC, Linking::SharedLibrary, version)
 }
 
-fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
+pub(super) fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
     Source {
         cause,
         caller_module: (!module.is_empty()).then(|| module.into()),
@@ -42,7 +42,7 @@ fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
 }
 
 /// A program of 400 MB that faults in a megabyte for each shootdown.
-fn seen(sources: &[Source]) -> Evidence {
+pub(super) fn seen(sources: &[Source]) -> Evidence {
     let shootdowns = sources.iter().map(|s| s.shootdowns).sum();
     Evidence {
         shootdowns,
@@ -55,7 +55,7 @@ fn seen(sources: &[Source]) -> Evidence {
     }
 }
 
-fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
+pub(super) fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
     let options = Options {
         budget,
         at_least: 0,
@@ -64,7 +64,7 @@ fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
     plan(found, evidence, &options, &|_: &str| None)
 }
 
-fn ids(plan: &Plan) -> Vec<&str> {
+pub(super) fn ids(plan: &Plan) -> Vec<&str> {
     plan.remedies.iter().map(|r| r.remedy.as_str()).collect()
 }
 

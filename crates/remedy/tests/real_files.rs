@@ -223,6 +223,25 @@ fn runtimes() {
     }
 }
 
+/// Check Erlang's virtual machine, if it is there, with its version.
+#[test]
+fn erlang() {
+    let root = Path::new("/usr/lib/erlang");
+    let machines = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let machines = machines.map(|e| e.path().join("bin/beam.smp"));
+    let machines: Vec<PathBuf> = machines.filter(|p| p.exists()).collect();
+    if machines.is_empty() {
+        eprintln!("SKIPPED: no Erlang in {}", root.display());
+    }
+    for machine in machines {
+        let found = only(&machine);
+        assert!(
+            found.kind == Kind::Beam && found.at_least(5, 0, 0),
+            "{found:?}"
+        );
+    }
+}
+
 /// Check Polars' extension if there is one: jemalloc inside, and the Rust name.
 #[test]
 fn polars() {

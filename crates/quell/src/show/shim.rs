@@ -74,6 +74,14 @@ pub(crate) fn text(library: &Library) -> String {
             n("passed_budget"),
             n("passed_busy"),
         );
+        if seen.get("heap_trims") > 0 {
+            let _ = writeln!(
+                out,
+                "  {} of {} calls of malloc_trim by the program gave nothing back",
+                n("heap_trims_dropped"),
+                n("heap_trims"),
+            );
+        }
     }
     let more = library.processes.len().saturating_sub(SHOWN);
     if more > 0 {
@@ -122,6 +130,7 @@ mod tests {
           kept now: 1.01 kB; 1.01 kB may be unused beside that
           given back in 1,008 batches of 1,009 regions; memory was short 1,017 times
           left to the kernel: 1,015 not known to be plain, 1,019 not expected to be used again, 1,016 over the budget, 1,014 because it was busy
+          1,026 of 1,025 calls of malloc_trim by the program gave nothing back
         note: try as root
         ");
     }
