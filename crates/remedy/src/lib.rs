@@ -3,6 +3,7 @@
 //! * [`recognise_file`], [`recognise_modules`], [`recognise_process`] and [`recognise_command`] say
 //!   which allocators live in a program, by reading files only.
 //! * [`plan()`] chooses remedies from what was observed and what was found.
+//! * [`advice`] says what no setting reaches: a program's own switch, by what was seen in its time.
 //! * A [`Plan`] is TOML that people read and edit, an environment to start a program with, and what is
 //!   done to it before it starts ([`Start`]).
 //!
@@ -11,6 +12,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod advice;
 mod attribute;
 pub mod by_name;
 mod choose;

@@ -1,0 +1,115 @@
+//! Advice where no setting reaches: what was seen in a program's time, and the switch of its own, or the change in it, that
+//! is known to cure it.
+//!
+//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL`. An entry goes by what was seen
+//! (a function on a stack, a holder of a lock, an advice that was given) and never by a program's name alone; it says a
+//! source that its author has read; and it has a test of its own.
+
+mod catalogue;
+mod page;
+mod scene;
+mod sight;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+#[path = "advice/tests.rs"]
+mod tests;
+
+use quell_event::Mechanism;
+use serde::Serialize;
+
+pub use page::page;
+pub use scene::{Cost, Forks, Frame, Holder, MappedFile, Scene, mapped_files};
+pub use sight::Sight;
+
+/// What an entry could touch has to be at least this share of CPU time, or of the time that passed.
+const WORTH: f64 = 0.01;
+
+/// And so long: less may be a few samples that fell there by chance.
+const LEAST_NS: u64 = 10_000_000;
+
+/// One entry of the catalogue.
+pub struct Entry {
+    /// Its stable name.
+    pub id: &'static str,
+    /// What is seen, and begins a line.
+    pub what: &'static str,
+    /// What it goes by, for documentation.
+    pub seen_by: &'static str,
+    /// Whose time it can touch.
+    pub mechanisms: &'static [Mechanism],
+    /// The program's own switch, or the change.
+    pub switch: &'static str,
+    /// Why that costs time, and what was measured or reported.
+    pub why: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// More general entries that say less of the same time: they are not told beside it.
+    pub instead_of: &'static [&'static str],
+    /// Finds it; none where it is not seen.
+    pub look: fn(&Scene) -> Option<Sight>,
+}
+
+/// Every entry, for documentation.
+#[must_use]
+pub fn all() -> &'static [&'static Entry] {
+    catalogue::ALL
+}
+
+/// An entry that fits, with the time that it can touch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advised {
+    /// The entry's name.
+    pub id: &'static str,
+    /// What is seen.
+    pub what: &'static str,
+    /// The program's own switch, or the change.
+    pub switch: &'static str,
+    /// The process and the function that had it done, the dearest.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What of it was seen beside the time: how long one takes, how often, who held the lock. Empty where that is nothing.
+    pub because: String,
+    /// Why that costs time, and what was measured or reported.
+    pub why: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// CPU time that it can touch.
+    pub cpu_ns: u64,
+    /// Time asleep that it can touch.
+    pub blocked_ns: u64,
+}
+
+/// Whether what was seen is worth a word.
+fn is_worth(scene: &Scene, sight: &Sight) -> bool {
+    let matters = |ns: u64, of: u64| ns >= LEAST_NS && ns as f64 >= WORTH * of as f64;
+    matters(sight.cpu_ns, scene.cpu_ns) || matters(sight.blocked_ns, scene.wall_ns)
+}
+
+/// All that fits, the dearest first.
+#[must_use]
+pub fn advise(scene: &Scene) -> Vec<Advised> {
+    let seen = |entry: &&'static Entry| {
+        let sight = (entry.look)(scene)?;
+        is_worth(scene, &sight).then_some((*entry, sight))
+    };
+    let seen: Vec<(&Entry, Sight)> = catalogue::ALL.iter().filter_map(seen).collect();
+    let is_said = |id: &str| seen.iter().any(|(other, _)| other.instead_of.contains(&id));
+    let mut advised: Vec<Advised> = seen
+        .iter()
+        .filter(|(entry, _)| !is_said(entry.id))
+        .map(|(entry, sight)| Advised {
+            id: entry.id,
+            what: entry.what,
+            switch: entry.switch,
+            place: sight.place.clone(),
+            because: sight.because.clone(),
+            why: entry.why,
+            source: entry.source,
+            cpu_ns: sight.cpu_ns,
+            blocked_ns: sight.blocked_ns,
+        })
+        .collect();
+    advised.sort_by_key(|a| std::cmp::Reverse(a.cpu_ns + a.blocked_ns));
+    advised
+}

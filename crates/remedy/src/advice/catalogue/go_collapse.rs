@@ -1,0 +1,44 @@
+//! Go 1.21's runtime, which had huge pages made.
+
+use quell_event::Mechanism;
+
+use crate::advice::{Entry, Sight};
+
+const MECHANISMS: &[Mechanism] = &[
+    Mechanism::Collapse,
+    Mechanism::CompactDirect,
+    Mechanism::ReclaimDirect,
+];
+
+pub(super) const ENTRY: Entry = Entry {
+    id: "go.collapse",
+    what: "Go's runtime has huge pages made by madvise(MADV_COLLAPSE), with the lock of its heap held",
+    seen_by: "madvise(MADV_COLLAPSE), with the reclaim and compaction in it, below Go's runtime",
+    mechanisms: MECHANISMS,
+    switch: "build with a later Go: the runtime has not asked for it since October 2023",
+    why: "such a call may reclaim and compact memory before it returns, and every goroutine that allocates waits: seen in \
+          production with Go 1.21",
+    source: "https://github.com/golang/go/issues/63334",
+    instead_of: &[],
+    look: |scene| {
+        Sight::of(scene.costs_of(MECHANISMS, |cost| {
+            cost.calls(&[
+                "runtime.sysHugePageCollapse",
+                "runtime.sysHugePageCollapseOS",
+            ])
+        }))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::testing::{fires_by_evidence, scene};
+
+    /// Check that it goes by the runtime's call.
+    #[test]
+    fn goes_by_evidence() {
+        let stack = "runtime.madvise.abi0 (api) < runtime.sysHugePageCollapseOS (api) < runtime.sysHugePageCollapse (api)";
+        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Collapse, stack)]), "api");
+    }
+}

@@ -1,0 +1,43 @@
+//! HAProxy, which trims its memory at a reload.
+
+use quell_event::Mechanism;
+
+use super::malloc_trim::MECHANISMS;
+use crate::advice::{Cost, Entry, Sight};
+
+fn trims(cost: &Cost) -> bool {
+    cost.calls(&["trim_all_pools"]) || (cost.calls(&["malloc_trim"]) && cost.is_in("haproxy"))
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    id: "haproxy.trim",
+    what: "HAProxy gives freed memory back by malloc_trim",
+    seen_by: "madvise below trim_all_pools, or below malloc_trim that HAProxy calls",
+    mechanisms: MECHANISMS,
+    switch: "`no-memory-trimming` in the global section (2.4.15, 2.5 and later)",
+    why: "a trim looks at every arena and can take long enough to stop a worker: threads of 128 stood still for 203 ms; without \
+          it old and new processes take more memory together during a reload",
+    source: "https://github.com/haproxy/haproxy/issues/1884 https://github.com/haproxy/haproxy/issues/3083",
+    instead_of: &["malloc.trim"],
+    look: |scene| {
+        let advise = [Mechanism::Advise];
+        scene.costs_of(&advise, trims).next()?;
+        Sight::of(scene.costs_of(MECHANISMS, trims))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::advise;
+    use crate::advice::testing::{fires_by_evidence, scene};
+
+    /// Check that it goes by the trim, and is told in place of what is said of any program.
+    #[test]
+    fn goes_by_evidence() {
+        let stack = "madvise (libc.so.6) < malloc_trim (libc.so.6) < trim_all_pools (haproxy) < run_poll_loop (haproxy)";
+        let trim = scene(&[(Mechanism::Advise, stack)]);
+        fires_by_evidence(&ENTRY, &trim, "haproxy");
+        assert_eq!(advise(&trim).len(), 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Lucene, whose index is mapped and not in memory yet.
+
+use quell_event::Mechanism;
+
+use crate::advice::{Entry, Sight};
+
+const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
+
+/// What Lucene's files are called: a segment's number behind an underscore, and one of these.
+const ENDINGS: &[&str] = &[
+    "cfs", "doc", "pos", "pay", "tim", "tip", "tmd", "dvd", "nvd", "kdd", "kdi", "dim", "fdt",
+    "vec", "vem", "vex", "veq",
+];
+
+fn is_of_index(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let segment = name.strip_prefix('_').unwrap_or_default();
+    let ending = segment.rsplit('.').next().unwrap_or_default();
+    segment.starts_with(|c: char| c.is_ascii_alphanumeric()) && ENDINGS.contains(&ending)
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    id: "lucene.preload",
+    what: "searches wait for pages of Lucene's index",
+    seen_by: "major faults in a process that has files of a Lucene index mapped",
+    mechanisms: MECHANISMS,
+    switch: "Elasticsearch and OpenSearch: index.store.preload: [\"nvd\", \"dvd\", \"tim\", \"doc\", \"dim\"] where these fit into \
+             memory; more memory for the page cache (a smaller heap) where they do not",
+    why: "after a start the index is read page by page as searches touch it; with the setting files are read as the index is \
+          opened. It harms where they are larger than memory",
+    source: "https://www.elastic.co/docs/reference/elasticsearch/index-settings/preloading-data-into-file-system-cache",
+    instead_of: &[],
+    look: |scene| Sight::of(scene.costs_of(MECHANISMS, |c| scene.maps(c.pid, is_of_index))),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::testing::{asleep, fires, is_quiet, scene, with_file};
+
+    /// Check that it goes by an index that is mapped and waited for: what Java waits for else is none.
+    #[test]
+    fn goes_by_evidence() {
+        let waiting = asleep(scene(&[(
+            Mechanism::FaultMajor,
+            "? < ? < JavaMain (libjli.so)",
+        )]));
+        is_quiet(&ENTRY, &waiting);
+        is_quiet(
+            &ENTRY,
+            &with_file(waiting.clone(), "/usr/lib/jvm/lib/modules"),
+        );
+        is_quiet(&ENTRY, &with_file(waiting.clone(), "/tmp/_notes.txt"));
+        fires(
+            &ENTRY,
+            &with_file(
+                waiting.clone(),
+                "/data/indices/x/0/index/_6f_Lucene84_0.doc",
+            ),
+        );
+        let mut faults = with_file(waiting, "/data/_6q.cfs");
+        faults.costs[0].mechanism = Mechanism::FaultFile;
+        is_quiet(&ENTRY, &faults);
+    }
+}

@@ -1,0 +1,46 @@
+//! The catalogue as a page of documentation.
+
+use std::fmt::Write as _;
+
+use super::{Entry, all};
+
+/// Every entry, as docs/advice.md has them: `cargo run -p quell-remedy --example advice_page` prints it.
+#[must_use]
+pub fn page() -> String {
+    let mut entries: Vec<&Entry> = all().to_vec();
+    entries.sort_by_key(|entry| entry.id);
+    entries.into_iter().map(section).collect()
+}
+
+fn section(entry: &Entry) -> String {
+    let mechanisms: Vec<String> = entry.mechanisms.iter().map(|m| format!("`{m}`")).collect();
+    let source = entry
+        .source
+        .split(' ')
+        .map(|word| match word.starts_with("https://") {
+            true => format!("<{word}>"),
+            false => word.to_owned(),
+        });
+    let source: Vec<String> = source.collect();
+    let mut out = format!("\n### {}\n\n{}.\n\n", entry.id, sentence(entry.what));
+    for (name, text) in [
+        ("seen by", entry.seen_by),
+        ("touches", &mechanisms.join(", ")),
+        ("change", entry.switch),
+        ("why", entry.why),
+        ("source", &source.join(" ")),
+    ] {
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "- {name}: {text}");
+    }
+    out
+}
+
+/// With a large first letter.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}

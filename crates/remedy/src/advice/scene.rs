@@ -1,0 +1,348 @@
+//! What a trace says of a program's time, as far as advice needs it: whole stacks, where the account has functions.
+
+use std::collections::{BTreeSet, HashMap};
+
+use quell_event::trace::{self, Process, Stack, StackCost};
+use quell_event::{Account, HolderRole, Mechanism, Text};
+use serde::{Deserialize, Serialize};
+
+/// Frames of a stack that are looked at: what asks lies within them in all that was met.
+const DEEPEST: usize = 64;
+
+/// The name under which quell itself holds locks, as it looks at what is mapped.
+const OURSELVES: &str = "quell";
+
+/// All of it. Times are ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scene {
+    /// CPU time of all that was watched.
+    pub cpu_ns: u64,
+    /// The time that passed.
+    pub wall_ns: u64,
+    /// What each stack cost.
+    pub costs: Vec<Cost>,
+    /// What each kind of advice to madvise(2) cost, by the function that gave it: a part of `costs`.
+    pub given: Vec<Cost>,
+    /// Who held locks that others waited for.
+    pub holders: Vec<Holder>,
+    /// Processes that forked.
+    pub forks: Vec<Forks>,
+    /// Files that are mapped and hold no code.
+    pub files: Vec<MappedFile>,
+}
+
+/// What one stack of a process cost by one mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Text,
+    /// What the kernel did.
+    pub mechanism: Mechanism,
+    /// The advice, as `MADV_FREE`; empty but in [`Scene::given`].
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub advice: Text,
+    /// CPU time.
+    #[serde(default)]
+    pub cpu_ns: u64,
+    /// Time asleep.
+    #[serde(default)]
+    pub blocked_ns: u64,
+    /// From the innermost frame outwards.
+    pub stack: Vec<Frame>,
+}
+
+/// One function on a stack; empty texts where something is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Frame {
+    /// The function.
+    pub function: Text,
+    /// The last part of its file's path.
+    pub file: Text,
+}
+
+/// A process that held a lock, and what it was doing when others waited for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process that waited.
+    pub waiter: u32,
+    /// The process that held it.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Text,
+    /// Whose lock it was.
+    pub mechanism: Mechanism,
+    /// What it was doing.
+    pub doing: Text,
+    /// How it held it.
+    pub role: HolderRole,
+    /// How long others waited.
+    pub blocked_ns: u64,
+    /// How often.
+    pub waits: u64,
+    /// The longest of these waits.
+    pub longest_ns: u64,
+}
+
+/// How often a process forked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forks {
+    /// The process.
+    pub pid: u32,
+    /// How often.
+    pub forks: u64,
+}
+
+/// A file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// The process.
+    pub pid: u32,
+    /// The file.
+    pub path: Text,
+}
+
+/// Files that these processes have mapped, without those that hold code of theirs.
+pub fn mapped_files<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeSet<MappedFile> {
+    let mut files = BTreeSet::new();
+    for process in processes {
+        let code = process.modules.iter().filter(|m| m.perms.contains('x'));
+        let code: BTreeSet<&str> = code.map(|m| m.path.as_str()).collect();
+        let data = process.modules.iter().map(|m| m.path.as_str());
+        let data = data.filter(|path| path.starts_with('/') && !code.contains(path));
+        files.extend(data.map(|path| MappedFile {
+            pid: process.pid,
+            path: path.into(),
+        }));
+    }
+    files
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl From<String> for Frame {
+    /// `function (file)`; a `?` stands for a function that is not known.
+    fn from(text: String) -> Self {
+        let (function, file) = match text.rsplit_once(" (") {
+            Some((function, file)) => (function, file.strip_suffix(')').unwrap_or(file)),
+            None => (text.as_str(), ""),
+        };
+        Self {
+            function: if function == "?" { "" } else { function }.into(),
+            file: file.into(),
+        }
+    }
+}
+
+impl From<Frame> for String {
+    fn from(frame: Frame) -> Self {
+        let function = match frame.function.as_str() {
+            "" => "?",
+            function => function,
+        };
+        match frame.file.as_str() {
+            "" => function.to_owned(),
+            file => format!("{function} ({file})"),
+        }
+    }
+}
+
+impl From<&trace::Frame> for Frame {
+    fn from(frame: &trace::Frame) -> Self {
+        Self {
+            function: frame.symbol.as_deref().unwrap_or_default().into(),
+            file: base(frame.module.as_deref().unwrap_or_default()).into(),
+        }
+    }
+}
+
+/// Files of which everybody calls something: who asked stands further out.
+const OF_LIBC: &[&str] = &["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread"];
+
+impl Frame {
+    fn is_libc(&self) -> bool {
+        OF_LIBC.iter().any(|name| self.file.starts_with(name))
+    }
+
+    /// Whether it is this function: whole names, before what C++ has in brackets, a version, or a suffix of the compiler.
+    #[must_use]
+    pub fn is(&self, function: &str) -> bool {
+        let rest = self.function.strip_prefix(function);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '@', '.', '<']))
+    }
+}
+
+impl Cost {
+    /// Whether one of these functions is on the stack.
+    #[must_use]
+    pub fn calls(&self, functions: &[&str]) -> bool {
+        let is_one = |frame: &Frame| functions.iter().any(|function| frame.is(function));
+        self.stack.iter().any(is_one)
+    }
+
+    /// Whether a function on the stack has this in its name: a namespace, or what all names of a library begin with.
+    #[must_use]
+    pub fn is_within(&self, part: &str) -> bool {
+        self.stack.iter().any(|frame| frame.function.contains(part))
+    }
+
+    /// Whether a function of a file whose name begins so is on the stack.
+    #[must_use]
+    pub fn is_in(&self, file: &str) -> bool {
+        self.stack.iter().any(|frame| frame.file.starts_with(file))
+    }
+
+    /// Whether it is one of these mechanisms.
+    #[must_use]
+    pub fn is_of(&self, mechanisms: &[Mechanism]) -> bool {
+        mechanisms.contains(&self.mechanism)
+    }
+
+    /// The innermost frame that is none of the C library: who asked for it.
+    #[must_use]
+    pub fn asker(&self) -> Option<&Frame> {
+        let known = |frame: &&Frame| !frame.function.is_empty() || !frame.file.is_empty();
+        let mut frames = self.stack.iter().filter(known);
+        frames.clone().find(|f| !f.is_libc()).or(frames.next())
+    }
+}
+
+impl Scene {
+    /// Of an account with what is known of it by stacks; where that is nothing, stacks have the functions that the account
+    /// has. `files` are those that processes have mapped.
+    #[must_use]
+    pub fn new<'a>(
+        account: &Account,
+        wall_ns: u64,
+        costs: &[StackCost],
+        stack: &dyn Fn(u32) -> Option<&'a Stack>,
+        files: BTreeSet<MappedFile>,
+    ) -> Self {
+        let forked = account.processes.iter().filter(|p| p.forks > 0);
+        let mut scene = Self {
+            cpu_ns: account.run_ns(),
+            wall_ns,
+            given: by_functions(account),
+            holders: holders(account),
+            forks: forked
+                .map(|p| Forks {
+                    pid: p.pid,
+                    forks: p.forks,
+                })
+                .collect(),
+            files: files.into_iter().collect(),
+            ..Self::default()
+        };
+        scene.costs = match costs {
+            [] => scene.given.clone(),
+            costs => by_stacks(costs, stack),
+        };
+        scene.given.retain(|cost| !cost.advice.is_empty());
+        scene
+    }
+
+    /// Whether so much CPU time is worth a word by itself.
+    #[must_use]
+    pub fn is_much(&self, cpu_ns: u64) -> bool {
+        cpu_ns >= super::LEAST_NS && cpu_ns as f64 >= super::WORTH * self.cpu_ns as f64
+    }
+
+    /// The costs of these mechanisms that are such.
+    pub fn costs_of<'a>(
+        &'a self,
+        mechanisms: &'a [Mechanism],
+        is_such: impl Fn(&Cost) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a Cost> {
+        let costs = self.costs.iter();
+        costs.filter(move |cost| cost.is_of(mechanisms) && is_such(cost))
+    }
+
+    /// What one of a process's forks took.
+    #[must_use]
+    pub fn each_fork_ns(&self, pid: u32) -> Option<u64> {
+        let forks = self.forks.iter().find(|f| f.pid == pid)?.forks;
+        let costs = self.costs.iter().filter(|c| c.pid == pid);
+        let of_forks = costs.filter(|c| c.mechanism == Mechanism::Fork);
+        of_forks.map(|c| c.cpu_ns).sum::<u64>().checked_div(forks)
+    }
+
+    /// Whether a process has mapped a file whose path is such.
+    #[must_use]
+    pub fn maps(&self, pid: u32, is_such: impl Fn(&str) -> bool) -> bool {
+        let mut files = self.files.iter().filter(|f| f.pid == pid);
+        files.any(|f| is_such(&f.path))
+    }
+}
+
+fn by_functions(account: &Account) -> Vec<Cost> {
+    let processes = account.processes.iter();
+    let comms: HashMap<u32, &Text> = processes.map(|p| (p.pid, &p.comm)).collect();
+    let cost = |row: &quell_event::AccountRow| Cost {
+        pid: row.pid,
+        comm: comms.get(&row.pid).copied().cloned().unwrap_or_default(),
+        mechanism: row.mechanism,
+        advice: row.advice.clone(),
+        cpu_ns: account.cpu_ns_of(row.samples),
+        blocked_ns: row.blocked_ns,
+        stack: [
+            Frame::from(String::from(row.allocator.clone())),
+            Frame {
+                function: row.function.clone(),
+                file: row.file.clone(),
+            },
+        ]
+        .into_iter()
+        .filter(|frame| *frame != Frame::default())
+        .collect(),
+    };
+    account.rows.iter().map(cost).collect()
+}
+
+fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) -> Vec<Cost> {
+    // what is done within a mechanism is of no matter here
+    let mut whole: HashMap<(u32, Mechanism, Option<u32>), Cost> = HashMap::new();
+    for cost in costs {
+        let key = (cost.pid, cost.mechanism, cost.stack);
+        let sum = whole.entry(key).or_insert_with(|| Cost {
+            pid: cost.pid,
+            comm: cost.comm.clone(),
+            mechanism: cost.mechanism,
+            advice: Text::default(),
+            cpu_ns: 0,
+            blocked_ns: 0,
+            stack: cost.stack.and_then(stack).map_or_else(Vec::new, frames),
+        });
+        sum.cpu_ns += cost.cpu_ns;
+        sum.blocked_ns += cost.blocked_ns;
+    }
+    let mut whole: Vec<_> = whole.into_iter().collect();
+    // maps have no order
+    whole.sort_by_key(|(key, cost)| (std::cmp::Reverse(cost.cpu_ns + cost.blocked_ns), *key));
+    whole.into_iter().map(|(_, cost)| cost).collect()
+}
+
+fn frames(stack: &Stack) -> Vec<Frame> {
+    stack.frames.iter().take(DEEPEST).map(Frame::from).collect()
+}
+
+fn holders(account: &Account) -> Vec<Holder> {
+    let rows = account.holders.iter();
+    rows.filter(|row| row.holder_comm.as_str() != OURSELVES)
+        .map(|row| Holder {
+            waiter: row.pid,
+            pid: row.holder_pid,
+            comm: row.holder_comm.clone(),
+            mechanism: row.mechanism,
+            doing: row.doing.clone(),
+            role: row.role,
+            blocked_ns: row.blocked_ns,
+            waits: row.waits,
+            longest_ns: row.longest_ns,
+        })
+        .collect()
+}

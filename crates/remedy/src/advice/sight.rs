@@ -1,0 +1,106 @@
+//! What an entry saw: the time that it can touch, and where.
+
+use std::collections::BTreeMap;
+
+use super::scene::{Cost, Frame, Holder};
+
+/// It is a sum over stacks, or over those who held a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Time asleep.
+    pub blocked_ns: u64,
+    /// The process and the function that cost most.
+    pub place: String,
+    /// What was seen beside the time.
+    pub because: String,
+}
+
+/// A time in a sentence, with three digits.
+pub(super) fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..999_500 => (ns as f64 / 1e3, "µs"),
+        999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+fn place(comm: &str, asker: Option<&Frame>) -> String {
+    match asker.map(|frame| String::from(frame.clone())) {
+        Some(code) => format!("{comm}: {code}"),
+        None => comm.to_owned(),
+    }
+}
+
+impl Sight {
+    /// The sum of these costs; none where there are none.
+    pub(super) fn of<'a>(costs: impl Iterator<Item = &'a Cost>) -> Option<Self> {
+        let mut sight = Self::default();
+        let mut places: BTreeMap<String, u64> = BTreeMap::new();
+        for cost in costs {
+            sight.cpu_ns += cost.cpu_ns;
+            sight.blocked_ns += cost.blocked_ns;
+            let place = place(&cost.comm, cost.asker());
+            *places.entry(place).or_default() += cost.cpu_ns + cost.blocked_ns;
+        }
+        let dearest = places.into_iter().max_by_key(|(_, ns)| *ns)?;
+        sight.place = dearest.0;
+        Some(sight)
+    }
+
+    /// What others waited for these holders; none where there are none. It says who held the lock, doing what, how often,
+    /// and the longest wait.
+    pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a Holder>) -> Option<Self> {
+        let holders: Vec<&Holder> = holders.collect();
+        let dearest = holders.iter().max_by_key(|h| h.blocked_ns)?;
+        let longest = holders.iter().map(|h| h.longest_ns).max().unwrap_or(0);
+        Some(Self {
+            cpu_ns: 0,
+            blocked_ns: holders.iter().map(|h| h.blocked_ns).sum(),
+            place: format!("{}: {}", dearest.comm, dearest.doing),
+            because: format!(
+                "{} waits for the lock, the longest {}",
+                holders.iter().map(|h| h.waits).sum::<u64>(),
+                time(longest)
+            ),
+        })
+    }
+
+    /// With something that was seen beside the time.
+    pub(super) fn because(mut self, because: String) -> Self {
+        self.because = because;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that times have three digits and the unit that suits them.
+    #[test]
+    fn times() {
+        let shown = [
+            0,
+            999,
+            1_500,
+            999_499,
+            31_040_000,
+            999_600_000,
+            12_340_000_000,
+        ]
+        .map(time);
+        let expected = [
+            "0 ns", "999 ns", "1.50 µs", "999 µs", "31.0 ms", "1.00 s", "12.3 s",
+        ];
+        assert_eq!(shown, expected);
+    }
+}
