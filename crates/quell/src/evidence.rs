@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use quell_event::account::AccountSummary;
 use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
+use quell_remedy::advice::Advised;
 use quell_remedy::{Evidence, Found, Source, recognise_command, recognise_modules};
 
 use crate::report::{Origin, Report};
@@ -23,6 +24,8 @@ pub(crate) struct Observed {
     pub(crate) others: u64,
     /// Where the time went, if the trace has it.
     pub(crate) account: Option<AccountSummary>,
+    /// What no setting reaches.
+    pub(crate) advice: Vec<Advised>,
 }
 
 impl Observed {
@@ -89,6 +92,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         shootdowns,
         others,
         account,
+        advice: report.advice,
     })
 }
 

@@ -1,5 +1,8 @@
 //! Prints the entries of the catalogue of advice, as docs/advice.md ends with them.
 
-fn main() {
-    print!("{}", quell_remedy::advice::page());
+use std::io::Write as _;
+
+fn main() -> std::io::Result<()> {
+    let page = quell_remedy::advice::page();
+    std::io::stdout().write_all(page.as_bytes())
 }

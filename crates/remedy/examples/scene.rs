@@ -1,6 +1,7 @@
 //! Writes what advice goes by in a trace, small enough to be kept as an input of its tests:
 //! `cargo run -p quell-remedy --example scene -- TRACE >crates/remedy/tests/accounts/NAME.json`
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -27,7 +28,8 @@ fn main() -> anyhow::Result<()> {
     let stack = |id: u32| stacks.get(&id);
     let mut scene = Scene::new(&account, tally.duration_ns, &costs, &stack, files);
     shorten(&mut scene);
-    println!("{}", serde_json::to_string_pretty(&scene)?);
+    let text = serde_json::to_string_pretty(&scene)? + "\n";
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 

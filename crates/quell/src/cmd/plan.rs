@@ -10,6 +10,7 @@ use quell_event::Text;
 use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
+use quell_remedy::advice::Advised;
 use quell_remedy::{Found, Plan, recognise_process};
 use serde::Serialize;
 
@@ -25,9 +26,9 @@ use crate::prove::plan_text;
 use crate::prove::temp::{RUN, TempDir, WATCHED};
 use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
-use crate::show::emit;
 use crate::show::style::BOLD;
 use crate::show::units::{count, percent, plural};
+use crate::show::{self, emit};
 use crate::target::{self, seconds};
 
 /// Where `quell record` writes if it is not told.
@@ -227,6 +228,8 @@ fn text(
         out.push('\n');
         out.push_str(&plan_text::remedies(plan));
     }
+    let cpu_ns = subject.observed.account.as_ref().map_or(0, |a| a.cpu_ns);
+    out.push_str(&show::advice::text(&subject.observed.advice, cpu_ns));
     let found: Vec<String> = subject
         .observed
         .found
@@ -265,6 +268,8 @@ struct Document<'a> {
     predicted_stop: f64,
     max_rss: Option<u64>,
     environment: &'a Environment,
+    /// What no setting reaches.
+    advice: &'a [Advised],
     notes: &'a [String],
 }
 
@@ -298,6 +303,7 @@ fn json(
         predicted_stop: plan.predicted_stop(),
         max_rss: observed.evidence.max_rss,
         environment,
+        advice: &observed.advice,
         notes,
     };
     Ok(serde_json::to_string(&document)? + "\n")

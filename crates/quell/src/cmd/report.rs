@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use quell_agent::look_back::Line;
 use quell_event::Summary;
 use quell_event::text::clean;
+use quell_remedy::advice::Advised;
 use serde::Serialize;
 
 use super::usage;
@@ -59,6 +60,8 @@ struct Noted<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     notes: &'a [String],
+    /// What no setting reaches.
+    advice: &'a [Advised],
     /// What was counted before a trace that quell agent began.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     look_back: &'a [Line],
@@ -78,10 +81,12 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
         serde_json::to_string(&Noted {
             summary: &report.summary,
             notes: &report.notes,
+            advice: &report.advice,
             look_back: &before,
         })? + "\n"
     } else {
-        let mut text = show::summary::text(&report.summary, &report.title, args.top);
+        let mut text =
+            show::summary::advised_text(&report.summary, &report.title, &report.advice, args.top);
         for note in &report.notes {
             text.push_str(&clean(note));
             text.push('\n');

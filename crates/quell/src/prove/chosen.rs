@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use quell_event::account::AccountSummary;
+use quell_remedy::advice::Advised;
 use quell_remedy::{Plan, Planned, Proposal};
 use quell_stats::FEWEST_ROUNDS;
 
@@ -29,6 +30,8 @@ pub(super) struct Chosen {
     pub(super) left_out: Vec<LeftOut>,
     pub(super) observed: Option<quell_remedy::Evidence>,
     pub(super) account: Option<AccountSummary>,
+    /// What no setting reaches.
+    pub(super) advice: Vec<Advised>,
     pub(super) notes: Vec<String>,
     pub(super) tried: Vec<Tried>,
     pub(super) interrupted: Option<i32>,
@@ -96,6 +99,7 @@ pub(super) fn choose(
         plan,
         observed: Some(seen.evidence),
         account: seen.account,
+        advice: seen.advice,
         notes: seen.notes,
         ..Chosen::default()
     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quell_remedy::Planned;
+use quell_remedy::advice::Advised;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -34,6 +35,8 @@ struct Document<'a> {
     metrics: Metrics<'a>,
     observed: Option<Observed>,
     account: Option<spent::Told<'a>>,
+    /// What no setting reaches.
+    advice: &'a [Advised],
     notes: &'a [String],
     seed: u64,
 }
@@ -235,6 +238,7 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
             page_faults: e.page_faults,
         }),
         account: spent::Told::new(proof.account.as_ref(), proof.spent.as_deref()),
+        advice: &proof.advice,
         notes: &proof.notes,
         seed: proof.seed,
     };

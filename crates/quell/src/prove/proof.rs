@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quell_event::account::AccountSummary;
+use quell_remedy::advice::Advised;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
     Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Role, Rules, Verdict, compare, overall,
@@ -38,6 +39,8 @@ pub(crate) struct Proof {
     pub(crate) observed: Option<Evidence>,
     /// Where the time of the observed run went.
     pub(crate) account: Option<AccountSummary>,
+    /// What no setting reaches, by the observed run.
+    pub(crate) advice: Vec<Advised>,
     /// What was tried before, by running.
     pub(crate) tried: Vec<Tried>,
     /// Where the time of one run without and one with the plan went.

@@ -3,6 +3,7 @@
 use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
 use quell_remedy::Found;
+use quell_remedy::advice::Advised;
 
 use super::failed::{Failed, How};
 use super::job::Job;
@@ -84,6 +85,8 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
     /// Where its time went, where that could be seen.
     pub(crate) account: Option<AccountSummary>,
+    /// What no setting reaches.
+    pub(crate) advice: Vec<Advised>,
 }
 
 /// How much of CPU time faults of huge pages take, in parts of a thousand; with zeroing, which is the most of them, and of
@@ -136,6 +139,7 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric], setup: &Setup) -> anyho
         found: observed.found,
         notes: observed.notes,
         account: observed.account,
+        advice: observed.advice,
     })
 }
 

@@ -11,6 +11,7 @@ use quell_stats::{Comparison, Role, Verdict};
 use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
 use super::tried::Tried;
+use crate::show;
 use crate::show::account::headline;
 use crate::show::style::BOLD;
 use crate::show::table::Table;
@@ -214,6 +215,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             "\n{BOLD}At stake{BOLD:#}\n{}",
             wrap(&at_stake(account), 2)
         );
+        out.push_str(&show::advice::text(&proof.advice, account.cpu_ns));
     }
     let tried: Vec<String> = proof.tried.iter().map(Tried::line).collect();
     out.push_str(&plan_text::list("Tried, by runs beside each other", &tried));

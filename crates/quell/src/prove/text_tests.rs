@@ -26,6 +26,7 @@ fn proof_by(asked: &[String], before: &[f64], after: &[f64], pairs: usize) -> Pr
     )]);
     Proof {
         account: None,
+        advice: vec![],
         tried: vec![],
         spent: None,
         command: vec!["python3".into(), "job.py".into()],

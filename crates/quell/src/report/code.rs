@@ -121,6 +121,11 @@ impl Code {
         self.processes.get(&pid)
     }
 
+    /// Those that were watched, as they were seen last.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values().filter(|p| !p.stranger)
+    }
+
     /// Whether a process only shot at those that were watched.
     pub(crate) fn is_stranger(&self, pid: u32) -> bool {
         self.process(pid).is_some_and(|p| p.stranger)

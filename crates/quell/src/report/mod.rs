@@ -1,5 +1,6 @@
 //! A trace, read and summed up.
 
+mod advice;
 pub(crate) mod aggregate;
 pub(crate) mod code;
 pub(crate) mod export;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
 use quell_event::{Cause, Counts, Summary, Tally};
+use quell_remedy::advice::Advised;
 
 use crate::show::units::plural;
 use crate::subject::Subject;
@@ -43,6 +45,8 @@ pub(crate) struct Report {
     pub(crate) from_start: bool,
     /// Files that the culprits ran code from.
     pub(crate) modules: Vec<PathBuf>,
+    /// What no setting reaches, where the whole trace was opened for its report or for a plan.
+    pub(crate) advice: Vec<Advised>,
 }
 
 /// Shootdowns of one cause, called for by one place.
@@ -102,7 +106,12 @@ impl Report {
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
         let (sum, code, garbled) = read(&trace)?;
-        Ok(Self::new(&trace, &sum, &code, garbled))
+        let mut report = Self::new(&trace, &sum, &code, garbled);
+        // of figures that are not this trace's there is no account
+        if report.summary.account.is_some() {
+            report.advice = advice::of(&trace, &code, report.summary.duration_ns);
+        }
+        Ok(report)
     }
 
     /// What the sums over all rows of a trace say.
@@ -191,6 +200,7 @@ impl Report {
             own,
             from_start: meta.scope.is_empty() && !meta.command.is_empty(),
             modules: code.modules(),
+            advice: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use quell_event::account::{AccountSummary, HolderShare, MechanismRow, TlbMisses, WhoRow};
 use quell_event::{HolderRole, Mechanism};
+use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
 use super::summary::more;
@@ -60,7 +61,15 @@ pub(crate) fn headline(a: &AccountSummary) -> String {
 
 /// The whole text; each table has at most `top` rows.
 pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
+    advised_text(out, a, &[], top);
+}
+
+/// The same with advice, which is what a reader can act on: it comes before the tables.
+pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advised], top: usize) {
     let _ = writeln!(out, "{BOLD}{}{BOLD:#}", headline(a));
+    if !advice.is_empty() {
+        let _ = writeln!(out, "{}", super::advice::text(advice, a.cpu_ns));
+    }
     if a.mechanisms.is_empty() {
         return;
     }

@@ -1,6 +1,7 @@
 //! How things are printed: numbers, tables, and the summary that stat and report share.
 
 pub(crate) mod account;
+pub(crate) mod advice;
 pub(crate) mod calls;
 mod replace;
 pub(crate) mod shim;

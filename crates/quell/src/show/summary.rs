@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use quell_event::summary::Quantiles;
 use quell_event::{MORE, Summary};
+use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
 use super::table::{Table, clean};
@@ -12,6 +13,11 @@ use super::{account, calls};
 
 /// The whole text. Each table has at most `top` rows and says what it leaves out.
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
+    advised_text(s, title, &[], top)
+}
+
+/// The same with advice.
+pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: usize) -> String {
     let mut out = String::new();
     // writing to a String does not fail
     let _ = writeln!(
@@ -21,7 +27,7 @@ pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
         time(s.duration_ns)
     );
     if let Some(a) = &s.account {
-        account::text(&mut out, a, top);
+        account::advised_text(&mut out, a, advice, top);
     }
     how_much(&mut out, s);
     if s.shootdowns > 0 {

@@ -1,0 +1,99 @@
+//! Advice as text: what was seen, with its time, the program's own switch, and who says so.
+
+use std::fmt::Write as _;
+
+use quell_remedy::advice::Advised;
+
+use super::style::{BOLD, DIM};
+use super::units::{percent, time};
+use crate::prove::plan_text::wrap;
+
+/// So many are shown: JSON has all.
+const MOST: usize = 2;
+
+/// Nothing where there is none. `cpu_ns` is the CPU time of all that was watched.
+pub(crate) fn text(advice: &[Advised], cpu_ns: u64) -> String {
+    let mut out = String::new();
+    if advice.is_empty() {
+        return out;
+    }
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "\n{BOLD}Advice, where no setting reaches{BOLD:#}");
+    for one in advice.iter().take(MOST) {
+        let seen = wrap(&format!("{}: {}", one.what, seen(one, cpu_ns)), 4);
+        let _ = write!(out, "  · {}", seen.trim_start());
+        out.push_str(&wrap(&format!("do: {}", one.switch), 4));
+        out.push_str(&wrap(&format!("why: {}", one.why), 4));
+        let _ = writeln!(out, "    {DIM}source: {}{DIM:#}", one.source);
+    }
+    if let Some(more) = advice.len().checked_sub(MOST).filter(|&n| n > 0) {
+        let _ = writeln!(out, "  {DIM}and {more} more, which --json has{DIM:#}");
+    }
+    out
+}
+
+/// The time that it could touch, what was seen beside that, and where.
+fn seen(one: &Advised, cpu_ns: u64) -> String {
+    let mut parts = Vec::new();
+    if one.cpu_ns > 0 {
+        let share = percent((one.cpu_ns as f64 / cpu_ns.max(1) as f64).min(1.0));
+        parts.push(format!("{} of CPU time ({share})", time(one.cpu_ns)));
+    }
+    if one.blocked_ns > 0 {
+        parts.push(format!("threads slept for {}", time(one.blocked_ns)));
+    }
+    if !one.because.is_empty() {
+        parts.push(one.because.clone());
+    }
+    format!("{}; {}", parts.join(", "), one.place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advised(cpu_ns: u64, blocked_ns: u64) -> Advised {
+        Advised {
+            id: "fork.spawn",
+            what: "fork copies the page tables of a large process",
+            switch: "posix_spawn(3) or vfork(2)",
+            place: "server: run (server)".to_owned(),
+            because: "31.0 ms each, 42 times".to_owned(),
+            why: "a fork takes as long as the parent is large",
+            source: "https://example.org/1",
+            cpu_ns,
+            blocked_ns,
+        }
+    }
+
+    /// Check that the time, what one took and the switch are told, and that no more than two are.
+    #[test]
+    fn told_with_time() {
+        let one = advised(1_302_000_000, 400_000_000);
+        let text = text(&[one.clone(), one.clone(), one], 2_604_000_000);
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let told = "
+Advice, where no setting reaches
+  · fork copies the page tables of a large process: 1.30 s of CPU time (50 %), threads slept for
+    400 ms, 31.0 ms each, 42 times; server: run (server)
+    do: posix_spawn(3) or vfork(2)
+    why: a fork takes as long as the parent is large
+    source: https://example.org/1
+";
+        assert!(text.starts_with(told), "{text}");
+        assert_eq!(text.matches("  · ").count(), 2);
+        assert!(text.ends_with("  and 1 more, which --json has\n"), "{text}");
+    }
+
+    /// Check that time that was not spent is not told, and that without advice there is nothing.
+    #[test]
+    fn only_what_there_is() {
+        let text = text(&[advised(0, 50_000_000)], 1_000_000_000);
+        assert!(
+            text.contains(": threads slept for 50.0 ms, 31.0 ms each"),
+            "{text}"
+        );
+        assert!(!text.contains("of CPU time"), "{text}");
+        assert_eq!(super::text(&[], 1), "");
+    }
+}
