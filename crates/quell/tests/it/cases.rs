@@ -145,6 +145,22 @@ fn blames(screen: &str, mechanism: &str, culprit: &[&str]) {
     }
 }
 
+/// Checks that the screen advises this switch, with a time, where no setting reaches.
+#[track_caller]
+fn advises(screen: &str, switch: &str) {
+    let advice: Vec<&str> = screen
+        .lines()
+        .skip_while(|l| !l.starts_with("Advice, where no setting reaches"))
+        .take_while(|l| !l.starts_with("  CPU time"))
+        .collect();
+    // lines are broken between words
+    let words: Vec<&str> = advice.iter().flat_map(|l| l.split_whitespace()).collect();
+    let text = words.join(" ");
+    assert!(text.contains(switch), "no '{switch}' in:\n{screen}");
+    let timed = text.contains(" of CPU time (") || text.contains("threads slept for ");
+    assert!(timed && text.contains("source: https://"), "{screen}");
+}
+
 /// Check that what a victim's mmap waits for is another process that writes to clear_refs and reads smaps, by name.
 #[test]
 fn cadvisor_clear_refs() {
@@ -166,6 +182,7 @@ fn cadvisor_clear_refs() {
     ] {
         assert!(screen.contains(part), "no '{part}' in:\n{screen}");
     }
+    advises(&screen, "--disable_metrics=referenced_memory");
 }
 
 /// Check that of a convoy it is said who makes it: those who change the advice, and not the many that wait in mincore.
@@ -188,6 +205,7 @@ fn madvise_convoy() {
         "{screen}"
     );
     assert!(screen.contains("searcher (convoy)"), "{screen}");
+    advises(&screen, "give the advice once");
 }
 
 /// Check that a program's own malloc_trim is told by what it costs: the advice, the faults after it, and the lock.
@@ -204,6 +222,7 @@ fn malloc_trim_timer() {
     for part in ["fault.anon", "worker (trim)", "advise"] {
         assert!(screen.contains(part), "no '{part}' in:\n{screen}");
     }
+    advises(&screen, "not by a timer or after each request");
 }
 
 /// Check that a program which has its allocator give memory back is told by the advice, whose code gave it, and by the
@@ -249,6 +268,7 @@ fn spawn_fork() {
     let each =
         |row: &Row<'_>| row.mechanism.starts_with("fork, ") && row.mechanism.contains(" ms each");
     assert!(rows(&screen).iter().any(each), "{screen}");
+    advises(&screen, "posix_spawn");
 }
 
 /// Check that of a program which maps a cold file it is said first who waits for its pages, and how long.
@@ -272,6 +292,7 @@ fn go_mmap_fault() {
     let first = rows.first().expect("a mechanism");
     assert_eq!(first.mechanism, "fault.major", "{screen}");
     assert!(first.blocked != "-" && first.longest != "-", "{screen}");
+    advises(&screen, "read the file by pread");
 }
 
 /// Check that for a runtime which makes and drops memories it is said that its own code unmaps them, or with a pool of
@@ -288,11 +309,15 @@ fn wasmtime_instances() {
         script: "exec $python $cases/instances.py pool 3",
         ..on_demand
     };
-    for (case, mechanism) in [(on_demand, "unmap"), (pool, "advise")] {
+    for (case, mechanism, switch) in [
+        (on_demand, "unmap", "InstanceAllocationStrategy::Pooling"),
+        (pool, "advise", "linear_memory_keep_resident"),
+    ] {
         let Some(screen) = first_screen(&case) else {
             return;
         };
         blames(&screen, mechanism, &["(_libwasmtime.so)"]);
+        advises(&screen, switch);
     }
 }
 
@@ -308,6 +333,7 @@ fn luajit_mcode() {
         return;
     };
     blames(&screen, "protect", &["luajit21", ".so"]);
+    advises(&screen, "\"maxmcode=");
 }
 
 /// Check that of files which are closed one by one it is said that each is unmapped, and by which code.
@@ -326,6 +352,7 @@ fn java_arena_close() {
         return;
     };
     blames(&screen, "unmap", &["unmap0 (libnio.so)", "java"]);
+    advises(&screen, "one shared Arena for all files");
 }
 
 /// Check that of advice the kind is named, where a program means another one than it gives.
@@ -340,4 +367,8 @@ fn advice_of_another_kind() {
         return;
     };
     assert!(screen.contains("advise, MADV_DONTNEED_LOCKED"), "{screen}");
+    assert!(
+        !screen.contains("Advice"),
+        "nothing is known to cure it:\n{screen}"
+    );
 }

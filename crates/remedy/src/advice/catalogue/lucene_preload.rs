@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{Cost, Entry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
@@ -19,10 +19,15 @@ fn is_of_index(path: &str) -> bool {
     segment.starts_with(|c: char| c.is_ascii_alphanumeric()) && ENDINGS.contains(&ending)
 }
 
+/// Java's code, which is in no file: what the JVM's own libraries wait for is their start.
+fn is_java(cost: &Cost) -> bool {
+    cost.stack.first().is_some_and(|f| f.file.is_empty())
+}
+
 pub(super) const ENTRY: Entry = Entry {
     id: "lucene.preload",
     what: "searches wait for pages of Lucene's index",
-    seen_by: "major faults in a process that has files of a Lucene index mapped",
+    seen_by: "major faults of Java's own code in a process that has files of a Lucene index mapped",
     mechanisms: MECHANISMS,
     switch: "Elasticsearch and OpenSearch: index.store.preload: [\"nvd\", \"dvd\", \"tim\", \"doc\", \"dim\"] where these fit into \
              memory; more memory for the page cache (a smaller heap) where they do not",
@@ -30,7 +35,9 @@ pub(super) const ENTRY: Entry = Entry {
           opened. It harms where they are larger than memory",
     source: "https://www.elastic.co/docs/reference/elasticsearch/index-settings/preloading-data-into-file-system-cache",
     instead_of: &[],
-    look: |scene| Sight::of(scene.costs_of(MECHANISMS, |c| scene.maps(c.pid, is_of_index))),
+    look: |scene| {
+        Sight::of(scene.costs_of(MECHANISMS, |c| is_java(c) && scene.maps(c.pid, is_of_index)))
+    },
 };
 
 #[cfg(test)]
@@ -58,6 +65,9 @@ mod tests {
                 "/data/indices/x/0/index/_6f_Lucene84_0.doc",
             ),
         );
+        let at_start = "ClassFileParser::parse_stream(ClassFileStream const*) (libjvm.so) < ? < ?";
+        let at_start = asleep(scene(&[(Mechanism::FaultMajor, at_start)]));
+        is_quiet(&ENTRY, &with_file(at_start, "/data/_6q.cfs"));
         let mut faults = with_file(waiting, "/data/_6q.cfs");
         faults.costs[0].mechanism = Mechanism::FaultFile;
         is_quiet(&ENTRY, &faults);
