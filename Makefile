@@ -18,7 +18,7 @@ static: ## Build a quell that needs no library of the machine that it runs on
 dist: ## Pack that: a tarball and a Debian package with man pages, completions and a unit
 	@scripts/dist
 
-demo: ## Prove a plan for a Polars script: the main job on real input
+demo: ## Find and prove what wins time for a Python script: the main job on real input
 	@scripts/demo
 
 test: ## Check the format, build and run every test; as root those that watch the kernel too
