@@ -347,6 +347,10 @@ impl<'a> Choosing<'a> {
         for (remedy, offer) in tunings.iter().chain(&preloads) {
             self.offer(*remedy, offer, share, text);
         }
+        // of what nobody knows to stop anything only runs tell
+        let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
+        tunings.retain(is_known);
+        preloads.retain(is_known);
         // What the library keeps it keeps once, for whomever.
         let sets = sets(&tunings, &preloads, |(remedy, offer)| {
             if remedy.preloads() && self.library.is_some() {

@@ -24,6 +24,7 @@ mod postgresql;
 mod redis;
 mod rocksdb;
 pub(crate) mod shim;
+mod shim_huge;
 mod stacks;
 mod undecayed;
 mod unpurged;
@@ -269,6 +270,7 @@ const ALL: &[&dyn Remedy] = &[
     &heap_trim::Drop,
     &shim::Cache,
     &shim::Zero,
+    &shim_huge::HugePages,
     &undecayed::Undecayed,
     &unpurged::Unpurged,
     &kernel::THP,

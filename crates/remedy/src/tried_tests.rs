@@ -135,6 +135,7 @@ fn carriers_of_erlang() {
         sets(&candidates(&all, &faulting()), "erlang.carriers").len(),
         2
     );
+    assert!(chosen(&all, &faulting(), 0.25).remedies.is_empty());
     let theirs = |name: &str| (name == "ERL_FLAGS").then(|| "+MBsbct 1024".into());
     let tried = candidates_in(&all, &faulting(), &theirs);
     assert_eq!(sets(&tried, "erlang.carriers"), ["+MMscs1024 +MMscofalse"]);
@@ -159,6 +160,25 @@ fn huge_pages_of_numpy() {
     assert_eq!(without(&evidence), ["0"]);
 }
 
+/// Check that huge pages are tried by the library under an allocator that can't ask for them, and not where the program forks as
+/// it works.
+#[test]
+fn huge_pages_by_the_library() {
+    let beam = found(Kind::Beam, APP, Linking::Static, Version::exact(13, 1, 5));
+    let all = [libc(), beam];
+    let asks = |evidence: &Evidence| {
+        let tried = candidates(&all, evidence);
+        sets(&tried, "shim.huge-pages").contains(&"huge=2M,cache=0,zero=off,free=pass".to_owned())
+    };
+    assert!(asks(&faulting()));
+    assert!(!asks(&seen(&[
+        source(Cause::Munmap, APP, 900),
+        source(Cause::Fork, "", 100)
+    ])));
+    let glibc = candidates(&[libc()], &faulting());
+    assert!(sets(&glibc, "shim.huge-pages").is_empty());
+}
+
 /// Check that Java's huge pages and another collector are tried, and the collector only where none is named.
 #[test]
 fn options_of_java() {
@@ -173,6 +193,7 @@ fn options_of_java() {
     assert_eq!(sets(&tried, "jvm.parallel"), ["-XX:+UseParallelGC"]);
     let huge = ["-XX:+UseTransparentHugePages"];
     assert_eq!(sets(&tried, "jvm.huge-pages"), huge);
+    assert!(chosen(&all, &faulting(), 0.25).remedies.is_empty());
     let command = Evidence {
         command: ["java", "-XX:+UseSerialGC", "A"].map(String::from).to_vec(),
         ..faulting()

@@ -1,0 +1,68 @@
+//! Huge pages under what an allocator maps, by the preload library: for those that have no setting for it.
+
+use quell_event::Mechanism;
+
+use super::shim::{forks, offer, refused};
+use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict};
+use crate::{Kind, Touches};
+
+/// Has the library ask for huge pages for mappings from 2 MB on, and do nothing else.
+pub(super) struct HugePages;
+
+const SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
+
+impl Remedy for HugePages {
+    fn id(&self) -> &'static str {
+        "shim.huge-pages"
+    }
+
+    fn stops(&self) -> &'static str {
+        "no shootdown: page faults of 4 KB in mappings of 2 MB and more, each 512 of which become one"
+    }
+
+    fn worse(&self) -> &'static str {
+        "memory that is touched thinly is resident whole, and a huge page is zeroed whole: a program of Bun did half as much with them, one of Erlang 1.4 times as much"
+    }
+
+    fn source(&self) -> &'static str {
+        "docs/remedies.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell"
+    }
+
+    fn preloads(&self) -> bool {
+        true
+    }
+
+    fn helps_without_shootdowns(&self) -> bool {
+        true
+    }
+
+    fn touches(&self, _offer: &Offer) -> Touches {
+        Touches::everywhere(
+            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+            "one fault brings 2 MB where there were 512; what is zeroed stays the same",
+        )
+    }
+
+    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+        // glibc has a tunable for it, and jemalloc an option that goes with its decay
+        let kinds = [Kind::Mimalloc, Kind::GoogleTcmalloc, Kind::Beam];
+        let is_one = kinds.iter().any(|kind| case.allocator(*kind).is_some());
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        // where the program forks as it works, a write would copy 2 MB
+        if !is_one || faults < MANY_FAULTS || forks(case) {
+            return None;
+        }
+        if let Some(why) = refused(case) {
+            return Some(Verdict::Refuse(why));
+        }
+        let cost = "memory grows where it is touched thinly; not measured how much";
+        let verdict = offer(SETTINGS.to_owned(), 0.0, Memory::Unknown, cost.to_owned());
+        let Verdict::Offer(mut offers) = verdict else {
+            return Some(verdict);
+        };
+        for offer in &mut offers {
+            offer.untried = true;
+        }
+        Some(Verdict::Offer(offers))
+    }
+}
