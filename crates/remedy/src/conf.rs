@@ -61,6 +61,13 @@ fn settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     }
 }
 
+/// The single settings in the value of a variable, as its reader takes them.
+#[must_use]
+pub fn single_settings<'a>(variable: &str, value: &'a str) -> Vec<&'a str> {
+    let all = settings(variable, value);
+    all.into_iter().map(|(_, setting)| setting).collect()
+}
+
 /// A whole value is one setting, whatever it is.
 fn variable_key(_value: &str) -> &'static str {
     "value"

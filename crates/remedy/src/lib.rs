@@ -34,7 +34,7 @@ mod wrappers;
 
 pub use attribute::{Evidence, Source, Unattributed, called};
 pub use choose::{Options, Proposal, choose, plan as plan_within};
-pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting};
+pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting, single_settings};
 pub use found::{Found, Kind, Linking};
 pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use quell_event::Text;
-use quell_remedy::Planned;
+use quell_remedy::{Planned, single_settings};
 use quell_stats::{Fate, Out, Standing};
 
 use super::text::change;
@@ -56,19 +56,9 @@ fn name(changes: &[Planned]) -> String {
 /// The single settings of some changes: `MALLOC_CONF=a:1,b:2` holds two.
 fn settings(changes: &[Planned]) -> BTreeSet<String> {
     let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
-    let single = |(name, value): (&String, &String)| {
-        // GLIBC_TUNABLES has a colon between settings, and within none; jemalloc's have one within each.
-        let between: &[char] = if value.contains(',') || !value.contains('=') {
-            &[',', ' ']
-        } else {
-            &[':', ' ']
-        };
-        let parts = value.split(between).filter(|part| !part.is_empty());
-        let parts: Vec<String> = parts.map(str::to_owned).collect();
-        match parts.as_slice() {
-            [one] => vec![format!("{name}={one}")],
-            _ => parts,
-        }
+    let single = |(name, value): (&String, &String)| match single_settings(name, value).as_slice() {
+        [one] => vec![format!("{name}={one}")],
+        several => several.iter().map(|one| (*one).to_owned()).collect(),
     };
     all.flat_map(single).collect()
 }
