@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM};
+use super::symbol;
 use super::units::{percent, time};
 use crate::prove::plan_text::wrap;
 
@@ -45,7 +46,20 @@ fn seen(one: &Advised, cpu_ns: u64) -> String {
     if !one.because.is_empty() {
         parts.push(one.because.clone());
     }
-    format!("{}; {}", parts.join(", "), one.place)
+    format!("{}; {}", parts.join(", "), short(&one.place))
+}
+
+/// A process and its function, without what C++ and Rust have in brackets.
+fn short(place: &str) -> String {
+    let parts = place
+        .split_once(": ")
+        .and_then(|(comm, code)| Some((comm, code.rsplit_once(" (")?)));
+    match parts {
+        Some((comm, (function, file))) => {
+            format!("{comm}: {} ({file}", symbol::short(function))
+        }
+        None => place.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +97,17 @@ Advice, where no setting reaches
         assert!(text.starts_with(told), "{text}");
         assert_eq!(text.matches("  · ").count(), 2);
         assert!(text.ends_with("  and 1 more, which --json has\n"), "{text}");
+    }
+
+    /// Check that long names of functions are shortened, and that what a holder did stays as it is.
+    #[test]
+    fn names_are_short() {
+        let long = "<alloc::sync::Arc<vm::mmap::Mmap<vm::mmap::AlignedLength>>>::drop_slow_and_more_of_it (_lib.so)";
+        let place = short(&format!("python: {long}"));
+        assert!(place.starts_with("python: <Arc<…>>::drop_slow"), "{place}");
+        assert!(place.ends_with(" (_lib.so)"), "{place}");
+        let held = "python3: read /proc/12/smaps";
+        assert_eq!(short(held), held);
     }
 
     /// Check that time that was not spent is not told, and that without advice there is nothing.

@@ -34,8 +34,10 @@ pub(super) fn time(ns: u64) -> String {
 }
 
 fn place(comm: &str, asker: Option<&Frame>) -> String {
-    match asker.map(|frame| String::from(frame.clone())) {
-        Some(code) => format!("{comm}: {code}"),
+    match asker {
+        // of code without symbols the file is what is known
+        Some(frame) if frame.function.is_empty() => format!("{comm}: {}", frame.file),
+        Some(frame) => format!("{comm}: {}", String::from(frame.clone())),
         None => comm.to_owned(),
     }
 }

@@ -33,7 +33,12 @@ pub(super) const ENTRY: Entry = Entry {
                 && clearers.contains(&h.pid)
                 && h.doing.contains(" /proc/")
         });
-        Sight::of_holders(theirs)
+        let clearing = scene.holders.iter().filter(|h| clears(h));
+        let place = Sight::of_holders(clearing)?.place;
+        Some(Sight {
+            place,
+            ..Sight::of_holders(theirs)?
+        })
     },
 };
 
@@ -48,7 +53,10 @@ mod tests {
     fn fires_on_a_monitor() {
         let scene = recorded("04-cadvisor-clear-refs");
         let advised = fires(&ENTRY, &scene);
-        assert!(advised.place.starts_with("python3: "), "{advised:?}");
+        assert!(
+            advised.place.starts_with("python3: write /proc/"),
+            "{advised:?}"
+        );
         assert!(advised.because.contains("the longest"), "{advised:?}");
         assert_eq!(advise(&scene).len(), 1);
     }
