@@ -21,7 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     what: "Erlang's allocators map memory for large binaries and heaps, and unmap it",
     seen_by: "mmap and munmap below erts_mseg_…",
     mechanisms: MECHANISMS,
-    switch: "+MMscs MB (a super carrier as large as the peak) or +MMmcs 30 (more segments are kept); both keep memory",
+    switch: "+MMscs MB +MMsco false (a super carrier as large as the peak; without the second it ends where that is full) or \
+             +MMmcs 30 (more segments are kept); both keep memory, and quell prove tries the like",
     why: "a segment that is free goes back to the system where ten are kept already. Copies of 20 binaries of 1 MB on OTP 25, two \
           CPUs: 1.3 s of CPU time by default, 0.42 s with +MMscs 512, 0.45 s with +MMmcs 30",
     source: "https://www.erlang.org/doc/apps/erts/erts_alloc.html",

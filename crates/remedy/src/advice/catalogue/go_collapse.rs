@@ -15,7 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     what: "Go's runtime has huge pages made by madvise(MADV_COLLAPSE), with the lock of its heap held",
     seen_by: "madvise(MADV_COLLAPSE), with the reclaim and compaction in it, below Go's runtime",
     mechanisms: MECHANISMS,
-    switch: "build with a later Go: the runtime has not asked for it since October 2023",
+    switch: "build with Go 1.21.4 or later, whose runtime no longer asks for it",
     why: "such a call may reclaim and compact memory before it returns, and every goroutine that allocates waits: seen in \
           production with Go 1.21",
     source: "https://github.com/golang/go/issues/63334",

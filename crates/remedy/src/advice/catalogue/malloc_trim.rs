@@ -15,8 +15,8 @@ pub(super) const ENTRY: Entry = Entry {
     what: "the program has malloc_trim(3) give freed pages back, and faults them in again",
     seen_by: "madvise below malloc_trim",
     mechanisms: MECHANISMS,
-    switch: "call it after rare large peaks, and not by a timer or after each request (Java: no -XX:TrimNativeHeapInterval; \
-             s3fs and tmux took theirs out); no tunable of glibc stops it",
+    switch: "call it after rare large peaks, and not by a timer or after each request (Java: no -XX:TrimNativeHeapInterval); \
+             no tunable of glibc stops it, and quell prove tries to drop the calls",
     why: "it looks at each free block of every arena and gives whole pages back whatever M_TRIM_THRESHOLD says: 7 to 11 ms a call \
           in aMule, page faults from 20 a minute to 1,600, and the peak of memory stayed",
     source: "https://github.com/amule-org/amule/pull/1156 https://github.com/s3fs-fuse/s3fs-fuse/issues/936",

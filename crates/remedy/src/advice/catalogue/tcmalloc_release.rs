@@ -25,7 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     seen_by: "madvise below ReleaseFreeMemory or ReleaseToSystem of gperftools",
     mechanisms: MECHANISMS,
     switch: "call ReleaseToSystem with some MB at a time, or never; TCMALLOC_RELEASE_RATE has no say in it, \
-             TCMALLOC_DISABLE_MEMORY_RELEASE=1 stops it",
+             TCMALLOC_DISABLE_MEMORY_RELEASE=1 stops it, which quell prove tries",
     why: "each span is one madvise, and whoever needs memory waits for the lock: 2 GB took 0.09 to 0.18 s; a case did 2.5 times \
           the work without",
     source: "https://github.com/gperftools/gperftools/issues/754",
