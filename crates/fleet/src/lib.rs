@@ -16,7 +16,7 @@ pub use find::{Found, Tree, find};
 pub use job::{Answer, Failed, Job, Missing};
 pub use prepared::Prepared;
 pub use question::{Question, SUMMARY};
-pub use schema::{AccountOfCode, Process, Remedy, Stack, TABLES, Trace, views};
+pub use schema::{AccountOfCode, Process, Remedy, Stack, TABLES, Trace, Win, views};
 
 /// An engine that runs SQL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use quell_event::Text;
 use serde::Serialize;
 
 use crate::find::Found;
-use crate::schema::{self, AccountOfCode, Process, Remedy, Stack, TABLES, Trace};
+use crate::schema::{self, AccountOfCode, Process, Remedy, Stack, TABLES, Trace, Win};
 use crate::{Engine, Question};
 
 /// What would mean something else in a path within SQL, or to who looks for files.
@@ -125,6 +125,15 @@ impl Prepared {
     /// The folder can't be written to.
     pub fn account(&mut self, row: &AccountOfCode) -> anyhow::Result<()> {
         self.row(4, row)
+    }
+
+    /// Adds what a remedy could win.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be written to.
+    pub fn win(&mut self, row: &Win) -> anyhow::Result<()> {
+        self.row(5, row)
     }
 
     /// Ends it: writes what is left, the definitions of the views, and the questions. Returns where it lies.

@@ -26,6 +26,7 @@ macro_rules! questions {
 
 questions! {
     "time" = "What costs the most CPU time",
+    "wins" = "Remedies by the CPU time that they could win at most",
     "time-hosts" = "Hosts by CPU time in memory management per traced second",
     "causes" = "Causes that cost the most",
     "binaries" = "Binaries that cost the most",
@@ -37,7 +38,7 @@ questions! {
 }
 
 /// What is told where no question is asked.
-pub const SUMMARY: [&str; 5] = ["time", "causes", "binaries", "changes", "remedies"];
+pub const SUMMARY: [&str; 6] = ["time", "wins", "causes", "binaries", "changes", "remedies"];
 
 impl Question {
     /// The question of this name.
@@ -69,7 +70,7 @@ mod tests {
     /// Check that every question says what it answers, is one statement, and reads only what the views have.
     #[test]
     fn questions_are_complete() {
-        assert_eq!(Question::ALL.len(), 9);
+        assert_eq!(Question::ALL.len(), 10);
         for question in Question::ALL {
             assert!(question.about().ends_with('.'), "{}", question.about());
             assert!(question.about().len() < 160, "{}", question.about());

@@ -105,8 +105,29 @@ pub struct AccountOfCode {
     pub blocked_ns: u64,
 }
 
+/// What a remedy could win for one origin of a process at most.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Win {
+    /// The trace.
+    pub trace: u64,
+    /// The process.
+    pub pid: u32,
+    /// As of [`Process`].
+    pub program: String,
+    /// As of [`Process`].
+    pub build_id: String,
+    /// Whose calls.
+    pub asker: String,
+    /// The remedy.
+    pub remedy: String,
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// Time in which threads slept for it, ns.
+    pub blocked_ns: u64,
+}
+
 /// Tables that are made: name and columns. `true` is text, else it is a number.
-pub const TABLES: [(&str, &[(&str, bool)]); 5] = [
+pub const TABLES: [(&str, &[(&str, bool)]); 6] = [
     (
         "traces",
         &[
@@ -167,6 +188,19 @@ pub const TABLES: [(&str, &[(&str, bool)]); 5] = [
             ("samples", false),
             ("cpu_ns", false),
             ("waits", false),
+            ("blocked_ns", false),
+        ],
+    ),
+    (
+        "wins",
+        &[
+            ("trace", false),
+            ("pid", false),
+            ("program", true),
+            ("build_id", true),
+            ("asker", true),
+            ("remedy", true),
+            ("cpu_ns", false),
             ("blocked_ns", false),
         ],
     ),
@@ -304,6 +338,7 @@ mod tests {
             serde_json::to_value(Stack::default()).unwrap(),
             serde_json::to_value(Remedy::default()).unwrap(),
             serde_json::to_value(AccountOfCode::default()).unwrap(),
+            serde_json::to_value(Win::default()).unwrap(),
         ];
         for (row, (name, columns)) in rows.iter().zip(TABLES) {
             let row = row.as_object().unwrap();

@@ -97,6 +97,32 @@ def compare(who, rows, planted):
     print(f"test-fleet: {who}: {len(planted)} answers are the planted ones", file=sys.stderr)
 
 
+def rows_of(prepared, table):
+    with open(os.path.join(prepared, f"{table}.jsonl")) as file:
+        return [json.loads(line) for line in file]
+
+
+def wins(prepared):
+    """What `wins` answers, of the rows that it is of: summed here, without SQL."""
+    host = {row["trace"]: row["host"] for row in rows_of(prepared, "traces")}
+    sums, programs = {}, {}
+    for row in rows_of(prepared, "wins"):
+        key = row["remedy"], row["asker"]
+        cost = sums.setdefault(key, {}).setdefault(host[row["trace"]], [0, 0])
+        cost[0] += row["cpu_ns"]
+        cost[1] += row["blocked_ns"]
+        programs.setdefault(key, set()).add(row["program"])
+    out = []
+    for key, hosts in sums.items():
+        most = min(hosts, key=lambda name: (-hosts[name][0], -hosts[name][1], name))
+        out.append({"remedy": key[0], "asker": key[1], "cpu_ns": sum(c for c, _ in hosts.values()),
+                    "blocked_ns": sum(b for _, b in hosts.values()), "binaries": len(programs[key]), "hosts": len(hosts),
+                    "host": most, "host_cpu_ns": hosts[most][0]})
+    if not out:
+        die("no remedy could win anything: the comparison can't fail")
+    return sorted(out, key=lambda row: (-row["cpu_ns"], -row["blocked_ns"], row["remedy"], row["asker"]))
+
+
 def one_is_missing(program, tree, out, planted):
     """Without one of the traces no answer may be the planted one, and one that was cut short is passed over."""
     shutil.copytree(tree, out, symlinks=True)
@@ -127,6 +153,7 @@ def main():
             die(f"{name} is not listed")
     prepared = os.path.join(out, "prepared")
     quell(program, tree, "--prepare", prepared)
+    planted["wins"] = wins(prepared)
     for engine in engines:
         compare(f"{engine} by quell", by_quell(program, tree, engine, list(planted)), planted)
         compare(f"{engine} by hand", by_hand(prepared, engine, planted), planted)

@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use quell_event::account::AccountSummary;
+use quell_event::Mechanism;
+use quell_event::account::{Account, AccountSummary};
 use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
 use quell_remedy::advice::Advised;
-use quell_remedy::{Evidence, Found, Source, recognise_command, recognise_modules};
+use quell_remedy::{Evidence, Found, Source, Spent, recognise_command, recognise_modules};
 
 use crate::report::{Origin, Report};
 use crate::show::units::plural;
@@ -32,8 +33,10 @@ impl Observed {
     /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
     pub(crate) fn add_found(&mut self, more: Vec<Found>) {
         for f in more {
-            let is_same =
-                |known: &Found| known.kind == f.kind && known.file_name() == f.file_name();
+            let is_same = |known: &Found| {
+                known.kind == f.kind
+                    && (known.file_name() == f.file_name() || is_one_file(known, &f))
+            };
             if !self.found.iter().any(is_same) {
                 self.found.push(f);
             }
@@ -60,6 +63,9 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     let shootdowns = report.own.shootdowns;
     let others = report.summary.shootdowns.saturating_sub(shootdowns);
     let account = report.summary.account;
+    let duration_ns = report.summary.duration_ns;
+    let spent = report.account.zip(account.as_ref());
+    let spent = spent.map(|(rows, summary)| spent_by(rows, summary, duration_ns));
     let strangers = (others > 0).then(|| {
         format!(
             "{} more came from other processes, which were not watched: no remedy for this program stops them",
@@ -79,6 +85,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             from_start: report.from_start,
             unfit: sanitizer(None, &report.modules),
             wrappers: recognised.wrappers,
+            spent,
             ..Evidence::default()
         },
         found: recognised.found,
@@ -94,6 +101,22 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
         account,
         advice: report.advice,
     })
+}
+
+/// Whether two names lead to one file: `libx.so.2` is mapped as what it links to.
+fn is_one_file(a: &Found, b: &Found) -> bool {
+    let file = |f: &Found| f.module.canonicalize().ok();
+    file(a).is_some_and(|a| file(b) == Some(a))
+}
+
+/// Where the time went, for what a remedy could win of it.
+fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spent {
+    let hits = summary.mechanism(Mechanism::ShootdownHit);
+    Spent {
+        account,
+        hits_ns: hits.map_or(0, |row| row.cpu_ns),
+        duration_ns,
+    }
 }
 
 /// In the words of a plan.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use quell_event::Cause;
 
 use crate::copies::{after_a_split, in_metadata, is_metadata, is_of_zeros, share_out};
-use crate::{FEW, Found, Kind, Linking, Wrappers};
+use crate::owner::{Owner, is_of_heap, likely, owner};
+use crate::spent::{Spent, is_asked};
+use crate::{FEW, Found, Wrappers};
 
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Evidence {
     pub huge_time_permille: u32,
     /// The words of its command, where it is known: what they set nobody need guess.
     pub command: Vec<String>,
+    /// Where its time went, if that was watched.
+    pub spent: Option<Spent>,
 }
 
 impl Evidence {
@@ -93,6 +97,10 @@ pub(crate) struct Split {
     pub(crate) unknown: u64,
     /// Given back by ending threads (their stacks).
     pub(crate) threads: Share,
+    /// Of all, by calls for memory to be given back that the program makes itself, such as `malloc_trim (libc.so.6)`.
+    pub(crate) asked: BTreeMap<String, u64>,
+    /// By calls whose caller no stack names, by who may have made them: no remedy rests on that.
+    pub(crate) guessed: BTreeMap<String, u64>,
     /// By causes that no allocator has: fork, exit, reclaim…
     pub(crate) others: BTreeMap<Cause, u64>,
     /// The sum of the sources, or the total where there are none.
@@ -106,8 +114,10 @@ pub(crate) struct Share {
     pub(crate) shootdowns: u64,
     /// By cause.
     pub(crate) causes: BTreeMap<Cause, u64>,
-    /// How many are counted to it because nobody else could have asked, not because a stack says so.
+    /// How many are counted to it because nobody else could have asked, where nothing but a total is known.
     pub(crate) guessed: u64,
+    /// Of those by cause, how many are on memory that the preload library passes on: mappings of files.
+    pub(crate) of_files: BTreeMap<Cause, u64>,
     /// How many are copies of its own metadata.
     pub(crate) metadata: u64,
     /// How many are copies of what it had given back, and that go with that.
@@ -130,7 +140,7 @@ fn by_allocators(cause: Cause) -> bool {
 }
 
 /// The C library's wrappers: a stack that ends in one says nothing about who called it.
-fn is_wrapper(symbol: &str) -> bool {
+pub(crate) fn is_wrapper(symbol: &str) -> bool {
     let name = symbol
         .trim_start_matches('_')
         .split('@')
@@ -150,8 +160,8 @@ fn is_wrapper(symbol: &str) -> bool {
     )
 }
 
-pub(crate) fn is_thread_end(source: &Source) -> bool {
-    let symbol = source.caller_symbol.as_deref().unwrap_or_default();
+/// Whether a function of this name works on the stacks of threads.
+pub(crate) fn is_thread_code(symbol: &str) -> bool {
     let named = [
         "start_thread",
         "nptl_",
@@ -160,6 +170,11 @@ pub(crate) fn is_thread_end(source: &Source) -> bool {
         "free_stacks",
     ];
     named.iter().any(|n| symbol.contains(n))
+}
+
+pub(crate) fn is_thread_end(source: &Source) -> bool {
+    let symbol = source.caller_symbol.as_deref().unwrap_or_default();
+    is_thread_code(symbol)
         || source
             .region
             .as_deref()
@@ -190,20 +205,10 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
         } else if is_thread_end(source) {
             out.threads.add(source.cause, source.shootdowns, false);
         } else {
-            match owner(found, source, &evidence.wrappers) {
-                Owner::Allocator(index, guessed) => {
-                    let share = &mut out.allocators[index];
-                    share.add(source.cause, source.shootdowns, guessed);
-                    if source.cause == Cause::Cow {
-                        share.metadata += source.shootdowns;
-                    }
-                }
-                Owner::Program(file, guessed) => {
-                    let share = out.own.entry(file).or_default();
-                    share.add(source.cause, source.shootdowns, guessed);
-                }
-                Owner::Unknown => out.unknown += source.shootdowns,
+            if let Some(call) = asked(source) {
+                *out.asked.entry(call).or_default() += source.shootdowns;
             }
+            out.own(found, source, owner(found, source, &evidence.wrappers));
         }
     }
     for source in zeros {
@@ -222,6 +227,52 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     out
 }
 
+impl Split {
+    /// Counts a source to its owner. What only may be somebody's is nobody's: a remedy needs a stack that says so, or the heap.
+    fn own(&mut self, found: &[Found], source: &Source, owner: Owner) {
+        let share = match owner {
+            Owner::Allocator(index, false) => &mut self.allocators[index],
+            // no stack says so, and the region does
+            Owner::Allocator(index, true) if is_of_heap(source) => &mut self.allocators[index],
+            Owner::Program(file, false) => self.own.entry(file).or_default(),
+            Owner::Allocator(index, true) => {
+                let who = found[index].kind.name().to_owned();
+                *self.guessed.entry(who).or_default() += source.shootdowns;
+                return;
+            }
+            Owner::Program(file, true) => {
+                let name = file.file_name().unwrap_or(file.as_os_str());
+                let who = name.to_string_lossy().into_owned();
+                *self.guessed.entry(who).or_default() += source.shootdowns;
+                return;
+            }
+            Owner::Unknown => {
+                self.unknown += source.shootdowns;
+                return;
+            }
+        };
+        share.add(source.cause, source.shootdowns, false);
+        if source.cause == Cause::Cow {
+            share.metadata += source.shootdowns;
+        }
+        if source.region.as_deref().is_some_and(is_of_file) {
+            *share.of_files.entry(source.cause).or_default() += source.shootdowns;
+        }
+    }
+}
+
+/// Whether a region is a mapping of a file, or of memory with a name that is shared: not what an allocator hands out.
+fn is_of_file(region: &str) -> bool {
+    region.starts_with("file ")
+}
+
+/// The function by which the program had memory given back, with its file, if it was one.
+fn asked(source: &Source) -> Option<String> {
+    let symbol = source.caller_symbol.as_deref().filter(|s| is_asked(s))?;
+    let file = source.caller_module.as_deref()?.file_name()?;
+    Some(format!("{symbol} ({})", file.to_string_lossy()))
+}
+
 impl Share {
     /// By calls that give memory back.
     pub(crate) fn gives_back(&self) -> u64 {
@@ -238,145 +289,5 @@ impl Share {
         if guessed {
             self.guessed += shootdowns;
         }
-    }
-}
-
-pub(crate) enum Owner {
-    Allocator(usize, bool),
-    Program(PathBuf, bool),
-    Unknown,
-}
-
-pub(crate) fn owner(
-    found: &[Found],
-    source: &Source,
-    wrappers: &BTreeMap<PathBuf, Wrappers>,
-) -> Owner {
-    if let Some(module) = &source.caller_module {
-        let symbol = source.caller_symbol.as_deref();
-        // The same file may be known by different paths: /lib is a link to /usr/lib.
-        let same = |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
-        // The C library's malloc has no frame pointers: what is next on the stack has called that. Runtimes such as
-        // Go's make system calls of their own, by no name.
-        let named = |w: &Wrappers| w.may_ask(source.cause);
-        let silent = !wrappers.get(module).is_none_or(named)
-            && !found.iter().any(|f| f.kind.allocates() && same(f));
-        let unknown = silent || is_libc_file(module) && symbol.is_none_or(is_wrapper);
-        if !unknown {
-            // A static program's own calls are in the file of its malloc.
-            let foreign = |f: &Found| {
-                f.kind.is_libc()
-                    && f.linking == Linking::Static
-                    && symbol.is_some_and(|s| !is_libc_malloc(s))
-            };
-            let here = |wanted: &dyn Fn(&Found) -> bool| {
-                found
-                    .iter()
-                    .position(|f| f.kind.allocates() && same(f) && !foreign(f) && wanted(f))
-            };
-            // Python brings mimalloc along, whether it uses it or not: the name tells.
-            let own = here(&|f| symbol.is_some_and(|s| names(f, s))).or_else(|| here(&|_| true));
-            return match own {
-                Some(index) => Owner::Allocator(index, false),
-                None => Owner::Program(module.clone(), false),
-            };
-        }
-    }
-    match likely(found, Some(source)) {
-        // A stack through musl has no second frame at all. Its malloc asks for the same as a program that
-        // names the function; there the program is more likely to, since few do.
-        Some(index) if found[index].kind == Kind::Musl => {
-            let asks = |(file, by): &(&PathBuf, &Wrappers)| {
-                !is_libc_file(file) && by.may_ask(source.cause)
-            };
-            match wrappers.iter().find(asks) {
-                Some((file, _)) => Owner::Program(file.clone(), true),
-                None => Owner::Allocator(index, true),
-            }
-        }
-        Some(index) => Owner::Allocator(index, true),
-        None => Owner::Unknown,
-    }
-}
-
-/// Which of these allocators called for the shootdowns of a source, by its index: only where a stack says who did.
-/// `Err` where none does.
-///
-/// # Errors
-///
-/// Nobody knows who called.
-pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattributed> {
-    match owner(found, source, &BTreeMap::new()) {
-        _ if is_thread_end(source) => Ok(None),
-        Owner::Allocator(index, false) => Ok(Some(index)),
-        Owner::Program(_, false) => Ok(None),
-        Owner::Allocator(_, true) | Owner::Program(_, true) | Owner::Unknown => Err(Unattributed),
-    }
-}
-
-/// No stack says who called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unattributed;
-
-/// Who most likely asked when no stack says so: the allocator that took malloc's place, which gets its memory by sbrk(3)
-/// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
-/// built in on purpose, and the C library if there is none.
-fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
-    let libc = found.iter().position(|f| f.kind.is_libc());
-    let is_heap = |region: &str| region.starts_with("[heap]");
-    let built_in = found.iter().position(|f| f.replaces_malloc);
-    if source.is_some_and(|s| s.cause == Cause::Brk || s.region.as_deref().is_some_and(is_heap)) {
-        return built_in.or(libc);
-    }
-    let aside = [Kind::Node, Kind::CPython];
-    let other = found
-        .iter()
-        .position(|f| f.kind.allocates() && !f.kind.is_libc() && !aside.contains(&f.kind));
-    built_in.or(other).or(libc)
-}
-
-/// The functions of glibc's and musl's malloc that give memory back, or map it.
-fn is_libc_malloc(symbol: &str) -> bool {
-    const NAMES: [&str; 26] = [
-        "arena_get2",
-        "calloc",
-        "cfree",
-        "free",
-        "glibc_morecore",
-        "default_morecore",
-        "grow_heap",
-        "heap_trim",
-        "int_free",
-        "int_free_maybe_consolidate",
-        "int_malloc",
-        "int_realloc",
-        "libc_calloc",
-        "libc_free",
-        "libc_malloc",
-        "libc_realloc",
-        "malloc",
-        "malloc_trim",
-        "mremap_chunk",
-        "munmap_chunk",
-        "new_heap",
-        "nontrivial_free",
-        "realloc",
-        "shrink_heap",
-        "sysmalloc",
-        "systrim",
-    ];
-    // GCC's clones: munmap_chunk.part.0, sysmalloc_mmap.isra.0
-    let name = symbol.trim_start_matches('_');
-    let name = name.split(['.', '@']).next().unwrap_or(name);
-    NAMES.contains(&name) || name.starts_with("sysmalloc") || name.starts_with("libc_free_impl")
-}
-
-/// Whether a function of this name is that allocator's.
-fn names(found: &Found, symbol: &str) -> bool {
-    let symbol = symbol.trim_start_matches('_');
-    match found.kind {
-        Kind::Mimalloc => symbol.starts_with("mi_") || symbol.contains("unix_m"),
-        Kind::CPython => symbol.starts_with("Py") || symbol.contains("arena"),
-        _ => false,
     }
 }

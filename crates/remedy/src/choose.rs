@@ -2,10 +2,12 @@
 
 mod describe;
 mod pick;
+mod weigh;
 
 use std::collections::BTreeMap;
 
 use pick::{CLOSE, Candidate, ENOUGH, best, sets};
+use weigh::{Weighed, planned, rounded};
 
 use crate::attribute::{Evidence, Share, Split, split};
 use crate::remedy::{self, Case, Memory, Offer, Remedy, Subject, Verdict};
@@ -26,6 +28,8 @@ pub struct Options {
     pub at_least: u64,
     /// Whether the preload library may be chosen: not where nobody is there to say where it lies.
     pub preload: bool,
+    /// Whether what can't win time is offered too: a figure of the program's own may be of a stall that is no part of its time.
+    pub whatever: bool,
 }
 
 impl Default for Options {
@@ -34,6 +38,7 @@ impl Default for Options {
             budget: 0.25,
             at_least: 16 << 20,
             preload: false,
+            whatever: false,
         }
     }
 }
@@ -69,7 +74,8 @@ pub fn choose(
     let mut plan = Plan::default();
     let split = split(found, evidence);
     let faults = evidence.page_faults.unwrap_or(0);
-    if evidence.shootdowns < FEW && faults < remedy::MANY_FAULTS {
+    let is_unknown = evidence.spent.is_none();
+    if evidence.shootdowns < FEW && faults < remedy::MANY_FAULTS && is_unknown {
         plan.notes.push(format!(
             "{} and {} in the whole run: nothing to gain",
             counted(evidence.shootdowns, "shootdown"),
@@ -93,10 +99,12 @@ pub fn choose(
         library: None,
         plan,
         candidates: Vec::new(),
+        dropped: Vec::new(),
     };
     choosing.allocators();
     choosing.rest();
     choosing.without_huge_pages();
+    choosing.say_dropped();
     Proposal {
         plan: choosing.plan,
         candidates: choosing.candidates,
@@ -115,6 +123,8 @@ struct Choosing<'a> {
     library: Option<Option<u64>>,
     plan: Plan,
     candidates: Vec<Planned>,
+    /// What could win too little for one origin, by name, and the words for that.
+    dropped: Vec<(&'static str, String)>,
 }
 
 impl<'a> Choosing<'a> {
@@ -137,9 +147,13 @@ impl<'a> Choosing<'a> {
                     .found
                     .iter()
                     .any(|f| f.replaces_malloc && f.module != found.module);
-                if faults >= remedy::MANY_FAULTS && !is_replaced {
+                let is_timed = self.evidence.spent.is_some();
+                if (is_timed || faults >= remedy::MANY_FAULTS) && !is_replaced {
                     // few shootdowns do not say that its pages are not those that are faulted in
-                    let text = format!("the program has {}", counted(faults, "page fault"));
+                    let text = match faults {
+                        0 => "by where its time went".to_owned(),
+                        _ => format!("the program has {}", counted(faults, "page fault")),
+                    };
                     self.offer_all(Subject::Allocator(found), share, &text);
                 }
                 self.note(format!(
@@ -185,6 +199,18 @@ impl<'a> Choosing<'a> {
                     part(share.shootdowns)
                 ));
             }
+        }
+        for (call, &count) in split.asked.iter().filter(|(_, count)| worth(**count)) {
+            self.note(format!(
+                "{} from {call}, which the program calls itself: that is not the allocator's policy, and no setting of it changes that",
+                part(count)
+            ));
+        }
+        for (who, &count) in split.guessed.iter().filter(|(_, n)| worth(**n)) {
+            self.note(format!(
+                "{} from calls whose caller no stack names: it may be {who}, and no remedy rests on that",
+                part(count)
+            ));
         }
         if worth(split.unknown) {
             self.note(format!(
@@ -252,14 +278,18 @@ impl<'a> Choosing<'a> {
         if share < MUCH || planned {
             return;
         }
-        self.candidates.push(Planned {
+        let mut planned = Planned {
             remedy: remedy::WITHOUT_HUGE_PAGES.to_owned(),
             starts: BTreeMap::from([("thp".to_owned(), "never".to_owned())]),
             evidence: format!("huge pages take {} % of its CPU time", share / 10),
             cost: "more page faults and TLB misses, and less memory that is touched thinly"
                 .to_owned(),
             ..Planned::default()
-        });
+        };
+        let none = Share::default();
+        let case = self.case(Subject::Kernel, &none);
+        Weighed::of(&case, &remedy::without_huge_pages(), &Offer::default()).add_to(&mut planned);
+        self.candidates.push(planned);
     }
 
     /// All shootdowns by cause, whoever asked.
@@ -276,6 +306,15 @@ impl<'a> Choosing<'a> {
             all.add(cause, count, false);
         }
         all
+    }
+
+    /// Says what could win too little for every origin.
+    fn say_dropped(&mut self) {
+        for (id, said) in std::mem::take(&mut self.dropped) {
+            if !self.candidates.iter().any(|c| c.remedy == id) {
+                self.note(said);
+            }
+        }
     }
 
     fn note(&mut self, text: String) {
@@ -340,12 +379,13 @@ impl<'a> Choosing<'a> {
                     } else {
                         &mut tunings
                     };
-                    list.extend(offers.into_iter().map(|offer| (remedy, offer)));
+                    let offers = offers.into_iter().map(|offer| (remedy, offer));
+                    list.extend(offers.filter(|(r, offer)| self.is_worth(&case, *r, offer)));
                 }
             }
         }
         for (remedy, offer) in tunings.iter().chain(&preloads) {
-            self.offer(*remedy, offer, share, text);
+            self.offer(&case, *remedy, offer, text);
         }
         // of what nobody knows to stop anything only runs tell
         let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
@@ -417,7 +457,8 @@ impl<'a> Choosing<'a> {
             for (remedy, offer) in chosen.iter().filter(|c| c.0.preloads() == group) {
                 let stops = remaining * offer.stops;
                 stopped += stops;
-                self.add(name, *remedy, offer, stops, text);
+                let weighed = Weighed::of(&case, *remedy, offer);
+                self.add(name, planned(*remedy, offer, weighed, stops, text));
             }
             remaining -= stopped;
         }
@@ -433,7 +474,9 @@ impl<'a> Choosing<'a> {
         for &remedy in remedy::all().iter().filter(may) {
             if let Some(Verdict::Offer(offers)) = remedy.consider(&case) {
                 for offer in offers {
-                    self.offer(remedy, &offer, share, text);
+                    if self.is_worth(&case, remedy, &offer) {
+                        self.offer(&case, remedy, &offer, text);
+                    }
                 }
             }
         }
@@ -458,7 +501,7 @@ impl<'a> Choosing<'a> {
     }
 
     /// Adds one change to what can be tried, if it would change anything and the budget allows its memory.
-    fn offer(&mut self, remedy: &dyn Remedy, offer: &Offer, share: &Share, text: &str) {
+    fn offer(&mut self, case: &Case<'_>, remedy: &dyn Remedy, offer: &Offer, text: &str) {
         let allowed = self.budget();
         let grows = self.memory(offer.memory);
         let dear = !offer.allowed && grows.is_some_and(|m| m > allowed + 1e-9);
@@ -469,7 +512,7 @@ impl<'a> Choosing<'a> {
         if dear || !changes {
             return;
         }
-        let part = share.shootdowns as f64 / self.split.total.max(1) as f64;
+        let part = case.shootdowns() as f64 / self.split.total.max(1) as f64;
         let same = |p: &&mut Planned| {
             p.remedy == remedy.id() && p.sets == offer.sets && p.starts == offer.starts
         };
@@ -478,55 +521,56 @@ impl<'a> Choosing<'a> {
             Some(known) => {
                 known.evidence = format!("{}; {text}", known.evidence);
                 known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
+                Weighed::of(case, remedy, offer).add_to(known);
             }
-            None => self.candidates.push(planned(remedy, offer, stops, text)),
+            None => {
+                let weighed = Weighed::of(case, remedy, offer);
+                let planned = planned(remedy, offer, weighed, stops, text);
+                self.candidates.push(planned);
+            }
         }
     }
 
+    /// Whether a change could win anything that is noticed; said where not.
+    fn is_worth(&mut self, case: &Case<'_>, remedy: &dyn Remedy, offer: &Offer) -> bool {
+        let Some(ceiling) = Weighed::of(case, remedy, offer).ceiling else {
+            return true;
+        };
+        if ceiling.is_below_notice() && !self.options.whatever {
+            let said = weigh::too_little(remedy, &ceiling);
+            self.dropped.push((remedy.id(), said));
+            return false;
+        }
+        true
+    }
+
     /// Puts a remedy into the plan, or adds to it where it is there already for another origin.
-    fn add(&mut self, name: &str, remedy: &dyn Remedy, offer: &Offer, stops: f64, text: &str) {
+    fn add(&mut self, name: &str, new: Planned) {
+        let preloads = new.sets.contains_key("LD_PRELOAD");
         let same = |p: &&mut Planned| {
-            p.remedy == remedy.id() && p.starts == offer.starts && {
-                remedy.preloads() || p.sets == offer.sets
-            }
+            p.remedy == new.remedy && p.starts == new.starts && (preloads || p.sets == new.sets)
         };
         if let Some(known) = self.plan.remedies.iter_mut().find(same) {
-            known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
-            known.evidence = format!("{}; {text}", known.evidence);
+            known.predicted_stop = rounded((known.predicted_stop + new.predicted_stop).min(1.0));
+            known.evidence = format!("{}; {}", known.evidence, new.evidence);
             // For another allocator a remedy may set another variable besides the library's.
             let mut more = BTreeMap::new();
-            for (variable, value) in &offer.sets {
+            for (variable, value) in &new.sets {
                 match known.sets.get_mut(variable) {
                     Some(set) => *set = conf::together(variable, set, value),
                     None => drop(more.insert(variable.clone(), value.clone())),
                 }
             }
             known.sets.extend(more.clone());
+            Weighed::again(new.ceiling, new.touches).add_to(known);
             self.plan.user_has(name, &more, &self.env);
             return;
         }
-        if self.plan.user_has(name, &offer.sets, &self.env) && offer.starts.is_empty() {
+        if self.plan.user_has(name, &new.sets, &self.env) && new.starts.is_empty() {
             return;
         }
-        let planned = planned(remedy, offer, stops, text);
-        self.plan.remedies.push(planned);
+        self.plan.remedies.push(new);
     }
-}
-
-/// An offer, as a plan has it.
-fn planned(remedy: &dyn Remedy, offer: &Offer, stops: f64, text: &str) -> Planned {
-    Planned {
-        remedy: remedy.id().to_owned(),
-        sets: offer.sets.clone(),
-        starts: offer.starts.clone(),
-        evidence: text.to_owned(),
-        predicted_stop: rounded(stops),
-        cost: offer.cost.clone(),
-    }
-}
-
-fn rounded(share: f64) -> f64 {
-    (share * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -15,15 +15,20 @@
 pub mod advice;
 mod attribute;
 pub mod by_name;
+mod ceiling;
 mod choose;
 mod conf;
 mod copies;
+mod could_win;
 pub mod emit;
 mod found;
+mod owner;
 mod plan;
+pub mod predict;
 pub mod quote;
 mod recognise;
 mod remedy;
+mod spent;
 mod start;
 pub mod table;
 mod text;
@@ -32,15 +37,19 @@ mod version;
 mod words;
 mod wrappers;
 
-pub use attribute::{Evidence, Source, Unattributed, called};
+pub use attribute::{Evidence, Source};
+pub use ceiling::Ceiling;
 pub use choose::{Options, Proposal, choose, plan as plan_within};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting, single_settings};
+pub use could_win::{Win, could_win};
 pub use found::{Found, Kind, Linking};
+pub use owner::{Unattributed, called};
 pub use plan::{FEW, Plan, Planned, plan};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
 pub use remedy::{Case, Memory, Offer, Remedy, Subject, Verdict, all as remedies};
+pub use spent::Spent;
 pub use start::{List, Numa, Start};
 pub use touches::Touches;
 pub use version::Version;

@@ -313,14 +313,14 @@ fn the_rest() {
             && notes.contains("70 shootdowns (18 %) are by ksm: ksm=never would stop them"),
         "{notes}"
     );
-    // The wrapper alone names nobody: counted to the C library, and said.
+    // The wrapper alone names nobody: said, and nothing rests on it.
     assert!(
-        plan.remedies[0]
-            .evidence
-            .contains("100 of them counted to it without a stack"),
-        "{plan:?}"
+        notes.contains(
+            "100 shootdowns (25 %) are from calls whose caller no stack names: it may be glibc malloc"
+        ),
+        "{notes}"
     );
-    assert!((plan.remedies[0].predicted_stop - 0.243).abs() < 0.001);
+    assert!(plan.remedies.is_empty(), "{plan:?}");
 }
 
 /// Check that Go's madvdontneed is never set, and that a GOGC of the user's is respected.

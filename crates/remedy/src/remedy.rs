@@ -122,10 +122,23 @@ impl<'a> Case<'a> {
         causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
     }
 
+    /// [`Case::part`] of shootdowns on mappings of files.
+    #[must_use]
+    pub fn part_of_files(&self, causes: &[Cause]) -> f64 {
+        let of = |c: &Cause| self.share.of_files.get(c).copied().unwrap_or(0);
+        causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
+    }
+
     /// The part of this origin's shootdowns that are copies of the allocator's own metadata, 0 to 1.
     #[must_use]
     pub fn of_metadata(&self) -> f64 {
         self.share.metadata as f64 / self.share.shootdowns.max(1) as f64
+    }
+
+    /// The part of this origin's memory that is not mappings of files, 0 to 1, by its shootdowns.
+    #[must_use]
+    pub fn part_kept(&self) -> f64 {
+        1.0 - self.part_of_files(Cause::ALL)
     }
 
     /// [`Case::part`] of calls that give memory back, and of the copies that go with it: of pages that were given back,
@@ -285,6 +298,11 @@ const ALL: &[&dyn Remedy] = &[
     &rocksdb::RocksDb,
     &envoy::Envoy,
 ];
+
+/// The remedy that takes huge pages away.
+pub(crate) fn without_huge_pages() -> impl Remedy {
+    kernel::THP
+}
 
 /// Every remedy that quell knows, for documentation.
 #[must_use]

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use quell_event::Cause;
 
-use crate::attribute::{Owner, is_thread_end, owner};
+use crate::attribute::is_thread_end;
 use crate::choose::{Options, plan};
+use crate::owner::{Owner, owner};
 use crate::{Evidence, Found, Kind, Source, by_name};
 
 /// Who asks where it is the program itself.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use quell_event::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Planned, quote, start};
+use crate::{Ceiling, Plan, Planned, quote, start};
 
 const SCHEMA: &str = "quell/plan/1";
 const HEAD: &str = "\
@@ -35,10 +35,28 @@ struct Entry {
     predicted_stop: f64,
     #[serde(default)]
     cost: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    touches: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    predicted: Option<[f64; 2]>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sets: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     starts: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ceiling: Option<Ceiling>,
+}
+
+impl Entry {
+    /// Whether its shares of time can be.
+    fn is_possible(&self) -> bool {
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        let ceiling = self
+            .ceiling
+            .is_none_or(|c| is_share(c.cpu) && is_share(c.wall));
+        let is_interval = |[low, high]: [f64; 2]| low >= -1.0 && low <= high && high.is_finite();
+        ceiling && self.predicted.is_none_or(is_interval)
+    }
 }
 
 impl Plan {
@@ -50,6 +68,9 @@ impl Plan {
             evidence: p.evidence.clone(),
             predicted_stop: p.predicted_stop,
             cost: p.cost.clone(),
+            touches: p.touches.clone(),
+            predicted: p.predicted,
+            ceiling: p.ceiling,
             sets: p.sets.clone(),
             starts: p.starts.clone(),
         };
@@ -100,6 +121,10 @@ impl Plan {
                 "reading the plan: remedy {id}: predicted_stop is {}, not a share from 0 to 1",
                 entry.predicted_stop
             );
+            ensure!(
+                entry.is_possible(),
+                "reading the plan: remedy {id}: ceiling or predicted is no share of time that can be: take it out"
+            );
             plan.remedies.push(Planned {
                 remedy: cleaned(entry.remedy),
                 sets: entry.sets,
@@ -107,6 +132,9 @@ impl Plan {
                 evidence: cleaned(entry.evidence),
                 predicted_stop: entry.predicted_stop,
                 cost: cleaned(entry.cost),
+                touches: cleaned(entry.touches),
+                predicted: entry.predicted,
+                ceiling: entry.ceiling,
             });
         }
         let tables = plan.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
@@ -135,9 +163,30 @@ mod tests {
                 evidence: "1600 of 1700 shootdowns (94 %)".into(),
                 predicted_stop: 0.9,
                 cost: "memory".into(),
+                ..Planned::default()
             }],
             notes: vec!["glibc: left as it is".into()],
         }
+    }
+
+    /// Check that shares of time which can't be are refused with the remedy's name, and that a plan without any is read.
+    #[test]
+    fn impossible_shares_are_refused() {
+        let mut plan = sample();
+        assert!(Plan::from_toml(&plan.to_toml()).is_ok());
+        plan.remedies[0].predicted = Some([0.2, -0.2]);
+        let refused = |plan: &Plan| Plan::from_toml(&plan.to_toml()).unwrap_err().to_string();
+        let why = refused(&plan);
+        assert!(
+            why.contains("remedy jemalloc.decay: ceiling or predicted"),
+            "{why}"
+        );
+        plan.remedies[0].predicted = None;
+        plan.remedies[0].ceiling = Some(Ceiling {
+            cpu: 1.5,
+            ..Ceiling::default()
+        });
+        assert!(refused(&plan).contains("share of time"));
     }
 
     /// Check the exact text that users will see and edit.
@@ -227,6 +276,13 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
             let remedies = ids.into_iter().map(|(remedy, evidence, stop, cost)| Planned {
                 remedy, evidence, cost, sets: sets.clone(), starts: starts.clone(),
                 predicted_stop: f64::from(stop) / 1000.0,
+                touches: "unmap: it keeps".to_owned(),
+                predicted: Some([-f64::from(stop) / 1000.0, 0.5]),
+                ceiling: Some(Ceiling {
+                    cpu_ns: 7,
+                    cpu: f64::from(stop) / 1000.0,
+                    ..Ceiling::default()
+                }),
             });
             let plan = Plan { remedies: remedies.collect(), notes };
             let read = Plan::from_toml(&plan.to_toml()).unwrap();

@@ -51,6 +51,15 @@ impl Touches {
         }
     }
 
+    /// The mechanisms by name, and why, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let mut names: Vec<&str> = self.calls.iter().map(|m| m.name()).collect();
+        names.extend(self.again.then_some("faults on what it gives back"));
+        names.extend(self.everywhere.iter().map(|m| m.name()));
+        format!("{}: {}", names.join(", "), self.because)
+    }
+
     /// The same, and what the program asks for by itself.
     #[must_use]
     pub const fn and_asked(self) -> Self {

@@ -21,6 +21,7 @@ impl Budget {
                 default.at_least
             },
             preload: true,
+            whatever: default.whatever,
         }
     }
 }

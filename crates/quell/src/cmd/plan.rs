@@ -11,7 +11,7 @@ use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
 use quell_remedy::advice::Advised;
-use quell_remedy::{Found, Plan, recognise_process};
+use quell_remedy::{Found, Plan, Planned, recognise_process};
 use serde::Serialize;
 
 use crate::cli::PlanArgs;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         (None, None, command) => run_once(command)?,
     };
     let theirs = |name: &str| subject.environment.get(name).cloned();
-    let plan = quell_remedy::plan_within(
+    let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose(
         &subject.observed.found,
         &subject.observed.evidence,
         &args.budget.unwrap_or_default().options(),
@@ -77,9 +77,16 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let text = if let Some(form) = args.emit {
         quell_remedy::emit::emit(&plan, &environment, form)
     } else if args.json {
-        json(&plan, &environment, &notes, &subject.observed)?
+        json(&plan, &candidates, &environment, &notes, &subject.observed)?
     } else {
-        text(&plan, &environment, &notes, &subject, args.save.as_deref())
+        text(
+            &plan,
+            &candidates,
+            &environment,
+            &notes,
+            &subject,
+            args.save.as_deref(),
+        )
     };
     emit(&mut anstream::stdout(), &text)?;
     Ok(subject.status)
@@ -209,6 +216,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
 
 fn text(
     plan: &Plan,
+    candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
     subject: &Subject,
@@ -230,6 +238,7 @@ fn text(
     }
     let cpu_ns = subject.observed.account.as_ref().map_or(0, |a| a.cpu_ns);
     out.push_str(&show::advice::text(&subject.observed.advice, cpu_ns));
+    out.push_str(&plan_text::candidates(candidates, &subject.command));
     let found: Vec<String> = subject
         .observed
         .found
@@ -264,6 +273,8 @@ struct Document<'a> {
     page_faults: Option<u64>,
     allocators: Vec<Allocator>,
     remedies: Vec<Remedy<'a>>,
+    /// All that could help, each for itself: which of it does only runs tell.
+    candidates: Vec<Remedy<'a>>,
     /// Of all remedies together.
     predicted_stop: f64,
     max_rss: Option<u64>,
@@ -283,6 +294,7 @@ struct Allocator {
 
 fn json(
     plan: &Plan,
+    candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
     observed: &Observed,
@@ -300,6 +312,7 @@ fn json(
         page_faults: observed.evidence.page_faults,
         allocators: observed.found.iter().map(allocator).collect(),
         remedies: plan.remedies.iter().map(Remedy::from).collect(),
+        candidates: candidates.iter().map(Remedy::from).collect(),
         predicted_stop: plan.predicted_stop(),
         max_rss: observed.evidence.max_rss,
         environment,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
-use quell_fleet::{AccountOfCode, Process as ProcessRow, Stack as StackRow};
+use quell_fleet::{AccountOfCode, Process as ProcessRow, Stack as StackRow, Win};
 use quell_remedy::{Found, Source, by_name, table};
 
-use super::account;
+use super::{account, wins};
 use crate::report::code::{Code, base};
 use crate::show::units::plural;
 
@@ -20,6 +20,9 @@ pub(super) struct Flat {
     pub(super) processes: Vec<ProcessRow>,
     pub(super) stacks: Vec<StackRow>,
     pub(super) account: Vec<AccountOfCode>,
+    pub(super) wins: Vec<Win>,
+    /// What is mapped of allocators, by process.
+    allocators: HashMap<u32, Vec<Found>>,
 }
 
 /// Reads them of a trace.
@@ -38,6 +41,7 @@ pub(super) fn read(trace: &Trace, number: u64) -> anyhow::Result<Flat> {
     };
     if let Some(tally) = trace.tally()? {
         flat.account = account::rows(&tally, &flat.processes, number);
+        flat.wins = wins::rows(&tally, &flat.processes, &flat.allocators, number);
     }
     Ok(flat)
 }
@@ -92,6 +96,7 @@ fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64
         .map(|s| stack(s, &code, &allocators, number))
         .collect();
     out.stacks.sort_by_key(|s| s.stack);
+    out.allocators = allocators;
     out
 }
 

@@ -5,6 +5,7 @@ mod choice;
 mod code;
 pub(crate) mod json;
 pub(crate) mod text;
+mod wins;
 
 use quell_event::trace::Trace;
 use quell_fleet::{Answer, Engine, Prepared, Remedy};
@@ -68,6 +69,9 @@ pub(crate) fn prepare(
         }
         for row in &flat.account {
             prepared.account(row)?;
+        }
+        for row in &flat.wins {
+            prepared.win(row)?;
         }
     }
     prepared.end()

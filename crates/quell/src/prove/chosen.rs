@@ -92,7 +92,12 @@ pub(super) fn choose(
 ) -> anyhow::Result<Chosen> {
     job.progress.line(&format!("observing {}", job.name()));
     let seen = sample::observe(job, metrics, Setup::NONE)?;
-    let options = args.budget.unwrap_or_default().options();
+    // A figure of the program may be of a stall that is no part of its time.
+    let is_time = !metrics.iter().any(Metric::is_from_output);
+    let options = quell_remedy::Options {
+        whatever: !is_time,
+        ..args.budget.unwrap_or_default().options()
+    };
     let Proposal { plan, candidates } =
         quell_remedy::choose(&seen.found, &seen.evidence, &options, &plan_text::own_env);
     let mut chosen = Chosen {
@@ -103,8 +108,6 @@ pub(super) fn choose(
         notes: seen.notes,
         ..Chosen::default()
     };
-    // A figure of the program may be of a stall that is no part of its time.
-    let is_time = !metrics.iter().any(Metric::is_from_output);
     chosen.nothing = proof::nothing_at_stake(chosen.account.as_ref()).filter(|_| is_time);
     if chosen.nothing.is_some() {
         chosen.plan.remedies.clear();
@@ -113,6 +116,9 @@ pub(super) fn choose(
     chosen.take_preload_out(job);
     if args.no_try {
         return Ok(chosen);
+    }
+    for one in &candidates {
+        job.progress.say(&plan_text::could_help(one));
     }
     let left_out = &chosen.left_out;
     let again = |kept: &[Planned], setup: &Setup| {

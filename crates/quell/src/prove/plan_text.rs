@@ -10,13 +10,14 @@ use std::path::Path;
 use anyhow::Context as _;
 use quell_event::Text;
 use quell_event::text::clean;
-use quell_remedy::{Plan, emit, quote};
+use quell_remedy::{Plan, Planned, emit, quote};
 
+use super::text::change;
 use crate::cmd::usage;
 use crate::launch::Setup;
 use crate::show::Replace;
 use crate::show::style::{BOLD, DIM, heading};
-use crate::show::units::percent;
+use crate::show::units::{percent, time};
 
 /// How wide running text gets.
 const WIDTH: usize = 98;
@@ -175,10 +176,66 @@ pub(crate) fn remedies(plan: &Plan) -> String {
                 percent(p.predicted_stop)
             );
         }
+        if let Some(most) = at_most(p) {
+            out.push_str(&wrap(&format!("wins {most}"), 4));
+        }
         if !p.cost.is_empty() {
             out.push_str(&wrap(&format!("cost: {}", p.cost), 4));
         }
     }
+    out
+}
+
+/// The most that a change could win, and what is predicted; none where nobody knows where the time went.
+pub(crate) fn at_most(p: &Planned) -> Option<String> {
+    let ceiling = p.ceiling?;
+    let share = |ns: u64| ceiling.cpu * ns as f64 / ceiling.cpu_ns.max(1) as f64;
+    let mut out = format!("at most {} of CPU time", percent(ceiling.cpu));
+    if ceiling.cpu_ns > 0 {
+        let [low, high] = ceiling.ci95.map(|ns| percent(share(ns).min(1.0)));
+        let _ = write!(out, " ({low} to {high})");
+    }
+    if ceiling.blocked_ns > 0 {
+        let _ = write!(out, " and {} asleep", time(ceiling.blocked_ns));
+    }
+    match p.predicted {
+        Some([low, high]) => {
+            let (low, high) = (change(1.0 + low), change(1.0 + high));
+            let _ = write!(out, "; predicted CPU time {low} to {high}");
+        }
+        None => out.push_str("; what that wins is not predicted"),
+    }
+    Some(out)
+}
+
+/// That a change could help, in a line.
+pub(crate) fn could_help(p: &Planned) -> String {
+    let what = at_most(p).unwrap_or_else(|| "what it could win is not known".to_owned());
+    format!("could help: {}: {what}", p.remedy)
+}
+
+/// All that could help, each with its settings and the most that it could win; nothing if there is none.
+pub(crate) fn candidates(all: &[Planned], command: &str) -> String {
+    let mut out = String::new();
+    if all.is_empty() {
+        return out;
+    }
+    heading(&mut out, "What could help");
+    for p in all {
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
+        for (name, value) in p.sets.iter().chain(&p.starts) {
+            let _ = writeln!(out, "    {name}={}", clean(value));
+        }
+        if let Some(most) = at_most(p) {
+            out.push_str(&wrap(&most, 4));
+            out.push_str(&wrap(&p.touches, 4));
+        }
+    }
+    let _ = writeln!(
+        out,
+        "  {DIM}each by itself; which of it wins only runs can tell:{DIM:#} quell prove -- {command}"
+    );
     out
 }
 
@@ -298,6 +355,7 @@ mod tests {
                 evidence: "1600 of 1700 shootdowns (94 %) are from jemalloc".into(),
                 predicted_stop: 0.894,
                 cost: "freed memory stays resident".into(),
+                ..Planned::default()
             }],
             notes: vec!["glibc: left as it is".into()],
         };

@@ -14,7 +14,7 @@ pub(crate) mod regions;
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
-use quell_event::{Cause, Counts, Summary, Tally};
+use quell_event::{Account, Cause, Counts, Summary, Tally};
 use quell_remedy::advice::Advised;
 
 use crate::show::units::plural;
@@ -41,6 +41,8 @@ pub(crate) struct Report {
     pub(crate) by_strangers: u64,
     /// What those that were watched asked for, also where records were lost.
     pub(crate) own: Counts,
+    /// Where their time went, row by row, if that was watched.
+    pub(crate) account: Option<Account>,
     /// They were watched from their start on: a command was.
     pub(crate) from_start: bool,
     /// Files that the culprits ran code from.
@@ -198,6 +200,7 @@ impl Report {
             origins: places.origins(None),
             by_strangers: places.by_strangers(),
             own,
+            account: tally.account,
             from_start: meta.scope.is_empty() && !meta.command.is_empty(),
             modules: code.modules(),
             advice: Vec::new(),

@@ -67,8 +67,8 @@ fn usage() {
     let said = |args: &[&str]| refused(args).replace(&empty, "DIR");
     insta::assert_snapshot!(said(&[&empty]), @"quell: no trace in DIR: 'quell record' and 'quell agent' write them; links to folders are not followed");
     insta::assert_snapshot!(said(&["causes"]), @"quell: say where the traces are, after the questions: quell fleet [QUESTION...] DIR");
-    insta::assert_snapshot!(said(&["weather", &empty]), @"quell: 'weather' is no question: ask time, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
-    insta::assert_snapshot!(said(&["--sql", "weather"]), @"quell: 'weather' is no question: ask time, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
+    insta::assert_snapshot!(said(&["weather", &empty]), @"quell: 'weather' is no question: ask time, wins, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
+    insta::assert_snapshot!(said(&["--sql", "weather"]), @"quell: 'weather' is no question: ask time, wins, time-hosts, causes, binaries, stacks, hosts, changes, remedies, victims");
     insta::assert_snapshot!(said(&["--csv", &empty]), @"quell: --csv is of one question");
     insta::assert_snapshot!(said(&["causes", "changes", "--since", "3", &empty]), @"quell: 'changes' compares two periods: with --since ask it by itself");
     assert!(said(&["/nowhere/at/all"]).contains("can't look for traces in /nowhere/at/all"));
@@ -80,9 +80,10 @@ fn usage() {
 #[test]
 fn questions_are_named() {
     let list = String::from_utf8(quell(&["fleet", "--list"]).stdout).expect("text");
-    assert_eq!(list.lines().count(), 10, "{list}");
+    assert_eq!(list.lines().count(), 11, "{list}");
     for name in [
         "time",
+        "wins",
         "time-hosts",
         "causes",
         "binaries",

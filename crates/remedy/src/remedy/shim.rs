@@ -85,12 +85,14 @@ impl Remedy for Cache {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = case.part_with_copies(&CACHED);
+        let files = case.part_of_files(&CACHED);
+        let part = (case.part_with_copies(&CACHED) - files).max(0.0);
         let others = undecayed::concerns(case) || unpurged::concerns(case);
-        if part == 0.0 || !concerns(case) || others {
+        if (part == 0.0 && files == 0.0) || !concerns(case) || others {
             return None;
         }
-        if let Some(why) = refused(case).or_else(|| elsewhere(case)) {
+        let passed_on = || passed_on(case, part, files);
+        if let Some(why) = refused(case).or_else(|| elsewhere(case)).or_else(passed_on) {
             return Some(Verdict::Refuse(why));
         }
         // The library zeroes unless it is told not to.
@@ -137,8 +139,8 @@ impl Remedy for Zero {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = case.part_with_copies(&ZEROED);
-        if part == 0.0 || !concerns(case) || undecayed::concerns(case) {
+        let part = case.part_with_copies(&ZEROED) - case.part_of_files(&ZEROED);
+        if part <= 0.0 || !concerns(case) || undecayed::concerns(case) {
             return None;
         }
         // Its own setting does that, and what else it does is for `unpurged`; within a bound only this does: of 3.6.0's 123
@@ -372,6 +374,23 @@ fn kept(pool: f64, mean: Option<u64>) -> f64 {
 /// Whether the calls are any that a library can stand before at all; the kernel's own are not.
 pub(super) fn concerns(case: &Case<'_>) -> bool {
     matches!(case.subject, Subject::Allocator(_) | Subject::Own(_))
+}
+
+/// Why the library would pass on what this origin unmaps, if so. It keeps private anonymous memory that can be read and written, and
+/// nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved and opened later, no code.
+fn passed_on(case: &Case<'_>, kept: f64, files: f64) -> Option<String> {
+    if kept == 0.0 && files > 0.0 {
+        return Some(
+            "they are on mappings of files, which the preload library passes on: it keeps anonymous memory"
+                .to_owned(),
+        );
+    }
+    // Who changes the rights of memory more often than it unmaps any makes code, or opens what it had reserved.
+    let protects = case.part(&[Cause::Mprotect]);
+    (matches!(case.subject, Subject::Own(_)) && protects > kept).then(|| {
+        "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of          which the preload library keeps"
+            .to_owned()
+    })
 }
 
 /// Why the library can't be loaded, or is not to be, if so.

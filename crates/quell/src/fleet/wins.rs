@@ -1,0 +1,125 @@
+//! What each remedy could win of each process of a trace, as flat rows: by the code of a plan.
+
+use std::collections::HashMap;
+
+use quell_event::Tally;
+use quell_event::account::Account;
+use quell_fleet::{Process, Win};
+use quell_remedy::{Found, Spent, could_win};
+
+/// The rows of a trace, whose processes these are, with the allocators that they have mapped; none where it has no account.
+pub(super) fn rows(
+    tally: &Tally,
+    processes: &[Process],
+    allocators: &HashMap<u32, Vec<Found>>,
+    number: u64,
+) -> Vec<Win> {
+    let Some(account) = &tally.account else {
+        return Vec::new();
+    };
+    // as it was last, after what a shell has executed
+    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
+    let mut rows = Vec::new();
+    for (pid, process) in known {
+        let spent = Spent {
+            account: of_process(account, pid),
+            hits_ns: 0,
+            duration_ns: tally.duration_ns,
+        };
+        if spent.account.rows.is_empty() {
+            continue;
+        }
+        let found = allocators.get(&pid).map_or(&[][..], Vec::as_slice);
+        let wins = could_win(found, &spent).into_iter();
+        rows.extend(wins.map(|win| Win {
+            trace: number,
+            pid,
+            program: process.program.clone(),
+            build_id: process.build_id.clone(),
+            asker: win.asker.to_owned(),
+            remedy: win.remedy.to_owned(),
+            cpu_ns: win.ceiling.cpu_ns,
+            blocked_ns: win.ceiling.blocked_ns,
+        }));
+    }
+    rows.sort_by(|a, b| (a.pid, &a.remedy, &a.asker).cmp(&(b.pid, &b.remedy, &b.asker)));
+    rows
+}
+
+/// What of an account is one process's.
+fn of_process(account: &Account, pid: u32) -> Account {
+    let rows = account.rows.iter().filter(|r| r.pid == pid);
+    let holders = account.holders.iter().filter(|h| h.pid == pid);
+    let processes = account.processes.iter().filter(|p| p.pid == pid);
+    Account {
+        rows: rows.cloned().collect(),
+        holders: holders.cloned().collect(),
+        processes: processes.cloned().collect(),
+        ..Account::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::account::{AccountRow, Part, ProcessTime};
+    use quell_event::{Mechanism, Text};
+    use quell_remedy::{Kind, by_name};
+
+    use super::*;
+
+    /// Check that each process has what its own calls cost, under the name of its program, and that one without the allocator
+    /// has no row of it.
+    #[test]
+    fn processes_have_their_own() {
+        let row = |pid, samples| AccountRow {
+            pid,
+            mechanism: Mechanism::Unmap,
+            part: Part::Other,
+            advice: Text::default(),
+            function: "work".into(),
+            file: "app".into(),
+            allocator: "free (libc.so.6)".into(),
+            samples,
+            waits: 0,
+            blocked_ns: 0,
+            longest_ns: 0,
+        };
+        let time = |pid| ProcessTime {
+            pid,
+            comm: "app".into(),
+            run_ns: 1000,
+            samples: 100,
+            ..ProcessTime::default()
+        };
+        let mut tally = Tally {
+            account: Some(Account {
+                rows: vec![row(7, 10), row(8, 20), row(9, 30)],
+                processes: vec![time(7), time(8), time(9)],
+                ..Account::default()
+            }),
+            ..Tally::default()
+        };
+        let process = |pid, program: &str| Process {
+            pid,
+            program: program.to_owned(),
+            ..Process::default()
+        };
+        let processes = [process(7, "one"), process(8, "other"), process(9, "bare")];
+        let libc = || vec![by_name::usual(Kind::Glibc)];
+        let allocators = HashMap::from([(7, libc()), (8, libc())]);
+        let told = |tally: &Tally| {
+            let rows = rows(tally, &processes, &allocators, 3);
+            let row = |w: &Win| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(&tally),
+            [
+                "one glibc malloc glibc.keep 100",
+                "other glibc malloc glibc.keep 200"
+            ]
+        );
+        tally.account = None;
+        assert!(told(&tally).is_empty());
+    }
+}

@@ -1,0 +1,322 @@
+//! The most that a change could win: the time, in the run that was observed, of what it can touch.
+
+use quell_event::account::{Account, AccountRow, AccountSummary};
+use quell_event::{Cause, Mechanism, Tally};
+use serde::{Deserialize, Serialize};
+
+use crate::remedy::{Case, Subject};
+use crate::spent::{By, Spent, by, call_of};
+use crate::touches::Touches;
+
+/// The most that a change could win in the run that was observed, if all that it can touch vanished.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// Between these it is, in 95 of 100 runs.
+    pub ci95: [u64; 2],
+    /// Time in which threads slept for it, ns.
+    pub blocked_ns: u64,
+    /// The CPU time, as a share of all of the run, 0 to 1.
+    pub cpu: f64,
+    /// Both as a share of the time that passed, 0 to 1: as if nothing of it happened beside something else.
+    pub wall: f64,
+}
+
+/// A change that could win no more than this share of CPU time and of the time that passed is not offered: the account
+/// says "nothing to win" below it too.
+const NOTICED: f64 = 0.01;
+
+impl Ceiling {
+    /// It is below what anybody notices.
+    #[must_use]
+    pub fn is_below_notice(&self) -> bool {
+        self.cpu < NOTICED && self.wall < NOTICED
+    }
+
+    /// With the time of another origin that the same change touches.
+    #[must_use]
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            ci95: [0, 1].map(|end| self.ci95[end] + other.ci95[end]),
+            blocked_ns: self.blocked_ns + other.blocked_ns,
+            cpu: (self.cpu + other.cpu).min(1.0),
+            wall: (self.wall + other.wall).min(1.0),
+        }
+    }
+}
+
+/// Mechanisms by which memory goes back to the kernel.
+const GIVES_BACK: [Mechanism; 4] = [
+    Mechanism::Unmap,
+    Mechanism::Advise,
+    Mechanism::Brk,
+    Mechanism::Remap,
+];
+
+/// Mechanisms of faults on anonymous memory; [`Mechanism::FaultEntry`] is of all kinds.
+const FAULTS: [Mechanism; 4] = [
+    Mechanism::FaultAnon,
+    Mechanism::FaultHuge,
+    Mechanism::FaultEntry,
+    Mechanism::Zeroing,
+];
+
+/// Samples and time asleep. Parts of rows are of it too.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    samples: f64,
+    blocked_ns: f64,
+}
+
+impl Sum {
+    fn of<'r>(rows: impl Iterator<Item = &'r AccountRow>) -> Self {
+        let mut sum = Self::default();
+        for row in rows {
+            sum.samples += row.samples as f64;
+            sum.blocked_ns += row.blocked_ns as f64;
+        }
+        sum
+    }
+
+    fn add(&mut self, other: Self, part: f64) {
+        self.samples += other.samples * part;
+        self.blocked_ns += other.blocked_ns * part;
+    }
+}
+
+/// `a` of `b`; `otherwise` where there is nothing.
+fn part(a: f64, b: f64, otherwise: f64) -> f64 {
+    if b > 0.0 { (a / b).min(1.0) } else { otherwise }
+}
+
+/// The causes of shootdowns that a call has.
+fn causes_of(calls: &[Mechanism]) -> Vec<Cause> {
+    let of = |call: &Mechanism| -> &'static [Cause] {
+        match call {
+            Mechanism::Unmap => &[Cause::Munmap],
+            Mechanism::Map => &[Cause::Mmap],
+            Mechanism::Advise => &[
+                Cause::MadviseDontneed,
+                Cause::MadviseFree,
+                Cause::MadviseOther,
+            ],
+            Mechanism::Protect => &[Cause::Mprotect],
+            Mechanism::Remap => &[Cause::Mremap],
+            Mechanism::Brk => &[Cause::Brk],
+            _ => &[],
+        }
+    };
+    calls.iter().flat_map(of).copied().collect()
+}
+
+/// One origin's time in one run, before a change.
+struct Measure<'a> {
+    case: &'a Case<'a>,
+    spent: &'a Spent,
+    touches: Touches,
+}
+
+impl Measure<'_> {
+    fn rows(&self) -> impl Iterator<Item = &AccountRow> {
+        self.spent.account.rows.iter()
+    }
+
+    fn sum(&self, of: &[Mechanism]) -> Sum {
+        Sum::of(self.rows().filter(|r| of.contains(&r.mechanism)))
+    }
+
+    fn is_reached(&self, row: &AccountRow) -> bool {
+        match by(self.case, row) {
+            By::Itself => true,
+            By::Asked => self.touches.asked,
+            By::Others => false,
+        }
+    }
+
+    /// What of these the origin had done.
+    fn reached(&self, of: &[Mechanism]) -> Sum {
+        let rows = self.rows().filter(|r| of.contains(&r.mechanism));
+        Sum::of(rows.filter(|r| self.is_reached(r)))
+    }
+
+    /// The part of the program's shootdowns that are this origin's.
+    fn of_shootdowns(&self) -> f64 {
+        part(self.case.shootdowns() as f64, self.case.total as f64, 0.0)
+    }
+
+    /// The part of this origin's calls that the change reaches: not of what the program asks for, where it does not.
+    fn part_reached(&self) -> f64 {
+        let rows = self
+            .rows()
+            .filter(|r| self.touches.calls.contains(&r.mechanism));
+        let all = Sum::of(rows.filter(|r| by(self.case, r) != By::Others));
+        part(self.reached(self.touches.calls).samples, all.samples, 1.0)
+    }
+
+    /// The part of what the whole program does by these calls that this origin does, as far as the change reaches it. Where they
+    /// took too little time to be sampled, its shootdowns tell.
+    fn part_of(&self, calls: &[Mechanism]) -> f64 {
+        let otherwise = self.of_shootdowns() * self.part_reached();
+        let (its, all) = (self.reached(calls), self.sum(calls));
+        part(its.samples, all.samples, otherwise)
+    }
+
+    /// The part of the faults that are on memory which had been given back: more pages were faulted in than were ever
+    /// resident. Where the faults or the memory were not counted from the start on, or huge pages make one fault of many, all may be.
+    fn part_again(&self) -> f64 {
+        const PAGE: u64 = 4096;
+        let evidence = self.case.evidence;
+        let (Some(faults), Some(rss)) = (evidence.page_faults, evidence.max_rss) else {
+            return 1.0;
+        };
+        if !evidence.from_start || self.sum(&[Mechanism::FaultHuge]).samples > 0.0 {
+            return 1.0;
+        }
+        1.0 - part((rss / PAGE) as f64, faults as f64, 1.0)
+    }
+
+    /// The part of the entries of faults that are on anonymous memory.
+    fn part_anonymous(&self) -> f64 {
+        let anonymous = self.sum(&[Mechanism::FaultAnon, Mechanism::FaultHuge]);
+        let faults = self.rows().filter(|r| {
+            r.mechanism.is_fault()
+                && !matches!(r.mechanism, Mechanism::FaultEntry | Mechanism::Zeroing)
+        });
+        part(anonymous.samples, Sum::of(faults).samples, 1.0)
+    }
+
+    /// Whether the origin is the program's malloc, or was seen to do anything at all: a copy of an allocator that nobody calls has
+    /// no memory.
+    fn is_in_use(&self) -> bool {
+        let is_everybodys = match self.case.subject {
+            Subject::Allocator(found) => found.kind.is_libc() || found.replaces_malloc,
+            _ => false,
+        };
+        is_everybodys
+            || self.case.shootdowns() > 0
+            || self.rows().any(|r| by(self.case, r) != By::Others)
+    }
+
+    /// Samples and sleep of all that the change can touch, and the time of hits.
+    fn touched(&self, reach: f64) -> (Sum, f64) {
+        let touches = self.touches;
+        let mut touched = Sum::default();
+        touched.add(self.reached(touches.calls), reach);
+        let of_calls = self.case.part(&causes_of(touches.calls));
+        touched.add(self.reached(&[Mechanism::ShootdownWait]), of_calls * reach);
+        let again = if touches.again {
+            let given = touches.calls.iter().copied();
+            let given: Vec<_> = given.filter(|m| GIVES_BACK.contains(m)).collect();
+            let its = self.reached(&given).samples;
+            let all = self.sum(&GIVES_BACK).samples;
+            let otherwise = self.of_shootdowns() * self.part_reached();
+            self.part_again() * part(its, all, otherwise) * reach
+        } else {
+            0.0
+        };
+        for fault in FAULTS {
+            let of_kind = match fault {
+                Mechanism::FaultEntry => self.part_anonymous(),
+                _ => 1.0,
+            };
+            let is_whole = touches.everywhere.contains(&fault) && self.is_everywhere();
+            let part = if is_whole { 1.0 } else { again };
+            touched.add(self.sum(&[fault]), of_kind * part);
+        }
+        let others = touches.everywhere.iter().filter(|m| !FAULTS.contains(m));
+        let others: Vec<_> = others.copied().collect();
+        if self.is_everywhere() {
+            touched.add(self.sum(&others), 1.0);
+        }
+        touched.add(
+            self.sum(&[Mechanism::LockMmap]),
+            self.part_of_lock(again, reach),
+        );
+        let hits = self.spent.hits_ns as f64 * self.of_shootdowns() * reach;
+        let hits = match touches.calls {
+            [] => 0.0,
+            _ => hits * of_calls * self.part_reached(),
+        };
+        (touched, hits)
+    }
+
+    /// Whether what is for all memory is for this program's: of an allocator only if it is in use.
+    fn is_everywhere(&self) -> bool {
+        !matches!(self.case.subject, Subject::Allocator(_)) || self.is_in_use()
+    }
+
+    /// The part of the waits for the lock of the address space while it was held for what the change can touch.
+    fn part_of_lock(&self, again: f64, reach: f64) -> f64 {
+        let holders = self.spent.account.holders.iter();
+        let (mut touched, mut all) = (0.0, 0.0);
+        for holder in holders.filter(|h| h.mechanism == Mechanism::LockMmap) {
+            let ns = holder.blocked_ns as f64;
+            all += ns;
+            touched += match call_of(&holder.doing) {
+                Some(Mechanism::FaultAnon) => ns * again,
+                Some(call) if self.touches.calls.contains(&call) => {
+                    ns * self.part_of(&[call]) * reach
+                }
+                _ => 0.0,
+            };
+        }
+        part(touched, all, 0.0)
+    }
+}
+
+/// The most that a change could win for one origin; none where nobody knows where the time went. `reach` is the part of
+/// the origin's memory that it is for.
+pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<Ceiling> {
+    let spent = case.evidence.spent.as_ref()?;
+    let measure = Measure {
+        case,
+        spent,
+        touches,
+    };
+    let (touched, hits) = measure.touched(reach);
+    let summary = summary(spent, touched.samples.round() as u64)?;
+    let hits = hits.round() as u64;
+    let cpu_ns = summary.memory_cpu_ns + hits;
+    let blocked_ns = touched.blocked_ns.round() as u64;
+    let share = |ns: u64, of: u64| part(ns as f64, of as f64, 0.0);
+    Some(Ceiling {
+        cpu_ns,
+        ci95: summary.memory_cpu_ci95.map(|ns| ns + hits),
+        blocked_ns,
+        cpu: share(cpu_ns, summary.cpu_ns),
+        wall: share(cpu_ns + blocked_ns, spent.duration_ns),
+    })
+}
+
+/// The account as if all of memory management were so many samples: for what they stand for, and its interval.
+fn summary(spent: &Spent, samples: u64) -> Option<AccountSummary> {
+    let row = AccountRow {
+        pid: 0,
+        mechanism: Mechanism::Unmap,
+        part: quell_event::account::Part::Other,
+        advice: quell_event::Text::default(),
+        function: quell_event::Text::default(),
+        file: quell_event::Text::default(),
+        allocator: quell_event::Text::default(),
+        samples,
+        waits: 0,
+        blocked_ns: 0,
+        longest_ns: 0,
+    };
+    AccountSummary::new(&Tally {
+        duration_ns: spent.duration_ns,
+        account: Some(Account {
+            rows: vec![row],
+            processes: spent.account.processes.clone(),
+            ..Account::default()
+        }),
+        ..Tally::default()
+    })
+}
+
+#[cfg(test)]
+#[path = "ceiling_tests.rs"]
+mod tests;

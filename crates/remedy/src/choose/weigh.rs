@@ -1,0 +1,82 @@
+//! What a change could win at most, and what is predicted of it.
+
+use crate::ceiling::ceiling;
+use crate::predict::predict;
+use crate::remedy::{Case, Offer, Remedy};
+use crate::{Ceiling, Planned};
+
+/// What a change could win.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Weighed {
+    /// None where nobody knows where the time went.
+    pub(super) ceiling: Option<Ceiling>,
+    touches: String,
+}
+
+impl Weighed {
+    /// Of one origin.
+    pub(super) fn of(case: &Case<'_>, remedy: &dyn Remedy, offer: &Offer) -> Self {
+        let touches = remedy.touches(offer);
+        // What is no memory of the kind that the library keeps is passed on.
+        let reach = if remedy.preloads() {
+            case.part_kept()
+        } else {
+            1.0
+        };
+        Self::again(ceiling(case, touches, reach), touches.in_words())
+    }
+
+    pub(super) fn again(ceiling: Option<Ceiling>, touches: String) -> Self {
+        let touches = ceiling.map_or_else(String::new, |_| touches);
+        Self { ceiling, touches }
+    }
+
+    /// Adds it to a change, which has another origin's already, or none yet.
+    pub(super) fn add_to(self, planned: &mut Planned) {
+        planned.ceiling = match (planned.ceiling, self.ceiling) {
+            (Some(known), Some(more)) => Some(known.and(&more)),
+            (known, more) => known.or(more),
+        };
+        if planned.touches.is_empty() {
+            planned.touches = self.touches;
+        }
+        let ceiling = planned.ceiling;
+        let predicted = ceiling.and_then(|c| predict(&planned.remedy, c.cpu));
+        planned.predicted = predicted.map(|p| p.change.map(rounded));
+    }
+}
+
+/// An offer, as a plan has it.
+pub(super) fn planned(
+    remedy: &dyn Remedy,
+    offer: &Offer,
+    weighed: Weighed,
+    stops: f64,
+    text: &str,
+) -> Planned {
+    let mut planned = Planned {
+        remedy: remedy.id().to_owned(),
+        sets: offer.sets.clone(),
+        starts: offer.starts.clone(),
+        evidence: text.to_owned(),
+        predicted_stop: rounded(stops),
+        cost: offer.cost.clone(),
+        ..Planned::default()
+    };
+    weighed.add_to(&mut planned);
+    planned
+}
+
+pub(super) fn rounded(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
+}
+
+/// That a change can't win what is noticed.
+pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &Ceiling) -> String {
+    format!(
+        "{}: not offered, it could win {:.1} % of CPU time and {:.1} % of the time that passed at most",
+        remedy.id(),
+        ceiling.cpu * 100.0,
+        ceiling.wall * 100.0
+    )
+}

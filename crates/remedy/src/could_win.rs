@@ -1,0 +1,148 @@
+//! What each remedy could win of one program's time at most, by its account alone: for questions over many hosts, where neither
+//! the programs' files nor their memory are at hand.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use quell_event::Cause;
+
+use crate::attribute::{Share, is_libc_file};
+use crate::ceiling::{Ceiling, ceiling};
+use crate::remedy::{self, Case, Subject, Verdict};
+use crate::spent::{By, Spent, by};
+use crate::{Evidence, Found, table};
+
+/// What a remedy could win for one origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Win {
+    /// Whose calls: an allocator, or the program's own.
+    pub asker: &'static str,
+    /// The remedy.
+    pub remedy: &'static str,
+    /// The most. Without what the program's threads lost as victims: whose calls those were the account does not say.
+    pub ceiling: Ceiling,
+}
+
+/// Shootdowns that make every remedy considered: here the time decides.
+const MANY: u64 = 1_000_000;
+
+/// What each remedy could win of a program with these allocators, as in a plan for a trace, where faults may all be on memory that was
+/// given back. What is not seen to be called is left out, and so is what wins nothing.
+#[must_use]
+pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
+    let evidence = Evidence {
+        shootdowns: MANY,
+        spent: Some(spent.clone()),
+        ..Evidence::default()
+    };
+    let mut share = Share::default();
+    for cause in [Cause::Munmap, Cause::MadviseDontneed, Cause::Brk] {
+        share.add(cause, MANY / 4, false);
+    }
+    let mut out = Vec::new();
+    let files: BTreeSet<&str> = spent.account.rows.iter().map(|r| r.file.as_str()).collect();
+    let is_known = |file: &&&str| {
+        let file = Path::new(**file);
+        let is_of = |f: &Found| f.kind.allocates() && f.module.file_name() == file.file_name();
+        file.as_os_str().is_empty() || is_libc_file(file) || found.iter().any(is_of)
+    };
+    let own = files.iter().filter(|file| !is_known(file));
+    let own = own.map(|file| (table::OWN_CALLS, Subject::Own(Path::new(*file))));
+    let allocators = found.iter().filter(|f| f.kind.allocates());
+    let allocators = allocators.map(|f| (f.kind.name(), Subject::Allocator(f)));
+    for (asker, subject) in allocators.chain(own) {
+        let case = Case {
+            subject,
+            found,
+            evidence: &evidence,
+            // no part of it is anybody's: only time that was seen counts
+            total: u64::MAX,
+            copies: 0.0,
+            huge: 0.0,
+            room: None,
+            env: &|_: &str| None,
+            share: &share,
+        };
+        let rows = spent.account.rows.iter();
+        if !rows.clone().any(|r| by(&case, r) != By::Others) {
+            continue;
+        }
+        for remedy in remedy::all() {
+            let Some(Verdict::Offer(offers)) = remedy.consider(&case) else {
+                continue;
+            };
+            let of = offers
+                .first()
+                .and_then(|o| ceiling(&case, remedy.touches(o), 1.0));
+            if let Some(ceiling) = of.filter(|c| c.cpu_ns + c.blocked_ns > 0) {
+                out.push(Win {
+                    asker,
+                    remedy: remedy.id(),
+                    ceiling,
+                });
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use quell_event::account::{Account, AccountRow, Part, ProcessTime};
+    use quell_event::{Mechanism, Text};
+
+    use super::*;
+    use crate::{Kind, by_name};
+
+    /// Check that a remedy has the time of whose calls it touches, with all faults on what these give back, that what is not
+    /// called has none, and that own calls are of the file that made them.
+    #[test]
+    fn by_the_account_alone() {
+        let row = |mechanism, file: &str, allocator: &str, samples| AccountRow {
+            pid: 7,
+            mechanism,
+            part: Part::Other,
+            advice: Text::default(),
+            function: "work".into(),
+            file: file.into(),
+            allocator: allocator.into(),
+            samples,
+            waits: 0,
+            blocked_ns: 0,
+            longest_ns: 0,
+        };
+        let spent = Spent {
+            account: Account {
+                rows: vec![
+                    row(Mechanism::Unmap, "app", "free (libc.so.6)", 30),
+                    row(Mechanism::Unmap, "app", "", 10),
+                    row(Mechanism::FaultAnon, "app", "", 100),
+                ],
+                processes: vec![ProcessTime {
+                    pid: 7,
+                    comm: "app".into(),
+                    run_ns: 1_000_000,
+                    samples: 1000,
+                    ..ProcessTime::default()
+                }],
+                ..Account::default()
+            },
+            hits_ns: 5,
+            duration_ns: 2_000_000,
+        };
+        let found = [by_name::usual(Kind::Glibc), by_name::usual(Kind::Jemalloc)];
+        let wins = could_win(&found, &spent);
+        let told: Vec<_> = wins
+            .iter()
+            .map(|w| (w.asker, w.remedy, w.ceiling.cpu_ns))
+            .collect();
+        // three quarters of the time in calls that give back are glibc's, and so are the faults
+        assert_eq!(
+            told,
+            [
+                ("glibc malloc", "glibc.keep", 105_000),
+                ("own calls", "shim.cache", 35_000),
+            ]
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Who called for the shootdowns of a source, by the stack: an allocator, the code of a file, or nobody that is known.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use quell_event::Cause;
+
+use crate::attribute::{is_libc_file, is_thread_end, is_wrapper};
+use crate::{Found, Kind, Linking, Source, Wrappers, by_name};
+
+pub(crate) enum Owner {
+    Allocator(usize, bool),
+    Program(PathBuf, bool),
+    Unknown,
+}
+
+pub(crate) fn owner(
+    found: &[Found],
+    source: &Source,
+    wrappers: &BTreeMap<PathBuf, Wrappers>,
+) -> Owner {
+    if let Some(module) = &source.caller_module {
+        let symbol = source.caller_symbol.as_deref();
+        // The same file may be known by different paths: /lib is a link to /usr/lib.
+        let same = |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
+        // The C library's malloc has no frame pointers: what is next on the stack has called that. Runtimes such as
+        // Go's make system calls of their own, by no name.
+        let named = |w: &Wrappers| w.may_ask(source.cause);
+        let silent = !wrappers.get(module).is_none_or(named)
+            && !found.iter().any(|f| f.kind.allocates() && same(f));
+        let unknown = silent || is_libc_file(module) && symbol.is_none_or(is_wrapper);
+        if !unknown {
+            // A static program's own calls are in the file of its malloc.
+            let foreign = |f: &Found| {
+                f.kind.is_libc()
+                    && f.linking == Linking::Static
+                    && symbol.is_some_and(|s| !is_libc_malloc(s))
+            };
+            let here = |wanted: &dyn Fn(&Found) -> bool| {
+                found
+                    .iter()
+                    .position(|f| f.kind.allocates() && same(f) && !foreign(f) && wanted(f))
+            };
+            // Python brings mimalloc along, whether it uses it or not: the name tells.
+            if let Some(named) = here(&|f| symbol.is_some_and(|s| names(f, s))) {
+                return Owner::Allocator(named, false);
+            }
+            // Of several in one file without a name to tell them apart, one may not be in use at all.
+            let is_one = |f: &Found| f.kind.allocates() && same(f) && f.kind != Kind::CPython;
+            let several = found.iter().filter(|f| is_one(f)).count() > 1;
+            return match here(&|_| true) {
+                Some(index) => {
+                    let is_runtime = found[index].kind == Kind::CPython;
+                    Owner::Allocator(index, several && !is_runtime)
+                }
+                None => Owner::Program(module.clone(), false),
+            };
+        }
+    }
+    match likely(found, Some(source)) {
+        // A stack through musl has no second frame at all. Its malloc asks for the same as a program that
+        // names the function; there the program is more likely to, since few do.
+        Some(index) if found[index].kind == Kind::Musl => {
+            let asks = |(file, by): &(&PathBuf, &Wrappers)| {
+                !is_libc_file(file) && by.may_ask(source.cause)
+            };
+            match wrappers.iter().find(asks) {
+                Some((file, _)) => Owner::Program(file.clone(), true),
+                None => Owner::Allocator(index, true),
+            }
+        }
+        Some(index) => Owner::Allocator(index, true),
+        None => Owner::Unknown,
+    }
+}
+
+/// Which of these allocators called for the shootdowns of a source, by its index: only where a stack says who did.
+/// `Err` where none does.
+///
+/// # Errors
+///
+/// Nobody knows who called.
+pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattributed> {
+    match owner(found, source, &BTreeMap::new()) {
+        _ if is_thread_end(source) => Ok(None),
+        Owner::Allocator(index, false) => Ok(Some(index)),
+        Owner::Program(_, false) => Ok(None),
+        Owner::Allocator(_, true) | Owner::Program(_, true) | Owner::Unknown => Err(Unattributed),
+    }
+}
+
+/// No stack says who called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unattributed;
+
+/// Who most likely asked when no stack says so: the allocator that took malloc's place, which gets its memory by sbrk(3)
+/// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
+/// built in on purpose, and the C library if there is none.
+pub(crate) fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
+    let libc = found.iter().position(|f| f.kind.is_libc());
+    let built_in = found.iter().position(|f| f.replaces_malloc);
+    if source.is_some_and(is_of_heap) {
+        return built_in.or(libc);
+    }
+    let aside = [Kind::Node, Kind::CPython];
+    let other = found
+        .iter()
+        .position(|f| f.kind.allocates() && !f.kind.is_libc() && !aside.contains(&f.kind));
+    built_in.or(other).or(libc)
+}
+
+/// Whether it is the heap that is given back, which says whose it is: malloc's, whichever that is.
+pub(crate) fn is_of_heap(source: &Source) -> bool {
+    let is_heap = |region: &str| region.starts_with("[heap]");
+    source.cause == Cause::Brk || source.region.as_deref().is_some_and(is_heap)
+}
+
+/// The functions of glibc's and musl's malloc that give memory back, or map it.
+pub(crate) fn is_libc_malloc(symbol: &str) -> bool {
+    const NAMES: [&str; 26] = [
+        "arena_get2",
+        "calloc",
+        "cfree",
+        "free",
+        "glibc_morecore",
+        "default_morecore",
+        "grow_heap",
+        "heap_trim",
+        "int_free",
+        "int_free_maybe_consolidate",
+        "int_malloc",
+        "int_realloc",
+        "libc_calloc",
+        "libc_free",
+        "libc_malloc",
+        "libc_realloc",
+        "malloc",
+        "malloc_trim",
+        "mremap_chunk",
+        "munmap_chunk",
+        "new_heap",
+        "nontrivial_free",
+        "realloc",
+        "shrink_heap",
+        "sysmalloc",
+        "systrim",
+    ];
+    // GCC's clones: munmap_chunk.part.0, sysmalloc_mmap.isra.0
+    let name = symbol.trim_start_matches('_');
+    let name = name.split(['.', '@']).next().unwrap_or(name);
+    NAMES.contains(&name) || name.starts_with("sysmalloc") || name.starts_with("libc_free_impl")
+}
+
+/// Whether a function of this name is that allocator's.
+pub(crate) fn names(found: &Found, symbol: &str) -> bool {
+    let bare = symbol.trim_start_matches('_');
+    match found.kind {
+        Kind::Mimalloc => bare.starts_with("mi_") || bare.contains("unix_m"),
+        Kind::CPython => bare.starts_with("Py") || bare.contains("arena"),
+        kind => {
+            let is_prefixed = |p: &String| !p.is_empty() && symbol.starts_with(p.as_str());
+            found.prefix.as_ref().is_some_and(is_prefixed)
+                || by_name::of_symbol(symbol, &found.module).is_some_and(|f| f.kind == kind)
+        }
+    }
+}

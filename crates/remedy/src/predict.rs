@@ -1,0 +1,164 @@
+//! What a change is predicted to do to CPU time: an interval, by what changes with about that ceiling did when they were measured.
+//!
+//! A table in this tree has measured rows: the ceiling of a change in a program's observed run, and by how much CPU time changed with
+//! it. The share of the ceiling that a change won is taken to come by chance from that of the rows: of [`NEAREST`] of them the
+//! least and the most are an interval that holds the next one in 90 of 100 cases, whatever its distribution (Wilks,
+//! "Determination of sample sizes for setting tolerance limits", 1941: of n in any order the next is between the least and the
+//! most with n - 1 of n + 1). They are those of the same remedy first, and then those whose ceiling is nearest: where little is at stake
+//! noise is a larger share of it.
+
+use std::sync::LazyLock;
+
+/// With so many rows the next one is between the least and the most with 18 of 20.
+pub const NEAREST: usize = 19;
+
+/// A measured change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The remedy.
+    pub remedy: String,
+    /// What ran.
+    pub program: String,
+    /// The ceiling in the observed run, as a share of CPU time.
+    pub ceiling: f64,
+    /// CPU time with the change over that without, less 1.
+    pub change: f64,
+}
+
+impl Measured {
+    /// The share of the ceiling that was won; below 0 where time was lost.
+    fn won(&self) -> f64 {
+        -self.change / self.ceiling
+    }
+}
+
+/// A prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Predicted {
+    /// The change of CPU time, from the least to the most: -0.2 is a fifth less.
+    pub change: [f64; 2],
+    /// Of the rows that it is by, those of the same remedy.
+    pub of_remedy: usize,
+}
+
+static ROWS: LazyLock<Vec<Measured>> = LazyLock::new(|| read(include_str!("../data/gains.csv")));
+
+/// Every measured row.
+#[must_use]
+pub fn rows() -> &'static [Measured] {
+    &ROWS
+}
+
+/// The rows of a table: lines with `#` are remarks, the first other one names the columns.
+fn read(text: &str) -> Vec<Measured> {
+    let lines = text.lines().filter(|l| !l.starts_with('#'));
+    let row = |line: &str| {
+        let mut cells = line.split(',').map(str::trim);
+        let mut next = || cells.next();
+        Some(Measured {
+            remedy: next()?.to_owned(),
+            program: next()?.to_owned(),
+            ceiling: next()?.parse().ok().filter(|c: &f64| *c > 0.0)?,
+            change: next()?.parse().ok()?,
+        })
+    };
+    lines.skip(1).filter_map(row).collect()
+}
+
+/// What a change with this ceiling, a share of CPU time, is predicted to do; none where too few rows were measured, or where there
+/// is no ceiling.
+#[must_use]
+pub fn predict(remedy: &str, ceiling: f64) -> Option<Predicted> {
+    by(rows().iter(), remedy, ceiling)
+}
+
+fn by<'r>(
+    rows: impl Iterator<Item = &'r Measured>,
+    remedy: &str,
+    ceiling: f64,
+) -> Option<Predicted> {
+    if ceiling <= 0.0 {
+        return None;
+    }
+    let mut rows: Vec<&Measured> = rows.collect();
+    let away = |r: &Measured| (r.ceiling / ceiling).ln().abs();
+    rows.sort_by(|a, b| {
+        let other = |r: &Measured| r.remedy != remedy;
+        (other(a).cmp(&other(b))).then(away(a).total_cmp(&away(b)))
+    });
+    let nearest = rows.get(..NEAREST)?;
+    let won = || nearest.iter().map(|r| r.won());
+    let least = won().fold(f64::INFINITY, f64::min);
+    let most = won().fold(f64::NEG_INFINITY, f64::max);
+    let of_remedy = nearest.iter().filter(|r| r.remedy == remedy).count();
+    Some(Predicted {
+        // no more than all of it can go
+        change: [(-most * ceiling).max(-1.0), -least * ceiling],
+        of_remedy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that every line of the table is a row, of a remedy that there is, and that no figure is impossible.
+    #[test]
+    fn the_table_is_whole() {
+        let text = include_str!("../data/gains.csv");
+        let lines = text.lines().filter(|l| !l.starts_with('#')).count() - 1;
+        assert_eq!(rows().len(), lines);
+        assert!(lines > NEAREST, "{lines} rows are too few to leave one out");
+        for row in rows() {
+            let known = crate::remedies().iter().any(|r| r.id() == row.remedy);
+            assert!(known, "{row:?}");
+            assert!(row.ceiling <= 1.0 && row.change > -1.0, "{row:?}");
+        }
+    }
+
+    /// Check that of the measured rows, each predicted by all others alone, the interval holds at least 85 of 100.
+    #[test]
+    fn intervals_hold_what_was_left_out() {
+        let holds = |left: &Measured| {
+            let others = rows().iter().filter(|r| *r != left);
+            let [low, high] = by(others, &left.remedy, left.ceiling).unwrap().change;
+            (low..=high).contains(&left.change)
+        };
+        let missed: Vec<_> = rows().iter().filter(|r| !holds(r)).collect();
+        let held = 1.0 - missed.len() as f64 / rows().len() as f64;
+        println!(
+            "{:.1} % of {} rows; missed: {missed:#?}",
+            held * 100.0,
+            rows().len()
+        );
+        assert!(
+            held >= 0.85,
+            "{held} of {}: missed {missed:#?}",
+            rows().len()
+        );
+    }
+
+    /// Check that a change of which losses were measured is predicted to lose too, that rows of the same remedy come first, and
+    /// that without enough rows nothing is predicted.
+    #[test]
+    fn losses_are_allowed() {
+        let row = |remedy: &str, ceiling: f64, change: f64| Measured {
+            remedy: remedy.to_owned(),
+            program: "p".to_owned(),
+            ceiling,
+            change,
+        };
+        let mut table: Vec<_> = (0..NEAREST)
+            .map(|i| row("other", 0.2, -0.01 * i as f64))
+            .collect();
+        let of = |table: &[Measured]| by(table.iter(), "one", 0.4);
+        let [low, high] = of(&table).unwrap().change;
+        assert!((low - -0.36).abs() < 1e-9 && high.abs() < 1e-9);
+        table.push(row("one", 0.01, 0.01));
+        let predicted = of(&table).unwrap();
+        assert_eq!(predicted.of_remedy, 1);
+        assert!((predicted.change[1] - 0.4).abs() < 1e-9, "{predicted:?}");
+        assert_eq!(of(&table[..NEAREST - 1]), None);
+        assert_eq!(by(table.iter(), "one", 0.0), None);
+    }
+}
