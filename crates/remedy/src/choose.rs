@@ -363,8 +363,8 @@ impl<'a> Choosing<'a> {
         let mut refused = Vec::new();
         for &remedy in remedy::all() {
             // Few shootdowns, and much else: that is for the allocator's own settings.
-            let few = self.evidence.shootdowns < FEW;
-            if remedy.preloads() && (few || !self.options.preload) {
+            let few = self.evidence.shootdowns < FEW && !remedy.helps_without_shootdowns();
+            if few || remedy.preloads() && !self.options.preload {
                 continue;
             }
             match remedy.consider(&case) {
