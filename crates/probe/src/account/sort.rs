@@ -693,6 +693,11 @@ pub(crate) struct Sorted {
 
 /// A `*` stands for any text, also for none.
 fn matches(pattern: &str, name: &str) -> bool {
+    // a stack takes thousands of these, and nearly all differ in their first letter: two thirds of an agent's own time went here
+    let first = pattern.as_bytes().first();
+    if first != Some(&b'*') && first != name.as_bytes().first() {
+        return false;
+    }
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|begin| name.strip_prefix(begin)) else {
         return false;
@@ -711,7 +716,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 fn is_any(patterns: &[&str], name: &str) -> bool {
-    patterns.iter().any(|p| matches(p, bare(name)))
+    let name = bare(name);
+    patterns.iter().any(|p| matches(p, name))
 }
 
 fn has(stack: &[String], patterns: &[&str]) -> bool {
