@@ -1,6 +1,7 @@
 //! For how long, and what the first thread did with that time as the kernel has it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Is it still to go on?
@@ -17,6 +18,11 @@ struct Moment {
     waited: u64,
 }
 
+/// With a number in it the process stops itself (SIGSTOP) before it begins for the so many-th time, and when the time is over:
+/// who begins to watch then, and ends then, sees what it does in between and nothing else.
+const STOPS: &str = "QUELL_TEST_STOPS";
+
+static BEGINNINGS: AtomicU32 = AtomicU32::new(0);
 static BEGAN: Mutex<Option<Moment>> = Mutex::new(None);
 static ENDED: Mutex<Option<Moment>> = Mutex::new(None);
 
@@ -42,8 +48,23 @@ fn get(moment: &Mutex<Option<Moment>>) -> Option<Moment> {
     *moment.lock().expect("nobody panics with it")
 }
 
+/// Until somebody lets it go on (SIGCONT).
+fn stop() {
+    // SAFETY: a signal to itself, which no handler can take.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// The beginning before which it has to stop.
+fn stops_before() -> Option<u32> {
+    std::env::var(STOPS).ok()?.parse().ok()
+}
+
 impl Until {
     pub(crate) fn over_in(lasts: Duration) -> Self {
+        let nth = BEGINNINGS.fetch_add(1, Ordering::Relaxed) + 1;
+        if stops_before() == Some(nth) {
+            stop();
+        }
         set(&BEGAN);
         Self {
             end: Instant::now() + lasts,
@@ -64,6 +85,9 @@ impl Until {
         let goes_on = !self.left().is_zero();
         if !goes_on && get(&ENDED).is_none() {
             set(&ENDED);
+            if stops_before().is_some() {
+                stop();
+            }
         }
         goes_on
     }

@@ -7,6 +7,7 @@
 )]
 
 mod account;
+mod account_clocks;
 mod account_delays;
 mod account_sums;
 mod account_threads;
@@ -22,6 +23,7 @@ mod cases;
 mod causes;
 mod common;
 mod compare;
+mod delay_spans;
 mod doctor;
 mod exact;
 mod export;
@@ -40,6 +42,7 @@ mod lab_verbs;
 mod lockdown;
 mod moving;
 mod perf;
+mod perf_sleeps;
 mod preload;
 mod prove;
 mod run;

@@ -21,15 +21,10 @@ pub(crate) struct Recorded {
 }
 
 /// How many samples of a process and all that came from it are memory management.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Shares {
     pub(crate) samples: u64,
-    memory: u64,
-}
-
-impl Shares {
-    pub(crate) fn share(&self) -> f64 {
-        self.memory as f64 / self.samples.max(1) as f64
-    }
+    pub(crate) memory: u64,
 }
 
 /// A wait for a lock that has readers and writers.
@@ -40,11 +35,17 @@ pub(crate) struct Wait {
 }
 
 /// Functions on the way to memory management, as Linux 5.19 to 7.3 have them: system calls by where they are entered, and all
-/// else by what leads to it.
+/// else by what leads to it. Compilers leave out of a stack what ends by a jump, so a call has several.
 const MEMORY: &[&str] = &[
     "asm_exc_page_fault",
+    // also where the kernel itself needs a page of a program
+    "handle_mm_fault",
     "__x64_sys_mmap",
     "ksys_mmap_pgoff",
+    "vm_mmap_pgoff",
+    "__do_sys_brk",
+    "__do_sys_mremap",
+    "__mmput",
     "__x64_sys_munmap",
     "__x64_sys_madvise",
     "__x64_sys_process_madvise",
@@ -132,7 +133,7 @@ impl Recording {
 }
 
 impl Recorded {
-    fn script(&self, fields: &str) -> String {
+    pub(crate) fn script(&self, fields: &str) -> String {
         let out = Command::new("perf")
             .args(["script", "--ns", "--show-task-events", "-F", fields, "-i"])
             .arg(&self.data)
@@ -170,10 +171,7 @@ impl Recorded {
                 continue;
             }
             shares.samples += 1;
-            let functions = entry[1..]
-                .iter()
-                .filter_map(|l| l.split_whitespace().nth(1));
-            let functions: Vec<&str> = functions.collect();
+            let functions = functions(&entry[1..]);
             let is_memory = functions.iter().any(|f| MEMORY.contains(f));
             let is_interrupted = functions.iter().any(|f| is_interrupt(f));
             shares.memory += u64::from(is_memory && !is_interrupted);
@@ -225,8 +223,14 @@ impl Recorded {
     }
 }
 
+/// The functions of a stack, innermost first.
+pub(crate) fn functions<'t>(stack: &[&'t str]) -> Vec<&'t str> {
+    let words = stack.iter().map(|line| line.split_whitespace().nth(1));
+    words.flatten().collect()
+}
+
 /// A sample is a line and the lines of its stack; an event of a task is a line.
-fn entries(text: &str) -> Vec<Vec<&str>> {
+pub(crate) fn entries(text: &str) -> Vec<Vec<&str>> {
     let mut all: Vec<Vec<&str>> = Vec::new();
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
         match all.last_mut() {
@@ -240,7 +244,7 @@ fn entries(text: &str) -> Vec<Vec<&str>> {
 }
 
 /// Of `comm pid/tid`.
-fn pid(line: &str) -> Option<u32> {
+pub(crate) fn pid(line: &str) -> Option<u32> {
     line.split_whitespace().find_map(|word| {
         let (pid, tid) = word.split_once('/')?;
         tid.parse::<u32>().ok()?;
