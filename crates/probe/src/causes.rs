@@ -4,7 +4,8 @@
 //! kernel stack does: the probe counts such culprits apart by stack, and here the functions on it
 //! are looked up.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolizer};
@@ -41,7 +42,23 @@ struct Known {
 pub(crate) struct Causes {
     maps: Option<Rc<Maps>>,
     known: Vec<Option<Known>>,
-    symbolizer: Symbolizer,
+    symbolizer: Rc<Symbolizer>,
+}
+
+thread_local! {
+    static READER: RefCell<Weak<Symbolizer>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Reads the names of the kernel's functions. Those are 8 MB of memory, so that all of a thread have one reader in common, for as
+/// long as any of them lives.
+fn kernel_names_reader() -> Rc<Symbolizer> {
+    READER.with_borrow_mut(|known| {
+        known.upgrade().unwrap_or_else(|| {
+            let reader = Rc::new(Symbolizer::new());
+            *known = Rc::downgrade(&reader);
+            reader
+        })
+    })
 }
 
 impl Causes {
@@ -49,7 +66,7 @@ impl Causes {
         Self {
             maps: Some(maps),
             known: Vec::new(),
-            symbolizer: Symbolizer::new(),
+            symbolizer: kernel_names_reader(),
         }
     }
 
@@ -58,7 +75,7 @@ impl Causes {
         Self {
             maps: None,
             known: Vec::new(),
-            symbolizer: Symbolizer::new(),
+            symbolizer: kernel_names_reader(),
         }
     }
 
@@ -194,4 +211,19 @@ pub(crate) fn stack(stacks: &MapHandle, id: i32) -> Result<Vec<u64>> {
         })
         .take_while(|&a| a != 0)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the kernel's names are read once for all who live at a time, and anew once nobody does.
+    #[test]
+    fn names_are_shared() {
+        let (one, other) = (Causes::unattached(), Causes::unattached());
+        assert!(Rc::ptr_eq(&one.symbolizer, &other.symbolizer));
+        let shared = Rc::downgrade(&one.symbolizer);
+        drop((one, other));
+        assert!(shared.upgrade().is_none());
+    }
 }
