@@ -388,7 +388,8 @@ fn passed_on(case: &Case<'_>, kept: f64, files: f64) -> Option<String> {
     // Who changes the rights of memory more often than it unmaps any makes code, or opens what it had reserved.
     let protects = case.part(&[Cause::Mprotect]);
     (matches!(case.subject, Subject::Own(_)) && protects > kept).then(|| {
-        "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of          which the preload library keeps"
+        "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of \
+         which the preload library keeps"
             .to_owned()
     })
 }
