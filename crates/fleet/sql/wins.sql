@@ -1,5 +1,5 @@
 -- Which remedy could win the most CPU seconds, and for whom: the time of what it can touch, in traces with an account of the time.
--- It is the most that it could win, for each by itself, and only runs can tell which does; `host` is the one that would win most.
+-- It is the most that each could win by itself, and only runs can tell which does. `host` is the one that would win most.
 with per_host as (
   select w.remedy                             as remedy,
          w.asker                              as asker,
