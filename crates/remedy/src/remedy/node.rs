@@ -8,7 +8,7 @@ use crate::{Kind, Touches};
 /// Lets each half of the young generation grow further before it is collected.
 pub(super) struct SemiSpace;
 
-/// MB. V8's own is 16 on 64 bits. With 16 and 32 the workers took as long as without, with 64 0.65 of the time and with 96
+/// MB. V8's own is 16 on 64 bits. With 16 and 32 the workers took no less CPU time, with 64 0.65 of the time and with 96
 /// 0.76 (bench/overhead/workers.js); other programs want other sizes, so two are tried.
 const SIZES: [u32; 2] = [64, 128];
 const OPTION: &str = "--max-semi-space-size";
