@@ -135,12 +135,19 @@ impl Recording {
 impl Recorded {
     pub(crate) fn script(&self, fields: &str) -> String {
         let out = Command::new("perf")
-            .args(["script", "--ns", "--show-task-events", "-F", fields, "-i"])
+            .args(["script", "--ns", "--show-task-events"])
+            .args(["--show-lost-events", "-F", fields, "-i"])
             .arg(&self.data)
             .output()
             .expect("perf starts");
         assert!(out.status.success(), "{out:?}");
         String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// Did it have no room for some? Sums are too small then.
+    pub(crate) fn lacks_some(&self) -> bool {
+        self.script("comm,pid,tid,time")
+            .contains("PERF_RECORD_LOST")
     }
 
     /// The processes that came from one.
