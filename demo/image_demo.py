@@ -12,7 +12,7 @@ import numpy as np
 import skimage
 from skimage import color, data, exposure, restoration
 
-TILES = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+TILES = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 
 
 def lighter(photo: np.ndarray) -> np.ndarray:

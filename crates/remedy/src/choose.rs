@@ -149,6 +149,7 @@ impl<'a> Choosing<'a> {
                     .iter()
                     .any(|f| f.replaces_malloc && f.module != found.module);
                 let is_timed = self.evidence.spent.is_some();
+                let offered = self.candidates.len();
                 if (is_timed || faults >= remedy::MANY_FAULTS) && !is_replaced {
                     // few shootdowns do not say that its pages are not those that are faulted in
                     let text = match faults {
@@ -157,10 +158,13 @@ impl<'a> Choosing<'a> {
                     };
                     self.offer_all(Subject::Allocator(found), share, &text);
                 }
-                self.note(format!(
-                    "{found}: left as it is, {} of {} shootdowns are from it",
-                    share.shootdowns, split.total
-                ));
+                // what can be tried is not left as it is
+                if self.candidates.len() == offered {
+                    self.note(format!(
+                        "{found}: left as it is, {} of {} shootdowns are from it",
+                        share.shootdowns, split.total
+                    ));
+                }
                 continue;
             }
             let mut text = share.describe(found, split.total);

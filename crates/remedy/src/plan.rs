@@ -39,6 +39,8 @@ pub struct Planned {
     /// The change of CPU time that is predicted, from the least to the most, in 90 of 100 cases: -0.2 is a fifth less. None where
     /// there is no ceiling.
     pub predicted: Option<[f64; 2]>,
+    /// The user has allowed the program the memory that it takes already: no budget bounds it. Not kept in files.
+    pub memory_allowed: bool,
 }
 
 /// Chooses remedies for what was found, from what was observed, as [`plan_within`] does by default. `env` is

@@ -135,6 +135,7 @@ impl Plan {
                 touches: cleaned(entry.touches),
                 predicted: entry.predicted,
                 ceiling: entry.ceiling,
+                memory_allowed: false,
             });
         }
         let tables = plan.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
@@ -283,6 +284,7 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
                     cpu: f64::from(stop) / 1000.0,
                     ..Ceiling::default()
                 }),
+                memory_allowed: false,
             });
             let plan = Plan { remedies: remedies.collect(), notes };
             let read = Plan::from_toml(&plan.to_toml()).unwrap();

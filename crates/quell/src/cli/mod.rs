@@ -289,8 +289,8 @@ pub(crate) struct ProveArgs {
     /// Make at most so many runs in all.
     #[arg(long, value_name = "N", conflicts_with_all = ["plan", "no_try"])]
     pub(crate) runs: Option<usize>,
-    /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
-    /// 25%, or 16 MB where that is more.
+    /// By how much of its most resident memory the plan may let the program grow, as predicted and as measured; without,
+    /// 25% as predicted, or 16 MB where that is more, and 100% as measured.
     #[arg(long, value_name = "P%", conflicts_with = "plan")]
     pub(crate) budget: Option<Budget>,
     /// Write the plan as TOML.

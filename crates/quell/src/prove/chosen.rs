@@ -11,8 +11,9 @@ use super::failed::Failed;
 use super::job::Job;
 use super::left_out::{self, LeftOut};
 use super::limits::Limits;
+use super::memory::MemoryBudget;
 use super::metric::{self, Metric};
-use super::tried::Tried;
+use super::tried::{Tried, labels};
 use super::{plan_text, proof, sample, search};
 use crate::cli::ProveArgs;
 use crate::cmd::usage;
@@ -117,8 +118,9 @@ pub(super) fn choose(
     if args.no_try {
         return Ok(chosen);
     }
-    for one in &candidates {
-        job.progress.say(&plan_text::could_help(one));
+    let forms: Vec<Vec<Planned>> = candidates.iter().map(|one| vec![one.clone()]).collect();
+    for (one, label) in candidates.iter().zip(labels(&forms)) {
+        job.progress.say(&plan_text::could_help(one, &label));
     }
     let left_out = &chosen.left_out;
     let again = |kept: &[Planned], setup: &Setup| {
@@ -149,6 +151,7 @@ pub(super) fn choose(
         job,
         metrics,
         limits,
+        memory: MemoryBudget::of(args.budget.is_some(), &options),
         seed,
     };
     let searched = search.search(to_try(&chosen.plan, candidates, left_out), &again)?;

@@ -53,6 +53,9 @@ pub(crate) struct Metric {
 const CPU: &str = "cpu_ns";
 const WALL: &str = "wall_ns";
 
+/// The place of the most memory in [`BUILT_IN`].
+pub(crate) const MAX_RSS: usize = 7;
+
 /// What every run has, in the order of [`super::sample::Sample::values`].
 const BUILT_IN: [(&str, &str, Unit, Kind, Role); 8] = [
     (
@@ -345,6 +348,12 @@ mod tests {
         };
         assert_eq!(roles(&time), ["cpu_ns", "wall_ns"]);
         assert_eq!(roles(&named), ["ops"]);
+    }
+
+    /// Check that the most memory is where it is looked for.
+    #[test]
+    fn place_of_memory() {
+        assert_eq!(BUILT_IN[MAX_RSS].0, "max_rss");
     }
 
     /// Check that values read well in each unit.

@@ -16,6 +16,7 @@ mod job;
 mod json;
 pub(crate) mod left_out;
 mod limits;
+mod memory;
 mod mend;
 mod metric;
 mod pairs;

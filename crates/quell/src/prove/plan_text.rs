@@ -169,15 +169,14 @@ pub(crate) fn remedies(plan: &Plan) -> String {
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
         }
-        if p.predicted_stop > 0.0 {
-            let _ = writeln!(
-                out,
-                "    predicted to stop {} of all shootdowns",
-                percent(p.predicted_stop)
-            );
-        }
-        if let Some(most) = at_most(p) {
-            out.push_str(&wrap(&format!("wins {most}"), 4));
+        match at_most(p) {
+            Some(most) => out.push_str(&wrap(&format!("could win {most}"), 4)),
+            // Where nobody knows the time there is a count.
+            None if p.predicted_stop > 0.0 => {
+                let stops = percent(p.predicted_stop);
+                let _ = writeln!(out, "    predicted to stop {stops} of all shootdowns");
+            }
+            None => {}
         }
         if !p.cost.is_empty() {
             out.push_str(&wrap(&format!("cost: {}", p.cost), 4));
@@ -209,9 +208,9 @@ pub(crate) fn at_most(p: &Planned) -> Option<String> {
 }
 
 /// That a change could help, in a line.
-pub(crate) fn could_help(p: &Planned) -> String {
+pub(crate) fn could_help(p: &Planned, label: &str) -> String {
     let what = at_most(p).unwrap_or_else(|| "what it could win is not known".to_owned());
-    format!("could help: {}: {what}", p.remedy)
+    format!("could help: {label}: {what}")
 }
 
 /// All that could help, each with its settings and the most that it could win; nothing if there is none.

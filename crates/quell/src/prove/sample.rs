@@ -7,7 +7,7 @@ use quell_remedy::advice::Advised;
 
 use super::failed::{Failed, How};
 use super::job::Job;
-use super::metric::Metric;
+use super::metric::{self, Metric};
 use super::temp::{OBSERVED, TempDir};
 use super::watch::{Counting, Recorder, Spending};
 use crate::evidence;
@@ -21,6 +21,14 @@ pub(crate) struct Sample {
     pub(crate) complaints: Vec<String>,
     /// The wait is an estimate: there were too many shootdowns to time all.
     pub(crate) estimated: bool,
+}
+
+impl Sample {
+    /// The most memory that it had, bytes.
+    pub(crate) fn max_rss(&self) -> f64 {
+        let value = self.values.get(metric::MAX_RSS);
+        value.copied().unwrap_or(f64::NAN)
+    }
 }
 
 /// Runs the job once, counted.

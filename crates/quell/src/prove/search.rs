@@ -12,6 +12,7 @@ use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
 use super::failed::{Failed, Interrupted};
 use super::job::Job;
 use super::limits::Limits;
+use super::memory::MemoryBudget;
 use super::metric::{self, Metric};
 use super::sample;
 use super::tried::{Tried, labels, so_far, why};
@@ -80,6 +81,7 @@ pub(crate) struct Search<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) metrics: &'a [Metric],
     pub(crate) limits: Limits,
+    pub(crate) memory: MemoryBudget,
     /// What chance decides by.
     pub(crate) seed: u64,
 }
@@ -92,6 +94,8 @@ struct Course {
     rng: Rng,
     /// How long a run takes, by the last one without any change.
     run: Duration,
+    /// The most memory of each run without any change, bytes.
+    plain_memory: Vec<f64>,
     searched: Searched,
 }
 
@@ -109,6 +113,7 @@ impl Search<'_> {
         let mut course = Course {
             rng: Rng::new(self.seed),
             run: Duration::ZERO,
+            plain_memory: Vec::new(),
             searched: Searched::default(),
         };
         let done = self.follow(&mut course, candidates, again);
@@ -136,8 +141,9 @@ impl Search<'_> {
         let began = Instant::now();
         let when = "a run to warm up";
         self.job.progress.line(when);
-        sample::measure(self.job, &plain.setup, self.metrics, when)?;
+        let warm = sample::measure(self.job, &plain.setup, self.metrics, when)?;
         course.run = began.elapsed();
+        course.plain_memory.push(warm.max_rss());
         let mut kept = plain;
         let mut candidates = candidates;
         let mut seen: Vec<Vec<Planned>> = Vec::new();
@@ -265,7 +271,7 @@ impl Search<'_> {
         ));
         let mut ends = vec![None; entrants.len()];
         let made = self.job.runs.get();
-        let ran = self.run(baseline, entrants, &mut race, &mut ends);
+        let ran = self.run(course, baseline, entrants, &mut race, &mut ends);
         self.job.progress.so_far(String::new());
         let made = self.job.runs.get() - made;
         self.job.progress.fewer_runs(runs.saturating_sub(made));
@@ -300,6 +306,7 @@ impl Search<'_> {
 
     fn run(
         &self,
+        course: &mut Course,
         baseline: &Entrant,
         entrants: &[Entrant],
         race: &mut Race,
@@ -307,30 +314,40 @@ impl Search<'_> {
     ) -> anyhow::Result<()> {
         let objective = metric::objective(self.metrics);
         let labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
+        let mut memory = vec![Vec::new(); entrants.len()];
         while let Some(group) = race.next_group() {
             let mut ran = Vec::with_capacity(group.len());
             for runner in group {
-                let (entrant, when) = match runner {
-                    Runner::Baseline => (baseline, "a run to compare with".to_owned()),
+                let value = match runner {
+                    Runner::Baseline => {
+                        let when = "a run to compare with";
+                        let sample = self.run_once(baseline, when)?;
+                        if baseline.changes.is_empty() {
+                            course.plain_memory.push(sample.max_rss());
+                        }
+                        Some(objective.value(&sample))
+                    }
                     Runner::Candidate(number) => {
                         let entrant = &entrants[number];
-                        (entrant, format!("a run with {}", entrant.label))
+                        let when = format!("a run with {}", entrant.label);
+                        match self.run_once(entrant, &when) {
+                            Ok(sample) => {
+                                memory[number].push(sample.max_rss());
+                                ends[number] = self.too_large(course, entrant, &memory[number]);
+                                let is_within = ends[number].is_none();
+                                is_within.then(|| objective.value(&sample))
+                            }
+                            Err(err) => {
+                                let failed = err.downcast::<Failed>()?;
+                                let Some(end) = &failed.end else {
+                                    return Err(failed.into());
+                                };
+                                self.job.progress.done();
+                                ends[number] = Some(format!("it breaks the program, which {end}"));
+                                None
+                            }
+                        }
                     }
-                };
-                self.job.progress.line(&when);
-                let measured = sample::measure(self.job, &entrant.setup, self.metrics, &when);
-                let value = match (measured, runner) {
-                    (Ok(sample), _) => Some(objective.value(&sample)),
-                    (Err(err), Runner::Candidate(number)) => {
-                        let failed = err.downcast::<Failed>()?;
-                        let Some(end) = &failed.end else {
-                            return Err(failed.into());
-                        };
-                        self.job.progress.done();
-                        ends[number] = Some(format!("it breaks the program, which {end}"));
-                        None
-                    }
-                    (Err(err), Runner::Baseline) => return Err(err),
                 };
                 ran.push((runner, value));
             }
@@ -339,6 +356,23 @@ impl Search<'_> {
             self.job.progress.so_far(told);
         }
         Ok(())
+    }
+
+    fn run_once(&self, entrant: &Entrant, when: &str) -> anyhow::Result<sample::Sample> {
+        self.job.progress.line(when);
+        sample::measure(self.job, &entrant.setup, self.metrics, when)
+    }
+
+    /// Why its memory is too much, if it is.
+    fn too_large(&self, course: &Course, entrant: &Entrant, memory: &[f64]) -> Option<String> {
+        if entrant.changes.iter().any(|c| c.memory_allowed) {
+            return None;
+        }
+        let times = self.memory.exceeded(&course.plain_memory, memory)?;
+        Some(format!(
+            "it takes {times:.1} times the memory, and the budget allows {} (--budget)",
+            self.memory.allows()
+        ))
     }
 }
 

@@ -186,8 +186,19 @@ fn at_stake(account: &AccountSummary) -> String {
     text
 }
 
-/// What was predicted beside what was measured, where both are known.
+/// What was predicted beside what was measured, where both are known: of time, and where no time was predicted of shootdowns.
 fn predicted(proof: &Proof) -> String {
+    if let [one] = proof.plan.remedies.as_slice()
+        && let Some([low, high]) = one.predicted
+        && let Some(cpu) = proof.metrics.iter().find(|j| j.metric.name == "cpu_ns")
+    {
+        return format!(
+            "  predicted for CPU time: {} to {}; measured: {}\n",
+            change(1.0 + low),
+            change(1.0 + high),
+            change(cpu.comparison.ratio)
+        );
+    }
     let predicted = proof.plan.predicted_stop();
     match proof.measured_stop() {
         Some(measured) if predicted > 0.0 => format!(

@@ -61,6 +61,7 @@ pub(super) fn planned(
         evidence: text.to_owned(),
         predicted_stop: rounded(stops),
         cost: offer.cost.clone(),
+        memory_allowed: offer.allowed,
         ..Planned::default()
     };
     weighed.add_to(&mut planned);
