@@ -158,13 +158,15 @@ impl<'a> Choosing<'a> {
                     };
                     self.offer_all(Subject::Allocator(found), share, &text);
                 }
-                // what can be tried is not left as it is
-                if self.candidates.len() == offered {
-                    self.note(format!(
-                        "{found}: left as it is, {} of {} shootdowns are from it",
-                        share.shootdowns, split.total
-                    ));
-                }
+                let from = format!(
+                    "{} of {} shootdowns are from it",
+                    share.shootdowns, split.total
+                );
+                self.note(if self.candidates.len() == offered {
+                    format!("{found}: left as it is, {from}")
+                } else {
+                    format!("{found}: {from}; whether its settings win time only runs can tell")
+                });
                 continue;
             }
             let mut text = share.describe(found, split.total);
