@@ -871,7 +871,10 @@ fn candidates_are_single_changes() {
             .iter()
             .any(|o| o.sets == one.sets && o.starts == one.starts);
         assert!(!again, "{one:?} is there twice");
-        assert!(one.predicted_stop > 0.0 && !one.evidence.is_empty());
+        // what huge pages alone stop nobody knows
+        let is_known = one.remedy != "jemalloc.huge-pages";
+        assert_eq!(one.predicted_stop > 0.0, is_known, "{one:?}");
+        assert!(!one.evidence.is_empty());
     }
     let tight = of(0.08, &|_| None);
     assert!(tight.len() < all.len(), "{tight:#?}");

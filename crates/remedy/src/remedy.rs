@@ -13,6 +13,7 @@ mod go;
 mod gperftools;
 mod heap_trim;
 mod jemalloc;
+mod jemalloc_huge;
 mod jvm;
 mod kernel;
 mod mimalloc;
@@ -262,6 +263,8 @@ impl Verdict {
 const ALL: &[&dyn Remedy] = &[
     &jemalloc::Decay,
     &jemalloc::Batch,
+    &jemalloc_huge::HugePages,
+    &jemalloc_huge::HugeMetadata,
     &glibc::Keep,
     &glibc::HugePages,
     &stacks::Cache,

@@ -237,3 +237,32 @@ fn mimalloc_inside_a_runtime() {
     let purge = tried.iter().find(|c| c.remedy == "mimalloc.purge").unwrap();
     assert!(purge.cost.contains("4 times"), "{purge:?}");
 }
+
+/// Check that jemalloc's huge pages are tried by themselves where there are many page faults, and its metadata's where that is
+/// copied much; neither where the user has set it, or a version does not know it.
+#[test]
+fn huge_pages_of_jemalloc_alone() {
+    let tried = |version: Version, conf: Option<&str>, metadata: u64| {
+        let jemalloc = found(Kind::Jemalloc, APP, Linking::Static, version);
+        let copies = Source {
+            caller_symbol: Some("base_alloc_edata".to_owned()),
+            region: Some("anonymous memory, by a file".to_owned()),
+            ..source(Cause::Cow, APP, metadata)
+        };
+        let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000), copies]);
+        let env = |name: &str| conf.filter(|_| name == "MALLOC_CONF").map(str::to_owned);
+        let all = candidates_in(&[jemalloc], &evidence, &env);
+        [
+            sets(&all, "jemalloc.huge-pages"),
+            sets(&all, "jemalloc.huge-metadata"),
+        ]
+        .concat()
+    };
+    let new = || Version::exact(5, 3, 0);
+    let [huge, metadata] = ["thp:always", "metadata_thp:always"];
+    assert_eq!(tried(new(), None, 10), [huge]);
+    assert_eq!(tried(new(), None, 400), [huge, metadata]);
+    assert_eq!(tried(new(), Some("thp:default"), 400), [metadata]);
+    assert_eq!(tried(new(), Some("metadata_thp:auto"), 400), [huge]);
+    assert!(tried(Version::exact(5, 0, 1), None, 400).is_empty());
+}

@@ -19,10 +19,11 @@ const BIG: u64 = 8 << 20;
 const KEPT_NOW_GROWS: f64 = 0.25;
 const LARGE_KEPT_NOW_GROWS: f64 = 0.28;
 /// Huge pages for what it hands out, and for its own metadata too.
-const HUGE: &str = "thp:always";
+pub(super) const HUGE: &str = "thp:always";
+pub(super) const METADATA: &str = "metadata_thp:always";
 const HUGE_METADATA: &str = "thp:always,metadata_thp:always";
 /// From this share of the shootdowns on it is worth its memory to stop the copies of metadata.
-const MUCH_METADATA: f64 = 0.02;
+pub(super) const MUCH_METADATA: f64 = 0.02;
 /// What giving pages back looks like. `Other` is a total of which nothing else is known.
 pub(super) const GIVES_BACK: [Cause; 6] = [
     Cause::MadviseDontneed,
@@ -241,7 +242,7 @@ impl Remedy for Batch {
     }
 }
 
-fn variable(found: &Found) -> Result<&str, &'static str> {
+pub(super) fn variable(found: &Found) -> Result<&str, &'static str> {
     let name = found.conf_env.as_deref();
     name.ok_or("the name of its environment variable was not found")
 }
