@@ -80,10 +80,14 @@ pub struct Advised {
     pub blocked_ns: u64,
 }
 
-/// Whether what was seen is worth a word.
+/// Whether so long of a time is worth a word.
+fn matters(ns: u64, of: u64) -> bool {
+    ns >= LEAST_NS && ns as f64 >= WORTH * of as f64
+}
+
+/// Whether what was seen is.
 fn is_worth(scene: &Scene, sight: &Sight) -> bool {
-    let matters = |ns: u64, of: u64| ns >= LEAST_NS && ns as f64 >= WORTH * of as f64;
-    matters(sight.cpu_ns, scene.cpu_ns) || matters(sight.blocked_ns, scene.wall_ns)
+    scene.is_much(sight.cpu_ns) || matters(sight.blocked_ns, scene.wall_ns)
 }
 
 /// All that fits, the dearest first.

@@ -319,4 +319,4 @@ fn summary(spent: &Spent, samples: u64) -> Option<AccountSummary> {
 
 #[cfg(test)]
 #[path = "ceiling_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -13,10 +13,10 @@ const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 const TCMALLOC: &str = "/usr/lib/libtcmalloc_minimal.so.4.5.10";
 
 /// A row of samples: mechanism, function, file, the allocator's function.
-type Row<'t> = (Mechanism, &'t str, &'t str, &'t str, u64);
+pub(crate) type Row<'t> = (Mechanism, &'t str, &'t str, &'t str, u64);
 
 /// A second of CPU time in 1,000 samples, in two seconds.
-fn spent(rows: &[Row<'_>]) -> Spent {
+pub(crate) fn spent(rows: &[Row<'_>]) -> Spent {
     let row = |&(mechanism, function, file, allocator, samples): &Row<'_>| AccountRow {
         pid: 7,
         mechanism,

@@ -275,14 +275,13 @@ impl<'a> Choosing<'a> {
 
     /// Where huge pages take much of the time it may be won without them, or lost: that can be tried, and is in no plan.
     fn without_huge_pages(&mut self) {
-        const MUCH: u32 = 30;
         let share = self.evidence.huge_time_permille;
         let planned = self
             .plan
             .remedies
             .iter()
             .any(|r| r.starts.contains_key("thp"));
-        if share < MUCH || planned {
+        if share < remedy::MUCH_HUGE_TIME || planned {
             return;
         }
         let mut planned = Planned {

@@ -88,48 +88,21 @@ pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::account::{Account, AccountRow, Part, ProcessTime};
-    use quell_event::{Mechanism, Text};
+    use quell_event::Mechanism;
 
     use super::*;
+    use crate::ceiling::tests::spent;
     use crate::{Kind, by_name};
 
     /// Check that a remedy has the time of whose calls it touches, with all faults on what these give back, that what is not
     /// called has none, and that own calls are of the file that made them.
     #[test]
     fn by_the_account_alone() {
-        let row = |mechanism, file: &str, allocator: &str, samples| AccountRow {
-            pid: 7,
-            mechanism,
-            part: Part::Other,
-            advice: Text::default(),
-            function: "work".into(),
-            file: file.into(),
-            allocator: allocator.into(),
-            samples,
-            waits: 0,
-            blocked_ns: 0,
-            longest_ns: 0,
-        };
-        let spent = Spent {
-            account: Account {
-                rows: vec![
-                    row(Mechanism::Unmap, "app", "free (libc.so.6)", 30),
-                    row(Mechanism::Unmap, "app", "", 10),
-                    row(Mechanism::FaultAnon, "app", "", 100),
-                ],
-                processes: vec![ProcessTime {
-                    pid: 7,
-                    comm: "app".into(),
-                    run_ns: 1_000_000,
-                    samples: 1000,
-                    ..ProcessTime::default()
-                }],
-                ..Account::default()
-            },
-            hits_ns: 5,
-            duration_ns: 2_000_000,
-        };
+        let spent = spent(&[
+            (Mechanism::Unmap, "work", "app", "free (libc.so.6)", 30),
+            (Mechanism::Unmap, "work", "app", "", 10),
+            (Mechanism::FaultAnon, "work", "app", "", 100),
+        ]);
         let found = [by_name::usual(Kind::Glibc), by_name::usual(Kind::Jemalloc)];
         let wins = could_win(&found, &spent);
         let told: Vec<_> = wins
@@ -140,8 +113,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("glibc malloc", "glibc.keep", 105_000),
-                ("own calls", "shim.cache", 35_000),
+                ("glibc malloc", "glibc.keep", 105_000_000),
+                ("own calls", "shim.cache", 35_000_000),
             ]
         );
     }

@@ -46,6 +46,11 @@ pub(crate) const MANY_FAULTS: u64 = 50_000;
 /// The share of all shootdowns from which on a remedy may change how the whole program uses memory.
 pub(crate) const LARGE_SHARE: f64 = 0.2;
 
+/// The share of CPU time that huge pages take, in parts of a thousand, from which on it may win time to have fewer.
+pub(crate) const MUCH_HUGE_TIME: u32 = 30;
+/// The share of the shootdowns by forks and copies from which on a program forks as it works.
+const FORKS_AT_WORK: f64 = 0.05;
+
 /// Takes huge pages away from a process.
 pub(crate) const WITHOUT_HUGE_PAGES: &str = "thp.never";
 
@@ -110,6 +115,12 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
+    /// Whether the program forks as it works, when a write copies the page, and a huge one whole.
+    #[must_use]
+    pub fn forks_at_work(&self) -> bool {
+        self.copies >= FORKS_AT_WORK
+    }
+
     /// The shootdowns of this origin.
     #[must_use]
     pub fn shootdowns(&self) -> u64 {
@@ -242,6 +253,16 @@ impl Verdict {
             sets,
             stops,
             memory,
+            cost: cost.into(),
+            ..Offer::default()
+        }])
+    }
+
+    /// One change whose worth only runs can tell: it is in no plan without them.
+    pub(crate) fn to_try(sets: BTreeMap<String, String>, cost: impl Into<String>) -> Self {
+        Verdict::Offer(vec![Offer {
+            sets,
+            untried: true,
             cost: cost.into(),
             ..Offer::default()
         }])

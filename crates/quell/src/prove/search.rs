@@ -416,15 +416,7 @@ fn is_new(kept: &[Planned], more: &[Planned]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-
-    fn planned(remedy: &str, variable: &str, value: &str) -> Planned {
-        Planned {
-            remedy: remedy.into(),
-            sets: BTreeMap::from([(variable.to_owned(), value.to_owned())]),
-            ..Planned::default()
-        }
-    }
+    use crate::prove::tried::tests::{planned, tried};
 
     /// Check that a change is new unless it sets nothing more, or is another form of one that was kept.
     #[test]
@@ -440,17 +432,6 @@ mod tests {
     #[test]
     fn kept_in_the_end() {
         let [a, b] = [planned("a", "A", "1"), planned("b", "B", "1")];
-        let tried = |change: &Planned, won| Tried {
-            changes: vec![change.clone()],
-            label: change.remedy.clone(),
-            runs: 4,
-            ratio: 0.9,
-            ci95: (0.8, 1.0),
-            won,
-            kept: false,
-            why: "so".to_owned(),
-            beside: Vec::new(),
-        };
         let mut searched = Searched {
             kept: vec![a.clone()],
             tried: vec![tried(&a, true), tried(&b, true), tried(&b, false)],

@@ -123,15 +123,31 @@ pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn planned(remedy: &str, variable: &str, value: &str) -> Planned {
+    /// A change that sets one variable.
+    pub(in crate::prove) fn planned(remedy: &str, variable: &str, value: &str) -> Planned {
         Planned {
             remedy: remedy.into(),
             sets: BTreeMap::from([(variable.to_owned(), value.to_owned())]),
             ..Planned::default()
+        }
+    }
+
+    /// One change that was tried in four runs, and is not told as kept.
+    pub(in crate::prove) fn tried(change: &Planned, won: bool) -> Tried {
+        Tried {
+            changes: vec![change.clone()],
+            label: change.remedy.clone(),
+            runs: 4,
+            ratio: 0.9,
+            ci95: (0.8, 1.0),
+            won,
+            kept: false,
+            why: "so".to_owned(),
+            beside: Vec::new(),
         }
     }
 
@@ -231,19 +247,12 @@ mod tests {
     /// Check that a line says whether it is part of what is proved, also of what won by itself.
     #[test]
     fn lines() {
-        let tried = |won, kept| Tried {
-            changes: Vec::new(),
-            label: "a".to_owned(),
-            runs: 4,
-            ratio: 0.9,
-            ci95: (0.8, 1.0),
-            won,
-            kept,
-            why: "so".to_owned(),
-            beside: Vec::new(),
+        let line = |won, kept| {
+            let tried = tried(&planned("a", "A", "1"), won);
+            Tried { kept, ..tried }.line()
         };
-        assert_eq!(tried(true, true).line(), "keeps a: so");
-        assert_eq!(tried(true, false).line(), "leaves a: so");
-        assert_eq!(tried(false, false).line(), "drops a: so");
+        assert_eq!(line(true, true), "keeps a: so");
+        assert_eq!(line(true, false), "leaves a: so");
+        assert_eq!(line(false, false), "drops a: so");
     }
 }

@@ -110,8 +110,10 @@ impl Report {
         let (sum, code, garbled) = read(&trace)?;
         let mut report = Self::new(&trace, &sum, &code, garbled);
         // of figures that are not this trace's there is no account
-        if report.summary.account.is_some() {
-            report.advice = advice::of(&trace, &code, report.summary.duration_ns);
+        if let Some(account) = &report.account
+            && report.summary.account.is_some()
+        {
+            report.advice = advice::of(&trace, account, &code, report.summary.duration_ns);
         }
         Ok(report)
     }

@@ -249,7 +249,7 @@ impl Scene {
     /// Whether so much CPU time is worth a word by itself.
     #[must_use]
     pub fn is_much(&self, cpu_ns: u64) -> bool {
-        cpu_ns >= super::LEAST_NS && cpu_ns as f64 >= super::WORTH * self.cpu_ns as f64
+        super::matters(cpu_ns, self.cpu_ns)
     }
 
     /// The costs of these mechanisms that are such.

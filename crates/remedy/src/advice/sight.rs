@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::scene::{Cost, Frame, Holder};
+use quell_event::Mechanism;
+
+use super::scene::{Cost, Frame, Holder, Scene};
 
 /// It is a sum over stacks, or over those who held a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,18 @@ impl Sight {
         let dearest = places.into_iter().max_by_key(|(_, ns)| *ns)?;
         sight.place = dearest.0;
         Some(sight)
+    }
+
+    /// The sum of such costs of all these mechanisms, where at least one is of the first few: these tell that it is what the entry
+    /// is about, and the others go with it.
+    pub(super) fn if_any_of(
+        first: &[Mechanism],
+        scene: &Scene,
+        mechanisms: &[Mechanism],
+        is_such: impl Fn(&Cost) -> bool + Copy,
+    ) -> Option<Self> {
+        scene.costs_of(first, is_such).next()?;
+        Self::of(scene.costs_of(mechanisms, is_such))
     }
 
     /// What others waited for these holders; none where there are none. It says who held the lock, doing what, how often,

@@ -140,15 +140,13 @@ impl Remedy for HugePages {
         let found = case.allocator(Kind::Glibc)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
         // where the program forks as it works, a write would copy 2 MB
-        if !found.at_least(2, 35, 0) || faults < MANY_FAULTS || case.copies >= 0.05 {
+        if !found.at_least(2, 35, 0) || faults < MANY_FAULTS || case.forks_at_work() {
             return None;
         }
-        Some(Verdict::Offer(vec![Offer {
-            sets: one("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
-            untried: true,
-            cost: "memory grows where blocks are touched thinly; not measured how much".to_owned(),
-            ..Offer::default()
-        }]))
+        Some(Verdict::to_try(
+            one("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+            "memory grows where blocks are touched thinly; not measured how much",
+        ))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, Memory, Offer, Remedy, Verdict, one};
+use super::{Case, MUCH_HUGE_TIME, Memory, Offer, Remedy, Verdict, one};
 use crate::{Found, Kind, Touches};
 
 /// Lets the heap grow to five times what lives before it is collected, or to a limit.
@@ -83,13 +83,12 @@ impl Remedy for Collapse {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        /// So much CPU time by huge pages, in parts of a thousand, or so many of the shootdowns.
-        const MUCH: u32 = 30;
+        /// So many of the shootdowns.
         const PART: f64 = 0.05;
         let found = case.allocator(Kind::GoRuntime)?;
         let asks = case.part(&[Cause::MadviseOther, Cause::ThpCollapse]) >= PART
             || case.huge >= PART
-            || case.evidence.huge_time_permille >= MUCH;
+            || case.evidence.huge_time_permille >= MUCH_HUGE_TIME;
         let is_one = found.at_least(1, 21, 0) && found.below(1, 21, 4);
         (is_one && asks).then(|| {
             Verdict::advise(

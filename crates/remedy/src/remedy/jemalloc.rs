@@ -2,7 +2,8 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, LARGE_SHARE, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
+use super::jemalloc_huge::bears_huge_pages;
+use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
 use crate::{Found, Kind, Touches};
 
 /// Turns the timed return of freed pages off, and stops what is left: see the comments inside.
@@ -153,10 +154,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     // is left (jemalloc's own metadata is read before it is written, and each of its pages then
     // costs a shootdown to replace the zero page), for 3 % of the memory: worth it where that is much
     // of the shootdowns. Polars: 305 to 792 became 50 to 57 without it and 4 to 15 with it.
-    // Where the program forks as it works, a write would copy 2 MB and not 4 KB: no huge pages. Nor
-    // where their making and splitting is the trouble itself.
-    let tame = case.copies < 0.05 && case.huge < LARGE_SHARE;
-    let thp = found.at_least(5, 1, 0) && faults && tame;
+    let thp = found.at_least(5, 1, 0) && faults && bears_huge_pages(case);
     let mut out = Vec::new();
     if thp {
         let grows = if big { 0.3 } else { 0.12 };

@@ -25,19 +25,13 @@ fn to_try(case: &Case<'_>, key: &str, cost: &str) -> Option<Verdict> {
     let is_set = theirs
         .split(',')
         .any(|pair| pair.split(':').next() == Some(name));
-    (!is_set).then(|| {
-        Verdict::Offer(vec![Offer {
-            sets: one(variable, key),
-            untried: true,
-            cost: cost.to_owned(),
-            ..Offer::default()
-        }])
-    })
+    (!is_set).then(|| Verdict::to_try(one(variable, key), cost))
 }
 
-/// Whether the program forks as it works, when a write would copy 2 MB, or suffers from huge pages themselves.
-fn is_wild(case: &Case<'_>) -> bool {
-    case.copies >= 0.05 || case.huge >= LARGE_SHARE
+/// Whether the program bears huge pages: where it forks as it works a write would copy 2 MB, and elsewhere their making and splitting
+/// may be the trouble itself.
+pub(super) fn bears_huge_pages(case: &Case<'_>) -> bool {
+    !case.forks_at_work() && case.huge < LARGE_SHARE
 }
 
 impl Remedy for HugePages {
@@ -66,7 +60,7 @@ impl Remedy for HugePages {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let faults = case.evidence.page_faults.unwrap_or(0);
-        if faults < MANY_FAULTS || is_wild(case) {
+        if faults < MANY_FAULTS || !bears_huge_pages(case) {
             return None;
         }
         to_try(
@@ -106,7 +100,7 @@ impl Remedy for HugeMetadata {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        if case.of_metadata() < MUCH_METADATA || is_wild(case) {
+        if case.of_metadata() < MUCH_METADATA || !bears_huge_pages(case) {
             return None;
         }
         to_try(case, METADATA, "3 % more memory for Polars, measured")

@@ -139,14 +139,9 @@ fn options(case: &Case<'_>) -> String {
     set.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// One option to try, which no plan has by itself.
+/// One option to try.
 fn to_try(option: &str, cost: &str) -> Verdict {
-    Verdict::Offer(vec![Offer {
-        sets: one("JAVA_TOOL_OPTIONS", option),
-        untried: true,
-        cost: cost.to_owned(),
-        ..Offer::default()
-    }])
+    Verdict::to_try(one("JAVA_TOOL_OPTIONS", option), cost)
 }
 
 impl Remedy for HugePages {

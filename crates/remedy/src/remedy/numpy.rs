@@ -4,15 +4,13 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, Offer, Remedy, Verdict, one};
+use super::{Case, MUCH_HUGE_TIME, Offer, Remedy, Verdict, one};
 use crate::{Kind, Touches};
 
 /// Has it not ask.
 pub(super) struct Unadvised;
 
 const VARIABLE: &str = "NUMPY_MADVISE_HUGEPAGE";
-/// From this share of CPU time on, in parts of a thousand, it may win something to have fewer huge pages.
-const MUCH: u32 = 30;
 
 impl Remedy for Unadvised {
     fn id(&self) -> &'static str {
@@ -44,17 +42,15 @@ impl Remedy for Unadvised {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         case.program(&[Kind::NumPy])?;
-        if case.evidence.huge_time_permille < MUCH {
+        if case.evidence.huge_time_permille < MUCH_HUGE_TIME {
             return None;
         }
         if (case.env)(VARIABLE).is_some() {
             return Some(Verdict::refuse(format!("{VARIABLE} is set already")));
         }
-        Some(Verdict::Offer(vec![Offer {
-            sets: one(VARIABLE, "0"),
-            untried: true,
-            cost: "512 page faults for one, and more TLB misses".to_owned(),
-            ..Offer::default()
-        }]))
+        Some(Verdict::to_try(
+            one(VARIABLE, "0"),
+            "512 page faults for one, and more TLB misses",
+        ))
     }
 }

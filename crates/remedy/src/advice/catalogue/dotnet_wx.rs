@@ -28,9 +28,12 @@ pub(super) const ENTRY: Entry = Entry {
     source: "https://github.com/dotnet/runtime/issues/75891 https://github.com/dotnet/runtime/pull/54954",
     instead_of: &[],
     look: |scene| {
-        let maps = [Mechanism::Map, Mechanism::Unmap];
-        scene.costs_of(&maps, compiles).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, compiles))
+        Sight::if_any_of(
+            &[Mechanism::Map, Mechanism::Unmap],
+            scene,
+            MECHANISMS,
+            compiles,
+        )
     },
 };
 

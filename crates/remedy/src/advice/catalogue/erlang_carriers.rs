@@ -27,11 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
           CPUs: 1.3 s of CPU time by default, 0.42 s with +MMscs 512, 0.45 s with +MMmcs 30",
     source: "https://www.erlang.org/doc/apps/erts/erts_alloc.html",
     instead_of: &[],
-    look: |scene| {
-        let unmap = [Mechanism::Unmap];
-        scene.costs_of(&unmap, is_carrier).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, is_carrier))
-    },
+    look: |scene| Sight::if_any_of(&[Mechanism::Unmap], scene, MECHANISMS, is_carrier),
 };
 
 #[cfg(test)]

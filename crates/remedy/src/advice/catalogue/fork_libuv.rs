@@ -1,7 +1,5 @@
 //! libuv's children: it forks on Linux, where its posix_spawn path is for other systems only.
 
-use quell_event::Mechanism;
-
 use super::fork_spawn::{MECHANISMS, of_forks};
 use crate::advice::Entry;
 
@@ -19,15 +17,13 @@ pub(super) const ENTRY: Entry = Entry {
           still for up to 2 s",
     source: "https://github.com/Kludex/zuvloop/pull/41 https://github.com/nodejs/node/issues/14917",
     instead_of: &["fork.spawn"],
-    look: |scene| {
-        of_forks(scene, |cost| {
-            cost.mechanism == Mechanism::Fork && cost.calls(ASKERS)
-        })
-    },
+    look: |scene| of_forks(scene, |cost| cost.calls(ASKERS)),
 };
 
 #[cfg(test)]
 mod tests {
+    use quell_event::Mechanism;
+
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 

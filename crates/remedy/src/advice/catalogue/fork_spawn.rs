@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
           0.2 ms whatever the size",
     source: "https://github.com/Kludex/zuvloop/pull/41 https://github.com/libuv/libuv/issues/1715",
     instead_of: &[],
-    look: |scene| of_forks(scene, |cost| cost.mechanism == Mechanism::Fork),
+    look: |scene| of_forks(scene, |_| true),
 };
 
 /// The forks of such stacks, where one is large, with what others waited for them.
@@ -36,7 +36,7 @@ pub(super) fn of_forks(scene: &Scene, is_such: impl Fn(&Cost) -> bool) -> Option
     let costs: Vec<&Cost> = scene
         .costs
         .iter()
-        .filter(|c| is_such(c))
+        .filter(|c| c.mechanism == Mechanism::Fork && is_such(c))
         .filter(is_large)
         .collect();
     let dearest = costs.iter().max_by_key(|c| c.cpu_ns)?;

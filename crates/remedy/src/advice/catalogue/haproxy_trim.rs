@@ -19,11 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
           it old and new processes take more memory together during a reload",
     source: "https://github.com/haproxy/haproxy/issues/1884 https://github.com/haproxy/haproxy/issues/3083",
     instead_of: &["malloc.trim"],
-    look: |scene| {
-        let advise = [Mechanism::Advise];
-        scene.costs_of(&advise, trims).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, trims))
-    },
+    look: |scene| Sight::if_any_of(&[Mechanism::Advise], scene, MECHANISMS, trims),
 };
 
 #[cfg(test)]

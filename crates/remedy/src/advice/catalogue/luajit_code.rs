@@ -27,11 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
           larger limits; an emulator lost \"any trace of lag\"",
     source: "https://github.com/zeta0134/LuaGB/pull/13",
     instead_of: &[],
-    look: |scene| {
-        let protect = [Mechanism::Protect];
-        scene.costs_of(&protect, is_luajit).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, is_luajit))
-    },
+    look: |scene| Sight::if_any_of(&[Mechanism::Protect], scene, MECHANISMS, is_luajit),
 };
 
 #[cfg(test)]

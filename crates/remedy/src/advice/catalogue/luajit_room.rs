@@ -19,9 +19,9 @@ pub(super) const ENTRY: Entry = Entry {
     source: "https://github.com/LuaJIT/LuaJIT/issues/283 https://github.com/LuaJIT/LuaJIT/issues/285",
     instead_of: &[],
     look: |scene| {
-        let mapping = [Mechanism::Unmap];
-        scene.costs_of(&mapping, |cost| cost.calls(SEARCH)).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, |cost| cost.calls(SEARCH)))
+        Sight::if_any_of(&[Mechanism::Unmap], scene, MECHANISMS, |cost| {
+            cost.calls(SEARCH)
+        })
     },
 };
 

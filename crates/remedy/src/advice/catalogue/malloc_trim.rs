@@ -22,11 +22,9 @@ pub(super) const ENTRY: Entry = Entry {
     source: "https://github.com/amule-org/amule/pull/1156 https://github.com/s3fs-fuse/s3fs-fuse/issues/936",
     instead_of: &[],
     look: |scene| {
-        let advise = [Mechanism::Advise];
-        scene
-            .costs_of(&advise, |c| c.calls(&["malloc_trim"]))
-            .next()?;
-        Sight::of(scene.costs_of(MECHANISMS, |cost| cost.calls(&["malloc_trim"])))
+        Sight::if_any_of(&[Mechanism::Advise], scene, MECHANISMS, |cost| {
+            cost.calls(&["malloc_trim"])
+        })
     },
 };
 

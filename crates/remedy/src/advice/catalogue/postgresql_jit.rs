@@ -29,9 +29,12 @@ pub(super) const ENTRY: Entry = Entry {
     source: "https://www.postgresql.org/docs/current/jit-decision.html",
     instead_of: &[],
     look: |scene| {
-        let maps = [Mechanism::Map, Mechanism::Unmap, Mechanism::Protect];
-        scene.costs_of(&maps, compiles).next()?;
-        Sight::of(scene.costs_of(MECHANISMS, compiles))
+        Sight::if_any_of(
+            &[Mechanism::Map, Mechanism::Unmap, Mechanism::Protect],
+            scene,
+            MECHANISMS,
+            compiles,
+        )
     },
 };
 

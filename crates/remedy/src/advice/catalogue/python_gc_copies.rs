@@ -31,10 +31,9 @@ pub(super) const ENTRY: Entry = Entry {
     source: "https://github.com/frappe/frappe/pull/21474 https://github.com/python/cpython/issues/75739",
     instead_of: &["python.object-copies"],
     look: |scene| {
-        let copies = [Mechanism::FaultCow];
-        let mut copies = scene.costs_of(&copies, |cost| cost.calls(COLLECTOR));
-        copies.next()?;
-        Sight::of(scene.costs_of(MECHANISMS, |cost| cost.calls(COLLECTOR)))
+        Sight::if_any_of(&[Mechanism::FaultCow], scene, MECHANISMS, |cost| {
+            cost.calls(COLLECTOR)
+        })
     },
 };
 

@@ -24,11 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     why: "a fork takes 9 to 13 ms for each GB of memory on physical machines, and 23 ms under KVM",
     source: "https://redis.io/topics/latency (fork time in different systems)",
     instead_of: &["fork.spawn"],
-    look: |scene| {
-        of_forks(scene, |cost| {
-            cost.mechanism == Mechanism::Fork && cost.calls(ASKERS)
-        })
-    },
+    look: |scene| of_forks(scene, |cost| cost.calls(ASKERS)),
 };
 
 #[cfg(test)]
