@@ -63,6 +63,9 @@ impl Entrant {
 
     /// Its changes, and those of another.
     fn with(&self, other: &Self) -> anyhow::Result<Self> {
+        if self.changes.is_empty() {
+            return Ok(other.clone());
+        }
         let changes = [self.changes.as_slice(), &other.changes].concat();
         Self::new(changes, format!("{} and {}", self.label, other.label))
     }
@@ -96,6 +99,8 @@ struct Course {
     run: Duration,
     /// The most memory of each run without any change, bytes.
     plain_memory: Vec<f64>,
+    /// What has won so far; at first nothing is changed.
+    kept: Entrant,
     searched: Searched,
 }
 
@@ -114,10 +119,12 @@ impl Search<'_> {
             rng: Rng::new(self.seed),
             run: Duration::ZERO,
             plain_memory: Vec::new(),
+            kept: Entrant::new(Vec::new(), "plain runs".to_owned())?,
             searched: Searched::default(),
         };
         let done = self.follow(&mut course, candidates, again);
         let mut searched = course.searched;
+        searched.kept = course.kept.changes;
         match done.map_err(|err| err.downcast::<Interrupted>()) {
             Ok(()) => {}
             Err(Ok(Interrupted(signal))) => searched.interrupted = Some(signal),
@@ -130,37 +137,32 @@ impl Search<'_> {
     fn follow(
         &self,
         course: &mut Course,
-        candidates: Vec<Vec<Planned>>,
+        mut candidates: Vec<Vec<Planned>>,
         again: Again<'_>,
     ) -> anyhow::Result<()> {
         if candidates.is_empty() {
             return Ok(());
         }
-        let plain = Entrant::new(Vec::new(), "plain runs".to_owned())?;
         // The observed run read files from the disk and was watched: it says little of how long others take.
         let began = Instant::now();
         let when = "a run to warm up";
         self.job.progress.line(when);
-        let warm = sample::measure(self.job, &plain.setup, self.metrics, when)?;
+        let warm = sample::measure(self.job, Setup::NONE, self.metrics, when)?;
         course.run = began.elapsed();
         course.plain_memory.push(warm.max_rss());
-        let mut kept = plain;
-        let mut candidates = candidates;
         let mut seen: Vec<Vec<Planned>> = Vec::new();
         for _ in 0..MOST_STEPS {
             seen.extend(candidates.iter().map(|c| unargued(c)));
             let entrants = Entrant::all(candidates)?;
-            let before = kept.changes.len();
-            kept = self.step(course, kept, &entrants)?;
-            course.searched.kept.clone_from(&kept.changes);
+            let before = course.kept.changes.len();
+            self.step(course, &entrants)?;
+            let kept = &course.kept;
             if kept.changes.len() == before {
                 break;
             }
             // one more observed run, and a race of one
-            if self
-                .left(course)
-                .is_some_and(|left| left < 2 * FEWEST_ROUNDS + 1)
-            {
+            let needed = 1 + 2 * FEWEST_ROUNDS;
+            if self.left(course).is_some_and(|left| left < needed) {
                 break;
             }
             let found = again(&kept.changes, &kept.setup)?;
@@ -172,48 +174,36 @@ impl Search<'_> {
                 break;
             }
             self.job.progress.say(&format!(
-                "with {} there is {} more to try",
-                kept.label,
-                plural(candidates.len() as u64, "change")
+                "{} more to try beside {}",
+                plural(candidates.len() as u64, "change"),
+                kept.label
             ));
         }
         Ok(())
     }
 
-    /// Races some beside what is kept; what is kept then.
-    fn step(
-        &self,
-        course: &mut Course,
-        kept: Entrant,
-        singles: &[Entrant],
-    ) -> anyhow::Result<Entrant> {
-        let beside = |one: &Entrant| {
-            if kept.changes.is_empty() {
-                Ok(one.clone())
-            } else {
-                kept.with(one)
-            }
-        };
-        let entrants: Vec<Entrant> = singles.iter().map(beside).collect::<anyhow::Result<_>>()?;
+    /// Races some beside what is kept, and keeps what wins more.
+    fn step(&self, course: &mut Course, singles: &[Entrant]) -> anyhow::Result<()> {
+        let kept = course.kept.clone();
+        let entrants = singles.iter().map(|one| kept.with(one));
+        let entrants: Vec<Entrant> = entrants.collect::<anyhow::Result<_>>()?;
         let winners = self.race(course, &kept, &entrants)?;
         let Some((best, others)) = winners.split_first() else {
-            return Ok(kept);
+            return Ok(());
         };
-        let mut kept = entrants[*best].clone();
-        course.searched.kept.clone_from(&kept.changes);
+        course.kept = entrants[*best].clone();
         // each that won by itself is added once, the largest gain first, and stays if that wins more
-        for other in others {
-            let other = &singles[*other];
+        for other in others.iter().map(|other| &singles[*other]) {
+            let kept = course.kept.clone();
             if !is_new(&kept.changes, &other.changes) {
                 continue;
             }
             let both = [kept.with(other)?];
             if !self.race(course, &kept, &both)?.is_empty() {
-                [kept] = both;
-                course.searched.kept.clone_from(&kept.changes);
+                [course.kept] = both;
             }
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Runs that may still be made; `None` where nothing bounds them.
@@ -299,7 +289,7 @@ impl Search<'_> {
             && baseline.changes.is_empty()
         {
             // what had won clearly when somebody had no more time
-            course.searched.kept.clone_from(&entrants[*best].changes);
+            course.kept = entrants[*best].clone();
         }
         ran.map(|()| winners)
     }
