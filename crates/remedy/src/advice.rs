@@ -19,7 +19,7 @@ use quell_event::Mechanism;
 use serde::Serialize;
 
 pub use page::page;
-pub use scene::{Cost, Forks, Frame, Holder, MappedFile, Scene, mapped_files};
+pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, SeenHolder, mapped_files};
 pub use sight::Sight;
 
 /// What an entry could touch has to be at least this share of CPU time, or of the time that passed.
@@ -29,7 +29,7 @@ const WORTH: f64 = 0.01;
 const LEAST_NS: u64 = 10_000_000;
 
 /// One entry of the catalogue.
-pub struct Entry {
+pub struct AdviceEntry {
     /// Its stable name.
     pub id: &'static str,
     /// What is seen, and begins a line.
@@ -52,7 +52,7 @@ pub struct Entry {
 
 /// Every entry, for documentation.
 #[must_use]
-pub fn all() -> &'static [&'static Entry] {
+pub fn all() -> &'static [&'static AdviceEntry] {
     catalogue::ALL
 }
 
@@ -93,11 +93,11 @@ fn is_worth(scene: &Scene, sight: &Sight) -> bool {
 /// All that fits, the dearest first.
 #[must_use]
 pub fn advise(scene: &Scene) -> Vec<Advised> {
-    let seen = |entry: &&'static Entry| {
+    let seen = |entry: &&'static AdviceEntry| {
         let sight = (entry.look)(scene)?;
         is_worth(scene, &sight).then_some((*entry, sight))
     };
-    let seen: Vec<(&Entry, Sight)> = catalogue::ALL.iter().filter_map(seen).collect();
+    let seen: Vec<(&AdviceEntry, Sight)> = catalogue::ALL.iter().filter_map(seen).collect();
     let is_said = |id: &str| seen.iter().any(|(other, _)| other.instead_of.contains(&id));
     let mut advised: Vec<Advised> = seen
         .iter()

@@ -5,13 +5,13 @@ use quell_event::{Cause, Mechanism, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::remedy::{Case, Subject};
-use crate::spent::{By, Spent, by, call_of};
+use crate::spent::{CalledBy, Spent, by, call_of};
 use crate::touches::Touches;
 
 /// The most that a change could win in the run that was observed, if all that it can touch vanished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ceiling {
+pub struct RemedyCeiling {
     /// CPU time, ns.
     pub cpu_ns: u64,
     /// Between these it is, in 95 of 100 runs.
@@ -28,7 +28,7 @@ pub struct Ceiling {
 /// says "nothing to win" below it too.
 const NOTICED: f64 = 0.01;
 
-impl Ceiling {
+impl RemedyCeiling {
     /// It is below what anybody notices.
     #[must_use]
     pub fn is_below_notice(&self) -> bool {
@@ -130,9 +130,9 @@ impl Measure<'_> {
 
     fn is_reached(&self, row: &AccountRow) -> bool {
         match by(self.case, row) {
-            By::Itself => true,
-            By::Asked => self.touches.asked,
-            By::Others => false,
+            CalledBy::Itself => true,
+            CalledBy::Asked => self.touches.asked,
+            CalledBy::Others => false,
         }
     }
 
@@ -152,7 +152,7 @@ impl Measure<'_> {
         let rows = self
             .rows()
             .filter(|r| self.touches.calls.contains(&r.mechanism));
-        let all = Sum::of(rows.filter(|r| by(self.case, r) != By::Others));
+        let all = Sum::of(rows.filter(|r| by(self.case, r) != CalledBy::Others));
         part(self.reached(self.touches.calls).samples, all.samples, 1.0)
     }
 
@@ -197,7 +197,7 @@ impl Measure<'_> {
         };
         is_everybodys
             || self.case.shootdowns() > 0
-            || self.rows().any(|r| by(self.case, r) != By::Others)
+            || self.rows().any(|r| by(self.case, r) != CalledBy::Others)
     }
 
     /// Samples and sleep of all that the change can touch, and the time of hits.
@@ -269,7 +269,7 @@ impl Measure<'_> {
 
 /// The most that a change could win for one origin; none where nobody knows where the time went. `reach` is the part of
 /// the origin's memory that it is for.
-pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<Ceiling> {
+pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<RemedyCeiling> {
     let spent = case.evidence.spent.as_ref()?;
     let measure = Measure {
         case,
@@ -282,7 +282,7 @@ pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<C
     let cpu_ns = summary.memory_cpu_ns + hits;
     let blocked_ns = touched.blocked_ns.round() as u64;
     let share = |ns: u64, of: u64| part(ns as f64, of as f64, 0.0);
-    Some(Ceiling {
+    Some(RemedyCeiling {
         cpu_ns,
         ci95: summary.memory_cpu_ci95.map(|ns| ns + hits),
         blocked_ns,

@@ -7,9 +7,9 @@ use std::path::Path;
 use quell_event::Cause;
 
 use crate::attribute::{Share, is_libc_file};
-use crate::ceiling::{Ceiling, ceiling};
+use crate::ceiling::{RemedyCeiling, ceiling};
 use crate::remedy::{self, Case, Subject, Verdict};
-use crate::spent::{By, Spent, by};
+use crate::spent::{CalledBy, Spent, by};
 use crate::{Evidence, Found, table};
 
 /// What a remedy could win for one origin.
@@ -20,7 +20,7 @@ pub struct Win {
     /// The remedy.
     pub remedy: &'static str,
     /// The most. Without what the program's threads lost as victims: whose calls those were the account does not say.
-    pub ceiling: Ceiling,
+    pub ceiling: RemedyCeiling,
 }
 
 /// Shootdowns that make every remedy considered: here the time decides.
@@ -64,7 +64,7 @@ pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
             share: &share,
         };
         let rows = spent.account.rows.iter();
-        if !rows.clone().any(|r| by(&case, r) != By::Others) {
+        if !rows.clone().any(|r| by(&case, r) != CalledBy::Others) {
             continue;
         }
         for remedy in remedy::all() {

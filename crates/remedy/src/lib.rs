@@ -38,7 +38,7 @@ mod words;
 mod wrappers;
 
 pub use attribute::{Evidence, Source};
-pub use ceiling::Ceiling;
+pub use ceiling::RemedyCeiling;
 pub use choose::{Options, Proposal, choose, plan as plan_within};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting, single_settings};
 pub use could_win::{Win, could_win};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::choose::{Options, plan as plan_within};
-use crate::{Ceiling, Evidence, Found, Start, conf, quote, start};
+use crate::{Evidence, Found, RemedyCeiling, Start, conf, quote, start};
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
@@ -33,7 +33,7 @@ pub struct Planned {
     /// What it costs, in words with the figure.
     pub cost: String,
     /// The most that it could win, in the run that was observed; none where nobody knows where the time went.
-    pub ceiling: Option<Ceiling>,
+    pub ceiling: Option<RemedyCeiling>,
     /// Which of the time, and why, in a sentence; empty where there is no ceiling.
     pub touches: String,
     /// The change of CPU time that is predicted, from the least to the most, in 90 of 100 cases: -0.2 is a fifth less. None where

@@ -56,7 +56,7 @@ fn base(path: &Path) -> &str {
 
 /// Whose call a row of the account is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum CalledBy {
     /// This origin's, as it works.
     Itself,
     /// This allocator's, because the program asked it to give memory back.
@@ -67,37 +67,39 @@ pub(crate) enum By {
 
 /// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and
 /// beside it what that called of these.
-pub(crate) fn by(case: &Case<'_>, row: &AccountRow) -> By {
+pub(crate) fn by(case: &Case<'_>, row: &AccountRow) -> CalledBy {
     match case.subject {
         Subject::Allocator(found) => by_allocator(case, found, row),
         Subject::Own(file) if row.allocator.is_empty() && row.file.as_str() == base(file) => {
-            By::Itself
+            CalledBy::Itself
         }
-        Subject::Threads if row.allocator.is_empty() && is_thread_code(&row.function) => By::Itself,
-        _ => By::Others,
+        Subject::Threads if row.allocator.is_empty() && is_thread_code(&row.function) => {
+            CalledBy::Itself
+        }
+        _ => CalledBy::Others,
     }
 }
 
-fn by_allocator(case: &Case<'_>, found: &Found, row: &AccountRow) -> By {
+fn by_allocator(case: &Case<'_>, found: &Found, row: &AccountRow) -> CalledBy {
     let (function, file) = match row.allocator.as_str() {
         "" => (row.function.as_str(), row.file.as_str()),
         called => function_and_file(called),
     };
     if file != base(&found.module) {
-        return By::Others;
+        return CalledBy::Others;
     }
     // Of the C library, and of a program that has it inside, much else is in the same file.
     if found.kind.is_libc() && !is_libc_malloc(function) {
-        return By::Others;
+        return CalledBy::Others;
     }
     let beside = |f: &Found| f.module == found.module && f.kind != found.kind && f.kind.allocates();
     let shared = case.found.iter().any(beside);
     if shared && !names(found, function) && found.kind != Kind::CPython {
-        return By::Others;
+        return CalledBy::Others;
     }
     match is_asked(function) {
-        true => By::Asked,
-        false => By::Itself,
+        true => CalledBy::Asked,
+        false => CalledBy::Itself,
     }
 }
 

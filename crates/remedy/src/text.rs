@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use quell_event::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::{Ceiling, Plan, Planned, quote, start};
+use crate::{Plan, Planned, RemedyCeiling, quote, start};
 
 const SCHEMA: &str = "quell/plan/1";
 const HEAD: &str = "\
@@ -44,7 +44,7 @@ struct Entry {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     starts: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ceiling: Option<Ceiling>,
+    ceiling: Option<RemedyCeiling>,
 }
 
 impl Entry {
@@ -183,9 +183,9 @@ mod tests {
             "{why}"
         );
         plan.remedies[0].predicted = None;
-        plan.remedies[0].ceiling = Some(Ceiling {
+        plan.remedies[0].ceiling = Some(RemedyCeiling {
             cpu: 1.5,
-            ..Ceiling::default()
+            ..RemedyCeiling::default()
         });
         assert!(refused(&plan).contains("share of time"));
     }
@@ -279,10 +279,10 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
                 predicted_stop: f64::from(stop) / 1000.0,
                 touches: "unmap: it keeps".to_owned(),
                 predicted: Some([-f64::from(stop) / 1000.0, 0.5]),
-                ceiling: Some(Ceiling {
+                ceiling: Some(RemedyCeiling {
                     cpu_ns: 7,
                     cpu: f64::from(stop) / 1000.0,
-                    ..Ceiling::default()
+                    ..RemedyCeiling::default()
                 }),
                 memory_allowed: false,
             });

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-/// What of a run's time a change can touch. The time of it is the most that the change can win ([`crate::Ceiling`]).
+/// What of a run's time a change can touch. The time of it is the most that the change can win ([`crate::RemedyCeiling`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touches {
     /// The calls of its origin that it makes fewer or cheaper. Their shootdowns are touched with them, and the waits for the

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quell_remedy::advice::Advised;
-use quell_remedy::{Ceiling, Planned};
+use quell_remedy::{Planned, RemedyCeiling};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -51,7 +51,7 @@ pub(crate) struct Remedy<'a> {
     predicted_stop: f64,
     cost: &'a str,
     /// The most that it could win in the observed run; null where nobody knows where the time went.
-    ceiling: Option<Ceiling>,
+    ceiling: Option<RemedyCeiling>,
     touches: &'a str,
     /// The change of CPU time, from the least to the most, in 90 of 100 cases.
     predicted: Option<[f64; 2]>,
@@ -127,7 +127,7 @@ struct Trial<'a> {
     /// The remedies that the runs had which it was compared with.
     beside: &'a [String],
     /// Of a single change, as of [`Remedy`].
-    ceiling: Option<Ceiling>,
+    ceiling: Option<RemedyCeiling>,
     predicted: Option<[f64; 2]>,
 }
 

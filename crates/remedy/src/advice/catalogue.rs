@@ -40,10 +40,10 @@ mod wasmer_instances;
 mod wasmtime_pool;
 mod wasmtime_resident;
 
-use super::Entry;
+use super::AdviceEntry;
 
 /// Every entry. To add one, add it here.
-pub(super) const ALL: &[&Entry] = &[
+pub(super) const ALL: &[&AdviceEntry] = &[
     &bbolt_populate::ENTRY,
     &bbolt_random::ENTRY,
     &bbolt_remap::ENTRY,

@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, all};
+use super::{AdviceEntry, all};
 
 /// Every entry, as docs/advice.md has them: `cargo run -p quell-remedy --example advice_page` prints it.
 #[must_use]
 pub fn page() -> String {
-    let mut entries: Vec<&Entry> = all().to_vec();
+    let mut entries: Vec<&AdviceEntry> = all().to_vec();
     entries.sort_by_key(|entry| entry.id);
     entries.into_iter().map(section).collect()
 }
 
-fn section(entry: &Entry) -> String {
+fn section(entry: &AdviceEntry) -> String {
     let mechanisms: Vec<String> = entry.mechanisms.iter().map(|m| format!("`{m}`")).collect();
     let source = entry
         .source

@@ -20,20 +20,20 @@ pub struct Scene {
     /// The time that passed.
     pub wall_ns: u64,
     /// What each stack cost.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<SeenCost>,
     /// What each kind of advice to madvise(2) cost, by the function that gave it: a part of `costs`.
-    pub given: Vec<Cost>,
+    pub given: Vec<SeenCost>,
     /// Who held locks that others waited for.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<SeenHolder>,
     /// Processes that forked.
-    pub forks: Vec<Forks>,
+    pub forks: Vec<SeenForks>,
     /// Files that are mapped and hold no code.
     pub files: Vec<MappedFile>,
 }
 
 /// What one stack of a process cost by one mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct SeenCost {
     /// The process.
     pub pid: u32,
     /// Its name.
@@ -50,13 +50,13 @@ pub struct Cost {
     #[serde(default)]
     pub blocked_ns: u64,
     /// From the innermost frame outwards.
-    pub stack: Vec<Frame>,
+    pub stack: Vec<SeenFrame>,
 }
 
 /// One function on a stack; empty texts where something is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub struct Frame {
+pub struct SeenFrame {
     /// The function.
     pub function: Text,
     /// The last part of its file's path.
@@ -65,7 +65,7 @@ pub struct Frame {
 
 /// A process that held a lock, and what it was doing when others waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct SeenHolder {
     /// The process that waited.
     pub waiter: u32,
     /// The process that held it.
@@ -88,7 +88,7 @@ pub struct Holder {
 
 /// How often a process forked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Forks {
+pub struct SeenForks {
     /// The process.
     pub pid: u32,
     /// How often.
@@ -125,7 +125,7 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-impl From<String> for Frame {
+impl From<String> for SeenFrame {
     /// `function (file)`; a `?` stands for a function that is not known.
     fn from(text: String) -> Self {
         let (function, file) = match text.rsplit_once(" (") {
@@ -139,8 +139,8 @@ impl From<String> for Frame {
     }
 }
 
-impl From<Frame> for String {
-    fn from(frame: Frame) -> Self {
+impl From<SeenFrame> for String {
+    fn from(frame: SeenFrame) -> Self {
         let function = match frame.function.as_str() {
             "" => "?",
             function => function,
@@ -152,7 +152,7 @@ impl From<Frame> for String {
     }
 }
 
-impl From<&trace::Frame> for Frame {
+impl From<&trace::Frame> for SeenFrame {
     fn from(frame: &trace::Frame) -> Self {
         Self {
             function: frame.symbol.as_deref().unwrap_or_default().into(),
@@ -164,7 +164,7 @@ impl From<&trace::Frame> for Frame {
 /// Files of which everybody calls something: who asked stands further out.
 const OF_LIBC: &[&str] = &["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread"];
 
-impl Frame {
+impl SeenFrame {
     fn is_libc(&self) -> bool {
         OF_LIBC.iter().any(|name| self.file.starts_with(name))
     }
@@ -177,11 +177,11 @@ impl Frame {
     }
 }
 
-impl Cost {
+impl SeenCost {
     /// Whether one of these functions is on the stack.
     #[must_use]
     pub fn calls(&self, functions: &[&str]) -> bool {
-        let is_one = |frame: &Frame| functions.iter().any(|function| frame.is(function));
+        let is_one = |frame: &SeenFrame| functions.iter().any(|function| frame.is(function));
         self.stack.iter().any(is_one)
     }
 
@@ -205,8 +205,8 @@ impl Cost {
 
     /// The innermost frame that is none of the C library: who asked for it.
     #[must_use]
-    pub fn asker(&self) -> Option<&Frame> {
-        let known = |frame: &&Frame| !frame.function.is_empty() || !frame.file.is_empty();
+    pub fn asker(&self) -> Option<&SeenFrame> {
+        let known = |frame: &&SeenFrame| !frame.function.is_empty() || !frame.file.is_empty();
         let mut frames = self.stack.iter().filter(known);
         frames.clone().find(|f| !f.is_libc()).or(frames.next())
     }
@@ -230,7 +230,7 @@ impl Scene {
             given: by_functions(account),
             holders: holders(account),
             forks: forked
-                .map(|p| Forks {
+                .map(|p| SeenForks {
                     pid: p.pid,
                     forks: p.forks,
                 })
@@ -256,8 +256,8 @@ impl Scene {
     pub fn costs_of<'a>(
         &'a self,
         mechanisms: &'a [Mechanism],
-        is_such: impl Fn(&Cost) -> bool + 'a,
-    ) -> impl Iterator<Item = &'a Cost> {
+        is_such: impl Fn(&SeenCost) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a SeenCost> {
         let costs = self.costs.iter();
         costs.filter(move |cost| cost.is_of(mechanisms) && is_such(cost))
     }
@@ -279,10 +279,10 @@ impl Scene {
     }
 }
 
-fn by_functions(account: &Account) -> Vec<Cost> {
+fn by_functions(account: &Account) -> Vec<SeenCost> {
     let processes = account.processes.iter();
     let comms: HashMap<u32, &Text> = processes.map(|p| (p.pid, &p.comm)).collect();
-    let cost = |row: &quell_event::AccountRow| Cost {
+    let cost = |row: &quell_event::AccountRow| SeenCost {
         pid: row.pid,
         comm: comms.get(&row.pid).copied().cloned().unwrap_or_default(),
         mechanism: row.mechanism,
@@ -290,25 +290,25 @@ fn by_functions(account: &Account) -> Vec<Cost> {
         cpu_ns: account.cpu_ns_of(row.samples),
         blocked_ns: row.blocked_ns,
         stack: [
-            Frame::from(String::from(row.allocator.clone())),
-            Frame {
+            SeenFrame::from(String::from(row.allocator.clone())),
+            SeenFrame {
                 function: row.function.clone(),
                 file: row.file.clone(),
             },
         ]
         .into_iter()
-        .filter(|frame| *frame != Frame::default())
+        .filter(|frame| *frame != SeenFrame::default())
         .collect(),
     };
     account.rows.iter().map(cost).collect()
 }
 
-fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) -> Vec<Cost> {
+fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) -> Vec<SeenCost> {
     // what is done within a mechanism is of no matter here
-    let mut whole: HashMap<(u32, Mechanism, Option<u32>), Cost> = HashMap::new();
+    let mut whole: HashMap<(u32, Mechanism, Option<u32>), SeenCost> = HashMap::new();
     for cost in costs {
         let key = (cost.pid, cost.mechanism, cost.stack);
-        let sum = whole.entry(key).or_insert_with(|| Cost {
+        let sum = whole.entry(key).or_insert_with(|| SeenCost {
             pid: cost.pid,
             comm: cost.comm.clone(),
             mechanism: cost.mechanism,
@@ -326,14 +326,19 @@ fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) 
     whole.into_iter().map(|(_, cost)| cost).collect()
 }
 
-fn frames(stack: &Stack) -> Vec<Frame> {
-    stack.frames.iter().take(DEEPEST).map(Frame::from).collect()
+fn frames(stack: &Stack) -> Vec<SeenFrame> {
+    stack
+        .frames
+        .iter()
+        .take(DEEPEST)
+        .map(SeenFrame::from)
+        .collect()
 }
 
-fn holders(account: &Account) -> Vec<Holder> {
+fn holders(account: &Account) -> Vec<SeenHolder> {
     let rows = account.holders.iter();
     rows.filter(|row| row.holder_comm.as_str() != OURSELVES)
-        .map(|row| Holder {
+        .map(|row| SeenHolder {
             waiter: row.pid,
             pid: row.holder_pid,
             comm: row.holder_comm.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quell_event::Mechanism;
 
-use super::scene::{Cost, Frame, Holder, Scene};
+use super::scene::{Scene, SeenCost, SeenFrame, SeenHolder};
 
 /// It is a sum over stacks, or over those who held a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) fn time(ns: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-fn place(comm: &str, asker: Option<&Frame>) -> String {
+fn place(comm: &str, asker: Option<&SeenFrame>) -> String {
     match asker {
         // of code without symbols the file is what is known
         Some(frame) if frame.function.is_empty() => format!("{comm}: {}", frame.file),
@@ -46,7 +46,7 @@ fn place(comm: &str, asker: Option<&Frame>) -> String {
 
 impl Sight {
     /// The sum of these costs; none where there are none.
-    pub(super) fn of<'a>(costs: impl Iterator<Item = &'a Cost>) -> Option<Self> {
+    pub(super) fn of<'a>(costs: impl Iterator<Item = &'a SeenCost>) -> Option<Self> {
         let mut sight = Self::default();
         let mut places: BTreeMap<String, u64> = BTreeMap::new();
         for cost in costs {
@@ -66,7 +66,7 @@ impl Sight {
         first: &[Mechanism],
         scene: &Scene,
         mechanisms: &[Mechanism],
-        is_such: impl Fn(&Cost) -> bool + Copy,
+        is_such: impl Fn(&SeenCost) -> bool + Copy,
     ) -> Option<Self> {
         scene.costs_of(first, is_such).next()?;
         Self::of(scene.costs_of(mechanisms, is_such))
@@ -74,8 +74,8 @@ impl Sight {
 
     /// What others waited for these holders; none where there are none. It says who held the lock, doing what, how often,
     /// and the longest wait.
-    pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a Holder>) -> Option<Self> {
-        let holders: Vec<&Holder> = holders.collect();
+    pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a SeenHolder>) -> Option<Self> {
+        let holders: Vec<&SeenHolder> = holders.collect();
         let dearest = holders.iter().max_by_key(|h| h.blocked_ns)?;
         let longest = holders.iter().map(|h| h.longest_ns).max().unwrap_or(0);
         Some(Self {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quell_event::{HolderRole, Mechanism};
 
-use super::{Advised, Cost, Entry, Holder, LEAST_NS, MappedFile, Scene, advise};
+use super::{AdviceEntry, Advised, LEAST_NS, MappedFile, Scene, SeenCost, SeenHolder, advise};
 
 /// CPU time of a scene that was made up, and the time that passed.
 const SECOND: u64 = 1_000_000_000;
@@ -12,13 +12,13 @@ const SECOND: u64 = 1_000_000_000;
 const WORTHY: u64 = 50_000_000;
 
 /// A stack, as `inner (file) < outer (file)`.
-fn stack(text: &str) -> Vec<super::Frame> {
+fn stack(text: &str) -> Vec<super::SeenFrame> {
     let frames = text.split(" < ").map(str::to_owned);
-    frames.map(super::Frame::from).collect()
+    frames.map(super::SeenFrame::from).collect()
 }
 
-fn cost(mechanism: Mechanism, stack_text: &str) -> Cost {
-    Cost {
+fn cost(mechanism: Mechanism, stack_text: &str) -> SeenCost {
+    SeenCost {
         pid: 7,
         comm: "p".into(),
         mechanism,
@@ -35,7 +35,7 @@ pub(super) fn scene(costs: &[(Mechanism, &str)]) -> Scene {
         cpu_ns: SECOND,
         wall_ns: SECOND,
         costs: costs.iter().map(|(m, text)| cost(*m, text)).collect(),
-        forks: vec![super::Forks { pid: 7, forks: 10 }],
+        forks: vec![super::SeenForks { pid: 7, forks: 10 }],
         ..Scene::default()
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn waits_for(comm: &str, doing: &str) -> Scene {
     Scene {
         cpu_ns: SECOND,
         wall_ns: SECOND,
-        holders: vec![Holder {
+        holders: vec![SeenHolder {
             waiter: 7,
             pid: 9,
             comm: comm.into(),
@@ -92,27 +92,27 @@ pub(super) fn recorded(name: &str) -> Scene {
     serde_json::from_str(&text).unwrap()
 }
 
-fn found(entry: &Entry, scene: &Scene) -> Option<Advised> {
+fn found(entry: &AdviceEntry, scene: &Scene) -> Option<Advised> {
     advise(scene).into_iter().find(|a| a.id == entry.id)
 }
 
 /// Checks that an entry fires on what it is for.
 #[track_caller]
-pub(super) fn fires(entry: &Entry, scene: &Scene) -> Advised {
+pub(super) fn fires(entry: &AdviceEntry, scene: &Scene) -> Advised {
     let found = found(entry, scene);
     found.unwrap_or_else(|| panic!("{} does not fire: {:?}", entry.id, advise(scene)))
 }
 
 /// Checks that an entry says nothing.
 #[track_caller]
-pub(super) fn is_quiet(entry: &Entry, scene: &Scene) {
+pub(super) fn is_quiet(entry: &AdviceEntry, scene: &Scene) {
     assert_eq!(found(entry, scene), None, "{} fires", entry.id);
 }
 
 /// Checks that an entry fires on a scene that was made up, and not where one thing is missing: enough time, the
 /// mechanism, or the evidence. The name of the process stays.
 #[track_caller]
-pub(super) fn fires_by_evidence(entry: &Entry, scene: &Scene, comm: &str) -> Advised {
+pub(super) fn fires_by_evidence(entry: &AdviceEntry, scene: &Scene, comm: &str) -> Advised {
     let mut scene = scene.clone();
     for cost in scene.costs.iter_mut().chain(&mut scene.given) {
         cost.comm = comm.into();

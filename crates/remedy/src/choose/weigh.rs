@@ -3,13 +3,13 @@
 use crate::ceiling::ceiling;
 use crate::predict::predict;
 use crate::remedy::{Case, Offer, Remedy};
-use crate::{Ceiling, Planned};
+use crate::{Planned, RemedyCeiling};
 
 /// What a change could win.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Weighed {
     /// None where nobody knows where the time went.
-    pub(super) ceiling: Option<Ceiling>,
+    pub(super) ceiling: Option<RemedyCeiling>,
     touches: String,
 }
 
@@ -26,7 +26,7 @@ impl Weighed {
         Self::again(ceiling(case, touches, reach), touches.in_words())
     }
 
-    pub(super) fn again(ceiling: Option<Ceiling>, touches: String) -> Self {
+    pub(super) fn again(ceiling: Option<RemedyCeiling>, touches: String) -> Self {
         let touches = ceiling.map_or_else(String::new, |_| touches);
         Self { ceiling, touches }
     }
@@ -73,7 +73,7 @@ pub(super) fn rounded(share: f64) -> f64 {
 }
 
 /// That a change can't win what is noticed.
-pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &Ceiling) -> String {
+pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &RemedyCeiling) -> String {
     format!(
         "{}: not offered, it could win {:.1} % of CPU time and {:.1} % of the time that passed at most",
         remedy.id(),

@@ -9,7 +9,7 @@ use crate::{Kind, Touches};
 pub(super) struct Keep;
 
 /// Ask for huge pages under the heap and large blocks, so that one fault brings 2 MB.
-pub(super) struct HugePages;
+pub(super) struct GlibcHugePages;
 
 /// Larger than any block or heap that matters.
 const HUGE: &str = "4294967296";
@@ -112,7 +112,7 @@ impl Remedy for Keep {
     }
 }
 
-impl Remedy for HugePages {
+impl Remedy for GlibcHugePages {
     fn id(&self) -> &'static str {
         "glibc.huge-pages"
     }

@@ -11,7 +11,7 @@ use crate::{Found, Kind, Touches};
 pub(super) struct Gogc;
 
 /// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
-pub(super) struct Collapse;
+pub(super) struct GoToolchain;
 
 const PERCENT: u64 = 400;
 
@@ -61,7 +61,7 @@ impl Remedy for Gogc {
     }
 }
 
-impl Remedy for Collapse {
+impl Remedy for GoToolchain {
     fn id(&self) -> &'static str {
         "go.toolchain"
     }

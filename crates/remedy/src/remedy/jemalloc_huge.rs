@@ -10,10 +10,10 @@ use super::{Case, LARGE_SHARE, MANY_FAULTS, Offer, Remedy, Verdict, one};
 use crate::{Kind, Touches};
 
 /// Asks for huge pages under what the program gets.
-pub(super) struct HugePages;
+pub(super) struct JemallocHugePages;
 
 /// Asks for huge pages under jemalloc's own metadata.
-pub(super) struct HugeMetadata;
+pub(super) struct JemallocHugeMetadata;
 
 /// One key to try; none where it is set already, or jemalloc's variable is not known.
 fn to_try(case: &Case<'_>, key: &str, cost: &str) -> Option<Verdict> {
@@ -34,7 +34,7 @@ pub(super) fn bears_huge_pages(case: &Case<'_>) -> bool {
     !case.forks_at_work() && case.huge < LARGE_SHARE
 }
 
-impl Remedy for HugePages {
+impl Remedy for JemallocHugePages {
     fn id(&self) -> &'static str {
         "jemalloc.huge-pages"
     }
@@ -71,7 +71,7 @@ impl Remedy for HugePages {
     }
 }
 
-impl Remedy for HugeMetadata {
+impl Remedy for JemallocHugeMetadata {
     fn id(&self) -> &'static str {
         "jemalloc.huge-metadata"
     }

@@ -9,10 +9,10 @@ use crate::{Kind, Touches};
 pub(super) struct FixedHeap;
 
 /// Asks for huge pages under the heap.
-pub(super) struct HugePages;
+pub(super) struct JavaHugePages;
 
 /// Another collector, where none is named.
-pub(super) struct Parallel;
+pub(super) struct ParallelCollector;
 
 /// The collectors that give memory back by themselves, or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn to_try(option: &str, cost: &str) -> Verdict {
     Verdict::to_try(one("JAVA_TOOL_OPTIONS", option), cost)
 }
 
-impl Remedy for HugePages {
+impl Remedy for JavaHugePages {
     fn id(&self) -> &'static str {
         "jvm.huge-pages"
     }
@@ -182,7 +182,7 @@ impl Remedy for HugePages {
     }
 }
 
-impl Remedy for Parallel {
+impl Remedy for ParallelCollector {
     fn id(&self) -> &'static str {
         "jvm.parallel"
     }

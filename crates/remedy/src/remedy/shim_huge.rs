@@ -7,11 +7,11 @@ use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict};
 use crate::{Kind, Touches};
 
 /// Has the library ask for huge pages for mappings from 2 MB on, and do nothing else.
-pub(super) struct HugePages;
+pub(super) struct LibraryHugePages;
 
 const SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
 
-impl Remedy for HugePages {
+impl Remedy for LibraryHugePages {
     fn id(&self) -> &'static str {
         "shim.huge-pages"
     }

@@ -2,16 +2,16 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
-pub(super) fn is_bbolt(cost: &Cost) -> bool {
+pub(super) fn is_bbolt(cost: &SeenCost) -> bool {
     cost.is_within("go.etcd.io/bbolt.") || cost.is_within("boltdb/bolt.")
 }
 
 /// The file is opened, which finds the free pages.
-pub(super) fn opens(cost: &Cost) -> bool {
+pub(super) fn opens(cost: &SeenCost) -> bool {
     const OPENING: &[&str] = &[
         "bolt.Open",
         "bolt.(*DB).freepages",
@@ -20,7 +20,7 @@ pub(super) fn opens(cost: &Cost) -> bool {
     is_bbolt(cost) && OPENING.iter().any(|part| cost.is_within(part))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "bbolt.populate",
     what: "bbolt opens a file and waits for its pages one by one",
     seen_by: "major faults below bbolt's Open and its search for free pages",

@@ -3,11 +3,11 @@
 use quell_event::Mechanism;
 
 use super::bbolt_populate::{is_bbolt, opens};
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "bbolt.random-advice",
     what: "bbolt waits for pages of its file that had been in memory",
     seen_by: "major faults below bbolt's code, after the file is open",

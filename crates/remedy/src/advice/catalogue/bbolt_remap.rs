@@ -3,7 +3,7 @@
 use quell_event::Mechanism;
 
 use super::bbolt_populate::opens;
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
@@ -14,7 +14,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-fn remaps(cost: &Cost) -> bool {
+fn remaps(cost: &SeenCost) -> bool {
     const MAPPING: &[&str] = &[
         "bolt.(*DB).mmap",
         "bolt.(*DB).munmap",
@@ -24,7 +24,7 @@ fn remaps(cost: &Cost) -> bool {
     MAPPING.iter().any(|part| cost.is_within(part)) && !opens(cost)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "bbolt.remap",
     what: "bbolt maps its file anew each time that it outgrows the mapping",
     seen_by: "mmap and munmap, and reads for MAP_POPULATE, below bbolt's (*DB).mmap, after the file is open",

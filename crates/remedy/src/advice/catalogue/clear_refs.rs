@@ -2,10 +2,10 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Holder, Scene, Sight};
+use crate::advice::{AdviceEntry, Scene, SeenHolder, Sight};
 
 /// Writes to /proc/PID/clear_refs.
-fn clears(holder: &Holder) -> bool {
+fn clears(holder: &SeenHolder) -> bool {
     holder.doing.starts_with("write /proc/") && holder.doing.ends_with("/clear_refs")
 }
 
@@ -15,7 +15,7 @@ pub(super) fn clearers(scene: &Scene) -> Vec<u32> {
     holders.map(|h| h.pid).collect()
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "proc.clear-refs",
     what: "another process clears the accessed bits of this one's pages, and holds its lock meanwhile",
     seen_by: "waits for the lock of an address space that who writes /proc/PID/clear_refs holds",

@@ -3,9 +3,9 @@
 use quell_event::Mechanism;
 
 use super::dotnet_retain::is_collector;
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.virtual-reset",
     what: ".NET's collector asks for MADV_DONTNEED_LOCKED where it means MADV_FREE: pages go at once",
     seen_by: "madvise(MADV_DONTNEED_LOCKED) by libcoreclr.so or libclrgc.so",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Unmap,
@@ -12,12 +12,12 @@ const MECHANISMS: &[Mechanism] = &[
 ];
 
 /// The collector's own calls; it lies in the runtime's library, or in one of its own.
-pub(super) fn is_collector(cost: &Cost) -> bool {
+pub(super) fn is_collector(cost: &SeenCost) -> bool {
     let asker = cost.asker();
     asker.is_some_and(|f| f.file.starts_with("libclrgc") || f.file.starts_with("libcoreclr.so"))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.retain-vm",
     what: ".NET's collector gives memory back to the system, and takes it again",
     seen_by: "munmap and madvise by libcoreclr.so or libclrgc.so",

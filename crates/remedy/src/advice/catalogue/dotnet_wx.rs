@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
@@ -12,12 +12,12 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-fn compiles(cost: &Cost) -> bool {
+fn compiles(cost: &SeenCost) -> bool {
     cost.is_in("libclrjit.so")
         || cost.calls(&["ExecutableAllocator::MapRW", "ExecutableAllocator::UnmapRW"])
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.write-xor-execute",
     what: ".NET maps code a second time to write it, for each method that it compiles",
     seen_by: "mmap, munmap and faults of shared memory below libclrjit.so or ExecutableAllocator::MapRW",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Zeroing,
@@ -22,11 +22,11 @@ const MAPPING: &[&str] = &[
     "map_all_hugepages",
 ];
 
-fn maps(cost: &Cost) -> bool {
+fn maps(cost: &SeenCost) -> bool {
     cost.calls(MAPPING)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "dpdk.hugepages",
     what: "DPDK has the kernel clear its huge pages as it starts",
     seen_by: "zeroing and faults of huge pages below DPDK's mapping of them",

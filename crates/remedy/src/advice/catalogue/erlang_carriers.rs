@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
@@ -11,12 +11,12 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-fn is_carrier(cost: &Cost) -> bool {
+fn is_carrier(cost: &SeenCost) -> bool {
     const CALLS: &[&str] = &["erts_mmap", "erts_munmap", "erts_mremap"];
     cost.is_within("erts_mseg_") || cost.calls(CALLS)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "erlang.carriers",
     what: "Erlang's allocators map memory for large binaries and heaps, and unmap it",
     seen_by: "mmap and munmap below erts_mseg_…",

@@ -2,15 +2,15 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::Userfault];
 
-fn is_vmm(cost: &Cost) -> bool {
+fn is_vmm(cost: &SeenCost) -> bool {
     cost.is_in("firecracker") || cost.is_within("kvm_ioctls::") || cost.is_within("vmm::")
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "firecracker.userfault",
     what: "a guest that was resumed from a snapshot waits for each of its pages",
     seen_by: "faults that userfaultfd hands on, below Firecracker's code",

@@ -1,12 +1,12 @@
 //! libuv's children: it forks on Linux, where its posix_spawn path is for other systems only.
 
 use super::fork_spawn::{MECHANISMS, of_forks};
-use crate::advice::Entry;
+use crate::advice::AdviceEntry;
 
 /// Asks for the fork.
 const ASKERS: &[&str] = &["uv_spawn", "uv__spawn_and_init_child_fork"];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "fork.libuv",
     what: "each child that libuv starts copies the parent's page tables, and its event loop stands still",
     seen_by: "forks of a millisecond or more below uv_spawn (Node.js, uvloop, Julia, Neovim)",

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use quell_event::Mechanism;
 
 use crate::advice::sight::time;
-use crate::advice::{Cost, Entry, Scene, Sight};
+use crate::advice::{AdviceEntry, Scene, SeenCost, Sight};
 
 /// A fork that takes less is of a small process.
 const LARGE_NS: u64 = 1_000_000;
 
 pub(super) const MECHANISMS: &[Mechanism] = &[Mechanism::Fork, Mechanism::LockMmap];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "fork.spawn",
     what: "fork copies the page tables of a large process",
     seen_by: "forks of a millisecond or more each, and waits for the lock that they hold",
@@ -27,13 +27,13 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// The forks of such stacks, where one is large, with what others waited for them.
-pub(super) fn of_forks(scene: &Scene, is_such: impl Fn(&Cost) -> bool) -> Option<Sight> {
-    let is_large = |cost: &&Cost| {
+pub(super) fn of_forks(scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Option<Sight> {
+    let is_large = |cost: &&SeenCost| {
         scene
             .each_fork_ns(cost.pid)
             .is_some_and(|ns| ns >= LARGE_NS)
     };
-    let costs: Vec<&Cost> = scene
+    let costs: Vec<&SeenCost> = scene
         .costs
         .iter()
         .filter(|c| c.mechanism == Mechanism::Fork && is_such(c))

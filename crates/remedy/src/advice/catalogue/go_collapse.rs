@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Collapse,
@@ -10,7 +10,7 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ReclaimDirect,
 ];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "go.collapse",
     what: "Go's runtime has huge pages made by madvise(MADV_COLLAPSE), with the lock of its heap held",
     seen_by: "madvise(MADV_COLLAPSE), with the reclaim and compaction in it, below Go's runtime",

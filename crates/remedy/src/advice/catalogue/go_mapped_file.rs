@@ -2,20 +2,20 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Scene, Sight};
+use crate::advice::{AdviceEntry, Scene, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
 /// A goroutine's own read: C code runs on another stack, and the runtime gives its processor away meanwhile.
-pub(super) fn is_goroutine(cost: &Cost) -> bool {
+pub(super) fn is_goroutine(cost: &SeenCost) -> bool {
     cost.calls(&["runtime.goexit"]) && !cost.calls(&["runtime.asmcgocall"])
 }
 
-fn reads_a_mapping(scene: &Scene, cost: &Cost) -> bool {
+fn reads_a_mapping(scene: &Scene, cost: &SeenCost) -> bool {
     is_goroutine(cost) && scene.maps(cost.pid, |_| true)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "go.mapped-file",
     what: "goroutines wait for pages of a mapped file, and keep their processors meanwhile",
     seen_by: "major faults in goroutines, in a process that has a file mapped which holds no code",

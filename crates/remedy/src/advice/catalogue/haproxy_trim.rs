@@ -3,13 +3,13 @@
 use quell_event::Mechanism;
 
 use super::malloc_trim::MECHANISMS;
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-fn trims(cost: &Cost) -> bool {
+fn trims(cost: &SeenCost) -> bool {
     cost.calls(&["trim_all_pools"]) || (cost.calls(&["malloc_trim"]) && cost.is_in("haproxy"))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "haproxy.trim",
     what: "HAProxy gives freed memory back by malloc_trim",
     seen_by: "madvise below trim_all_pools, or below malloc_trim that HAProxy calls",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Unmap,
@@ -12,11 +12,11 @@ const MECHANISMS: &[Mechanism] = &[
 ];
 
 /// Java's own mapping and unmapping of a file.
-fn of_files(cost: &Cost) -> bool {
+fn of_files(cost: &SeenCost) -> bool {
     cost.is_within("_unmap0") || cost.is_within("_map0")
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "java.arena-close",
     what: "Java unmaps files one by one",
     seen_by: "unmaps below unmap0 of libnio.so, with the maps of map0",

@@ -2,20 +2,20 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Scene, Sight};
+use crate::advice::{AdviceEntry, Scene, SeenCost, Sight};
 
 /// Not that the JVM reads its archives and libraries at its start: these are major faults.
 const MECHANISMS: &[Mechanism] = &[Mechanism::Writeback];
 
 /// A write by the JVM's own code into its memory: one to a file would be a call of the C library.
-fn writes_counters(scene: &Scene, cost: &Cost) -> bool {
+fn writes_counters(scene: &Scene, cost: &SeenCost) -> bool {
     let first = cost.stack.first();
     first.is_some_and(|f| f.file.starts_with("libjvm.so"))
         && cost.blocked_ns > 0
         && scene.maps(cost.pid, |path| path.contains("/hsperfdata_"))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "jvm.hsperfdata",
     what: "the JVM waits for a disk as it updates its counters, mostly while all of its threads are stopped",
     seen_by: "sleeps for write-back in the JVM's own code, in a process that has /tmp/hsperfdata_* mapped",

@@ -2,11 +2,11 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "lmdb.readahead",
     what: "LMDB waits for pages of its file",
     seen_by: "major faults below LMDB's functions (mdb_…)",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Protect,
@@ -10,12 +10,12 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-pub(super) fn is_luajit(cost: &Cost) -> bool {
+pub(super) fn is_luajit(cost: &SeenCost) -> bool {
     let mut frames = cost.stack.iter();
     frames.any(|f| f.file.contains("luajit") || f.function.starts_with("lj_"))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "luajit.machine-code",
     what: "LuaJIT makes its code writable and executable again for each trace that it compiles",
     seen_by: "mprotect by LuaJIT's code",

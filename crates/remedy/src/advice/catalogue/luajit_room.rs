@@ -2,12 +2,12 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::Map, Mechanism::Unmap, Mechanism::LockMmap];
 const SEARCH: &[&str] = &["mcode_alloc", "mcode_alloc_at", "lj_mcode_reserve"];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "luajit.no-room",
     what: "LuaJIT searches for room for its code: it maps, looks where that is, and unmaps",
     seen_by: "mmap and munmap below LuaJIT's mcode_alloc",

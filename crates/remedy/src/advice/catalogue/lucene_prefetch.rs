@@ -2,11 +2,11 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::Inspect, Mechanism::LockMmap];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "lucene.prefetch",
     what: "each prefetch asks by mincore(2) whether the pages are in memory",
     seen_by: "time in mincore and in waits for the lock below isLoaded0 of libnio.so",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
@@ -20,11 +20,11 @@ fn is_of_index(path: &str) -> bool {
 }
 
 /// Java's code, which is in no file: what the JVM's own libraries wait for is their start.
-fn is_java(cost: &Cost) -> bool {
+fn is_java(cost: &SeenCost) -> bool {
     cost.stack.first().is_some_and(|f| f.file.is_empty())
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "lucene.preload",
     what: "searches wait for pages of Lucene's index",
     seen_by: "major faults of Java's own code in a process that has files of a Lucene index mapped",

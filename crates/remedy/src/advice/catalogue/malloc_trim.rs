@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 pub(super) const MECHANISMS: &[Mechanism] = &[
     Mechanism::Advise,
@@ -10,7 +10,7 @@ pub(super) const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "malloc.trim",
     what: "the program has malloc_trim(3) give freed pages back, and faults them in again",
     seen_by: "madvise below malloc_trim",

@@ -2,16 +2,16 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-fn is_pool(cost: &Cost) -> bool {
+fn is_pool(cost: &SeenCost) -> bool {
     let frames = || cost.stack.iter();
     let is_server =
         frames().any(|f| f.file.starts_with("mariadbd") || f.file.starts_with("mysqld"));
     is_server && frames().any(|f| f.function.starts_with("buf_"))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "mariadb.free",
     what: "MariaDB gives each free page of its buffer pool back by madvise(MADV_FREE)",
     seen_by: "madvise(MADV_FREE) below functions of InnoDB's buffer pool (buf_…)",

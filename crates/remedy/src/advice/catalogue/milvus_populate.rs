@@ -2,15 +2,15 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultFile, Mechanism::FaultMajor];
 
-fn is_core(cost: &Cost) -> bool {
+fn is_core(cost: &SeenCost) -> bool {
     cost.is_within("milvus::") || cost.is_in("libmilvus_core")
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "milvus.populate",
     what: "Milvus faults in segments that it has mapped, page by page",
     seen_by: "faults of file pages below Milvus' core",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Populate,
@@ -13,11 +13,11 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ReclaimDirect,
 ];
 
-fn locks(cost: &Cost) -> bool {
+fn locks(cost: &SeenCost) -> bool {
     cost.calls(&["mlockall"])
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "mlockall.onfault",
     what: "mlockall(2) brings in every page that is mapped, used or not",
     seen_by: "time below mlockall",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultFile];
 
@@ -26,11 +26,11 @@ const BUFFERS: &[&str] = &[
     "_bt_search",
 ];
 
-fn touches(cost: &Cost) -> bool {
+fn touches(cost: &SeenCost) -> bool {
     cost.is_in("postgres") && cost.calls(BUFFERS)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "postgresql.huge-pages",
     what: "each connection of PostgreSQL maps the shared buffers anew, a fault for every 4 KB",
     seen_by: "faults of shared memory below PostgreSQL's reading of buffers",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
@@ -15,11 +15,11 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::Zeroing,
 ];
 
-fn compiles(cost: &Cost) -> bool {
+fn compiles(cost: &SeenCost) -> bool {
     cost.is_in("llvmjit.so")
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "postgresql.jit",
     what: "PostgreSQL compiles parts of queries, and maps and protects memory for the code",
     seen_by: "mappings, protection and page faults below llvmjit.so",

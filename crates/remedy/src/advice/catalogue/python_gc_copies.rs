@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 /// In versions from 3.7 to 3.14.
 const COLLECTOR: &[&str] = &[
@@ -19,7 +19,7 @@ const COLLECTOR: &[&str] = &[
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultCow, Mechanism::FaultEntry];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "python.gc-copies",
     what: "Python's garbage collector writes into objects that processes share since a fork, and each page is copied",
     seen_by: "copies at a first write (fault.cow) below CPython's collector",

@@ -2,11 +2,11 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultCow];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "python.object-copies",
     what: "processes read Python objects that they share since a fork; the reference counts are written, and each page is copied",
     seen_by: "copies at a first write (fault.cow) below CPython's interpreter, after a fork by a process of that name",

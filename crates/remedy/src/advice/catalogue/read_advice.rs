@@ -2,12 +2,12 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Holder, Sight};
+use crate::advice::{AdviceEntry, SeenHolder, Sight};
 
 /// These change the mapping, and take the lock of the address space for writing.
 const CHANGING: &[&str] = &["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"];
 
-fn advises(holder: &Holder) -> bool {
+fn advises(holder: &SeenHolder) -> bool {
     let Some(advice) = holder.doing.strip_prefix("madvise(") else {
         return false;
     };
@@ -16,7 +16,7 @@ fn advises(holder: &Holder) -> bool {
         .any(|name| advice.starts_with(&format!("{name})")))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "mmap.read-advice",
     what: "threads change the read-ahead advice of mappings as they work, and all others wait for the lock",
     seen_by: "waits for the lock of an address space that its own madvise(MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL) holds",

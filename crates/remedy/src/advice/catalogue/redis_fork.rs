@@ -3,7 +3,7 @@
 use quell_event::Mechanism;
 
 use super::fork_spawn::of_forks;
-use crate::advice::Entry;
+use crate::advice::AdviceEntry;
 
 const ASKERS: &[&str] = &[
     "redisFork",
@@ -14,7 +14,7 @@ const ASKERS: &[&str] = &[
     "rewriteAppendOnlyFileBackground",
 ];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "redis.fork",
     what: "each background save forks, and copies the page tables while no command is served",
     seen_by: "forks of a millisecond or more below redisFork, rdbSaveBackground or rewriteAppendOnlyFileBackground",

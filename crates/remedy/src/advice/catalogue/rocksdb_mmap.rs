@@ -2,11 +2,11 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "rocksdb.mmap-reads",
     what: "RocksDB waits for pages of tables that it has mapped",
     seen_by: "major faults below RocksDB's functions",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[Mechanism::FaultCow];
 
@@ -22,11 +22,11 @@ const COLLECTOR: &[&str] = &[
     "rb_gc_start",
 ];
 
-fn is_collector(cost: &Cost) -> bool {
+fn is_collector(cost: &SeenCost) -> bool {
     (cost.is_in("libruby") || cost.is_in("ruby")) && cost.calls(COLLECTOR)
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "ruby.gc-copies",
     what: "Ruby's garbage collector writes into objects that processes share since a fork, and each page is copied",
     seen_by: "copies at a first write (fault.cow) below Ruby's collector",

@@ -3,17 +3,17 @@
 use quell_event::Mechanism;
 
 use super::clear_refs::clearers;
-use crate::advice::{Entry, Holder, Sight};
+use crate::advice::{AdviceEntry, SeenHolder, Sight};
 
 /// Files of a process whose reader walks its page tables with the lock held.
 const WALKING: &[&str] = &["/smaps", "/smaps_rollup", "/numa_maps", "/pagemap"];
 
-fn walks(holder: &Holder) -> bool {
+fn walks(holder: &SeenHolder) -> bool {
     holder.doing.starts_with("read /proc/")
         && WALKING.iter().any(|file| holder.doing.ends_with(file))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "proc.smaps",
     what: "another process reads this one's smaps, and holds its lock meanwhile",
     seen_by: "waits for the lock of an address space that who reads /proc/PID/smaps, smaps_rollup, numa_maps or pagemap holds",

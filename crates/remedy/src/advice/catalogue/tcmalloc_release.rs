@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Advise,
@@ -19,7 +19,7 @@ const RELEASES: &[&str] = &[
     "TCMallocImplementation::ReleaseToSystem",
 ];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "tcmalloc.release",
     what: "the program has tcmalloc give its free memory back, span by span under the lock of its page heap",
     seen_by: "madvise below ReleaseFreeMemory or ReleaseToSystem of gperftools",

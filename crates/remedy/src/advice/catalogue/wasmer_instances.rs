@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
@@ -12,11 +12,11 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-fn is_wasmer(cost: &Cost) -> bool {
+fn is_wasmer(cost: &SeenCost) -> bool {
     cost.is_within("wasmer_vm::") || cost.is_in("libwasmer")
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "wasmer.instances",
     what: "wasmer maps memory for each instance, and unmaps it",
     seen_by: "mmap, munmap and mprotect by wasmer's own code",

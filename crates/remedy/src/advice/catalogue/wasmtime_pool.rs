@@ -3,11 +3,11 @@
 use quell_event::Mechanism;
 
 use super::wasmtime_resident::{FAULTS, is_pool, is_wasmtime};
-use crate::advice::{Entry, Sight};
+use crate::advice::{AdviceEntry, Sight};
 
 const MAPPING: &[Mechanism] = &[Mechanism::Map, Mechanism::Unmap, Mechanism::Protect];
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "wasmtime.pool",
     what: "wasmtime maps memory for each instance, and unmaps it",
     seen_by: "mmap, munmap and mprotect by wasmtime's own code, and none of its pooling allocator on the stack",

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use crate::advice::{Cost, Entry, Sight};
+use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 /// Faults that are not there where pages stay.
 pub(super) const FAULTS: &[Mechanism] = &[
@@ -16,15 +16,15 @@ pub(super) const FAULTS: &[Mechanism] = &[
 /// The pool, and its queue of what is to be given back.
 const POOL: &[&str] = &["pooling", "decommit"];
 
-pub(super) fn is_wasmtime(cost: &Cost) -> bool {
+pub(super) fn is_wasmtime(cost: &SeenCost) -> bool {
     cost.is_within("wasmtime::") || cost.is_in("_libwasmtime") || cost.is_in("libwasmtime")
 }
 
-pub(super) fn is_pool(cost: &Cost) -> bool {
+pub(super) fn is_pool(cost: &SeenCost) -> bool {
     POOL.iter().any(|part| cost.is_within(part))
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     id: "wasmtime.keep-resident",
     what: "wasmtime's pool gives each instance's pages back by madvise, and the next one faults them in again",
     seen_by: "madvise by wasmtime's pooling allocator, with the faults of the code that it runs",
