@@ -61,6 +61,9 @@ pub struct Rules {
     pub smallest_effect: f64,
     /// How many metrics are judged together in this run; see [`FAMILY_ERROR`](crate::FAMILY_ERROR).
     pub family: usize,
+    /// How many times the pairs of this run may be looked at; see [`Looks`](crate::Looks). Each look is held to so much
+    /// more, and its interval is as much surer.
+    pub looks: usize,
     /// Resamples of the bootstrap, at least 200. Where this is enough to count all of them out (up
     /// to 7 pairs with 2,000), that is done instead and the seed has no part in it.
     pub resamples: u32,
@@ -79,6 +82,7 @@ impl Default for Rules {
             confidence: 0.95,
             smallest_effect: 0.02,
             family: 7,
+            looks: 1,
             resamples: 2_000,
             seed: 0,
             kind: Kind::Measure,
@@ -101,7 +105,7 @@ pub struct Comparison {
     /// After over before: the middle of the ratios of the pairs, which need not be the ratio of the
     /// two medians. 1 where nothing can be said.
     pub ratio: f64,
-    /// The bootstrap interval of the ratio, with the confidence of the rules. With one pair or
+    /// The bootstrap interval of the ratio, with the confidence of the rules in all looks together. With one pair or
     /// values that cannot be used it is 0 to infinity, which JSON has no number for.
     pub ci95: (f64, f64),
     /// The word.
@@ -138,7 +142,7 @@ pub fn compare(pairs: &[Pair], rules: &Rules) -> Comparison {
         let logs = Logs::new(pairs, rules.kind);
         let interval = bootstrap(
             &logs.differences(),
-            confidence(rules),
+            1.0 - (1.0 - confidence(rules)) / looks(rules) as f64,
             rules.resamples.max(200),
             rules.seed,
         );
@@ -170,6 +174,10 @@ fn confidence(rules: &Rules) -> f64 {
     }
 }
 
+fn looks(rules: &Rules) -> usize {
+    rules.looks.max(1)
+}
+
 /// The side of a change that may be claimed, or why there is none.
 fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f64, Reason> {
     let n = pairs.len();
@@ -187,7 +195,7 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
         return Err(Reason::NoDifference { pairs: n });
     }
     if rules.kind == Kind::Count {
-        enough_counts(pairs, rules.family)?;
+        enough_counts(pairs, rules.family * looks(rules))?;
     }
     let (ratio, (low, high)) = at.ratios();
     let smallest = rules.smallest_effect.clamp(0.0, 0.99);
@@ -211,7 +219,8 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
         return Err(Reason::TooSmall { ratio, smallest });
     }
     let side = at.middle.signum();
-    let finding = guard::judge(logs, side, rules.family);
+    let family = rules.family.max(1);
+    let finding = guard::judge(logs, side, family * looks(rules));
     if finding.passes() {
         return Ok(side);
     }
@@ -222,7 +231,8 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
         Reason::Chance {
             p: finding.p,
             level: finding.level,
-            family: rules.family.max(1),
+            family,
+            looks: looks(rules),
         }
     }))
 }

@@ -114,6 +114,8 @@ pub enum Reason {
         level: f64,
         /// How many metrics are judged together.
         family: usize,
+        /// How many looks at them were planned.
+        looks: usize,
     },
 }
 
@@ -179,10 +181,21 @@ impl fmt::Display for Reason {
                     "the pairs disagree: {against} of {pairs} went the other way"
                 )
             }
-            Self::Chance { p, level, family } => write!(
-                f,
-                "chance does this too often with {family} metrics judged together: p is {p:.4} and must be {level:.4}"
-            ),
+            Self::Chance {
+                p,
+                level,
+                family,
+                looks,
+            } => {
+                let often = match looks {
+                    1 => String::new(),
+                    n => format!(", {n} times"),
+                };
+                write!(
+                    f,
+                    "chance does this too often with {family} metrics judged together{often}: p is {p:.4} and must be {level:.4}"
+                )
+            }
         }
     }
 }

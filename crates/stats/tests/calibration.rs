@@ -4,7 +4,7 @@
 #[allow(unreachable_pub, dead_code)]
 mod sim;
 
-use quell_stats::{Kind, Pair, Rng, Rules, Verdict, compare};
+use quell_stats::{Kind, Looks, Pair, Rng, Rules, Verdict, compare, is_gain_open};
 use sim::Noise;
 
 /// Enough that 2.5 % and the 1 % that the rule aims at are six standard errors apart. An unoptimised
@@ -112,4 +112,83 @@ fn finds_large_changes_on_a_busy_machine() {
         })
         .count();
     assert!(hits as f64 >= 0.9 * runs as f64, "{hits} of {runs}");
+}
+
+/// What a proof that goes on while a gain is open says of one metric, and after how many pairs; `all` has the pairs of every look.
+fn open_proof(all: &[Pair], rules: &Rules) -> (Verdict, usize) {
+    let looks = Looks::while_open();
+    let rules = Rules {
+        looks: looks.planned(),
+        ..*rules
+    };
+    let mut made = looks.first();
+    loop {
+        let seen = compare(&all[..made], &rules);
+        let is_open = is_gain_open(&[(&seen, rules.higher_is_better)], rules.smallest_effect);
+        match looks.next(made).filter(|_| is_open) {
+            Some(next) => made = next,
+            None => return (seen.verdict, made),
+        }
+    }
+}
+
+/// Check that A against A is called better or worse in at most 2.5 % of proofs that go on while they promise a gain, for the two
+/// metrics that a verdict rests on, on every machine.
+#[test]
+fn going_on_is_honest() {
+    let runs = RUNS / 3;
+    for noise in Noise::ALL {
+        let mut rng = Rng::new(41);
+        let wrong = (0..runs).filter(|&run| {
+            let orders = Looks::while_open().orders(rng.next_u64());
+            let all = sim::prove_in(&orders, noise, &[1.0; 7], &mut rng);
+            [4, 5].iter().any(|&metric| {
+                let rules = Rules {
+                    family: 2,
+                    ..sim::rules(metric, run as u64)
+                };
+                open_proof(&all[metric], &rules).0 != Verdict::NoEvidence
+            })
+        });
+        let rate = wrong.count() as f64 / runs as f64;
+        println!("{noise:?}: {rate}");
+        assert!(rate <= 0.025, "{noise:?}: {rate}");
+    }
+}
+
+/// Check that going on finds gains that five pairs leave open, and takes no more pairs where there is nothing to find.
+#[test]
+fn going_on_finds_small_gains() {
+    let runs = RUNS / 3;
+    let tally = |gain: f64, noise: f64| {
+        let mut rng = Rng::new(17);
+        let (mut fixed, mut open, mut made) = (0, 0, 0);
+        for run in 0..runs {
+            let mut value = |ratio: f64| 1e9 * ratio * (noise * sim::gaussian(&mut rng)).exp();
+            let all: Vec<Pair> = (0..20)
+                .map(|_| Pair::new(value(1.0), value(1.0 - gain)))
+                .collect();
+            let rules = Rules {
+                family: 2,
+                seed: run as u64,
+                ..Rules::default()
+            };
+            let five = compare(&all[..5], &rules).verdict;
+            let (verdict, pairs) = open_proof(&all, &rules);
+            fixed += usize::from(five == Verdict::Better);
+            open += usize::from(verdict == Verdict::Better);
+            made += pairs;
+        }
+        let share = |n: usize| n as f64 / runs as f64;
+        (share(fixed), share(open), share(made))
+    };
+    let (fixed, open, pairs) = tally(0.1, 0.05);
+    println!("-10 % in noise of 5 %: {fixed} by five pairs, {open} by {pairs} on average");
+    assert!(open >= 0.9 && fixed <= 0.7, "{fixed} {open}");
+    let (fixed, open, pairs) = tally(0.2, 0.02);
+    println!("-20 % in noise of 2 %: {fixed} by five pairs, {open} by {pairs} on average");
+    assert!(open >= 0.99 && pairs <= 6.0, "{fixed} {open} {pairs}");
+    let (_, open, pairs) = tally(0.0, 0.01);
+    println!("nothing in noise of 1 %: {open} by {pairs} on average");
+    assert!(open <= 0.01 && pairs <= 6.0, "{open} {pairs}");
 }

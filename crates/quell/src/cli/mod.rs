@@ -273,9 +273,10 @@ pub(crate) struct RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ProveArgs {
-    /// Pairs of runs, with and without the plan; at least 5 for a verdict.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
-    pub(crate) pairs: usize,
+    /// Make exactly so many pairs of runs, with and without the plan; at least 5 for a verdict. Without, 5, and 10 or 20 as long as they
+    /// promise a gain and don't settle it.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) pairs: Option<usize>,
     /// Prove this plan (TOML) and not the one that quell would choose.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use quell_event::account::AccountSummary;
 use quell_remedy::advice::Advised;
 use quell_remedy::{Plan, Planned, Proposal};
-use quell_stats::FEWEST_ROUNDS;
+use quell_stats::{FEWEST_ROUNDS, Looks};
 
 use super::failed::Failed;
 use super::job::Job;
@@ -64,15 +64,15 @@ impl Chosen {
 /// # Errors
 ///
 /// In so few runs nothing can be tried and proved, or a time makes no sense.
-pub(super) fn limits(args: &ProveArgs, began: Instant) -> anyhow::Result<Limits> {
+pub(super) fn limits(args: &ProveArgs, looks: &Looks, began: Instant) -> anyhow::Result<Limits> {
     // A warm-up with the plan, the pairs, and a pair for the account.
-    let proof = 2 * args.pairs + 3;
+    let proof = 2 * looks.first() + 3;
     // The observed run, one to warm up, and a race of one.
     let fewest = proof + 2 + 2 * FEWEST_ROUNDS;
     if let Some(runs) = args.runs.filter(|runs| *runs < fewest) {
         return Err(usage(format!(
             "--runs {runs}: to try one change and prove it in {} takes {fewest}",
-            plural(args.pairs as u64, "pair")
+            plural(looks.first() as u64, "pair")
         )));
     }
     let budget = args.budget_time.map(|s| seconds("--budget-time", s));

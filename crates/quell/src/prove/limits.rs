@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 /// A race takes about so long where the user sets no bound, and where a few rounds don't take longer.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// And a proof goes on for so long where its pairs leave a gain open.
+const PROOF_PATIENCE: Duration = Duration::from_secs(180);
 /// Rounds of a race: with fewer nothing can be told apart, and more are for the proof.
 const ROUNDS: std::ops::RangeInclusive<usize> = 4..=8;
 /// So many where the user allows the time: a smaller gain is told apart then.
@@ -34,6 +36,17 @@ impl Limits {
             (a, b) => a.or(b)?,
         };
         Some(left.saturating_sub(self.proof))
+    }
+
+    /// Whether so many more runs may be made for the proof, after `made` in all, where one takes so long.
+    pub(crate) fn allow_more(&self, made: usize, more: usize, run: Duration, now: Instant) -> bool {
+        let takes = run.as_secs_f64() * more as f64;
+        let in_runs = self.runs.is_none_or(|most| made + more <= most);
+        let in_time = match self.until {
+            Some(until) => takes <= until.saturating_duration_since(now).as_secs_f64(),
+            None => self.runs.is_some() || takes <= PROOF_PATIENCE.as_secs_f64(),
+        };
+        in_runs && in_time
     }
 
     /// How many rounds of a race that takes so many runs each: as many as are worth their time, and as the bounds allow. `left` is
@@ -86,6 +99,23 @@ mod tests {
         assert_eq!(limits(None, Some(60)).left(5, 2 * SECOND, now), Some(16));
         assert_eq!(limits(Some(20), Some(900)).left(5, SECOND, now), Some(1));
         assert_eq!(limits(Some(10), Some(900)).left(5, SECOND, now), Some(0));
+    }
+
+    /// Check that a proof goes on as long as the bounds allow, and without any for three minutes.
+    #[test]
+    fn going_on() {
+        let now = Instant::now();
+        let limits = |runs, seconds: Option<u64>| Limits {
+            runs,
+            until: seconds.map(|s| now + Duration::from_secs(s)),
+            proof: 13,
+        };
+        assert!(limits(None, None).allow_more(40, 10, 18 * SECOND, now));
+        assert!(!limits(None, None).allow_more(40, 10, 19 * SECOND, now));
+        assert!(limits(Some(50), None).allow_more(40, 10, 60 * SECOND, now));
+        assert!(!limits(Some(49), None).allow_more(40, 10, SECOND, now));
+        assert!(limits(None, Some(600)).allow_more(40, 10, 60 * SECOND, now));
+        assert!(!limits(None, Some(599)).allow_more(40, 10, 60 * SECOND, now));
     }
 
     /// Check that short runs get more rounds than long ones, that time which is allowed is used, and that little is kept to.

@@ -38,7 +38,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
 use quell_remedy::Plan;
-use quell_stats::FEWEST_PAIRS;
+use quell_stats::{FEWEST_PAIRS, Looks};
 
 use crate::cli::ProveArgs;
 use crate::cmd::usage;
@@ -51,8 +51,7 @@ use chosen::Chosen;
 pub(crate) use job::{Job, Load};
 pub(crate) use json::{Remedy, json};
 use left_out::LeftOut;
-use metric::Metric;
-use pairs::{Pairs, Ran, Runs};
+use pairs::{Asked, Pairs, Ran, Runs};
 use progress::Progress;
 pub(crate) use proof::Proof;
 pub(crate) use text::text;
@@ -71,13 +70,13 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let metrics = metric::all(&args.metric)?;
     let timeout = seconds("--timeout", args.timeout)?;
-    if args.pairs == 0 || args.pairs > MOST_PAIRS {
+    if let Some(pairs) = args.pairs.filter(|n| *n == 0 || *n > MOST_PAIRS) {
         return Err(usage(format!(
-            "--pairs {}: give a number from 1 to {MOST_PAIRS}",
-            args.pairs
+            "--pairs {pairs}: give a number from 1 to {MOST_PAIRS}"
         )));
     }
-    let limits = chosen::limits(args, began)?;
+    let looks = args.pairs.map_or_else(Looks::while_open, Looks::once);
+    let limits = chosen::limits(args, &looks, began)?;
     let given = args.plan.as_deref().map(plan_text::read).transpose()?;
     // Whether it can be written is known before hours of runs, and what is written after them.
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
@@ -85,7 +84,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     launch::check(&args.command)?;
     launch::signals::install()?;
     // One that is observed or a warm-up, one to warm up with the plan, the pairs, and a pair for the account.
-    let progress = Progress::new(4 + 2 * args.pairs);
+    let progress = Progress::new(4 + 2 * looks.first());
     let job = Job {
         argv: &args.command,
         load: load(args),
@@ -95,7 +94,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         progress: &progress,
         said_leftovers: Cell::new(false),
     };
-    if args.pairs < FEWEST_PAIRS {
+    if looks.first() < FEWEST_PAIRS {
         progress.say(&format!(
             "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
@@ -131,7 +130,14 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             nothing = Some(proof::why_nothing(&plan, evidence));
         }
         _ => {
-            ran = run_what_works(&job, &metrics, &mut plan, &mut left_out, args.pairs, seed)?;
+            let asked = Asked {
+                job: &job,
+                metrics: &metrics,
+                looks: &looks,
+                limits,
+                seed,
+            };
+            ran = run_what_works(&asked, &mut plan, &mut left_out)?;
             if plan.remedies.is_empty() && !left_out.is_empty() {
                 nothing = Some(proof::NOTHING_LEFT.to_owned());
             }
@@ -143,7 +149,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     let environment = mend::environment(&plan)?;
     let pairs = ran.pairs;
     if ran.interrupted.is_some() && interrupted.is_none() {
-        let note = format!("interrupted after {} of {} pairs", pairs.len(), args.pairs);
+        let note = format!("interrupted after {} of {} pairs", pairs.len(), ran.asked);
         notes.insert(0, note);
     }
     notes.extend(plan_text::merged(&environment, &plan_text::own_env));
@@ -155,7 +161,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         notes.push(note.to_owned());
     }
     notes.extend(ran.notes);
-    let (metrics, overall) = proof::judge(&metrics, &pairs, seed);
+    let (metrics, overall) = proof::judge(&metrics, &pairs, &looks, seed);
     let words = args.command.iter();
     let proof = Proof {
         command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
@@ -182,29 +188,23 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
 
 /// Runs the pairs; where the plan breaks the program, again with what is left of it, until that works or nothing is left.
 fn run_what_works(
-    job: &Job<'_>,
-    metrics: &[Metric],
+    asked: &Asked<'_>,
     plan: &mut Plan,
     left_out: &mut Vec<LeftOut>,
-    asked: usize,
-    seed: u64,
 ) -> anyhow::Result<Pairs> {
     // An empty plan that the user gave is run, to see what chance does; of one that was emptied there is nothing to see.
     while !plan.remedies.is_empty() || left_out.is_empty() {
         let environment = mend::environment(plan)?;
         let runs = Runs {
-            job,
-            metrics,
+            asked,
             plan,
             environment: &environment,
-            asked,
-            seed,
         };
         let tried = runs.run().and_then(|ran| {
             Ok(match ran {
                 Ran::Pairs(pairs) => Some(pairs),
                 Ran::Broke(broke) => {
-                    left_out.extend(mend::mend(job, metrics, plan, &broke)?);
+                    left_out.extend(mend::mend(asked.job, asked.metrics, plan, &broke)?);
                     None
                 }
             })
@@ -212,7 +212,7 @@ fn run_what_works(
         match tried {
             Ok(Some(pairs)) => return Ok(pairs),
             // The pairs are made anew: what was run with more in the plan says nothing of the rest.
-            Ok(None) => job.progress.more_runs(3 + 2 * asked),
+            Ok(None) => asked.job.progress.more_runs(3 + 2 * asked.looks.first()),
             Err(err) => return Err(after(left_out, err)),
         }
     }

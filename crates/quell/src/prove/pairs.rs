@@ -1,17 +1,20 @@
 //! The runs that are compared: a warm-up, then pairs without and with the plan, and in the end one more pair for the account.
 
-use quell_remedy::Plan;
-use quell_stats::{Order, orders};
+use std::time::{Duration, Instant};
 
-use super::Environment;
+use quell_remedy::Plan;
+use quell_stats::{Looks, Order, Role, Rules, is_gain_open};
+
 use super::failed::{BadEnd, Failed, Interrupted};
 use super::job::Job;
+use super::limits::Limits;
 use super::metric::Metric;
-use super::plan_text;
 use super::sample::{self, Sample};
 use super::short::Short;
 use super::spent::Spent;
+use super::{Environment, plan_text, proof};
 use crate::launch::Setup;
+use crate::show::units::time;
 
 /// Of runs that shoot more often than is timed.
 const ESTIMATED: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
@@ -26,6 +29,8 @@ pub(super) enum Ran {
 #[derive(Default)]
 pub(super) struct Pairs {
     pub(super) pairs: Vec<(Sample, Sample)>,
+    /// How many were to be made.
+    pub(super) asked: usize,
     /// Where the time of one more pair went.
     pub(super) spent: Option<Box<Spent>>,
     pub(super) notes: Vec<String>,
@@ -41,15 +46,22 @@ pub(super) struct Broke {
     pub(super) when: String,
 }
 
-/// What to run.
-pub(super) struct Runs<'a> {
+/// What is to be proved with any plan.
+pub(super) struct Asked<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) metrics: &'a [Metric],
-    pub(super) plan: &'a Plan,
-    pub(super) environment: &'a Environment,
-    pub(super) asked: usize,
+    /// After how many pairs to look.
+    pub(super) looks: &'a Looks,
+    pub(super) limits: Limits,
     /// For the orders of the pairs.
     pub(super) seed: u64,
+}
+
+/// What to run.
+pub(super) struct Runs<'a> {
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) environment: &'a Environment,
 }
 
 impl Runs<'_> {
@@ -88,7 +100,7 @@ impl Runs<'_> {
     }
 
     fn run_into(&self, ran: &mut Pairs, with_plan: &mut WithPlan<'_>) -> anyhow::Result<()> {
-        let (job, asked) = (self.job, self.asked);
+        let Asked { job, looks, .. } = *self.asked;
         if job.longest_plain.get().is_none() && with_plan.setup != Setup::NONE {
             // Of a plan that is given: what the program does by itself is known before anything is blamed on the plan.
             job.progress.line("warming up, without the plan");
@@ -101,8 +113,17 @@ impl Runs<'_> {
             job.progress.say(&note);
             ran.notes.push(note);
         }
-        for (index, order) in orders(asked, self.seed).into_iter().enumerate() {
-            let number = index + 1;
+        ran.asked = looks.first();
+        let began = Instant::now();
+        for (index, order) in looks.orders(self.asked.seed).into_iter().enumerate() {
+            if index == ran.asked {
+                let run = began.elapsed() / u32::try_from(2 * index).unwrap_or(u32::MAX);
+                match self.next_look(ran, run) {
+                    Some(next) => ran.asked = next,
+                    None => break,
+                }
+            }
+            let (number, asked) = (index + 1, ran.asked);
             let with = format!("pair {number} of {asked}, with the plan");
             let without = format!("pair {number} of {asked}, without the plan");
             let (before, after) = match order {
@@ -117,7 +138,7 @@ impl Runs<'_> {
             };
             job.progress.line(&format!(
                 "pair {number} of {asked}: {}",
-                in_a_line(self.metrics, &before, &after)
+                in_a_line(self.asked.metrics, &before, &after)
             ));
             ran.pairs.push((before, after));
         }
@@ -128,10 +149,51 @@ impl Runs<'_> {
         Ok(())
     }
 
+    /// How many pairs there should be at the next look, where those that are there promise a gain and don't settle it, and a run takes
+    /// so long; none where that is settled, or nothing is left for more.
+    fn next_look(&self, ran: &mut Pairs, run: Duration) -> Option<usize> {
+        let Asked {
+            job,
+            metrics,
+            looks,
+            limits,
+            seed,
+        } = *self.asked;
+        let made = ran.pairs.len();
+        let next = looks.next(made)?;
+        let (judged, _) = proof::judge(metrics, &ran.pairs, looks, seed);
+        let objectives = judged.iter().filter(|j| j.metric.role == Role::Objective);
+        let objectives: Vec<_> = objectives
+            .map(|j| (&j.comparison, j.metric.higher_is_better))
+            .collect();
+        if !is_gain_open(&objectives, Rules::default().smallest_effect) {
+            return None;
+        }
+        let more = 2 * (next - made);
+        let about = run.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
+        // the pair for the account comes after them
+        if !limits.allow_more(job.runs.get(), more + 2, run, Instant::now()) {
+            let note = format!(
+                "{made} pairs promise a gain and don't settle it, and {} more are not allowed: --pairs {next} makes them",
+                next - made
+            );
+            job.progress.say(&note);
+            ran.notes.push(note);
+            return None;
+        }
+        job.progress.more_runs(more);
+        job.progress.say(&format!(
+            "{made} pairs promise a gain and don't settle it: {} more, about {}",
+            next - made,
+            time(u64::try_from(about.as_nanos()).unwrap_or(u64::MAX))
+        ));
+        Some(next)
+    }
+
     /// One more pair, for the account. What the account costs depends on what a program does, so that it would move the
     /// figures of the pairs; and the observed run is no match, for it found the caches as they were.
     fn spend(&self, with_plan: &mut WithPlan<'_>) -> anyhow::Result<Option<Box<Spent>>> {
-        let job = self.job;
+        let job = self.asked.job;
         job.progress
             .line("one more run without and with the plan, for the account of the time");
         let before = sample::spend(
@@ -148,7 +210,7 @@ impl Runs<'_> {
     }
 
     fn without_plan(&self, when: &str) -> anyhow::Result<Sample> {
-        sample::measure(self.job, Setup::NONE, self.metrics, when)
+        sample::measure(self.asked.job, Setup::NONE, self.asked.metrics, when)
     }
 }
 
@@ -163,7 +225,7 @@ struct WithPlan<'a> {
 
 impl WithPlan<'_> {
     fn measure(&mut self, when: &str) -> anyhow::Result<Sample> {
-        let Runs { job, metrics, .. } = self.runs;
+        let Asked { job, metrics, .. } = *self.runs.asked;
         self.run(when, |setup| sample::measure(job, setup, metrics, when))
     }
 

@@ -6,7 +6,8 @@ use quell_event::account::AccountSummary;
 use quell_remedy::advice::Advised;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
-    Comparison, FEWEST_COUNTS, Named, Overall, Pair, Reason, Role, Rules, Verdict, compare, overall,
+    Comparison, FEWEST_COUNTS, Looks, Named, Overall, Pair, Reason, Role, Rules, Verdict, compare,
+    overall,
 };
 
 use super::left_out::LeftOut;
@@ -130,6 +131,7 @@ impl Judged {
 pub(crate) fn judge(
     metrics: &[Metric],
     pairs: &[(Sample, Sample)],
+    looks: &Looks,
     seed: u64,
 ) -> (Vec<Judged>, Overall) {
     let judged: Vec<Judged> = metrics
@@ -145,6 +147,7 @@ pub(crate) fn judge(
             let family = metrics.iter().filter(|m| m.role == metric.role).count();
             let rules = Rules {
                 family,
+                looks: looks.planned(),
                 seed,
                 kind: metric.kind,
                 higher_is_better: metric.higher_is_better,
@@ -249,7 +252,7 @@ pub(crate) mod tests {
         let metrics = metric::all(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
         let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 2e9, 1e9, 1e8, 5000.0, 5000.0];
         let after = [100.0, 100.0, 1e5, 1e4, 5e8, 2e9, 1e9, 1e8, 9000.0, 5000.0];
-        let (judged, overall) = judge(&metrics, &runs(5, &before, &after), 1);
+        let (judged, overall) = judge(&metrics, &runs(5, &before, &after), &Looks::once(5), 1);
         let words: Vec<_> = judged
             .iter()
             .map(|j| j.comparison.verdict.as_str())
@@ -273,7 +276,12 @@ pub(crate) mod tests {
     fn few_pairs() {
         let metrics = metric::all(&[]).unwrap();
         for pairs in [0, 1, 4] {
-            let (judged, overall) = judge(&metrics, &runs(pairs, &[1e4; 8], &[10.0; 8]), 1);
+            let (judged, overall) = judge(
+                &metrics,
+                &runs(pairs, &[1e4; 8], &[10.0; 8]),
+                &Looks::once(pairs),
+                1,
+            );
             assert_eq!(overall.verdict, Verdict::NoEvidence);
             assert_eq!(judged.len(), 8);
         }

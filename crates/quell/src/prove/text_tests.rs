@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quell_remedy::{Evidence, Plan, Planned};
+use quell_stats::Looks;
 
 use super::*;
 use crate::prove::metric;
@@ -19,7 +20,12 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
 
 fn proof_by(asked: &[String], before: &[f64], after: &[f64], pairs: usize) -> Proof {
     let metrics = metric::all(asked).unwrap();
-    let (metrics, overall) = judge(&metrics, &runs(pairs, before, after), 7);
+    let (metrics, overall) = judge(
+        &metrics,
+        &runs(pairs, before, after),
+        &Looks::once(pairs),
+        7,
+    );
     let sets = BTreeMap::from([(
         "_RJEM_MALLOC_CONF".to_owned(),
         "dirty_decay_ms:-1".to_owned(),

@@ -107,8 +107,18 @@ impl Noise {
 
 /// One run of `prove` over a program: the pairs of every metric. `effects` are the true ratios.
 pub fn prove(noise: Noise, pairs: usize, effects: &[f64; 7], rng: &mut Rng) -> Vec<Vec<Pair>> {
-    let series = noise.series(2 * pairs, rng);
     let order = orders(pairs, rng.next_u64());
+    prove_in(&order, noise, effects, rng)
+}
+
+/// The same in these orders.
+pub fn prove_in(
+    order: &[Order],
+    noise: Noise,
+    effects: &[f64; 7],
+    rng: &mut Rng,
+) -> Vec<Vec<Pair>> {
+    let series = noise.series(2 * order.len(), rng);
     (0..7)
         .map(|metric| {
             let (_, kind, usual, _) = METRICS[metric];
