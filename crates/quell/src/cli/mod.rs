@@ -254,9 +254,12 @@ pub(crate) struct PlanArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Apply this plan (TOML); without it, one is made from what the command is built of.
+    /// Apply this plan (TOML), such as 'quell prove --save' writes; without it nothing is set.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
+    /// Set what is known to stop shootdowns of what the command is built of, though nobody has tried here whether that wins time.
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) untried: bool,
     /// Write the plan as TOML.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
@@ -264,7 +267,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print where libquell.so is, for LD_PRELOAD by hand, and start nothing.
-    #[arg(long, conflicts_with_all = ["plan", "save", "dry_run", "command"])]
+    #[arg(long, conflicts_with_all = ["plan", "untried", "save", "dry_run", "command"])]
     pub(crate) library: bool,
     /// The command to start.
     #[arg(last = true, value_name = "CMD", required_unless_present = "library")]

@@ -11,6 +11,7 @@ use quell_event::Cause;
 use quell_remedy::{Evidence, Found, Plan, SHIM_LIBRARY, Source, recognise_command};
 
 use crate::cli::RunArgs;
+use crate::cmd::usage;
 use crate::evidence::{for_32_bits, is_secure, not_loaded, unfit_for_choice};
 use crate::launch;
 use crate::preload;
@@ -26,7 +27,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let mut plan = match &args.plan {
         Some(path) => plan_text::read(path)?,
-        None => by_recognition(&args.command)?,
+        None if args.untried => untried(&args.command)?,
+        None if args.save.is_some() => return Err(usage(NOTHING_TO_SAVE)),
+        None => {
+            say_what_could_be_set(&args.command)?;
+            Plan::default()
+        }
     };
     for out in take_preload_out(&mut plan, &args.command) {
         say(&out.line());
@@ -90,35 +96,83 @@ fn say(text: &str) {
     say!("quell: {text}");
 }
 
-/// What is known to be right for the allocators that the command is built of, said in a few lines.
-fn by_recognition(command: &[OsString]) -> anyhow::Result<Plan> {
-    launch::check(command)?;
-    if let Some(program) = for_32_bits(command) {
-        say(&format!(
-            "nothing to set: {} is a 32-bit program, and quell knows settings for 64-bit ones",
-            program.display()
-        ));
-        return Ok(Plan::default());
+/// Why an empty plan is not written.
+const NOTHING_TO_SAVE: &str = "--save: there is no plan to write: 'quell prove --save FILE -- CMD' writes one that wins time, and --untried makes one that nobody has tried";
+
+/// Says what could be set, and sets nothing: what wins time with one program costs another time, and only runs can tell.
+fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
+    let recognised = recognise(command)?;
+    let names: Vec<&str> = recognised
+        .plan
+        .remedies
+        .iter()
+        .map(|p| p.remedy.as_str())
+        .collect();
+    match names.as_slice() {
+        [] => recognised.say_nothing_to_set(),
+        names => say(&format!(
+            "nothing is set without a plan: {} may win time or lose it; 'quell prove --save plan.toml -- CMD' finds out, and --untried sets it all the same",
+            names.join(", ")
+        )),
     }
-    let recognised = recognise_command(command, &|name| std::env::var_os(name))
-        .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
-    let plan = without_evidence(command, &recognised.found, &own_env);
-    for p in &plan.remedies {
+    Ok(())
+}
+
+/// What is set where somebody asks for what nobody has tried.
+fn untried(command: &[OsString]) -> anyhow::Result<Plan> {
+    let recognised = recognise(command)?;
+    for p in &recognised.plan.remedies {
         for (name, value) in &p.sets {
             say(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
         }
     }
-    if plan.remedies.is_empty() {
-        let why = plan.notes.first().map_or(
+    if recognised.plan.remedies.is_empty() {
+        recognised.say_nothing_to_set();
+    }
+    for note in &recognised.notes {
+        say(&format!("{note}; 'quell prove' finds out"));
+    }
+    Ok(recognised.plan)
+}
+
+/// What a command is built of, and what could be set for that.
+struct RecognisedPlan {
+    plan: Plan,
+    /// What could not be found out.
+    notes: Vec<String>,
+}
+
+impl RecognisedPlan {
+    fn say_nothing_to_set(&self) {
+        let why = self.plan.notes.first().map_or(
             "no allocator with a setting was found in it",
             String::as_str,
         );
         say(&format!("nothing to set: {why}"));
     }
-    for note in &recognised.notes {
-        say(&format!("{note}; 'quell prove' finds out"));
+}
+
+fn recognise(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
+    launch::check(command)?;
+    if let Some(program) = for_32_bits(command) {
+        let why = format!(
+            "{} is a 32-bit program, and quell knows settings for 64-bit ones",
+            program.display()
+        );
+        return Ok(RecognisedPlan {
+            plan: Plan {
+                notes: vec![why],
+                ..Plan::default()
+            },
+            notes: Vec::new(),
+        });
     }
-    Ok(plan)
+    let recognised = recognise_command(command, &|name| std::env::var_os(name))
+        .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
+    Ok(RecognisedPlan {
+        plan: without_evidence(command, &recognised.found, &own_env),
+        notes: recognised.notes,
+    })
 }
 
 /// A plan for what was found, as if each allocator had been seen to shoot. The C library's is left

@@ -139,14 +139,48 @@ fn passes_through() {
     );
 }
 
-/// Check that without a plan the C library is recognised, what is set is said, and it can be saved
-/// and read back.
+/// Check that without a plan nothing is set, what could be is said, the command runs, and there is no plan to save.
 #[test]
-fn plans_by_recognition() {
+fn sets_nothing_without_a_plan() {
+    let _beside = beside_others();
+    let out = run(
+        &["--", "sh", "-c", "echo ${GLIBC_TUNABLES-unset}; exit 3"],
+        None,
+    );
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{said}");
+    assert_eq!(text(&out.stdout), "unset\n", "{said}");
+    assert!(
+        said.contains("nothing is set without a plan: glibc.keep") && said.contains("quell prove"),
+        "{said}"
+    );
+    let dry = run(&["--dry-run", "--", "true"], None);
+    assert_eq!(
+        (dry.status.code(), text(&dry.stdout)),
+        (Some(0), String::new())
+    );
+    let dir = tempfile::tempdir().expect("a folder");
+    let saved = dir.path().join("saved.toml");
+    let out = run(
+        &["--save", &saved.display().to_string(), "--", "true"],
+        None,
+    );
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("there is no plan to write"));
+    assert!(!saved.exists());
+}
+
+/// Check that what nobody has tried is set where that is asked for: the C library is recognised, what is set is said, and
+/// it can be saved and read back.
+#[test]
+fn sets_the_untried() {
     let _beside = beside_others();
     let dir = tempfile::tempdir().expect("a folder");
     let saved = dir.path().join("saved.toml").display().to_string();
-    let out = run(&["--dry-run", "--save", &saved, "--", "true"], None);
+    let out = run(
+        &["--untried", "--dry-run", "--save", &saved, "--", "true"],
+        None,
+    );
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(
         text(&out.stderr).lines().count() <= 3,
