@@ -1,4 +1,8 @@
-"""What a proof says of one row, and whether that is what quell promises."""
+"""What a proof says of one row, and whether that is what quell promises.
+
+Two kinds of rows are told apart: as people use it, `quell prove` tries what could help and recommends what wins time; and with
+--whole it proves all that the tables choose, which says what a plan stops and nothing of whether it pays.
+"""
 
 import dataclasses
 import re
@@ -27,6 +31,8 @@ class Row:
     sets: dict
     argv: list
     operations: int = 0
+    # Whether the plan was proved as the tables choose it.
+    is_whole: bool = False
     proof: dict | None = None
     failure: str | None = None
 
@@ -92,6 +98,8 @@ class Row:
         """A word for the row, and whether each promise holds: stops, never raises, predicted. None is not asked."""
         if self.failure:
             return f"FAILED: {self.failure}", {}
+        if not self.is_whole:
+            return self.judge_time()
         raises = self.raises()
         if raises:
             return "RAISES THEM", {"raises": False, "stops": False, "predicted": self.as_predicted()}
@@ -116,6 +124,34 @@ class Row:
             words.append("not as predicted")
         return "; ".join(words), holds
 
+    def judge_time(self) -> tuple:
+        """The same where what wins time was looked for: recommended or not, and whether that holds up."""
+        costly = self.shootdowns_cost_most()
+        if self.proof["verdict"] != "better":
+            # what is not recommended costs nobody time; where shootdowns are what costs it has to say why
+            why = self.proof.get("reason")
+            words = f"nothing recommended{': ' + why if why else ''}"
+            return words, {"stops": bool(why) or bool(self.proof["metrics"])} if costly else {}
+        holds = {"time": self.is_no_slower()}
+        if costly:
+            holds["stops"] = self.reduction is not None and self.reduction >= STOPS
+        memory = self.ratio("max_rss")
+        holds["memory"] = memory is None or memory <= MEMORY
+        short = [text for key, text in (("time", "TAKES LONGER"), ("stops", f"stops less than {percent(STOPS)}"),
+                                        ("memory", f"takes more than {percent(MEMORY - 1)} more memory"))
+                 if not holds.get(key, True)]
+        return "better" + "".join(f"; {text}" for text in short), holds
+
+    def is_no_slower(self) -> bool:
+        """Of CPU time and wall time neither is more, in the middle of the pairs."""
+        return all((self.ratio(metric) or 1) <= 1 for metric in ("wall_ns", "cpu_ns"))
+
+    def shootdowns_cost_most(self) -> bool:
+        """Of all that memory management took in the observed run."""
+        account = self.proof.get("account") or {}
+        took = {one["mechanism"]: one["cpu_ns"] + one["blocked_ns"] for one in account.get("mechanisms") or []}
+        return bool(took) and max(took, key=took.get).startswith("shootdown.")
+
     def judge_empty(self) -> tuple:
         why = self.proof.get("reason") or "no reason given"
         said = bool(self.proof.get("reason")) and self.least == STOPS
@@ -138,12 +174,22 @@ class Row:
 
 def claims(rows: list) -> list:
     """What quell promises over all rows, each as (text, whether it holds, the rows that don't)."""
-    texts = {
+    if not all(row.is_whole for row in rows):
+        return judged_claims(rows, {
+            "time": "no plan that is recommended takes more time, of CPUs or in all",
+            "stops": f"where shootdowns are what costs the most, it stops {percent(STOPS)} of them, or says why not",
+            "memory": f"no plan that is recommended takes more than {percent(MEMORY - 1)} more memory",
+        })
+    return judged_claims(rows, {
         "stops": f"each plan stops {percent(STOPS)} of the shootdowns ({percent(STOPS_WORST)} for raw and for jemalloc with "
                  f"decay 0) within {percent(MEMORY - 1)} more memory, or says that it can't and why",
         "raises": "no plan raises them",
         "predicted": f"predicted and measured differ by at most {APART * 100:.0f} points",
-    }
+    })
+
+
+def judged_claims(rows: list, texts: dict) -> list:
+    """Each text with how many rows it holds for."""
     found = []
     for key, text in texts.items():
         judged = [(row, row.judge()[1].get(key)) for row in rows]
