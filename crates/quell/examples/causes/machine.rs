@@ -184,7 +184,8 @@ fn bind(p: *mut u8, size: usize, node: Option<u32>) {
 
 /// Blocks of node 1, which holds our memory, are asked to go offline: what can move is moved away.
 fn offline() {
-    const MANY: usize = 512 << 20;
+    // A node of the virtual machines has 1 GB, and their files may lie on this one: 512 MB were too much once.
+    const MANY: usize = 256 << 20;
     let p = map(MANY, None);
     advise(p, MANY, libc::MADV_NOHUGEPAGE);
     bind(p, MANY, Some(1));
