@@ -30,8 +30,10 @@ const BAD_TENTH: f64 = 0.02;
 pub struct RaceRules {
     /// A smaller gain is none: 0.01 is 1 %.
     pub least_gain: f64,
-    /// The race is over after so many rounds.
+    /// The race is over after so many rounds, but for those of which a gain is open.
     pub most_rounds: usize,
+    /// So many rounds more are made with those that gain in the middle and can't show it yet.
+    pub open_rounds: usize,
     /// More is better: a throughput.
     pub higher_is_better: bool,
 }
@@ -41,6 +43,7 @@ impl Default for RaceRules {
         Self {
             least_gain: 0.01,
             most_rounds: 8,
+            open_rounds: 0,
             higher_is_better: false,
         }
     }
@@ -149,9 +152,11 @@ impl Race {
                 continue;
             }
             self.judge();
+            if self.round >= self.rules.most_rounds {
+                self.finish(self.round < self.all_rounds());
+            }
             let mut racing = self.racing();
-            if racing.is_empty() || self.round >= self.rules.most_rounds {
-                self.finish();
+            if racing.is_empty() {
                 return None;
             }
             self.round += 1;
@@ -198,7 +203,7 @@ impl Race {
     #[must_use]
     pub fn runs_left(&self) -> usize {
         let racing = self.racing().len();
-        let rounds = self.rules.most_rounds.saturating_sub(self.round);
+        let rounds = self.all_rounds().saturating_sub(self.round);
         let this: usize = self.groups.iter().map(Vec::len).sum();
         this + rounds * (racing + racing.div_ceil(GROUP))
     }
@@ -228,6 +233,12 @@ impl Race {
         let middle = |n: &usize| median(&self.candidates[*n].differences);
         winners.sort_by(|a, b| middle(a).total_cmp(&middle(b)));
         winners
+    }
+
+    fn all_rounds(&self) -> usize {
+        self.rules
+            .most_rounds
+            .saturating_add(self.rules.open_rounds)
     }
 
     fn racing(&self) -> Vec<usize> {
@@ -284,8 +295,9 @@ impl Race {
         }
     }
 
-    /// Says of each that still runs whether it has won.
-    fn finish(&mut self) {
+    /// Says of each that still runs whether it has won; where there is `more` to come not of those that gain in the middle, and
+    /// can't show it yet.
+    fn finish(&mut self, more: bool) {
         let (least, bad) = (self.least(), self.bad_tenth());
         for candidate in &mut self.candidates {
             if candidate.fate != Fate::Racing {
@@ -293,10 +305,14 @@ impl Race {
             }
             let seen = &candidate.differences;
             let enough = seen.len() >= FEWEST_ROUNDS;
-            let gains = enough && median(seen) <= least && evidence_below(seen, 0.0) >= LIKELY;
+            let promises = enough && median(seen) <= least;
+            let shows = evidence_below(seen, 0.0) >= LIKELY;
+            if promises && !shows && more {
+                continue;
+            }
             let worst = quantile(seen, 0.9);
             candidate.fate = match () {
-                () if !gains => Fate::Out(Out::NoGain),
+                () if !(promises && shows) => Fate::Out(Out::NoGain),
                 () if worst > bad => Fate::Out(Out::Wild { ratio: worst.exp() }),
                 () => Fate::Won,
             };

@@ -65,6 +65,13 @@ impl Limits {
         }
     }
 
+    /// How many rounds more with those of which a gain is open after `rounds` of so many runs each: as many again, if the bounds
+    /// allow them.
+    pub(crate) fn open_rounds(left: Option<usize>, runs: usize, rounds: usize) -> usize {
+        let allowed = left.map_or(rounds, |left| (left / runs.max(1)).saturating_sub(rounds));
+        rounds.min(allowed)
+    }
+
     /// So many candidates can be told apart in so many runs, of which as many run beside one of the baseline as `group` says.
     pub(crate) fn fit(left: Option<usize>, group: usize, fewest_rounds: usize) -> usize {
         let Some(left) = left else {
@@ -126,6 +133,9 @@ mod tests {
         assert_eq!(Limits::rounds(Some(1000), 5, SECOND), 20);
         assert_eq!(Limits::rounds(Some(60), 5, SECOND), 8);
         assert_eq!(Limits::rounds(Some(17), 5, SECOND), 3);
+        assert_eq!(Limits::open_rounds(None, 5, 4), 4);
+        assert_eq!(Limits::open_rounds(Some(30), 5, 4), 2);
+        assert_eq!(Limits::open_rounds(Some(17), 5, 3), 0);
     }
 
     proptest! {

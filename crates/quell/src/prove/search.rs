@@ -237,8 +237,10 @@ impl Search<'_> {
         }
         let objective = metric::objective(self.metrics);
         let a_round = entrants.len() + entrants.len().div_ceil(GROUP);
+        let rounds = Limits::rounds(left, a_round, course.run);
         let rules = RaceRules {
-            most_rounds: Limits::rounds(left, a_round, course.run),
+            most_rounds: rounds,
+            open_rounds: Limits::open_rounds(left, a_round, rounds),
             higher_is_better: objective.higher_is_better(),
             ..RaceRules::default()
         };
@@ -247,17 +249,18 @@ impl Search<'_> {
         self.job.progress.more_runs(runs);
         let about = course
             .run
-            .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX));
+            .saturating_mul(u32::try_from(rounds * a_round).unwrap_or(u32::MAX));
         self.job.progress.say(&format!(
-            "trying {} beside {}, in up to {} rounds: {} at most, about {}",
+            "trying {} beside {}, in {} rounds, about {}; where a gain is open then, in {} more: {} at most",
             match entrants {
                 [one] => one.label.clone(),
                 many => plural(many.len() as u64, "change"),
             },
             baseline.label,
             rules.most_rounds,
-            plural(runs as u64, "run"),
-            time(u64::try_from(about.as_nanos()).unwrap_or(u64::MAX))
+            time(u64::try_from(about.as_nanos()).unwrap_or(u64::MAX)),
+            rules.open_rounds,
+            plural(runs as u64, "run")
         ));
         let mut ends = vec![None; entrants.len()];
         let made = self.job.runs.get();
