@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds what is missing on this machine, says what it will install, and installs it.
 #
-#   scripts/setup.sh [JOB...]     what it is for: build, test, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
+#   scripts/setup.sh [JOB...]     what it is for: build, test, house, exports, page, demo, bench, lab, remedies, kernels, dist, fuzz; all without
 #                                 And by their names only: influx and servers, for not every system packs these, fleet, luf, luf-btf, luf-llama and luf-model
 #
 # It looks for what is needed and not for packages, so it does nothing, and says nothing, on any
@@ -10,7 +10,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-jobs=${*:-build test exports page demo bench lab remedies kernels dist fuzz}
+jobs=${*:-build test house exports page demo bench lab remedies kernels dist fuzz}
 packages=()
 need_rust=
 
@@ -55,6 +55,8 @@ look_for_test() {
 	has_library libtcmalloc_minimal.a || needs libgoogle-perftools-dev
 	have musl-gcc || needs musl-tools
 }
+
+look_for_house() { have python3 || needs python3; }
 
 look_for_demo() { python3 -c 'import venv, ensurepip' 2>/dev/null || needs python3 python3-venv; }
 
@@ -170,8 +172,8 @@ look() {
 	local job
 	for job in $jobs; do
 		case $job in
-		build | test | exports | influx | servers | fleet | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
-		*) say "setup: '$job' is none of build, test, exports, influx, servers, fleet, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
+		build | test | house | exports | influx | servers | fleet | page | demo | bench | lab | remedies | kernels | dist | fuzz | luf | luf-btf | luf-llama | luf-model) "look_for_${job//-/_}" ;;
+		*) say "setup: '$job' is none of build, test, house, exports, influx, servers, fleet, page, demo, bench, lab, remedies, kernels, dist, fuzz, luf, luf-btf, luf-llama, luf-model" && exit 2 ;;
 		esac
 	done
 }
