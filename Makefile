@@ -15,7 +15,7 @@ build: ## Build target/release/quell
 static: ## Build a quell that needs no library of the machine that it runs on
 	@scripts/static
 
-dist: ## Pack that: a tarball and a Debian package with man pages, completions and a unit
+dist: ## Pack that: a tarball, a Debian package and a Python wheel, with man pages, completions and a unit
 	@scripts/dist
 
 demo: ## Find and prove what wins time for a Python script: the main job on real input

@@ -23,6 +23,7 @@ def tracked(*patterns):
     listed = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=ROOT,
+        check=False,
         capture_output=True,
         text=True,
     )

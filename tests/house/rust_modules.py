@@ -61,7 +61,7 @@ def _read_module(code, raw, file, folder, path, parent, modules):
             module.mentions.append(target)
     code = _USE.sub("", code)
     for found in _INLINE_PATH.finditer(code):
-        module.mentions.append(tuple([found.group(1), *found.group(2).replace("r#", "").strip(":").split("::")]))
+        module.mentions.append((found.group(1), *found.group(2).replace("r#", "").strip(":").split("::")))
     module.defined = set(_DEFINED.findall(code))
 
 
