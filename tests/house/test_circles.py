@@ -16,10 +16,9 @@ FILES_IN_CIRCLES = {
     "event": 19,
     "lab": 14,
     "probe": 6,
-    "quell": 35,
+    "quell": 8,
     "remedy": 13,
     "shim": 7,
-    "stats": 4,
 }
 
 

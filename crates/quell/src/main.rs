@@ -19,6 +19,7 @@ mod lab;
 mod launch;
 mod little_memory;
 mod outcome;
+mod plan;
 mod preload;
 mod prove;
 mod recording;
@@ -27,6 +28,7 @@ mod show;
 mod subject;
 mod target;
 mod top;
+mod usage;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use quell_event::Text;
 
 use crate::cli::Target;
-use crate::prove::plan_text::LONGEST_TITLE;
+use crate::show::command::LONGEST_TITLE;
 
 /// What was watched, and the command that was run meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

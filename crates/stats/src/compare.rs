@@ -13,6 +13,7 @@
 use crate::counts::{FEWEST_COUNTS, chance_explains};
 use crate::interval::{Interval, bootstrap};
 use crate::logs::Logs;
+use crate::pair::{Kind, Pair};
 use crate::{Reason, Verdict, guard, median};
 
 /// With fewer pairs than this nothing is claimed, however large the change.
@@ -25,32 +26,6 @@ pub const FEWEST_PAIRS: usize = 5;
 
 /// Log distances below this are rounding, not change.
 const ROUNDING: f64 = 1e-12;
-
-/// The value of one metric in the two runs of a pair.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
-    /// Without the plan.
-    pub before: f64,
-    /// With the plan.
-    pub after: f64,
-}
-
-impl Pair {
-    /// A pair of two values.
-    #[must_use]
-    pub fn new(before: f64, after: f64) -> Self {
-        Self { before, after }
-    }
-}
-
-/// What a metric is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Whole events: shootdowns, victims, page faults. Few of them scatter by chance alone.
-    Count,
-    /// Something on a scale: time, memory, a number from the program's output.
-    Measure,
-}
 
 /// How to judge a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]

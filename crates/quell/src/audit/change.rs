@@ -8,9 +8,9 @@ use quell_doctor::apply::{self, Change, Restored};
 use quell_doctor::{Finding, Severity, Status};
 
 use super::text::clean;
-use crate::cmd::usage;
 use crate::show::style::BOLD;
 use crate::show::units::plural;
+use crate::usage::usage;
 
 /// Shows what would change, asks, and makes the changes. Nothing is changed where nobody says yes.
 ///

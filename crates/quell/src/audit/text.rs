@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use quell_doctor::{Finding, Profile, Severity, Status};
 use quell_event::text::is_plain;
 
-use crate::prove::plan_text::wrap;
+use crate::show::lines::wrap;
 use crate::show::style::{BOLD, DIM};
 use crate::show::units::plural;
 

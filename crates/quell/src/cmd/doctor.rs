@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::audit::{change, evidence, text};
 use crate::cli::DoctorArgs;
-use crate::cmd::usage;
 use crate::show::{self, emit as print};
 use crate::target;
+use crate::usage::usage;
 
 /// What `--fail-on` is without.
 const FAILS: Severity = Severity::Medium;

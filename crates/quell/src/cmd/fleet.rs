@@ -14,13 +14,13 @@ use quell_fleet::{Failed, Job, Prepared, Question, SUMMARY, Tree, day, find};
 
 use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
-use crate::cmd::usage;
 use crate::fleet::{self, Asked, Choice, choose, json, of_the_future, text};
 use crate::launch::signals;
 use crate::prove::temp::{FLEET, TempDir};
 use crate::show::table::{Table, plain};
 use crate::show::units::plural;
 use crate::show::{self, emit, unless_gone};
+use crate::usage::usage;
 
 /// Rows of a text, and of each answer of the summary.
 const ROWS: usize = 20;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::LabCompareArgs;
-use crate::cmd::usage;
 use crate::lab::{self, Comparison, CurveComparison, NamedCurves};
 use crate::show::emit;
 use crate::show::table::plain;
+use crate::usage::usage;
 
 /// The files as curves, if the first is one.
 fn curve_files(files: &[PathBuf]) -> anyhow::Result<Option<Vec<NamedCurves>>> {
@@ -98,7 +98,7 @@ mod tests {
             json: false,
         };
         let err = compare(&both(&a, &b)).expect_err("nothing in both");
-        assert!(err.is::<crate::cmd::Usage>());
+        assert!(err.is::<crate::usage::Usage>());
         let said = format!("{err:#}");
         assert!(
             said.starts_with("no experiment is in both")
@@ -111,7 +111,7 @@ mod tests {
             json: false,
         };
         let err = compare(&three).expect_err("one is missing");
-        assert!(err.is::<crate::cmd::Usage>());
+        assert!(err.is::<crate::usage::Usage>());
     }
 
     /// Check that curves are compared with curves, point by point, claimed with two runs of each side only, and with
@@ -166,7 +166,7 @@ mod tests {
                 json: false,
             };
             let err = compare(&args).expect_err("not alike");
-            assert!(err.is::<crate::cmd::Usage>(), "{err:#}");
+            assert!(err.is::<crate::usage::Usage>(), "{err:#}");
         }
     }
 }

@@ -9,9 +9,9 @@ use quell_export::lab::{Timeline, Turns};
 use quell_lab::curve::Curved;
 
 use crate::cli::LabReportArgs;
-use crate::cmd::usage;
 use crate::lab::{self, Results};
 use crate::show::{self, Replace, emit};
+use crate::usage::usage;
 
 pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
     let outputs = [&args.html, &args.hlog, &args.influx, &args.perfetto];
@@ -217,7 +217,7 @@ mod tests {
 
     fn refused(args: &LabReportArgs) -> String {
         let err = report(args).expect_err("it is refused");
-        assert!(err.is::<crate::cmd::Usage>(), "{err:#}");
+        assert!(err.is::<crate::usage::Usage>(), "{err:#}");
         format!("{err:#}")
     }
 

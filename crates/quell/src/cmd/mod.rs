@@ -1,6 +1,5 @@
 //! One file a verb, and what they share: exit statuses and the one line that says what went wrong.
 
-use std::fmt;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -10,6 +9,8 @@ use crate::cli::{Cli, Color, Verb};
 use crate::outcome::by_signal;
 use crate::prove::failed::Interrupted;
 use crate::show::emit;
+// launch, target and the verbs that watch name it so
+pub(crate) use crate::usage::{Usage, usage};
 
 mod agent;
 mod agent_look_back;
@@ -27,23 +28,6 @@ mod run;
 mod stat;
 mod top;
 mod version;
-
-/// Bad usage or bad input: exit status 2. Everything else that fails is 1.
-#[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
-/// A [`Usage`] error with this text.
-pub(crate) fn usage(text: impl Into<String>) -> anyhow::Error {
-    Usage(text.into()).into()
-}
 
 /// Runs the verb.
 pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

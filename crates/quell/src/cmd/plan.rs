@@ -15,21 +15,25 @@ use quell_remedy::{Found, Plan, Planned, recognise_process};
 use serde::Serialize;
 
 use crate::cli::PlanArgs;
-use crate::cmd::usage;
 use crate::evidence::{
     Observed, has_rights, is_process_secure, is_secure, of_trace, sanitizer, unfit_for_choice,
     words,
 };
 use crate::launch::{self, Output, signals};
 use crate::outcome;
-use crate::prove::plan_text;
+use crate::plan::{
+    Environment, PlannedJson, describe_candidates, describe_remedies, how_to_keep,
+    overridden_settings, save_plan,
+};
 use crate::prove::temp::{RUN, TempDir, WATCHED};
-use crate::prove::{Environment, Remedy};
 use crate::recording::{Recording, STEP, record_command};
+use crate::show::command::{command_title, shell_words};
+use crate::show::lines::list;
 use crate::show::style::BOLD;
 use crate::show::units::{count, percent, plural};
 use crate::show::{self, emit};
 use crate::target::{self, seconds};
+use crate::usage::usage;
 
 /// Where `quell record` writes if it is not told.
 const DEFAULT_TRACE: &str = "trace.quell";
@@ -62,7 +66,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         &theirs,
     );
     if let Some(path) = &args.save {
-        plan_text::save(&plan, path)?;
+        save_plan(&plan, path)?;
     }
     let environment = plan.environment(&theirs);
     let unmeasured = (args.budget.is_some() && subject.observed.evidence.max_rss.is_none())
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let notes = [
         subject.observed.notes.clone(),
         unmeasured.into_iter().collect(),
-        plan_text::merged(&environment, &theirs),
+        overridden_settings(&environment, &theirs),
         plan.notes.clone(),
     ]
     .concat();
@@ -169,10 +173,10 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     observed.add_found(recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
-    let words = plan_text::shell_words(&words);
+    let words = shell_words(&words);
     Ok(Subject {
         observed,
-        title: format!("Plan for process {pid}, {}", plan_text::title(&words)),
+        title: format!("Plan for process {pid}, {}", command_title(&words)),
         command: words,
         environment: environment
             .into_iter()
@@ -203,11 +207,11 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     observed.evidence.secure = is_secure(command);
     observed.evidence.unfit = unfit_for_choice(command);
     observed.evidence.command = words(command);
-    let words = plan_text::shell_words(&observed.evidence.command);
+    let words = shell_words(&observed.evidence.command);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(Subject {
         observed,
-        title: format!("Plan for {}", plan_text::title(&words)),
+        title: format!("Plan for {}", command_title(&words)),
         command: words,
         environment: own_environment(),
         status,
@@ -234,19 +238,19 @@ fn text(
         out.push_str("\n  nothing to set\n");
     } else {
         out.push('\n');
-        out.push_str(&plan_text::remedies(plan));
+        out.push_str(&describe_remedies(plan));
     }
     let cpu_ns = subject.observed.account.as_ref().map_or(0, |a| a.cpu_ns);
     out.push_str(&show::advice::text(&subject.observed.advice, cpu_ns));
-    out.push_str(&plan_text::candidates(candidates, &subject.command));
+    out.push_str(&describe_candidates(candidates, &subject.command));
     let found: Vec<String> = subject
         .observed
         .found
         .iter()
         .map(ToString::to_string)
         .collect();
-    out.push_str(&plan_text::list("Found", &found));
-    out.push_str(&plan_text::list("Notes", notes));
+    out.push_str(&list("Found", &found));
+    out.push_str(&list("Notes", notes));
     if !plan.remedies.is_empty() {
         let predicted = plan.predicted_stop();
         if plan.remedies.len() > 1 && predicted > 0.0 {
@@ -257,7 +261,7 @@ fn text(
                 if others > 0 { ", also others'" } else { "" }
             );
         }
-        out.push_str(&plan_text::keep(plan, environment, &subject.command, saved));
+        out.push_str(&how_to_keep(plan, environment, &subject.command, saved));
         let _ = writeln!(out, "  prove it first: quell prove -- {}", subject.command);
     }
     out
@@ -272,9 +276,9 @@ struct Document<'a> {
     by_others: u64,
     page_faults: Option<u64>,
     allocators: Vec<Allocator>,
-    remedies: Vec<Remedy<'a>>,
+    remedies: Vec<PlannedJson<'a>>,
     /// All that could help, each for itself: which of it does only runs tell.
-    candidates: Vec<Remedy<'a>>,
+    candidates: Vec<PlannedJson<'a>>,
     /// Of all remedies together.
     predicted_stop: f64,
     max_rss: Option<u64>,
@@ -311,8 +315,8 @@ fn json(
         by_others: observed.others,
         page_faults: observed.evidence.page_faults,
         allocators: observed.found.iter().map(allocator).collect(),
-        remedies: plan.remedies.iter().map(Remedy::from).collect(),
-        candidates: candidates.iter().map(Remedy::from).collect(),
+        remedies: plan.remedies.iter().map(PlannedJson::from).collect(),
+        candidates: candidates.iter().map(PlannedJson::from).collect(),
         predicted_stop: plan.predicted_stop(),
         max_rss: observed.evidence.max_rss,
         environment,

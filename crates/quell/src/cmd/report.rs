@@ -9,12 +9,12 @@ use quell_event::text::clean;
 use quell_remedy::advice::Advised;
 use serde::Serialize;
 
-use super::usage;
 use crate::agent::look_back;
 use crate::cli::ReportArgs;
 use crate::compare::{self, Comparison};
 use crate::report::{self, Report, export};
 use crate::show::{self, emit};
+use crate::usage::usage;
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let named = [args.output.as_deref(), args.html.as_deref()];

@@ -11,13 +11,15 @@ use quell_event::Cause;
 use quell_remedy::{Evidence, Found, Plan, SHIM_LIBRARY, Source, recognise_command};
 
 use crate::cli::RunArgs;
-use crate::cmd::usage;
 use crate::evidence::{for_32_bits, is_secure, not_loaded, unfit_for_choice};
 use crate::launch;
+use crate::plan::{
+    overridden_settings, own_variable, read_plan, save_plan, setup_of, shell_exports,
+};
 use crate::preload;
 use crate::prove::left_out::take_preload_out;
-use crate::prove::plan_text::{self, exports, merged, own_env, setup};
 use crate::show::emit;
+use crate::usage::usage;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if args.library {
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut plan = match &args.plan {
-        Some(path) => plan_text::read(path)?,
+        Some(path) => read_plan(path)?,
         None if args.untried => untried(&args.command)?,
         None if args.save.is_some() => return Err(usage(NOTHING_TO_SAVE)),
         None => {
@@ -38,11 +40,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         say(&out.line());
     }
     if let Some(path) = &args.save {
-        plan_text::save(&plan, path)?;
+        save_plan(&plan, path)?;
     }
-    let mut environment = plan.environment(&own_env);
+    let mut environment = plan.environment(&own_variable);
     preload::resolve(&mut environment)?;
-    for note in merged(&environment, &own_env) {
+    for note in overridden_settings(&environment, &own_variable) {
         say(&note);
     }
     let not_loaded = not_loaded(&args.command, &environment);
@@ -54,13 +56,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let starts = starts
             .iter()
             .map(|s| format!("# and by 'quell run': {s}\n"));
-        let text = exports(&environment) + &starts.collect::<String>();
+        let text = shell_exports(&environment) + &starts.collect::<String>();
         emit(&mut std::io::stdout(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     // What is not loaded has broken nothing.
     let advice = advice(&plan).filter(|_| not_loaded.is_none());
-    let setup = setup(&environment, &plan);
+    let setup = setup_of(&environment, &plan);
     Err(launch::replace(&args.command, &setup, advice))
 }
 
@@ -170,7 +172,7 @@ fn recognise(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
     let recognised = recognise_command(command, &|name| std::env::var_os(name))
         .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
     Ok(RecognisedPlan {
-        plan: without_evidence(command, &recognised.found, &own_env),
+        plan: without_evidence(command, &recognised.found, &own_variable),
         notes: recognised.notes,
     })
 }

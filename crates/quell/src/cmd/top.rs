@@ -8,7 +8,6 @@ use quell_host::cpus::Isolation;
 use quell_host::proc::Proc;
 
 use crate::cli::{Target, TopArgs};
-use crate::cmd::usage;
 use crate::launch::{Output, signals};
 use crate::little_memory;
 use crate::show::units::time;
@@ -21,6 +20,7 @@ use crate::top::source::{How, Source};
 use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
 use crate::top::{json, text};
+use crate::usage::usage;
 
 /// How often it is looked whether what is watched has ended, how large the terminal is, and where new culprits
 /// have their code: that is gone when they are.

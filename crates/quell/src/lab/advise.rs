@@ -19,11 +19,11 @@ use serde::Serialize;
 
 use super::{Beside, Ran, check, has_counter, lock, one, place, say_interrupted};
 use crate::cli::LabAdviseArgs;
-use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::{BOLD, heading};
 use crate::show::units::{count, time};
+use crate::usage::usage;
 use links::{LINKS, Link};
 
 /// What the lab says of a rule.

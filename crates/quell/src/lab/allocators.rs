@@ -17,10 +17,10 @@ use super::one::within;
 use super::surroundings::{Allocator, Around};
 use super::{Beside, Progress, check, has_counter, line, lock, place};
 use crate::cli::AllocatorsArgs;
-use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
+use crate::usage::usage;
 
 /// What an allocator's library is called, of those that programs run with in place of their own.
 const NAMES: [&str; 3] = ["libjemalloc.so", "libmimalloc.so", "libtcmalloc_minimal.so"];

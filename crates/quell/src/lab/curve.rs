@@ -14,12 +14,12 @@ use super::surroundings::again;
 use super::{Beside, Kept, guard, has_counter, lock, machine, place};
 use crate::cli::{LabRunArgs, VictimMode, curve_worker_words};
 use crate::clock::monotonic_ns;
-use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::time;
+use crate::usage::usage;
 
 /// The table of all curves.
 pub(crate) fn list() -> String {

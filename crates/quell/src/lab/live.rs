@@ -11,7 +11,7 @@ use quell_lab::mechanism::{Mechanism, Timing};
 
 use super::export::whole;
 use crate::clock::{monotonic_ns, wall_ns};
-use crate::cmd::usage;
+use crate::usage::usage;
 
 /// What points are of: blocks; moments that are about something; gaps of experiments that do one thing once.
 const BLOCK: &str = "quell_lab_block";

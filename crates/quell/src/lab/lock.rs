@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::cmd::usage;
+use crate::usage::usage;
 
 /// Names another file, for labs that share CPUs but not folders, such as those in containers. Empty, there is no lock:
 /// tests run beside each other on purpose.

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use quell_lab::pin;
 use quell_lab::tsc::{self, Counter};
 
-use crate::cmd::usage;
+use crate::usage::usage;
 
 /// Says where nothing can be timed.
 pub(crate) fn has_counter() -> anyhow::Result<()> {

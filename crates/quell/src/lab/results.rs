@@ -9,8 +9,8 @@ use quell_lab::curve::{self, Curved};
 use quell_lab::summary::{SCHEMA, Summary};
 use serde_json::Value;
 
-use crate::cmd::usage;
 use crate::show::table::plain;
+use crate::usage::usage;
 
 /// What a file holds.
 #[derive(Debug)]

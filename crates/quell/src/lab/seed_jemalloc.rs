@@ -15,11 +15,11 @@ use super::libraries::installed;
 use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
-use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
 use crate::show::units::time;
+use crate::usage::usage;
 
 /// Operations of each of the two threads.
 const OPERATIONS: u64 = 4000;

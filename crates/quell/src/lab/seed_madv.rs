@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedMadvArgs;
-use crate::cmd::usage;
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::heading;
 use crate::show::table::Table;
 use crate::show::units::{count, time};
+use crate::usage::usage;
 
 /// Figures of the document ("How to deter or disarm TLB shootdowns", perf stat and funclatency): flushes asked for,
 /// flushes done, and of the time of one in ns: the mean, and how many in each power of two from 512.

@@ -17,12 +17,12 @@ use quell_probe::{Interruptions, Scope};
 
 use super::{Beside, has_counter, lock, place, worker};
 use crate::cli::{LabWatchArgs, Target};
-use crate::cmd::usage;
 use crate::show::emit;
 use crate::show::style::heading;
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
 use crate::target::{End, Watch};
+use crate::usage::usage;
 
 /// So long is a block: what lies between two is not seen, some µs.
 const BLOCK: Duration = Duration::from_millis(250);

@@ -14,12 +14,13 @@ use super::limits::Limits;
 use super::memory::MemoryBudget;
 use super::metric::{self, Metric};
 use super::tried::{Tried, labels};
-use super::{plan_text, proof, sample, search};
+use super::{measure, proof, search};
 use crate::cli::ProveArgs;
-use crate::cmd::usage;
 use crate::launch::Setup;
+use crate::plan;
 use crate::show::units::plural;
 use crate::target::seconds;
+use crate::usage::usage;
 
 /// More changes than this are not tried: the first are of the dearest origins.
 const MOST_CANDIDATES: usize = 12;
@@ -92,7 +93,7 @@ pub(super) fn choose(
     seed: u64,
 ) -> anyhow::Result<Chosen> {
     job.progress.line(&format!("observing {}", job.name()));
-    let seen = sample::observe(job, metrics, Setup::NONE)?;
+    let seen = measure::observe(job, metrics, Setup::NONE)?;
     // A figure of the program may be of a stall that is no part of its time.
     let is_time = !metrics.iter().any(Metric::is_from_output);
     let options = quell_remedy::Options {
@@ -100,7 +101,7 @@ pub(super) fn choose(
         ..args.budget.unwrap_or_default().options()
     };
     let Proposal { plan, candidates } =
-        quell_remedy::choose(&seen.found, &seen.evidence, &options, &plan_text::own_env);
+        quell_remedy::choose(&seen.found, &seen.evidence, &options, &plan::own_variable);
     let mut chosen = Chosen {
         plan,
         observed: Some(seen.evidence),
@@ -120,7 +121,7 @@ pub(super) fn choose(
     }
     let forms: Vec<Vec<Planned>> = candidates.iter().map(|one| vec![one.clone()]).collect();
     for (one, label) in candidates.iter().zip(labels(&forms)) {
-        job.progress.say(&plan_text::could_help(one, &label));
+        job.progress.say(&plan::could_help(one, &label));
     }
     let left_out = &chosen.left_out;
     let again = |kept: &[Planned], setup: &Setup| {
@@ -129,7 +130,7 @@ pub(super) fn choose(
         job.progress
             .line(&format!("observing {} with {names}", job.name()));
         job.progress.more_runs(1);
-        let seen = match sample::observe(job, metrics, setup) {
+        let seen = match measure::observe(job, metrics, setup) {
             // It ran with this a few times before: the pairs will tell whether it bears it.
             Err(err) if err.is::<Failed>() => return Ok(Vec::new()),
             seen => seen?,
@@ -141,7 +142,7 @@ pub(super) fn choose(
             let set = setup.env.iter().find(|(n, _)| n == name);
             match set {
                 Some((_, value)) => value.to_str().map(str::to_owned),
-                None => plan_text::own_env(name),
+                None => plan::own_variable(name),
             }
         };
         let more = quell_remedy::choose(&seen.found, &seen.evidence, &options, &env);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use quell_event::Text;
 
 use super::failed::{Failed, How, Interrupted, short_seconds};
-use super::plan_text::shell_words;
 use super::progress::Progress;
 use super::watch::Watcher;
-use crate::cmd::usage;
 use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, Whose, signals};
+use crate::show::command::shell_words;
+use crate::usage::usage;
 
 /// How often a server that starts is asked whether it is ready.
 const KNOCK: Duration = Duration::from_millis(20);

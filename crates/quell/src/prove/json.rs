@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use quell_remedy::RemedyCeiling;
 use quell_remedy::advice::Advised;
-use quell_remedy::{Planned, RemedyCeiling};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -12,6 +12,7 @@ use super::metric::Unit;
 use super::proof::{Judged, Proof};
 use super::spent;
 use super::tried::Tried;
+use crate::plan::PlannedJson;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -21,7 +22,7 @@ struct Document<'a> {
     verdict: &'static str,
     /// Why no pairs were run, if none were.
     reason: Option<&'a str>,
-    plan: Vec<Remedy<'a>>,
+    plan: Vec<PlannedJson<'a>>,
     left_out: Vec<Out<'a>>,
     /// The share of all shootdowns that the whole plan was expected to stop.
     predicted_stop: f64,
@@ -39,38 +40,6 @@ struct Document<'a> {
     advice: &'a [Advised],
     notes: &'a [String],
     seed: u64,
-}
-
-/// One remedy, as in `quell plan --json`.
-#[derive(Serialize)]
-pub(crate) struct Remedy<'a> {
-    remedy: &'a str,
-    sets: &'a BTreeMap<String, String>,
-    starts: &'a BTreeMap<String, String>,
-    evidence: &'a str,
-    predicted_stop: f64,
-    cost: &'a str,
-    /// The most that it could win in the observed run; null where nobody knows where the time went.
-    ceiling: Option<RemedyCeiling>,
-    touches: &'a str,
-    /// The change of CPU time, from the least to the most, in 90 of 100 cases.
-    predicted: Option<[f64; 2]>,
-}
-
-impl<'a> From<&'a Planned> for Remedy<'a> {
-    fn from(p: &'a Planned) -> Self {
-        Self {
-            remedy: &p.remedy,
-            sets: &p.sets,
-            starts: &p.starts,
-            evidence: &p.evidence,
-            predicted_stop: p.predicted_stop,
-            cost: &p.cost,
-            ceiling: p.ceiling,
-            touches: &p.touches,
-            predicted: p.predicted,
-        }
-    }
 }
 
 /// A remedy that the program does not bear.
@@ -126,7 +95,7 @@ struct Trial<'a> {
     why: &'a str,
     /// The remedies that the runs had which it was compared with.
     beside: &'a [String],
-    /// Of a single change, as of [`Remedy`].
+    /// Of a single change, as of [`PlannedJson`].
     ceiling: Option<RemedyCeiling>,
     predicted: Option<[f64; 2]>,
 }
@@ -234,7 +203,7 @@ pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
         pairs: proof.pairs,
         verdict: proof.overall.verdict.as_str(),
         reason: proof.nothing.as_deref(),
-        plan: proof.plan.remedies.iter().map(Remedy::from).collect(),
+        plan: proof.plan.remedies.iter().map(PlannedJson::from).collect(),
         left_out: proof.left_out.iter().map(Out::from).collect(),
         predicted_stop: proof.plan.predicted_stop(),
         measured_stop: proof.measured_stop(),

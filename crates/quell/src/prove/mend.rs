@@ -4,20 +4,19 @@ use std::collections::BTreeMap;
 
 use quell_remedy::{Plan, Planned};
 
-use super::Environment;
 use super::blame::{self, Found, Guilty};
 use super::failed::Failed;
 use super::job::Job;
 use super::left_out::LeftOut;
+use super::measure;
 use super::metric::Metric;
 use super::pairs::Broke;
-use super::plan_text::{self, own_env};
-use super::sample;
+use crate::plan::{self, Environment};
 use crate::preload;
 
 /// What a program gets of a plan: its variables over the user's, with the library's file named.
 pub(super) fn environment(plan: &Plan) -> anyhow::Result<Environment> {
-    let mut environment = plan.environment(&own_env);
+    let mut environment = plan.environment(&plan::own_variable);
     preload::resolve(&mut environment)?;
     Ok(environment)
 }
@@ -39,12 +38,12 @@ pub(super) fn mend(
     ));
     let mut run = |with: &[usize]| -> anyhow::Result<Option<Failed>> {
         let part = part(plan, with);
-        let setup = plan_text::setup(&environment(&part)?, &part);
+        let setup = plan::setup_of(&environment(&part)?, &part);
         let when = in_words(plan, with);
         job.progress.more_runs(1);
         job.progress
             .line(&format!("looking for what breaks it: {when}"));
-        let ran = sample::measure(job, &setup, metrics, &when);
+        let ran = measure::measure(job, &setup, metrics, &when);
         match ran.map_err(|err| err.downcast::<Failed>()) {
             Ok(_) => Ok(None),
             Err(Ok(failed)) if failed.end.is_some() => {

@@ -3,9 +3,8 @@
 use quell_stats::{Kind, Role};
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::sample::Sample;
-use crate::cmd::usage;
 use crate::show::units::{bytes, count, time};
+use crate::usage::usage;
 
 /// How a value is written for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,8 +214,8 @@ impl Objective<'_> {
 
     /// Of the time it is the middle of CPU time and wall time on the scale of ratios, so that a part of either counts the
     /// same.
-    pub(crate) fn value(&self, sample: &Sample) -> f64 {
-        let value = |place: usize| sample.values.get(place).copied().unwrap_or(f64::NAN);
+    pub(crate) fn value(&self, values: &[f64]) -> f64 {
+        let value = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
         if let Some((place, _)) = self.named() {
             return value(place);
         }
@@ -313,7 +312,7 @@ mod tests {
             let err = parse(text).unwrap_err();
             let line = err.to_string();
             assert!(
-                err.is::<crate::cmd::Usage>() && line.contains(why),
+                err.is::<crate::usage::Usage>() && line.contains(why),
                 "{line}"
             );
             assert!(!line.contains('\n'), "{line}");
@@ -327,18 +326,13 @@ mod tests {
     /// Check that the objective is CPU time and wall time alike, or the figure that was named, and which way it is to go.
     #[test]
     fn objectives() {
-        let sample = |values: &[f64]| Sample {
-            values: values.to_vec(),
-            complaints: vec![],
-            estimated: false,
-        };
         let time = all(&[]).unwrap();
-        let run = sample(&[1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0]);
+        let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0];
         assert_eq!(objective(&time).name(), "time");
         assert!((objective(&time).value(&run) - 6e9).abs() < 1.0);
         assert!(!objective(&time).higher_is_better());
         let named = all(&["ops^=(.)".to_owned()]).unwrap();
-        let run = sample(&[1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0, 77.0]);
+        let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0, 77.0];
         assert_eq!(objective(&named).name(), "ops");
         assert!((objective(&named).value(&run) - 77.0).abs() < f64::EPSILON);
         assert!(objective(&named).higher_is_better());

@@ -16,11 +16,11 @@ mod job;
 mod json;
 pub(crate) mod left_out;
 mod limits;
+mod measure;
 mod memory;
 mod mend;
 mod metric;
 mod pairs;
-pub(crate) mod plan_text;
 mod progress;
 mod proof;
 mod sample;
@@ -33,7 +33,6 @@ mod tried;
 mod watch;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
@@ -41,15 +40,16 @@ use quell_remedy::Plan;
 use quell_stats::{FEWEST_PAIRS, Looks};
 
 use crate::cli::ProveArgs;
-use crate::cmd::usage;
 use crate::evidence;
 use crate::launch;
+use crate::plan;
 use crate::show::Replace;
 use crate::target::seconds;
+use crate::usage::usage;
 
 use chosen::Chosen;
 pub(crate) use job::{Job, Load};
-pub(crate) use json::{Remedy, json};
+pub(crate) use json::json;
 use left_out::LeftOut;
 use pairs::{Asked, Pairs, Ran, Runs};
 use progress::Progress;
@@ -77,7 +77,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     }
     let looks = args.pairs.map_or_else(Looks::while_open, Looks::once);
     let limits = chosen::limits(args, &looks, began)?;
-    let given = args.plan.as_deref().map(plan_text::read).transpose()?;
+    let given = args.plan.as_deref().map(plan::read_plan).transpose()?;
     // Whether it can be written is known before hours of runs, and what is written after them.
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
     let save = save.transpose()?;
@@ -144,7 +144,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         }
     }
     if let (Some(save), Some(path)) = (save, &args.save) {
-        plan_text::write(&plan, save, path)?;
+        plan::write_plan(&plan, save, path)?;
     }
     let environment = mend::environment(&plan)?;
     let pairs = ran.pairs;
@@ -152,10 +152,10 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         let note = format!("interrupted after {} of {} pairs", pairs.len(), ran.asked);
         notes.insert(0, note);
     }
-    notes.extend(plan_text::merged(&environment, &plan_text::own_env));
+    notes.extend(plan::overridden_settings(&environment, &plan::own_variable));
     notes.extend(evidence::not_loaded(&args.command, &environment));
     notes.extend(plan.notes.iter().cloned());
-    let same = |(name, value): (&String, &String)| plan_text::own_env(name).as_ref() == Some(value);
+    let same = |(name, value): (&String, &String)| plan::own_variable(name).as_ref() == Some(value);
     if !environment.is_empty() && environment.iter().all(same) {
         let note = "all that the plan sets is set already: both sides of a pair are the same";
         notes.push(note.to_owned());
@@ -243,6 +243,3 @@ fn load(args: &ProveArgs) -> Option<Load> {
         .zip(args.ready)
         .map(|(command, port)| Load { command, port })
 }
-
-/// What `quell prove` and `quell plan` print of an environment in JSON.
-pub(crate) type Environment = BTreeMap<String, String>;

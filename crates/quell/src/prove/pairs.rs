@@ -8,12 +8,14 @@ use quell_stats::{Looks, Order, Role, Rules, is_gain_open};
 use super::failed::{BadEnd, Failed, Interrupted};
 use super::job::Job;
 use super::limits::Limits;
+use super::measure;
 use super::metric::Metric;
-use super::sample::{self, Sample};
+use super::proof;
+use super::sample::Sample;
 use super::short::Short;
 use super::spent::Spent;
-use super::{Environment, plan_text, proof};
 use crate::launch::Setup;
+use crate::plan::{self, Environment};
 use crate::show::units::time;
 
 /// Of runs that shoot more often than is timed.
@@ -71,7 +73,7 @@ impl Runs<'_> {
     ///
     /// A run without the plan failed, or something around the runs did.
     pub(super) fn run(&self) -> anyhow::Result<Ran> {
-        let setup = plan_text::setup(self.environment, self.plan);
+        let setup = plan::setup_of(self.environment, self.plan);
         let mut with_plan = WithPlan {
             runs: self,
             setup: &setup,
@@ -196,7 +198,7 @@ impl Runs<'_> {
         let job = self.asked.job;
         job.progress
             .line("one more run without and with the plan, for the account of the time");
-        let before = sample::spend(
+        let before = measure::spend(
             job,
             Setup::NONE,
             "the run for the account, without the plan",
@@ -205,12 +207,12 @@ impl Runs<'_> {
             return Ok(None);
         };
         let when = "the run for the account, with the plan";
-        let after = with_plan.run(when, |setup| sample::spend(job, setup, when))?;
+        let after = with_plan.run(when, |setup| measure::spend(job, setup, when))?;
         Ok(after.map(|after| Box::new(Spent { before, after })))
     }
 
     fn without_plan(&self, when: &str) -> anyhow::Result<Sample> {
-        sample::measure(self.asked.job, Setup::NONE, self.asked.metrics, when)
+        measure::measure(self.asked.job, Setup::NONE, self.asked.metrics, when)
     }
 }
 
@@ -226,7 +228,7 @@ struct WithPlan<'a> {
 impl WithPlan<'_> {
     fn measure(&mut self, when: &str) -> anyhow::Result<Sample> {
         let Asked { job, metrics, .. } = *self.runs.asked;
-        self.run(when, |setup| sample::measure(job, setup, metrics, when))
+        self.run(when, |setup| measure::measure(job, setup, metrics, when))
     }
 
     /// One run, however it is watched: where it fails the plan is to blame.

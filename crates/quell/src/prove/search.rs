@@ -12,12 +12,14 @@ use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
 use super::failed::{Failed, Interrupted};
 use super::job::Job;
 use super::limits::Limits;
+use super::measure;
 use super::memory::MemoryBudget;
+use super::mend;
 use super::metric::{self, Metric};
-use super::sample;
+use super::sample::Sample;
 use super::tried::{Tried, labels, so_far, why};
-use super::{Environment, mend, plan_text};
 use crate::launch::Setup;
+use crate::plan::{self, Environment};
 use crate::show::units::{plural, time};
 
 /// After so many observed runs with what won nothing more is looked for.
@@ -53,7 +55,7 @@ impl Entrant {
     fn new(changes: Vec<Planned>, label: String) -> anyhow::Result<Self> {
         let plan = plan_of(&changes);
         let environment: Environment = mend::environment(&plan)?;
-        let setup = plan_text::setup(&environment, &plan);
+        let setup = plan::setup_of(&environment, &plan);
         Ok(Self {
             changes,
             label,
@@ -147,7 +149,7 @@ impl Search<'_> {
         let began = Instant::now();
         let when = "a run to warm up";
         self.job.progress.line(when);
-        let warm = sample::measure(self.job, Setup::NONE, self.metrics, when)?;
+        let warm = measure::measure(self.job, Setup::NONE, self.metrics, when)?;
         course.run = began.elapsed();
         course.plain_memory.push(warm.max_rss());
         let mut seen: Vec<Vec<Planned>> = Vec::new();
@@ -318,7 +320,7 @@ impl Search<'_> {
                         if baseline.changes.is_empty() {
                             course.plain_memory.push(sample.max_rss());
                         }
-                        Some(objective.value(&sample))
+                        Some(objective.value(&sample.values))
                     }
                     Runner::Candidate(number) => {
                         let entrant = &entrants[number];
@@ -328,7 +330,7 @@ impl Search<'_> {
                                 memory[number].push(sample.max_rss());
                                 ends[number] = self.too_large(course, entrant, &memory[number]);
                                 let is_within = ends[number].is_none();
-                                is_within.then(|| objective.value(&sample))
+                                is_within.then(|| objective.value(&sample.values))
                             }
                             Err(err) => {
                                 let failed = err.downcast::<Failed>()?;
@@ -351,9 +353,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn run_once(&self, entrant: &Entrant, when: &str) -> anyhow::Result<sample::Sample> {
+    fn run_once(&self, entrant: &Entrant, when: &str) -> anyhow::Result<Sample> {
         self.job.progress.line(when);
-        sample::measure(self.job, &entrant.setup, self.metrics, when)
+        measure::measure(self.job, &entrant.setup, self.metrics, when)
     }
 
     /// Why its memory is too much, if it is.

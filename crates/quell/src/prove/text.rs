@@ -8,14 +8,16 @@ use quell_event::account::AccountSummary;
 use quell_event::text::clean;
 use quell_stats::{Comparison, Role, Verdict};
 
-use super::plan_text::{self, wrap};
 use super::proof::{Judged, Proof};
 use super::tried::Tried;
+use crate::plan;
 use crate::show;
 use crate::show::account::headline;
+use crate::show::command::{command_title, shell_words};
+use crate::show::lines::{list, wrap};
 use crate::show::style::BOLD;
 use crate::show::table::Table;
-use crate::show::units::{percent, time};
+use crate::show::units::{percent, ratio_as_change, time};
 
 fn styled(verdict: Verdict) -> String {
     let style = match verdict {
@@ -26,35 +28,10 @@ fn styled(verdict: Verdict) -> String {
     format!("{style}{verdict}{style:#}")
 }
 
-/// A ratio as a change: `-88 %`, `+6.9 %`, `×12`.
-pub(crate) fn change(ratio: f64) -> String {
-    if !ratio.is_finite() {
-        return "?".to_owned();
-    }
-    if ratio >= 10.0 {
-        return format!("×{ratio:.0}");
-    }
-    let percent = (ratio - 1.0) * 100.0;
-    // As many digits as keep 99.9 % apart from all of it.
-    let digits = match percent.abs() {
-        _ if ratio == 0.0 => 0,
-        p if p < 9.95 => 1,
-        p if p < 99.0 || percent > 0.0 => 0,
-        p if p < 99.9 => 1,
-        _ => 2,
-    };
-    let text = format!("{percent:+.digits$} %");
-    if text.trim_start_matches(['+', '-']) == "0.0 %" {
-        "0.0 %".to_owned()
-    } else {
-        text
-    }
-}
-
 fn interval(c: &Comparison) -> String {
     match c.ci95 {
         (low, high) if low.is_finite() && high.is_finite() => {
-            format!("{} to {}", change(low), change(high))
+            format!("{} to {}", ratio_as_change(low), ratio_as_change(high))
         }
         _ => "unknown".to_owned(),
     }
@@ -70,7 +47,7 @@ pub(crate) fn table(metrics: &[Judged]) -> String {
             j.metric.title.clone(),
             unit.show(c.median_before),
             unit.show(c.median_after),
-            change(c.ratio),
+            ratio_as_change(c.ratio),
             interval(c),
             styled(c.verdict),
         ]);
@@ -83,7 +60,13 @@ fn titles(metrics: &[Judged], names: &[String]) -> String {
         let known = metrics.iter().find(|j| &j.metric.name == name);
         known.map_or_else(
             || name.clone(),
-            |j| format!("{} {}", j.metric.name_in_text(), change(j.comparison.ratio)),
+            |j| {
+                format!(
+                    "{} {}",
+                    j.metric.name_in_text(),
+                    ratio_as_change(j.comparison.ratio)
+                )
+            },
         )
     };
     names.iter().map(title).collect::<Vec<_>>().join(", ")
@@ -194,9 +177,9 @@ fn predicted(proof: &Proof) -> String {
     {
         return format!(
             "  predicted for CPU time: {} to {}; measured: {}\n",
-            change(1.0 + low),
-            change(1.0 + high),
-            change(cpu.comparison.ratio)
+            ratio_as_change(1.0 + low),
+            ratio_as_change(1.0 + high),
+            ratio_as_change(cpu.comparison.ratio)
         );
     }
     let predicted = proof.plan.predicted_stop();
@@ -217,9 +200,9 @@ fn predicted(proof: &Proof) -> String {
 /// The whole report.
 pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     let mut out = String::new();
-    let command = plan_text::shell_words(&proof.command);
+    let command = shell_words(&proof.command);
     // Writing to a String does not fail.
-    let _ = writeln!(out, "{BOLD}Proof of {}{BOLD:#}", plan_text::title(&command));
+    let _ = writeln!(out, "{BOLD}Proof of {}{BOLD:#}", command_title(&command));
     if let Some(account) = &proof.account {
         let _ = write!(
             out,
@@ -229,14 +212,14 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         out.push_str(&show::advice::text(&proof.advice, account.cpu_ns));
     }
     let tried: Vec<String> = proof.tried.iter().map(Tried::line).collect();
-    out.push_str(&plan_text::list("Tried, by runs beside each other", &tried));
+    out.push_str(&list("Tried, by runs beside each other", &tried));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {
         let _ = write!(
             out,
             "\n{BOLD}Plan{BOLD:#}\n{}",
-            plan_text::remedies(&proof.plan)
+            plan::describe_remedies(&proof.plan)
         );
     }
     for out_of_it in &proof.left_out {
@@ -268,11 +251,11 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
     if proof.pairs > 0 {
         let reason = |j: &Judged| Some(format!("{}: {}", j.metric.name_in_text(), j.reason()?));
         let reasons: Vec<String> = proof.metrics.iter().filter_map(reason).collect();
-        out.push_str(&plan_text::list("Why no evidence", &reasons));
+        out.push_str(&list("Why no evidence", &reasons));
     }
-    out.push_str(&plan_text::list("Notes", &proof.notes));
+    out.push_str(&list("Notes", &proof.notes));
     if proof.overall.verdict == Verdict::Better && !proof.plan.remedies.is_empty() {
-        out.push_str(&plan_text::keep(
+        out.push_str(&plan::how_to_keep(
             &proof.plan,
             &proof.environment,
             &command,

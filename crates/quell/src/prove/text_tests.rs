@@ -309,7 +309,7 @@ fn changes() {
         12.3,
         f64::INFINITY,
     ]
-    .map(change);
+    .map(ratio_as_change);
     assert_eq!(
         shown,
         [

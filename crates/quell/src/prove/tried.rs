@@ -6,8 +6,7 @@ use quell_event::Text;
 use quell_remedy::{Planned, single_settings};
 use quell_stats::{Fate, Out, Standing};
 
-use super::text::change;
-use crate::show::units::plural;
+use crate::show::units::{plural, ratio_as_change};
 
 /// One thing that was tried.
 #[derive(Debug, Clone)]
@@ -87,7 +86,7 @@ pub(super) fn labels(all: &[Vec<Planned>]) -> Vec<String> {
 /// What a race said of something, in words.
 pub(super) fn why(standing: &Standing, objective: &str) -> String {
     let rounds = plural(standing.rounds as u64, "round");
-    let so_far = change(standing.ratio);
+    let so_far = ratio_as_change(standing.ratio);
     match standing.fate {
         Fate::Won => format!("{objective} {so_far} in {rounds}"),
         Fate::Racing if standing.rounds == 0 => "not tried to its end".to_owned(),
@@ -99,7 +98,7 @@ pub(super) fn why(standing: &Standing, objective: &str) -> String {
         Fate::Out(Out::NoGain) => format!("no gain: {objective} {so_far} in {rounds}"),
         Fate::Out(Out::Wild { ratio }) => format!(
             "{objective} {so_far} in the middle of {rounds}, and {} in the worst tenth",
-            change(ratio)
+            ratio_as_change(ratio)
         ),
     }
 }
@@ -118,7 +117,9 @@ pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: 
         running.reverse();
     }
     let told = running.iter().take(MOST);
-    let told: Vec<String> = told.map(|(l, r)| format!("{l} {}", change(*r))).collect();
+    let told: Vec<String> = told
+        .map(|(l, r)| format!("{l} {}", ratio_as_change(*r)))
+        .collect();
     told.join(", ")
 }
 

@@ -7,10 +7,8 @@ use quell_event::trace::{Row, Sums};
 use quell_event::{Cause, Comm, Counts, CulpritTally, Histogram, Summary, Tally, VictimTally};
 
 use super::mappings::Mappings;
-use super::places::Place;
-
-/// Some of them are looked up for each row, so with a quick hash that a hostile trace can't aim at.
-pub(super) type Map<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;
+use super::place::Place;
+use super::quick_map::QuickMap;
 
 /// A name, of which the last counts.
 #[derive(Default)]
@@ -57,10 +55,10 @@ pub(crate) struct Aggregate {
     /// The part that rows are from, from 1.
     part: u32,
     /// How many shootdowns each asked for.
-    places: Map<Place, u64>,
-    threads: Map<(u32, u32), Thread>,
-    culprits: Map<(u32, Cause), Culprit>,
-    victims: Map<(u32, bool), Victim>,
+    places: QuickMap<Place, u64>,
+    threads: QuickMap<(u32, u32), Thread>,
+    culprits: QuickMap<(u32, Cause), Culprit>,
+    victims: QuickMap<(u32, bool), Victim>,
     wait: Histogram,
     delay: Histogram,
     stall: Histogram,
@@ -233,7 +231,7 @@ impl Aggregate {
 
     /// Adds the threads to their culprits.
     pub(crate) fn add_threads(&self, summary: &mut Summary) {
-        let mut by_pid: Map<u32, Vec<ThreadRow>> = Map::default();
+        let mut by_pid: QuickMap<u32, Vec<ThreadRow>> = QuickMap::default();
         for (&(pid, tid), thread) in &self.threads {
             by_pid.entry(pid).or_default().push(ThreadRow {
                 tid,

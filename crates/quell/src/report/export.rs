@@ -10,9 +10,9 @@ use quell_export::{Measure, Rows, Stacks, Weight};
 use super::code;
 use super::progress::Progress;
 use crate::cli::{self, ExportArgs, Format};
-use crate::cmd::usage;
 use crate::show::units::{count, plural};
 use crate::show::{self, Replace};
+use crate::usage::usage;
 
 /// Writes the trace at `dir` to `output`, or to stdout.
 ///

@@ -9,7 +9,7 @@
 use quell_event::Cause;
 use quell_event::trace::{Module, Process, Row};
 
-use super::aggregate::Map;
+use super::quick_map::QuickMap;
 
 /// What brk(2) moves the end of.
 const HEAP: &str = "[heap] (brk)";
@@ -41,16 +41,16 @@ impl Reading {
 /// The mappings with a name, of every process.
 pub(crate) struct Mappings {
     /// Of a process, by time.
-    readings: Map<u32, Vec<Reading>>,
-    numbers: Map<String, u32>,
+    readings: QuickMap<u32, Vec<Reading>>,
+    numbers: QuickMap<String, u32>,
     names: Vec<String>,
 }
 
 impl Default for Mappings {
     fn default() -> Self {
         Self {
-            readings: Map::default(),
-            numbers: Map::from_iter([(HEAP.to_owned(), HEAP_NUMBER)]),
+            readings: QuickMap::default(),
+            numbers: QuickMap::from_iter([(HEAP.to_owned(), HEAP_NUMBER)]),
             names: vec![HEAP.to_owned()],
         }
     }

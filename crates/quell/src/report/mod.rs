@@ -7,8 +7,10 @@ pub(crate) mod export;
 mod mappings;
 mod notes;
 mod page;
+mod place;
 pub(crate) mod places;
 mod progress;
+mod quick_map;
 pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};

@@ -8,10 +8,11 @@ use quell_event::trace::{OUTER_MISSING, Row, Trace};
 use quell_page::{About, Binner, Limits, Names};
 
 use super::Report;
-use super::aggregate::{Aggregate, Map};
+use super::aggregate::Aggregate;
 use super::code::Code;
-use super::places::Place;
+use super::place::Place;
 use super::progress::{Progress, STEP};
+use super::quick_map::QuickMap;
 use super::regions::{Named, Regions};
 use crate::show::{self, Replace};
 
@@ -63,7 +64,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
 /// Regions by number, looked up once for each place.
 struct Numbered<'a> {
     code: &'a Code,
-    regions: Map<Place, u32>,
+    regions: QuickMap<Place, u32>,
     named: Named<'a>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
     last: Option<(u64, u32)>,
@@ -73,7 +74,7 @@ impl<'a> Numbered<'a> {
     fn new(code: &'a Code) -> Self {
         Self {
             code,
-            regions: Map::default(),
+            regions: QuickMap::default(),
             named: Named::new(Regions::new(code)),
             last: None,
         }

@@ -4,72 +4,15 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 
 use quell_event::summary::{RegionRow, StackRow};
-use quell_event::trace::{Frame, Row};
+use quell_event::trace::Frame;
 use quell_event::{Cause, Text};
 
 use super::Origin;
-use super::aggregate::{Aggregate, Map};
+use super::aggregate::Aggregate;
 use super::code::Code;
-use super::mappings::Mappings;
+pub(crate) use super::place::Place;
+use super::quick_map::QuickMap;
 use super::regions::{Named, Regions};
-
-/// What tells shootdowns apart for regions, stacks and origins.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    pub(super) pid: u32,
-    pub(super) cause: Cause,
-    pub(super) user_stack: i32,
-    /// The memory is the culprit's own.
-    own: bool,
-    pub(super) at: At,
-}
-
-/// What was flushed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum At {
-    /// A whole address space.
-    Everything,
-    /// A range of a mapping with this name.
-    Mapped(u32),
-    /// Any other range.
-    Elsewhere,
-}
-
-impl Place {
-    pub(crate) fn of(row: &Row, mappings: &Mappings) -> Self {
-        // what comes or goes with an address space is not of any mapping
-        let life = matches!(
-            row.cause,
-            Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork
-        );
-        // the addresses of another address space say nothing of the culprit's mappings
-        let mapped = if life || !row.own_mm {
-            None
-        } else {
-            mappings.of(row)
-        };
-        let at = match mapped {
-            Some(name) => At::Mapped(name),
-            None if row.full() => At::Everything,
-            None => At::Elsewhere,
-        };
-        Self {
-            pid: row.pid,
-            cause: row.cause,
-            user_stack: row.user_stack,
-            own: row.own_mm,
-            at,
-        }
-    }
-
-    pub(super) fn own(&self) -> bool {
-        self.own
-    }
-
-    pub(super) fn full(&self) -> bool {
-        self.at == At::Everything
-    }
-}
 
 /// All places, with what lies there.
 pub(crate) struct Places<'a> {
@@ -122,12 +65,12 @@ impl<'a> Places<'a> {
     /// The `most` user stacks with the most shootdowns. Stacks that read the same are one.
     pub(crate) fn stacks(&self, most: usize) -> Vec<StackRow> {
         // by number first: to spell a stack out takes long
-        let mut by_number: Map<i32, Map<Cause, u64>> = Map::default();
+        let mut by_number: QuickMap<i32, QuickMap<Cause, u64>> = QuickMap::default();
         for (place, n, _) in &self.all {
             let causes = by_number.entry(place.user_stack).or_default();
             *causes.entry(place.cause).or_default() += n;
         }
-        let mut rows: Map<(Vec<String>, bool), Map<Cause, u64>> = Map::default();
+        let mut rows: QuickMap<(Vec<String>, bool), QuickMap<Cause, u64>> = QuickMap::default();
         for (number, causes) in by_number {
             let Some(stack) = self.code.stack(number) else {
                 continue;
@@ -167,10 +110,10 @@ impl<'a> Places<'a> {
 
     /// Where shootdowns came from, for a plan: those of all processes that were watched, or of one.
     pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<Origin> {
-        let mut callers: Map<i32, Option<&Frame>> = Map::default();
+        let mut callers: QuickMap<i32, Option<&Frame>> = QuickMap::default();
         // cause, module, symbol, region
         type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
-        let mut rows: Map<From<'_>, u64> = Map::default();
+        let mut rows: QuickMap<From<'_>, u64> = QuickMap::default();
         let wanted = |place: &Place| match pid {
             Some(pid) => place.pid == pid,
             None => !self.code.is_stranger(place.pid),
@@ -207,32 +150,5 @@ impl<'a> Places<'a> {
             (b.shootdowns, key(a)).cmp(&(a.shootdowns, key(b)))
         });
         rows
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that what brk gives back is the heap however much it was, that any other flush of everything is of everything, and
-    /// that the addresses of another process say nothing.
-    #[test]
-    fn brk_is_of_the_heap() {
-        let mappings = Mappings::default();
-        let at = |cause, end, own_mm| {
-            let row = Row {
-                cause,
-                start: 0x1000,
-                end,
-                own_mm,
-                ..Row::default()
-            };
-            Place::of(&row, &mappings).at
-        };
-        let heap = at(Cause::Brk, 0x2000, true);
-        assert!(matches!(heap, At::Mapped(_)));
-        assert!(at(Cause::Brk, u64::MAX, true) == heap);
-        assert!(at(Cause::Munmap, u64::MAX, true) == At::Everything);
-        assert!(at(Cause::Brk, 0x2000, false) == At::Elsewhere);
     }
 }

@@ -7,9 +7,9 @@
 use quell_event::Cause;
 use quell_event::trace::Frame;
 
-use super::aggregate::Map;
 use super::code::{Code, base};
-use super::places::{At, Place};
+use super::place::{At, Place};
+use super::quick_map::QuickMap;
 
 /// Prefixes of functions that are an allocator's own, and its name.
 const ALLOCATORS: &[(&str, &str)] = &[
@@ -105,8 +105,8 @@ enum By {
 /// Regions by number, each spelled out only once.
 pub(crate) struct Named<'a> {
     regions: Regions<'a>,
-    known: Map<By, u32>,
-    numbers: Map<String, u32>,
+    known: QuickMap<By, u32>,
+    numbers: QuickMap<String, u32>,
     names: Vec<String>,
 }
 
@@ -114,8 +114,8 @@ impl<'a> Named<'a> {
     pub(crate) fn new(regions: Regions<'a>) -> Self {
         Self {
             regions,
-            known: Map::default(),
-            numbers: Map::default(),
+            known: QuickMap::default(),
+            numbers: QuickMap::default(),
             names: Vec::new(),
         }
     }

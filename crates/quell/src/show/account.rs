@@ -7,9 +7,8 @@ use quell_event::{HolderRole, Mechanism};
 use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
-use super::summary::more;
 use super::symbol;
-use super::table::Table;
+use super::table::{Table, say_how_many_more};
 use super::units::{count, percent, plural, time, time_or_dash};
 
 /// Below this share of CPU time and of the time that passed there is nothing to win.
@@ -99,7 +98,7 @@ pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advis
         }
     }
     out.push_str(&t.text());
-    more(out, a.mechanisms.len(), top);
+    say_how_many_more(out, a.mechanisms.len(), top);
     holders(out, a);
     if let Some(line) = a.tlb_misses.as_ref().and_then(walks) {
         let _ = writeln!(out, "\n{line}");
@@ -231,7 +230,7 @@ fn holders(out: &mut String, a: &AccountSummary) {
             ]);
         }
         out.push_str(&t.text());
-        more(out, m.holders.len(), EACH);
+        say_how_many_more(out, m.holders.len(), EACH);
     }
 }
 

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use quell_remedy::advice::Advised;
 
+use super::lines::wrap;
 use super::style::{BOLD, DIM};
 use super::symbol;
 use super::units::{percent, time};
-use crate::prove::plan_text::wrap;
 
 /// So many are shown: JSON has all.
 const MOST: usize = 2;

@@ -8,8 +8,7 @@ use quell_event::{CallKind, CallTally, Calls};
 use quell_host::cpus;
 
 use super::style::{DIM, heading};
-use super::summary::more;
-use super::table::Table;
+use super::table::{Table, say_how_many_more};
 use super::units::{count, plural, time};
 
 /// A function that a process called, on however many CPUs.
@@ -106,7 +105,7 @@ pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
         ]);
     }
     out.push_str(&t.text());
-    more(out, rows.len(), top);
+    say_how_many_more(out, rows.len(), top);
     let _ = writeln!(
         out,
         "  {DIM}{}; delay is the mean from asking to running, longest since the start{DIM:#}",
@@ -132,7 +131,7 @@ fn at_whom(out: &mut String, calls: &Calls, top: usize) {
         ]);
     }
     out.push_str(&t.text());
-    more(out, calls.at.len(), top);
+    say_how_many_more(out, calls.at.len(), top);
 }
 
 #[cfg(test)]

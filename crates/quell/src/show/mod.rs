@@ -3,6 +3,8 @@
 pub(crate) mod account;
 pub(crate) mod advice;
 pub(crate) mod calls;
+pub(crate) mod command;
+pub(crate) mod lines;
 mod replace;
 pub(crate) mod shim;
 pub(crate) mod style;
@@ -21,7 +23,7 @@ use quell_event::text;
 
 pub(crate) use replace::Replace;
 
-use crate::cmd::usage;
+use crate::usage::usage;
 
 /// The file that an option names, if it is one: `-` is stdout.
 pub(crate) fn file(named: Option<&Path>) -> Option<&Path> {

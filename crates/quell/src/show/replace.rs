@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::folder_of;
-use crate::cmd::usage;
+use crate::usage::usage;
 
 /// Where a result goes: stdout, or a file that is written under another name beside its own, which it
 /// gets when it is whole. What was there before stays until then, and for good if anything fails.

@@ -7,7 +7,7 @@ use quell_event::{MORE, Summary};
 use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
-use super::table::{Table, clean};
+use super::table::{Table, clean, say_how_many_more};
 use super::units::{count, percent, plural, time};
 use super::{account, calls};
 
@@ -135,13 +135,6 @@ fn quantiles(q: &Quantiles) -> String {
     )
 }
 
-/// Says how many rows a table leaves out.
-pub(super) fn more(out: &mut String, all: usize, top: usize) {
-    if all > top {
-        let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", count((all - top) as u64));
-    }
-}
-
 fn who(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Who: culprits");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">pid", "name"]);
@@ -165,7 +158,7 @@ fn who(out: &mut String, s: &Summary, top: usize) {
         }
     }
     out.push_str(&t.text());
-    more(out, s.culprits.len(), top);
+    say_how_many_more(out, s.culprits.len(), top);
 }
 
 fn at_whom(out: &mut String, s: &Summary, top: usize) {
@@ -186,7 +179,7 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
         ]);
     }
     out.push_str(&t.text());
-    more(out, s.victims_by.len(), top);
+    say_how_many_more(out, s.victims_by.len(), top);
 }
 
 fn why(out: &mut String, s: &Summary, top: usize) {
@@ -203,7 +196,7 @@ fn why(out: &mut String, s: &Summary, top: usize) {
         ]);
     }
     out.push_str(&t.text());
-    more(out, s.causes.len(), top);
+    say_how_many_more(out, s.causes.len(), top);
 }
 
 fn regions(out: &mut String, s: &Summary, top: usize) {
@@ -216,7 +209,7 @@ fn regions(out: &mut String, s: &Summary, top: usize) {
         t.row(vec![count(r.shootdowns), r.region.to_string()]);
     }
     out.push_str(&t.text());
-    more(out, s.regions.len(), top);
+    say_how_many_more(out, s.regions.len(), top);
 }
 
 fn stacks(out: &mut String, s: &Summary, top: usize) {
@@ -245,7 +238,7 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
             let _ = writeln!(out, "      {}{times}", clean(same[0]));
         }
     }
-    more(out, s.stacks.len(), top);
+    say_how_many_more(out, s.stacks.len(), top);
 }
 
 /// What it means that so many were lost, of which some found no room to be told apart.

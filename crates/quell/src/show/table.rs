@@ -1,8 +1,12 @@
 //! Columns of text: numbers to the right, names to the left, no lines.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use quell_event::text::{self, is_plain};
+
+use super::style::DIM;
+use super::units::count;
 
 /// A text of ours with texts of others in it, which were cleaned when they came in: what was forgotten is not printed.
 /// Colours (ESC, `[`, digits and semicolons, `m`) stay, for cells have some of our own.
@@ -92,6 +96,13 @@ impl Table {
             out.push('\n');
         }
         out
+    }
+}
+
+/// Says how many rows a table leaves out.
+pub(super) fn say_how_many_more(out: &mut String, all: usize, top: usize) {
+    if all > top {
+        let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", count((all - top) as u64));
     }
 }
 

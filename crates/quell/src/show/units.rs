@@ -103,6 +103,31 @@ pub(crate) fn plural(n: u64, word: &str) -> String {
     format!("{} {word}{end}", count(n))
 }
 
+/// A ratio as a change: `-88 %`, `+6.9 %`, `×12`.
+pub(crate) fn ratio_as_change(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        return "?".to_owned();
+    }
+    if ratio >= 10.0 {
+        return format!("×{ratio:.0}");
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    // As many digits as keep 99.9 % apart from all of it.
+    let digits = match percent.abs() {
+        _ if ratio == 0.0 => 0,
+        p if p < 9.95 => 1,
+        p if p < 99.0 || percent > 0.0 => 0,
+        p if p < 99.9 => 1,
+        _ => 2,
+    };
+    let text = format!("{percent:+.digits$} %");
+    if text.trim_start_matches(['+', '-']) == "0.0 %" {
+        "0.0 %".to_owned()
+    } else {
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

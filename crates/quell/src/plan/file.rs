@@ -1,0 +1,58 @@
+//! Plans in files.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use quell_remedy::Plan;
+
+use crate::show::Replace;
+use crate::usage::usage;
+
+/// Bytes of a plan. One that was made has some hundred.
+const LONGEST_PLAN_BYTES: u64 = 1 << 20;
+
+/// Reads a plan of the user's. A file that is no plan is bad input.
+pub(crate) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let shown = path.display();
+    let mut text = Vec::new();
+    let got = open_regular_file(path)
+        .and_then(|file| file.take(LONGEST_PLAN_BYTES + 1).read_to_end(&mut text));
+    got.map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
+    if text.len() as u64 > LONGEST_PLAN_BYTES {
+        return Err(usage(format!("{shown}: longer than any plan")));
+    }
+    let text = String::from_utf8(text)
+        .map_err(|_| usage(format!("reading the plan {shown}: it is no text (UTF-8)")))?;
+    Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
+}
+
+/// Opens a regular file. A pipe would keep quell for ever where nobody writes to it, and a device has no end.
+fn open_regular_file(path: &Path) -> io::Result<File> {
+    let regular = |is_file: bool| match is_file {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "it is no regular file: write the plan to one",
+        )),
+    };
+    // Before it is opened, which alone may have an effect on a device.
+    regular(fs::metadata(path)?.is_file())?;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    regular(file.metadata()?.is_file())?;
+    Ok(file)
+}
+
+/// Writes a plan where the user wants it: `-` is stdout.
+pub(crate) fn save_plan(plan: &Plan, path: &Path) -> anyhow::Result<()> {
+    write_plan(plan, Replace::new(Some(path))?, path)
+}
+
+/// The same where it is known already that it can be written.
+pub(crate) fn write_plan(plan: &Plan, place: Replace, path: &Path) -> anyhow::Result<()> {
+    place
+        .write(|out| Ok(out.write_all(plan.to_toml().as_bytes())?))
+        .with_context(|| format!("writing the plan to {}", path.display()))
+}

@@ -1,0 +1,13 @@
+//! What the verbs share that make plans, read them and start commands with them: `plan`, `run` and `prove`.
+
+mod environment;
+mod file;
+mod json;
+mod text;
+
+pub(crate) use environment::{
+    Environment, overridden_settings, own_variable, setup_of, shell_exports,
+};
+pub(crate) use file::{read_plan, save_plan, write_plan};
+pub(crate) use json::PlannedJson;
+pub(crate) use text::{could_help, describe_candidates, describe_remedies, how_to_keep};

@@ -1,0 +1,66 @@
+//! Running text in lines, and lists of remarks.
+
+use std::fmt::Write as _;
+
+use quell_event::text::clean;
+
+use super::style::heading;
+
+/// How wide running text gets, in characters.
+const WIDTH: usize = 98;
+
+/// Breaks text between words into lines, each indented. Names of others may be in it.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    let margin = " ".repeat(indent);
+    for word in text.split_whitespace().map(clean) {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(out, "{margin}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&word);
+    }
+    if !line.is_empty() {
+        let _ = writeln!(out, "{margin}{line}");
+    }
+    out
+}
+
+/// A list of remarks under a heading; nothing if there are none.
+pub(crate) fn list(title: &str, notes: &[String]) -> String {
+    let mut out = String::new();
+    if notes.is_empty() {
+        return out;
+    }
+    heading(&mut out, title);
+    for note in notes {
+        let text = wrap(note, 4);
+        out.push_str("  · ");
+        out.push_str(text.trim_start());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that lines end between words and no word is lost, however long.
+    #[test]
+    fn wraps() {
+        let long = "x".repeat(200);
+        let text = format!("{} {long} end", "word ".repeat(40));
+        let wrapped = wrap(&text, 4);
+        assert!(
+            wrapped
+                .lines()
+                .all(|l| l.chars().count() <= WIDTH || l.contains(&long))
+        );
+        let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&wrapped), words(&text));
+        assert_eq!(wrap("", 4), "");
+    }
+}
