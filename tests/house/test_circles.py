@@ -16,7 +16,7 @@ FILES_IN_CIRCLES = {
     "event": 19,
     "lab": 14,
     "probe": 6,
-    "quell": 8,
+    "quell": 2,
     "remedy": 13,
     "shim": 7,
 }

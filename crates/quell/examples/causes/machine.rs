@@ -184,13 +184,15 @@ fn bind(p: *mut u8, size: usize, node: Option<u32>) {
 
 /// Blocks of node 1, which holds our memory, are asked to go offline: what can move is moved away.
 fn offline() {
-    // A node of the virtual machines has 1 GB, and their files may lie on this one: 512 MB were too much once.
-    const MANY: usize = 256 << 20;
-    let p = map(MANY, None);
-    advise(p, MANY, libc::MADV_NOHUGEPAGE);
-    bind(p, MANY, Some(1));
-    touch(p, MANY, 1);
-    bind(p, MANY, None);
+    // Blocks have to be ours as a whole, so it is much; and a node of the virtual machines has 1 GB, on which their files may lie.
+    const MOST: usize = 512 << 20;
+    const LEFT: usize = 128 << 20;
+    let many = (free_on_node_1().saturating_sub(LEFT) & !(PAGE - 1)).clamp(PAGE, MOST);
+    let p = map(many, None);
+    advise(p, many, libc::MADV_NOHUGEPAGE);
+    bind(p, many, Some(1));
+    touch(p, many, 1);
+    bind(p, many, None);
     let entries = fs::read_dir("/sys/devices/system/node/node1").expect("node 1");
     let paths = entries.flatten().map(|e| e.path().join("state"));
     for state in paths.filter(|p| p.exists()) {
@@ -199,6 +201,14 @@ fn offline() {
         ask(&state, "offline");
         ask(&state, "online");
     }
+}
+
+/// Bytes.
+fn free_on_node_1() -> usize {
+    let all = fs::read_to_string("/sys/devices/system/node/node1/meminfo").expect("node 1");
+    let free = all.lines().find(|line| line.contains("MemFree:"));
+    let kb = free.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
+    kb.expect("its free memory") << 10
 }
 
 /// Memory with a hole after every page, of which blocks are to be made.

@@ -14,9 +14,10 @@ use crate::show::units::time;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch};
+use crate::top::attach::AttachOptions;
 use crate::top::draw::{Look, draw};
 use crate::top::sample::Sample;
-use crate::top::source::{How, Source};
+use crate::top::source::Source;
 use crate::top::state::{Action, State};
 use crate::top::term::{self, Input, Screen};
 use crate::top::{json, text};
@@ -60,13 +61,14 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         Output::ToStderr
     };
     let mut watch = Watch::prepare_to(&target, None, output)?;
-    let how = How {
+    let options = AttachOptions {
         scope: scope.clone(),
         backend,
         ipi: target.ipi,
         unwind: little_memory::may_unwind(!target.no_unwind),
     };
-    let mut source = Source::start(how, guarded).map_err(|err| target::or_stat(err, &target))?;
+    let mut source =
+        Source::start(options, guarded).map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         // how many stacks are enough depends on how many shootdowns there are

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! source ──> sample ──> grid ──┬──> draw ──> term
-//!    detail, sampler ─────┘ ▲  └──> text
+//!   watcher, sampler ─────┘ ▲  └──> text
 //!                  keys ──> state
 //! ```
 //!
-//! Only `source`, `detail` and `sampler` touch the kernel, and only `term` the terminal; all between is pure.
+//! Only `source`, `watcher`, `attach` and `sampler` touch the kernel, and only `term` the terminal; all between is pure.
 
 pub(crate) mod account;
 mod alarm;
+pub(crate) mod attach;
 mod calls;
 pub(crate) mod detail;
 pub(crate) mod draw;
@@ -24,8 +25,10 @@ pub(crate) mod sample;
 mod sampler;
 pub(crate) mod source;
 pub(crate) mod state;
+mod tables;
 pub(crate) mod term;
 pub(crate) mod text;
+mod watcher;
 
 #[cfg(test)]
 mod fixture;

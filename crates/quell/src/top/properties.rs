@@ -14,9 +14,9 @@ use super::filter::Filter;
 use super::fixture::{close, culprit, sample, victim};
 use super::grid::{Grid, Sort};
 use super::regions::{self, Region, Regions};
-use super::rows::Tables;
 use super::sample::Sample;
 use super::state::{Action, CLOSE, OVERVIEW, State};
+use super::tables::Tables;
 
 fn key() -> impl Strategy<Value = KeyEvent> {
     let codes = prop_oneof![
@@ -135,9 +135,9 @@ proptest! {
             tables.culprits,
             tables.victims,
             tables.causes,
-            regions::grid(&any, &filter),
+            regions::grid_of_regions(any.regions.as_ref(), any.duration_ns(), &filter),
             detail.threads(&filter),
-            detail.causes(&near, &filter),
+            detail.causes(&near.tally, &filter),
             detail.regions(&filter),
             detail.stacks(&filter),
         ];

@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use super::filter::Filter;
 use super::grid::{Column, Grid, Id, Key, Line, Mark, passed, seen};
-use super::sample::Sample as Interval;
 use crate::show::units::{count, rate};
 
 /// What lies somewhere, in one interval.
@@ -40,13 +39,17 @@ pub(crate) struct Regions {
     pub(crate) regions: Vec<Region>,
 }
 
-/// The regions of an interval, as a table.
-pub(crate) fn grid(sample: &Interval, filter: &Filter) -> Grid {
-    match &sample.regions {
-        Some(regions) => regions.grid(filter, sample.duration_ns()),
+/// The regions of an interval of so many ns, as a table; `None` where they can't be known.
+pub(crate) fn grid_of_regions(
+    regions: Option<&Regions>,
+    duration_ns: u64,
+    filter: &Filter,
+) -> Grid {
+    match regions {
+        Some(regions) => regions.grid(filter, duration_ns),
         None => Grid {
             title: "Regions".to_owned(),
-            empty: match sample.duration_ns() {
+            empty: match duration_ns {
                 0 => "nothing yet",
                 _ => "not known with --cpu",
             },

@@ -5,65 +5,17 @@ use std::time::{Duration, Instant};
 
 use quell_event::Account;
 use quell_host::cpus;
-use quell_probe::{Backend, Keep, Options, Probe, Resolver, Scope, Stacks};
+use quell_probe::{Probe, Resolver, Scope};
 
-use super::detail::Watcher;
+use super::attach::AttachOptions;
 use super::sample::{Reading, Sample};
-use super::sampler::{RING_BYTES, Sampler};
+use super::sampler::Sampler;
+use super::watcher::Watcher;
 use crate::accountant::Accountant;
 use crate::clock::own_cpu_ns;
 
 /// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
 const OFTEN: Duration = Duration::from_secs(30);
-
-/// How the probes are attached.
-#[derive(Clone)]
-pub(crate) struct How {
-    pub(crate) scope: Scope,
-    pub(crate) backend: Option<Backend>,
-    /// All function calls are counted too.
-    pub(crate) ipi: bool,
-    /// Stacks of programs are followed by `.eh_frame`.
-    pub(crate) unwind: bool,
-}
-
-impl How {
-    /// Attaches the probe that counts, and the one for these CPUs.
-    fn attach(&self, guarded: &[u32]) -> anyhow::Result<(Probe, Option<Probe>)> {
-        let options = |scope| Options {
-            scope,
-            stacks: Stacks::None,
-            backend: self.backend,
-            unwind: self.unwind,
-            ..Options::default()
-        };
-        let probe = Probe::attach(&Options {
-            ipi: self.ipi,
-            keep: self.keep(),
-            ring_bytes: RING_BYTES,
-            ..options(self.scope.clone())
-        })?;
-        let guard = if guarded.is_empty() {
-            None
-        } else {
-            Some(Probe::attach(&options(Scope::Cpus(guarded.to_vec())))?)
-        };
-        Ok((probe, guard))
-    }
-
-    /// Which shootdowns hit CPUs is known only when they are over, and then none can be sampled.
-    fn keep(&self) -> Keep {
-        match self.scope {
-            Scope::Cpus(_) => Keep::Counts,
-            _ => Keep::Samples,
-        }
-    }
-
-    fn sampler(&self, probe: &Probe) -> anyhow::Result<Option<Sampler>> {
-        let sampling = self.keep() == Keep::Samples;
-        sampling.then(|| Sampler::start(probe)).transpose()
-    }
-}
 
 /// Reads intervals.
 pub(crate) struct Source {
@@ -71,7 +23,7 @@ pub(crate) struct Source {
     /// Counts only who shoots at guarded CPUs, whatever the scope.
     guard: Option<Probe>,
     guarded: Vec<u32>,
-    how: How,
+    options: AttachOptions,
     /// When the probes were attached, or could not be attached anew.
     since: Instant,
     /// For a test: the tables are taken for full.
@@ -92,17 +44,17 @@ impl Source {
     /// # Errors
     ///
     /// If a probe can't be loaded.
-    pub(crate) fn start(how: How, guarded: Vec<u32>) -> anyhow::Result<Self> {
+    pub(crate) fn start(options: AttachOptions, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
-        let (probe, guard) = how.attach(&guarded)?;
-        let accountant = Accountant::start(&probe, &how.scope);
+        let (probe, guard) = options.attach(&guarded)?;
+        let accountant = Accountant::start(&probe, &options.scope);
         let resolver = Resolver::new(&probe);
-        let sampler = how.sampler(&probe)?;
+        let sampler = options.sampler(&probe)?;
         let mut source = Self {
             probe,
             guard,
             guarded,
-            how,
+            options,
             since: Instant::now(),
             #[cfg(test)]
             pretend_full: false,
@@ -224,8 +176,8 @@ impl Source {
 
     /// The same with new probes, whose tables are empty, and which count already.
     fn successor(&self) -> anyhow::Result<Self> {
-        let mut next = Self::start(self.how.clone(), self.guarded.clone())?;
-        if self.how.scope == Scope::Tree {
+        let mut next = Self::start(self.options.clone(), self.guarded.clone())?;
+        if self.options.scope == Scope::Tree {
             next.probe.add_processes_of(&self.probe)?;
         }
         next.own_before = self.own_before;
@@ -263,12 +215,12 @@ impl Source {
     /// If the probe for it can't be loaded.
     pub(crate) fn open(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
         self.watcher = None;
-        let how = How {
+        let options = AttachOptions {
             scope: Scope::Tree,
             backend: Some(self.probe.backend()),
-            ..self.how.clone()
+            ..self.options.clone()
         };
-        self.watcher = Some(Watcher::start(pid, a_second, &how)?);
+        self.watcher = Some(Watcher::start(pid, a_second, &options)?);
         Ok(())
     }
 
@@ -325,13 +277,13 @@ mod tests {
         const COUNT: u64 = 20_000;
         let target = std::env::current_exe().expect("a path");
         let target = target.parent().and_then(Path::parent).expect("a folder");
-        let how = How {
+        let options = AttachOptions {
             scope: Scope::Tree,
             backend: None,
             ipi: false,
             unwind: false,
         };
-        let mut source = Source::start(how, Vec::new()).expect("a probe");
+        let mut source = Source::start(options, Vec::new()).expect("a probe");
         source.pretend_full = true;
         // not real-time: it may take as long as it takes
         let mut child = Command::new("sh")

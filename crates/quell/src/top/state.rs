@@ -8,8 +8,8 @@ use super::account;
 use super::filter::Filter;
 use super::grid::{Grid, Id, Sort};
 use super::regions;
-use super::rows::Tables;
 use super::sample::Sample;
+use super::tables::Tables;
 
 /// Points of the sparklines: more than any terminal is wide.
 const HISTORY: usize = 1024;
@@ -177,7 +177,11 @@ impl State {
             Pane::Victims => tables().victims,
             Pane::Causes => tables().causes,
             Pane::Matrix => Grid::default(),
-            Pane::Regions => regions::grid(&self.sample, &filter),
+            Pane::Regions => regions::grid_of_regions(
+                self.sample.regions.as_ref(),
+                self.sample.duration_ns(),
+                &filter,
+            ),
             Pane::Calls => match &self.sample.tally.calls {
                 Some(calls) => super::calls::grid(&self.sample, calls, &filter),
                 None => Grid::default(),
@@ -185,7 +189,7 @@ impl State {
             Pane::Time => account::mechanisms(&self.sample, &filter),
             Pane::Holders => account::holders(&self.sample, &filter),
             Pane::Threads => detail().threads(&filter),
-            Pane::Reasons => detail().causes(&self.sample, &filter),
+            Pane::Reasons => detail().causes(&self.sample.tally, &filter),
             Pane::OwnRegions => detail().regions(&filter),
             Pane::Stacks => detail().stacks(&filter),
         };

@@ -9,8 +9,8 @@ use super::filter::Filter;
 use super::grid::{Grid, Sort};
 use super::heat::{LABEL, heat};
 use super::regions;
-use super::rows::Tables;
 use super::sample::Sample;
+use super::tables::Tables;
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
@@ -70,7 +70,11 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     }
     out.push_str(t.text().trim_start_matches('\n'));
     let tables = Tables::new(sample, &Filter::default());
-    let regions = regions::grid(sample, &Filter::default());
+    let regions = regions::grid_of_regions(
+        sample.regions.as_ref(),
+        sample.duration_ns(),
+        &Filter::default(),
+    );
     let grids = [tables.culprits, tables.victims, tables.causes, regions];
     for mut grid in grids {
         grid.sort(Sort::default());
@@ -92,7 +96,7 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
         let none = Filter::default();
         for mut grid in [
             detail.threads(&none),
-            detail.causes(sample, &none),
+            detail.causes(&sample.tally, &none),
             detail.regions(&none),
         ] {
             grid.sort(Sort::default());

@@ -1,0 +1,238 @@
+//! The second probe of a close look: records of one process, summed up to what is shown of it.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use quell_event::trace::Row;
+use quell_event::{Comm, NO_STACK, Shootdown};
+use quell_host::proc::Proc;
+use quell_probe::{Keep, Options, Probe, Records, Resolver, Stacks};
+
+use super::attach::AttachOptions;
+use super::detail::{Detail, Thread};
+use crate::report::aggregate::Aggregate;
+use crate::report::code::Code;
+use crate::report::places::Places;
+
+/// Enough for a tenth of a second of the worst case, and read more often.
+const RING_BYTES: u32 = 16 << 20;
+/// Stacks a second that are enough to know where shootdowns come from.
+const STACKS_A_SECOND: u64 = 1000;
+/// Stacks that are shown.
+const STACKS: usize = 20;
+/// How old the process's mappings may get.
+const MAPS_AGE: Duration = Duration::from_secs(2);
+/// Someone may look for weeks: regions and stacks are of the last so long, at most.
+const LONGEST: Duration = Duration::from_secs(300);
+/// The system call number of a kernel thread, as in [`Shootdown`].
+const KERNEL_THREAD: i16 = -2;
+
+/// What the records add up to.
+struct Sums {
+    pid: u32,
+    every: u32,
+    threads: HashMap<u32, (Comm, Thread)>,
+    /// Shootdowns with stacks that are not among the places yet.
+    taken: Vec<Row>,
+    /// Since the beginning, only shootdowns with stacks.
+    places: Aggregate,
+    sampled: u64,
+}
+
+impl Sums {
+    fn take(&mut self, s: &Shootdown) {
+        // the scope has its children too
+        if s.pid != self.pid {
+            return;
+        }
+        let (comm, thread) = self.threads.entry(s.tid).or_default();
+        *comm = s.comm;
+        thread.tid = s.tid;
+        thread.shootdowns += 1;
+        thread.victims += s.victims.len() as u64 + u64::from(s.unseen);
+        thread.wait_ns += s.wait_ns;
+        let stack = if s.syscall == KERNEL_THREAD {
+            s.kernel_stack
+        } else {
+            s.user_stack
+        };
+        if stack == NO_STACK && self.every > 1 {
+            return;
+        }
+        self.sampled += 1;
+        self.taken.push(Row {
+            pid: s.pid,
+            tid: s.tid,
+            comm: s.comm,
+            cause: s.cause,
+            start: s.start,
+            end: s.end,
+            own_mm: s.own_mm,
+            user_stack: stack,
+            ..Row::default()
+        });
+    }
+
+    /// Puts what has come to its places.
+    fn place(&mut self, code: &Code) {
+        for row in self.taken.drain(..) {
+            self.places.take(&row, code.mappings());
+        }
+    }
+}
+
+/// When a process began, in ticks since boot, while it is there.
+fn began_at(pid: u32) -> Option<u64> {
+    let stat = Proc::new("/").stat(pid).ok()?;
+    (!stat.has_ended()).then_some(stat.start)
+}
+
+/// The second probe.
+pub(crate) struct Watcher {
+    pid: u32,
+    /// When the process began, which tells it from a later one of that number.
+    start: Option<u64>,
+    every: NonZeroU32,
+    // before the probe, whose ring it reads
+    records: Records,
+    resolver: Resolver,
+    code: Code,
+    sums: Rc<RefCell<Sums>>,
+    probe: Probe,
+    began: Instant,
+    /// When what is known of places began.
+    since: Instant,
+    lost: u64,
+}
+
+impl Watcher {
+    /// Records a process that made so many shootdowns in a second.
+    ///
+    /// # Errors
+    ///
+    /// If the probe can't be loaded.
+    pub(crate) fn start(pid: u32, a_second: u64, options: &AttachOptions) -> anyhow::Result<Self> {
+        let every = u32::try_from(a_second / STACKS_A_SECOND).unwrap_or(u32::MAX);
+        let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
+        let probe = Probe::attach(&Options {
+            scope: options.scope.clone(),
+            keep: Keep::Records,
+            stacks: Stacks::OneIn(every),
+            ring_bytes: RING_BYTES,
+            backend: options.backend,
+            unwind: options.unwind,
+            ..Options::default()
+        })?;
+        let sums = Rc::new(RefCell::new(Sums {
+            pid,
+            every: every.get(),
+            threads: HashMap::new(),
+            taken: Vec::new(),
+            places: Aggregate::default(),
+            sampled: 0,
+        }));
+        let sink = Rc::clone(&sums);
+        let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let mut resolver = Resolver::new(&probe);
+        resolver.see(pid, Duration::ZERO);
+        let mut code = Code::new([], []);
+        code.learn(resolver.changed(), Vec::new());
+        probe.add_process(pid)?;
+        Ok(Self {
+            pid,
+            start: began_at(pid),
+            every,
+            records,
+            resolver,
+            code,
+            sums,
+            probe,
+            began: Instant::now(),
+            since: Instant::now(),
+            lost: 0,
+        })
+    }
+
+    /// Reads the records that have come, up to a bound.
+    ///
+    /// # Errors
+    ///
+    /// If they can't be read.
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+        self.records.drain()?;
+        self.sums.borrow_mut().place(&self.code);
+        Ok(())
+    }
+
+    /// Forgets what came, as a new interval begins.
+    ///
+    /// # Errors
+    ///
+    /// If the records can't be read.
+    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+        self.records.drain()?;
+        self.sums.borrow_mut().threads.clear();
+        self.began = Instant::now();
+        Ok(())
+    }
+
+    /// Ends the recording; [`Self::interval`] has what it was.
+    ///
+    /// # Errors
+    ///
+    /// If the last records can't be read.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+        self.probe.detach()?;
+        Ok(self.records.finish()?)
+    }
+
+    /// What came since the last call.
+    ///
+    /// # Errors
+    ///
+    /// If the records can't be read.
+    pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
+        self.records.drain()?;
+        self.resolver.see(self.pid, MAPS_AGE);
+        self.resolver.follow_records()?;
+        let mut stacks = self.resolver.resolve(&self.records.new_stacks());
+        self.resolver.name(&mut stacks);
+        let ended = self.start.is_none() || began_at(self.pid) != self.start;
+        self.code.learn(self.resolver.changed(), stacks);
+        let lost = self.probe.tally()?.lost.records;
+        let mut sums = self.sums.borrow_mut();
+        sums.place(&self.code);
+        let mut threads: Vec<Thread> = sums
+            .threads
+            .drain()
+            .map(|(_, (comm, thread))| Thread {
+                comm: comm.text().into_owned(),
+                ..thread
+            })
+            .collect();
+        threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
+        if self.since.elapsed() > LONGEST {
+            self.since = Instant::now();
+            sums.places = Aggregate::default();
+            sums.sampled = 0;
+        }
+        let now = Instant::now();
+        let took = now - std::mem::replace(&mut self.began, now);
+        let places = Places::new(&sums.places, &self.code);
+        Ok(Detail {
+            pid: self.pid,
+            threads,
+            regions: places.regions(),
+            stacks: places.stacks(STACKS),
+            sampled: sums.sampled,
+            one_in: self.every.get(),
+            lost: lost - std::mem::replace(&mut self.lost, lost),
+            ended,
+            duration_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        })
+    }
+}
