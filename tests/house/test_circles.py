@@ -17,7 +17,6 @@ FILES_IN_CIRCLES = {
     "lab": 14,
     "probe": 6,
     "quell": 2,
-    "remedy": 13,
     "shim": 7,
 }
 

@@ -4,8 +4,9 @@ use quell_event::account::{Account, AccountRow, AccountSummary};
 use quell_event::{Cause, Mechanism, Tally};
 use serde::{Deserialize, Serialize};
 
+use crate::caller::{CalledBy, call_of, called_by};
 use crate::remedy::{Case, Subject};
-use crate::spent::{CalledBy, Spent, by, call_of};
+use crate::spent::Spent;
 use crate::touches::Touches;
 
 /// The most that a change could win in the run that was observed, if all that it can touch vanished.
@@ -129,7 +130,7 @@ impl Measure<'_> {
     }
 
     fn is_reached(&self, row: &AccountRow) -> bool {
-        match by(self.case, row) {
+        match called_by(self.case, row) {
             CalledBy::Itself => true,
             CalledBy::Asked => self.touches.asked,
             CalledBy::Others => false,
@@ -152,7 +153,7 @@ impl Measure<'_> {
         let rows = self
             .rows()
             .filter(|r| self.touches.calls.contains(&r.mechanism));
-        let all = Sum::of(rows.filter(|r| by(self.case, r) != CalledBy::Others));
+        let all = Sum::of(rows.filter(|r| called_by(self.case, r) != CalledBy::Others));
         part(self.reached(self.touches.calls).samples, all.samples, 1.0)
     }
 
@@ -197,7 +198,9 @@ impl Measure<'_> {
         };
         is_everybodys
             || self.case.shootdowns() > 0
-            || self.rows().any(|r| by(self.case, r) != CalledBy::Others)
+            || self
+                .rows()
+                .any(|r| called_by(self.case, r) != CalledBy::Others)
     }
 
     /// Samples and sleep of all that the change can touch, and the time of hits.

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use pick::{CLOSE, Candidate, ENOUGH, best, sets};
 use weigh::{Weighed, planned};
 
-use crate::attribute::{Evidence, Share, Split, split};
+use crate::attribute::split;
+use crate::evidence::Evidence;
 use crate::remedy::{self, Case, Memory, Offer, Subject, Verdict};
+use crate::share::{Share, Split};
 use crate::words::{counted, percent};
 use crate::{FEW, Found, Kind, Plan, Planned};
 
@@ -54,9 +56,14 @@ pub struct Proposal {
     pub candidates: Vec<Planned>,
 }
 
-/// Chooses remedies for what was found, from what was observed. `env` is the environment that the
-/// program was observed in.
-pub fn plan(
+/// Chooses remedies for what was found, from what was observed, as [`choose_plan`] does by default. `env` is the
+/// environment that the program was observed in.
+pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<String>) -> Plan {
+    choose_plan(found, evidence, &Options::default(), env)
+}
+
+/// Chooses remedies within the options.
+pub fn choose_plan(
     found: &[Found],
     evidence: &Evidence,
     options: &Options,
@@ -65,7 +72,7 @@ pub fn plan(
     choose(found, evidence, options, env).plan
 }
 
-/// [`plan`], and all that it chose from.
+/// [`choose_plan`], and all that it chose from.
 pub fn choose(
     found: &[Found],
     evidence: &Evidence,

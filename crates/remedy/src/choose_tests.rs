@@ -62,7 +62,7 @@ pub(super) fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan 
         preload: true,
         whatever: false,
     };
-    plan(found, evidence, &options, &|_: &str| None)
+    choose_plan(found, evidence, &options, &|_: &str| None)
 }
 
 pub(super) fn ids(plan: &Plan) -> Vec<&str> {
@@ -101,7 +101,7 @@ fn small_programs() {
         preload: true,
         ..Options::default()
     };
-    let plan = plan(&[libc()], &evidence, &options, &|_: &str| None);
+    let plan = choose_plan(&[libc()], &evidence, &options, &|_: &str| None);
     assert_eq!(plan.remedies[0].sets["QUELL_SHIM"], "cache=64M,rss=19M");
     let asked = chosen(&[libc()], &evidence, 0.25);
     assert!(asked.remedies.is_empty() && asked.notes.join("").contains("the memory budget"));
@@ -175,7 +175,7 @@ fn library_for_two() {
         preload: true,
         whatever: false,
     };
-    let again = plan(&found, &evidence, &options, &|name: &str| {
+    let again = choose_plan(&found, &evidence, &options, &|name: &str| {
         environment.get(name).cloned()
     });
     assert!(again.remedies.is_empty(), "{again:?}");
@@ -205,7 +205,7 @@ fn library_for_two_jemallocs() {
         preload: true,
         ..Options::default()
     };
-    let plan = plan(&found, &evidence, &options, &env);
+    let plan = choose_plan(&found, &evidence, &options, &env);
     assert_eq!(ids(&plan), ["shim.jemalloc"]);
     for variable in ["MALLOC_CONF", "_RJEM_MALLOC_CONF"] {
         assert!(
@@ -227,7 +227,7 @@ fn library_in_force() {
         preload: true,
         whatever: false,
     };
-    let again = plan(&[libc()], &evidence, &options, &|name: &str| {
+    let again = choose_plan(&[libc()], &evidence, &options, &|name: &str| {
         environment.get(name).cloned()
     });
     assert!(again.remedies.is_empty(), "{again:?}");
@@ -299,7 +299,7 @@ fn zeroing_and_forks() {
         ..Options::default()
     };
     let env = |name: &str| (name == "MALLOC_CONF").then(|| "dirty_decay_ms:0".to_owned());
-    let plan = plan(&[libc(), jemalloc], &both, &options, &env);
+    let plan = choose_plan(&[libc(), jemalloc], &both, &options, &env);
     assert_eq!(ids(&plan), ["shim.jemalloc", "shim.cache"]);
     let environment = plan.environment(&env);
     assert!(environment["QUELL_SHIM"].ends_with("zero=off"), "{plan:?}");
@@ -682,7 +682,7 @@ fn batches() {
         preload: false,
         whatever: false,
     };
-    let plan = plan(&[libc(), jemalloc], &evidence, &options, &|_: &str| None);
+    let plan = choose_plan(&[libc(), jemalloc], &evidence, &options, &|_: &str| None);
     assert_eq!(ids(&plan), ["jemalloc.batch"]);
     assert!((plan.predicted_stop() - 0.5).abs() < 1e-9);
 }
@@ -704,7 +704,7 @@ fn decay_0() {
             preload: true,
             whatever: false,
         };
-        let plan = plan(&[libc(), jemalloc(patch)], &evidence, &options, &env);
+        let plan = choose_plan(&[libc(), jemalloc(patch)], &evidence, &options, &env);
         let huge = plan.remedies[0].sets["MALLOC_CONF"].contains("thp:always");
         (ids(&plan).join(" "), huge)
     };
@@ -801,13 +801,13 @@ fn collectors() {
         move |name: &str| (name == "JAVA_TOOL_OPTIONS").then(|| value.to_owned())
     };
     let env = options("-Xmx420m -XX:+UseZGC");
-    let z = plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    let z = choose_plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
     assert_eq!(
         z.remedies[0].sets["JAVA_TOOL_OPTIONS"],
         "-Xms420m -XX:+AlwaysPreTouch -XX:-ZUncommit"
     );
     let env = options("-Xmx4g");
-    let big = plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    let big = choose_plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
     assert!(big.remedies.is_empty() && big.notes.join("").contains("budget leaves 25 %"));
     // the command line says it too; and what the user allows may be tried, by itself and without the touching
     let mut stated = evidence.clone();
@@ -828,7 +828,7 @@ fn collectors() {
     assert_eq!(heaps, ["-Xms4g -XX:+AlwaysPreTouch", "-Xms4g"]);
     assert!(proposal.plan.remedies.is_empty());
     let env = options("-XX:+UseShenandoahGC");
-    let unsized_heap = plan(&[jvm, libc()], &evidence, &Options::default(), &env);
+    let unsized_heap = choose_plan(&[jvm, libc()], &evidence, &Options::default(), &env);
     assert!(
         unsized_heap
             .notes

@@ -6,7 +6,8 @@
 
 use quell_event::Cause;
 
-use crate::attribute::{Share, Split, is_libc_file};
+use crate::function_names::is_libc_file;
+use crate::share::{Share, Split};
 use crate::{Evidence, Found, Kind, Linking, Source};
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page

@@ -6,10 +6,12 @@ use std::path::Path;
 
 use quell_event::Cause;
 
-use crate::attribute::{Share, is_libc_file};
+use crate::caller::{CalledBy, called_by};
 use crate::ceiling::{RemedyCeiling, ceiling};
+use crate::function_names::is_libc_file;
 use crate::remedy::{self, Case, Subject, Verdict};
-use crate::spent::{CalledBy, Spent, by};
+use crate::share::Share;
+use crate::spent::Spent;
 use crate::{Evidence, Found, table};
 
 /// What a remedy could win for one origin.
@@ -64,7 +66,10 @@ pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
             share: &share,
         };
         let rows = spent.account.rows.iter();
-        if !rows.clone().any(|r| by(&case, r) != CalledBy::Others) {
+        if !rows
+            .clone()
+            .any(|r| called_by(&case, r) != CalledBy::Others)
+        {
             continue;
         }
         for remedy in remedy::all() {

@@ -15,19 +15,23 @@
 pub mod advice;
 mod attribute;
 pub mod by_name;
+mod caller;
 mod ceiling;
 mod choose;
 mod conf;
 mod copies;
 mod could_win;
 pub mod emit;
+mod evidence;
 mod found;
+mod function_names;
 mod owner;
 mod plan;
 pub mod predict;
 pub mod quote;
 mod recognise;
 mod remedy;
+mod share;
 mod spent;
 mod start;
 pub mod table;
@@ -37,14 +41,14 @@ mod version;
 mod words;
 mod wrappers;
 
-pub use attribute::{Evidence, Source};
 pub use ceiling::RemedyCeiling;
-pub use choose::{Options, Proposal, choose, plan as plan_within};
+pub use choose::{Options, Proposal, choose, choose_plan, plan};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting, single_settings};
 pub use could_win::{Win, could_win};
+pub use evidence::{Evidence, FEW, Source};
 pub use found::{Found, Kind, Linking};
 pub use owner::{Unattributed, called};
-pub use plan::{FEW, Plan, Planned, plan};
+pub use plan::{Plan, Planned};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use quell_event::Cause;
 
-use crate::attribute::{is_libc_file, is_thread_end, is_wrapper};
+use crate::evidence::is_thread_end;
+use crate::function_names::{is_libc_file, is_libc_malloc, is_wrapper};
 use crate::{Found, Kind, Linking, Source, Wrappers, by_name};
 
 pub(crate) enum Owner {
@@ -113,42 +114,6 @@ pub(crate) fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> 
 pub(crate) fn is_of_heap(source: &Source) -> bool {
     let is_heap = |region: &str| region.starts_with("[heap]");
     source.cause == Cause::Brk || source.region.as_deref().is_some_and(is_heap)
-}
-
-/// The functions of glibc's and musl's malloc that give memory back, or map it.
-pub(crate) fn is_libc_malloc(symbol: &str) -> bool {
-    const NAMES: [&str; 26] = [
-        "arena_get2",
-        "calloc",
-        "cfree",
-        "free",
-        "glibc_morecore",
-        "default_morecore",
-        "grow_heap",
-        "heap_trim",
-        "int_free",
-        "int_free_maybe_consolidate",
-        "int_malloc",
-        "int_realloc",
-        "libc_calloc",
-        "libc_free",
-        "libc_malloc",
-        "libc_realloc",
-        "malloc",
-        "malloc_trim",
-        "mremap_chunk",
-        "munmap_chunk",
-        "new_heap",
-        "nontrivial_free",
-        "realloc",
-        "shrink_heap",
-        "sysmalloc",
-        "systrim",
-    ];
-    // GCC's clones: munmap_chunk.part.0, sysmalloc_mmap.isra.0
-    let name = symbol.trim_start_matches('_');
-    let name = name.split(['.', '@']).next().unwrap_or(name);
-    NAMES.contains(&name) || name.starts_with("sysmalloc") || name.starts_with("libc_free_impl")
 }
 
 /// Whether a function of this name is that allocator's.

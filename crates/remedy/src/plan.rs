@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::choose::{Options, plan as plan_within};
-use crate::{Evidence, Found, RemedyCeiling, Start, conf, quote, start};
+use crate::{RemedyCeiling, Start, conf, quote, start};
 
-/// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
-/// program make a few dozen.
-pub const FEW: u64 = 50;
 /// The remedies chosen for one program, each with its evidence and its cost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
@@ -41,12 +37,6 @@ pub struct Planned {
     pub predicted: Option<[f64; 2]>,
     /// The user has allowed the program the memory that it takes already: no budget bounds it. Not kept in files.
     pub memory_allowed: bool,
-}
-
-/// Chooses remedies for what was found, from what was observed, as [`plan_within`] does by default. `env` is
-/// the environment that the program was observed in.
-pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<String>) -> Plan {
-    plan_within(found, evidence, &Options::default(), env)
 }
 
 impl Plan {

@@ -3,7 +3,7 @@
 use quell_event::Cause;
 
 use super::*;
-use crate::{Kind, Linking, Source, Version, remedy};
+use crate::{Evidence, Found, Kind, Linking, Source, Version, plan, remedy};
 
 const POLARS: &str = "/venv/_polars_runtime.abi3.so";
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";

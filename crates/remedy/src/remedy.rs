@@ -26,6 +26,7 @@ mod redis;
 mod rocksdb;
 pub(crate) mod shim;
 mod shim_huge;
+mod shim_library;
 mod stacks;
 mod undecayed;
 mod unpurged;
@@ -36,7 +37,8 @@ use std::path::Path;
 
 use quell_event::Cause;
 
-use crate::attribute::{Evidence, Share};
+use crate::evidence::Evidence;
+use crate::share::Share;
 use crate::{Found, Kind, Touches};
 
 /// From this many page faults on, huge pages are asked for, and an allocator that somebody built in is
@@ -119,6 +121,12 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn forks_at_work(&self) -> bool {
         self.copies >= FORKS_AT_WORK
+    }
+
+    /// Whether the program bears huge pages: where it forks as it works a write would copy 2 MB, and elsewhere their making and
+    /// splitting may be the trouble itself.
+    pub(crate) fn bears_huge_pages(&self) -> bool {
+        !self.forks_at_work() && self.huge < LARGE_SHARE
     }
 
     /// The shootdowns of this origin.

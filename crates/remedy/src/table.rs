@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use quell_event::Cause;
 
-use crate::attribute::is_thread_end;
-use crate::choose::{Options, plan};
+use crate::choose::{Options, choose_plan};
+use crate::evidence::is_thread_end;
 use crate::owner::{Owner, owner};
 use crate::{Evidence, Found, Kind, Source, by_name};
 
@@ -117,7 +117,7 @@ pub fn table() -> Vec<Row> {
                 preload: true,
                 ..Options::default()
             };
-            let plan = plan(&found, &evidence, &options, &|_| None);
+            let plan = choose_plan(&found, &evidence, &options, &|_| None);
             let most = plan
                 .remedies
                 .into_iter()

@@ -3,7 +3,7 @@
 use quell_event::Cause;
 
 use crate::Found;
-use crate::attribute::{Share, Split};
+use crate::share::{Share, Split};
 use crate::words::{counted, percent};
 
 impl Share {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Choosing;
 use super::weigh::{Weighed, planned, rounded, too_little};
-use crate::attribute::Share;
 use crate::remedy::{self, Case, Offer, Remedy, Subject, Verdict};
+use crate::share::Share;
 use crate::{Planned, conf};
 
 impl Choosing<'_> {

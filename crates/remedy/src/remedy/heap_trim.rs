@@ -5,9 +5,10 @@ use std::path::Path;
 
 use quell_event::{Cause, Mechanism};
 
-use super::shim::{Sizes, not_loaded, offer};
+use super::shim_library::{Sizes, not_loaded, offer_library};
 use super::{Case, MANY_FAULTS, Offer, Remedy, Verdict};
-use crate::attribute::{Evidence, is_libc_file};
+use crate::evidence::Evidence;
+use crate::function_names::is_libc_file;
 use crate::{Kind, Touches};
 
 /// Has the library drop the program's own calls of malloc_trim(3).
@@ -105,7 +106,7 @@ impl Remedy for Drop {
             return Some(Verdict::Refuse(why));
         }
         Some(match Sizes::of(case) {
-            Ok(sizes) => offer(
+            Ok(sizes) => offer_library(
                 sizes.bounded(SETTINGS),
                 part * STOPS,
                 sizes.memory(),

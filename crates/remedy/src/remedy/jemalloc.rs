@@ -2,7 +2,6 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::jemalloc_huge::bears_huge_pages;
 use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
 use crate::{Found, Kind, Touches};
 
@@ -154,7 +153,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     // is left (jemalloc's own metadata is read before it is written, and each of its pages then
     // costs a shootdown to replace the zero page), for 3 % of the memory: worth it where that is much
     // of the shootdowns. Polars: 305 to 792 became 50 to 57 without it and 4 to 15 with it.
-    let thp = found.at_least(5, 1, 0) && faults && bears_huge_pages(case);
+    let thp = found.at_least(5, 1, 0) && faults && case.bears_huge_pages();
     let mut out = Vec::new();
     if thp {
         let grows = if big { 0.3 } else { 0.12 };

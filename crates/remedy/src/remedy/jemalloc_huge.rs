@@ -6,7 +6,7 @@
 use quell_event::Mechanism;
 
 use super::jemalloc::{HUGE, METADATA, MUCH_METADATA, variable};
-use super::{Case, LARGE_SHARE, MANY_FAULTS, Offer, Remedy, Verdict, one};
+use super::{Case, MANY_FAULTS, Offer, Remedy, Verdict, one};
 use crate::{Kind, Touches};
 
 /// Asks for huge pages under what the program gets.
@@ -26,12 +26,6 @@ fn to_try(case: &Case<'_>, key: &str, cost: &str) -> Option<Verdict> {
         .split(',')
         .any(|pair| pair.split(':').next() == Some(name));
     (!is_set).then(|| Verdict::to_try(one(variable, key), cost))
-}
-
-/// Whether the program bears huge pages: where it forks as it works a write would copy 2 MB, and elsewhere their making and splitting
-/// may be the trouble itself.
-pub(super) fn bears_huge_pages(case: &Case<'_>) -> bool {
-    !case.forks_at_work() && case.huge < LARGE_SHARE
 }
 
 impl Remedy for JemallocHugePages {
@@ -60,7 +54,7 @@ impl Remedy for JemallocHugePages {
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
         let faults = case.evidence.page_faults.unwrap_or(0);
-        if faults < MANY_FAULTS || !bears_huge_pages(case) {
+        if faults < MANY_FAULTS || !case.bears_huge_pages() {
             return None;
         }
         to_try(
@@ -100,7 +94,7 @@ impl Remedy for JemallocHugeMetadata {
     }
 
     fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        if case.of_metadata() < MUCH_METADATA || !bears_huge_pages(case) {
+        if case.of_metadata() < MUCH_METADATA || !case.bears_huge_pages() {
             return None;
         }
         to_try(case, METADATA, "3 % more memory for Polars, measured")

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use super::shim::{forks, offer, refused};
+use super::shim_library::{forks, offer_library, refused};
 use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict};
 use crate::{Kind, Touches};
 
@@ -56,7 +56,7 @@ impl Remedy for LibraryHugePages {
             return Some(Verdict::Refuse(why));
         }
         let cost = "memory grows where it is touched thinly; not measured how much";
-        let verdict = offer(SETTINGS.to_owned(), 0.0, Memory::Unknown, cost.to_owned());
+        let verdict = offer_library(SETTINGS.to_owned(), 0.0, Memory::Unknown, cost.to_owned());
         let Verdict::Offer(mut offers) = verdict else {
             return Some(verdict);
         };

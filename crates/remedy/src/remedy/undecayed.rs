@@ -5,7 +5,7 @@
 
 use quell_event::Mechanism;
 
-use super::shim::{Sizes, forks, offer, refused};
+use super::shim_library::{Sizes, forks, offer_library, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
 use crate::{Kind, Touches};
 
@@ -92,7 +92,7 @@ impl Remedy for Undecayed {
             zero = "off";
             keys.push_str(",retain:false");
         }
-        let library = offer(
+        let library = offer_library(
             format!("{},zero={zero}", sizes.settings()),
             stops,
             memory,

@@ -7,7 +7,7 @@
 use quell_event::{Cause, Mechanism};
 
 use super::mimalloc::{DELAY, STOPS, is_zeroed, setting};
-use super::shim::{CACHED, Sizes, offer, refused};
+use super::shim_library::{CACHED, Sizes, offer_library, refused};
 use super::{Case, Offer, Remedy, Subject, Verdict};
 use crate::{Kind, Touches};
 
@@ -111,7 +111,7 @@ impl Remedy for Unpurged {
         }
         let stops = STOPS * if set { given } else { freed } + kept;
         let stops = stops.min(if undecommitted { LITTLE } else { 1.0 });
-        let library = offer(settings, stops, memory, sizes.cost("freed"));
+        let library = offer_library(settings, stops, memory, sizes.cost("freed"));
         let Verdict::Offer(offers) = library else {
             return Some(library);
         };

@@ -1,0 +1,123 @@
+//! Whose calls the time of a run was spent on, as far as its account tells.
+
+use std::path::Path;
+
+use quell_event::Mechanism;
+use quell_event::account::AccountRow;
+
+use crate::function_names::{is_asked, is_libc_malloc, is_thread_code};
+use crate::owner::names;
+use crate::remedy::{Case, Subject};
+use crate::{Found, Kind};
+
+/// A function with its file, as the account has them: `free (libc.so.6)`, or the file alone.
+fn function_and_file(text: &str) -> (&str, &str) {
+    match text.strip_suffix(')').and_then(|t| t.rsplit_once(" (")) {
+        Some((function, file)) => (function, file),
+        None => ("", text),
+    }
+}
+
+fn base(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|n| n.to_str())
+        .unwrap_or_default()
+}
+
+/// Whose call a row of the account is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CalledBy {
+    /// This origin's, as it works.
+    Itself,
+    /// This allocator's, because the program asked it to give memory back.
+    Asked,
+    /// Somebody else's.
+    Others,
+}
+
+/// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and
+/// beside it what that called of these.
+pub(crate) fn called_by(case: &Case<'_>, row: &AccountRow) -> CalledBy {
+    match case.subject {
+        Subject::Allocator(found) => by_allocator(case, found, row),
+        Subject::Own(file) if row.allocator.is_empty() && row.file.as_str() == base(file) => {
+            CalledBy::Itself
+        }
+        Subject::Threads if row.allocator.is_empty() && is_thread_code(&row.function) => {
+            CalledBy::Itself
+        }
+        _ => CalledBy::Others,
+    }
+}
+
+fn by_allocator(case: &Case<'_>, found: &Found, row: &AccountRow) -> CalledBy {
+    let (function, file) = match row.allocator.as_str() {
+        "" => (row.function.as_str(), row.file.as_str()),
+        called => function_and_file(called),
+    };
+    if file != base(&found.module) {
+        return CalledBy::Others;
+    }
+    // Of the C library, and of a program that has it inside, much else is in the same file.
+    if found.kind.is_libc() && !is_libc_malloc(function) {
+        return CalledBy::Others;
+    }
+    let beside = |f: &Found| f.module == found.module && f.kind != found.kind && f.kind.allocates();
+    let shared = case.found.iter().any(beside);
+    if shared && !names(found, function) && found.kind != Kind::CPython {
+        return CalledBy::Others;
+    }
+    match is_asked(function) {
+        true => CalledBy::Asked,
+        false => CalledBy::Itself,
+    }
+}
+
+/// What a thread that held a lock was in, as the account words it: `munmap of 2 pages`, `madvise(MADV_FREE) of 1 page`.
+pub(crate) fn call_of(doing: &str) -> Option<Mechanism> {
+    match doing.split([' ', '(']).next()? {
+        "munmap" => Some(Mechanism::Unmap),
+        "mmap" => Some(Mechanism::Map),
+        "madvise" | "process_madvise" => Some(Mechanism::Advise),
+        "mprotect" => Some(Mechanism::Protect),
+        "mremap" => Some(Mechanism::Remap),
+        "brk" => Some(Mechanism::Brk),
+        "page" => Some(Mechanism::FaultAnon),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a function is told from its file where the account has both, or one.
+    #[test]
+    fn functions_and_files() {
+        let c = "TCMallocImplementation::ReleaseToSystem(unsigned long) (libtcmalloc.so.4)";
+        assert_eq!(
+            function_and_file(c),
+            (
+                "TCMallocImplementation::ReleaseToSystem(unsigned long)",
+                "libtcmalloc.so.4"
+            )
+        );
+        assert_eq!(
+            function_and_file("libtcmalloc.so.4"),
+            ("", "libtcmalloc.so.4")
+        );
+    }
+
+    /// Check that what holds a lock is one of the calls that remedies touch, and that what none touches is none.
+    #[test]
+    fn holders_are_calls() {
+        assert_eq!(call_of("munmap of 2 pages"), Some(Mechanism::Unmap));
+        assert_eq!(
+            call_of("madvise(MADV_DONTNEED) of 1 page"),
+            Some(Mechanism::Advise)
+        );
+        assert_eq!(call_of("page fault"), Some(Mechanism::FaultAnon));
+        assert_eq!(call_of("read /proc/1/smaps"), None);
+        assert_eq!(call_of(""), None);
+    }
+}

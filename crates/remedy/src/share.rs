@@ -1,0 +1,63 @@
+//! Shootdowns counted to who asked for them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use quell_event::Cause;
+
+/// The shootdowns of a run, split over the allocators found (by index) and the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// One for each allocator found.
+    pub(crate) allocators: Vec<Share>,
+    /// By the program's own calls, from files where no allocator was found.
+    pub(crate) own: BTreeMap<PathBuf, Share>,
+    /// By code that has no name, where no allocator was found.
+    pub(crate) unknown: u64,
+    /// Given back by ending threads (their stacks).
+    pub(crate) threads: Share,
+    /// Of all, by calls for memory to be given back that the program makes itself, such as `malloc_trim (libc.so.6)`.
+    pub(crate) asked: BTreeMap<String, u64>,
+    /// By calls whose caller no stack names, by who may have made them: no remedy rests on that.
+    pub(crate) guessed: BTreeMap<String, u64>,
+    /// By causes that no allocator has: fork, exit, reclaim…
+    pub(crate) others: BTreeMap<Cause, u64>,
+    /// The sum of the sources, or the total where there are none.
+    pub(crate) total: u64,
+}
+
+/// What one allocator asked for.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Share {
+    /// In all.
+    pub(crate) shootdowns: u64,
+    /// By cause.
+    pub(crate) causes: BTreeMap<Cause, u64>,
+    /// How many are counted to it because nobody else could have asked, where nothing but a total is known.
+    pub(crate) guessed: u64,
+    /// Of those by cause, how many are on memory that the preload library passes on: mappings of files.
+    pub(crate) of_files: BTreeMap<Cause, u64>,
+    /// How many are copies of its own metadata.
+    pub(crate) metadata: u64,
+    /// How many are copies of what it had given back, and that go with that.
+    pub(crate) refaulted: u64,
+}
+
+impl Share {
+    /// By calls that give memory back.
+    pub(crate) fn gives_back(&self) -> u64 {
+        let of = |(cause, count): (&Cause, &u64)| match cause {
+            Cause::Munmap | Cause::MadviseDontneed | Cause::MadviseFree | Cause::Brk => *count,
+            _ => 0,
+        };
+        self.causes.iter().map(of).sum()
+    }
+
+    pub(crate) fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
+        self.shootdowns += shootdowns;
+        *self.causes.entry(cause).or_default() += shootdowns;
+        if guessed {
+            self.guessed += shootdowns;
+        }
+    }
+}
