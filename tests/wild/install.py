@@ -25,8 +25,10 @@ class Missing(Exception):
 class Kitchen:
     """What rows find installed: everything but Debian's packages below one folder."""
 
-    def __init__(self, target: Path):
+    def __init__(self, target: Path, me: str = "test-wild"):
         self.target = target
+        # Whose words these are.
+        self.me = me
         self.venv = target / "venv"
         self.npm = target / "npm"
         self.debian: set[str] | None = None
@@ -61,7 +63,7 @@ class Kitchen:
         missing = [one for one in packages if one not in self.debian]
         if not missing:
             return
-        print(f"test-wild: installing of Debian: {' '.join(missing)}", file=sys.stderr)
+        print(f"{self.me}: installing of Debian: {' '.join(missing)}", file=sys.stderr)
         root = [] if os.getuid() == 0 else ["sudo", "--"]
         # Beside what is there already, no service is started, where the system asks by policy-rc.d or runlevel.
         command = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get", "install", "-y"]
@@ -81,21 +83,22 @@ class Kitchen:
                 f"remove {self.venv} to begin anew",
             )
             self.pypi = {canonical(one["name"]) for one in json.loads(listed[listed.index("[") :].splitlines()[0])}
-        missing = [one for one in packages if canonical(one) not in self.pypi]
+        # With ==VERSION, which pip compares with the constraints.
+        missing = [one for one in packages if canonical(one.split("==")[0]) not in self.pypi]
         if not missing:
             return
-        print(f"test-wild: installing from PyPI: {' '.join(missing)}", file=sys.stderr)
+        print(f"{self.me}: installing from PyPI: {' '.join(missing)}", file=sys.stderr)
         command = [str(self.venv / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
         command += ["--constraint", str(CONSTRAINTS), *missing]
         self.run(f"installing {' '.join(missing)} from PyPI", command, "is there a network, and a wheel for this Python?")
-        self.pypi.update(canonical(one) for one in missing)
+        self.pypi.update(canonical(one.split("==")[0]) for one in missing)
 
     def install_npm(self, packages: Sequence[str]) -> None:
         names = {one: one.rsplit("@", 1)[0] if "@" in one[1:] else one for one in packages}
         missing = [one for one, name in names.items() if not (self.npm / "node_modules" / name / "package.json").exists()]
         if not missing:
             return
-        print(f"test-wild: installing from npm: {' '.join(missing)}", file=sys.stderr)
+        print(f"{self.me}: installing from npm: {' '.join(missing)}", file=sys.stderr)
         node = shutil.which("node")
         if not node:
             raise Missing("installing from npm: there is no node; install Node.js 20")
