@@ -61,26 +61,6 @@ def xml(chance: random.Random, size: int, write) -> None:
     write(b"</records>\n")
 
 
-def json(chance: random.Random, size: int, write) -> None:
-    """A list of so many thousand objects."""
-    known = words(chance)
-    write(b"[")
-    drawn = [(known[chance.randrange(WORDS)], ",".join(str(chance.randrange(1000)) for _ in range(5))) for _ in range(DRAWN)]
-    for row in range(size * 1000):
-        name, rest = drawn[row * SEED % DRAWN]
-        write(f'{"," if row else ""}{{"id":{row},"name":"{name}","parts":[{rest}]}}\n'.encode())
-    write(b"]\n")
-
-
-def cnf(chance: random.Random, size: int, write) -> None:
-    """A formula of so many variables, three a clause, as many clauses as make it hard."""
-    clauses = int(size * 4.26)
-    write(f"p cnf {size} {clauses}\n".encode())
-    for _ in range(clauses):
-        picked = chance.sample(range(1, size + 1), 3)
-        write(" ".join(str(one * chance.choice((1, -1))) for one in picked).encode() + b" 0\n")
-
-
 def wav(chance: random.Random, size: int, write) -> None:
     """So many seconds of sound, 16 bits, two channels: a walk by chance."""
     frames = size * 44100
@@ -139,8 +119,8 @@ def sql(chance: random.Random, size: int, write) -> None:
     known = words(chance)
     write(b"create table t(id int primary key, name varchar(40), amount int, note varchar(200));\n")
     drawn = [f"'{known[chance.randrange(WORDS)]}',{chance.randrange(100000)},'{' '.join(chance.choices(known, k=10))}'" for _ in range(DRAWN)]
-    for first in range(0, size * 1000, 500):
-        values = [f"({row},{drawn[row * SEED % DRAWN]})" for row in range(first, first + 500)]
+    for first in range(0, size * 1000, 100):
+        values = [f"({row},{drawn[row * SEED % DRAWN]})" for row in range(first, first + 100)]
         write(f"insert into t values {','.join(values)};\n".encode())
     write(b"create index byname on t(name, amount);\n")
     write(b"update t set amount = amount + 1 where id % 3 = 0;\n")
@@ -164,20 +144,7 @@ def postscript(chance: random.Random, size: int, write) -> None:
         write(b"0 setgray showpage\n")
 
 
-def repository(chance: random.Random, size: int, write) -> None:
-    """The history of so many changes of forty files, for `git fast-import`."""
-    known = words(chance)
-    files = [[" ".join(chance.choices(known, k=8)) for _ in range(400)] for _ in range(40)]
-    for change in range(size):
-        write(f"commit refs/heads/main\ncommitter a <a@example.org> {1700000000 + change} +0000\ndata 6\nchange\n".encode())
-        for number, lines in enumerate(files):
-            for _ in range(6):
-                lines[chance.randrange(len(lines))] = " ".join(chance.choices(known, k=8))
-            content = "\n".join(lines).encode()
-            write(f"M 100644 inline f{number}\ndata {len(content)}\n".encode() + content + b"\n")
-
-
-KINDS = {one.__name__: one for one in (text, csv, xml, json, cnf, wav, ppm, fasta, reads, proteins, sql, postscript, repository)}
+KINDS = {one.__name__: one for one in (text, csv, xml, wav, ppm, fasta, reads, proteins, sql, postscript)}
 
 
 def main() -> None:

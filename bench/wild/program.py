@@ -14,6 +14,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # What is installed, the inputs, and what was measured.
 TARGET = ROOT / "target/bench-wild"
+# A package that is a workspace of its own: "cargo init" would enter it into quell's.
+MANIFEST = r"""mkdir -p src && : >src/lib.rs && printf '[package]\nname = "source"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n' >Cargo.toml"""
 
 # What tests/wild has for its own rows brings Debian's, PyPI's and npm's packages here too.
 sys.path.append(str(ROOT / "tests/wild"))
@@ -24,8 +26,8 @@ __all__ = ["TARGET", "Kitchen", "Missing", "Program", "kitchen", "programs"]
 
 # Only these are replaced in a command, since `$3` and the like belong to awk, Perl or the shell.
 VARIABLES = re.compile(r"\$(KIT|VENV|NODE_PATH|HERE|WORK)\b")
-# In which libraries of PyPI's wheels need what Debian has.
-WHEELS_NEED = {"lightgbm": ("libgomp1",), "scikit-learn": ("libgomp1",), "opencv": ("libgl1", "libglib2.0-0")}
+# What programs of other sources need of Debian's.
+NEED = {"lightgbm": ("libgomp1",), "scikit-learn": ("libgomp1",)}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Program:
     def row(self) -> Row:
         """As tests/wild installs and prepares it."""
         prepare = "\n".join([*self.fetched(), self.prepare])
-        apt = self.packages if self.source == "debian" else WHEELS_NEED.get(self.name, ())
+        apt = self.packages if self.source == "debian" else NEED.get(self.name, ())
         pip = self.pinned("pypi", "==")
         npm = self.pinned("npm", "@")
         return Row(self.name, "bench", self.command, apt=apt, pip=pip, npm=npm, prepare=prepare)
@@ -59,14 +61,9 @@ class Program:
         pairs = list(zip(self.packages, self.versions, strict=True))
         if self.source == "go":
             return [f"GOBIN=$KIT/bin GOFLAGS=-modcacherw go install {name}@{version}" for name, version in pairs]
-        if self.source == "go-source":
-            return [
-                f"go mod init source && go get {name}@{version} && ln -s \"$(go list -m -f '{{{{.Dir}}}}' {name})\" src"
-                for name, version in pairs
-            ]
         if self.source == "cargo":
             return [
-                f"cargo init -q --lib --name source . && cargo add -q {name}@={version} && cargo vendor -q && ln -s vendor/{name}/src srcs"
+                f"{MANIFEST} && cargo add -q {name}@={version} && cargo vendor -q && ln -s vendor/{name}/src srcs"
                 for name, version in pairs
             ]
         lines = []
