@@ -13,6 +13,8 @@ from proof import PROOFS, SAME, kept, recommends
 HEAD = ["program", "stake", "at stake", "proof", "verdict", "proved", "kept", "pairs", "true", "true CPU", "predicted CPU", "held"]
 # By so much may a plan that was recommended lose at another hour.
 MOST_LOSS = 1.02
+# How quell's note begins where `--budget-time` leaves too little for a race.
+NO_TIME = "no time or no runs are left to try"
 # How often the intervals of prediction should hold what is measured, and of how many comparisons with itself one may claim.
 SHOULD_HOLD, MAY_CLAIM = 0.85, 1
 
@@ -23,6 +25,9 @@ class Sums:
 
     proofs: int = 0
     unmade: int = 0
+    # Without pairs: those where nothing could help or nothing won, and those whose time was too short to try anything.
+    nothing: int = 0
+    short: int = 0
     better: int = 0
     recommended: int = 0
     waiting: int = 0
@@ -75,7 +80,13 @@ def cells(program: Program, number: int, record: dict[str, Any], sums: Sums) -> 
     if not proof:
         sums.unmade += 1
         return list((row | {"verdict": f"FAILED: {record['error']}"}).values())
-    row |= {"at stake": stake(proof), "verdict": "nothing to try" if proof["reason"] else proof["verdict"]}
+    verdict = proof["verdict"]
+    if proof["reason"]:
+        short = not proof["tried"] and any(NO_TIME in note for note in proof["notes"])
+        verdict = "no time to try" if short else "nothing to try"
+        sums.short += short
+        sums.nothing += not short
+    row |= {"at stake": stake(proof), "verdict": verdict}
     sums.better += proof["verdict"] == "better"
     races(proof, sums)
     objective = proof["objective"]
@@ -140,7 +151,8 @@ def conclude(sums: Sums, same: tuple[int, int, list[str]]) -> tuple[list[str], b
     """The sums, and whether what is claimed holds; what there is too little of does not."""
     made, failures, claims = same
     said = [
-        f"proofs: {sums.proofs}, of which {sums.unmade} failed; better: {sums.better}; recommended: {sums.recommended}, of which {sums.waiting} wait for pairs",
+        f"proofs: {sums.proofs}, of which {sums.unmade} failed, {sums.nothing} found nothing to prove and {sums.short} had no time to try",
+        f"better: {sums.better}; recommended: {sums.recommended}, of which {sums.waiting} wait for pairs",
         f"better, but not at another hour: {named(sums.not_better)}",
         f"recommended, and over 2 % slower at another hour: {named(sums.slower)}",
         f"recommended, and it does not run, or a status that says otherwise: {named(sums.broken)}",
