@@ -33,6 +33,7 @@ def run(words: list[str], environment: dict[str, str], folder: Path, limit: floa
             end_group(process.pid)
 
         timer = threading.Timer(limit, end)
+        timer.daemon = True
         timer.start()
         try:
             _, status, usage = os.wait4(process.pid, 0)
