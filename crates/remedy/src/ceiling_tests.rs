@@ -310,7 +310,7 @@ fn too_little_to_win() {
     );
     let notes = none.plan.notes.join("\n");
     assert!(
-        notes.contains("glibc.keep: not offered, it could win 0.4 % of CPU time and 0.2 % of the time that passed at most"),
+        notes.contains("glibc.keep: not offered, it touches 0.4 % of CPU time and 0.2 % of the time that passed"),
         "{notes}"
     );
     let options = Options {

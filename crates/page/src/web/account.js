@@ -64,7 +64,7 @@ function drawAccount() {
   if (!A) { $("account").hidden = true; return; }
   const nothing = A.ceiling.cpu < 0.01 && A.ceiling.wall < 0.01;
   const shares = A.memory_cpu_ci95.map((ns) => percent(Math.min(1, shareOf(ns, A.cpu_ns))));
-  $("account-text").textContent = `${nothing ? "Nothing to win here: " : ""}${percent(Math.min(1, shareOf(A.memory_cpu_ns, A.cpu_ns)))} of ${time(A.cpu_ns)} of CPU time is memory management (${shares.join(" to ")}), and it made threads sleep for ${time(A.blocked_ns)}. The most that could be won: ${percent(A.ceiling.cpu)} of CPU time.`;
+  $("account-text").textContent = `${nothing ? "Nothing to win here: " : ""}${percent(Math.min(1, shareOf(A.memory_cpu_ns, A.cpu_ns)))} of ${time(A.cpu_ns)} of CPU time is memory management (${shares.join(" to ")}), and it made threads sleep for ${time(A.blocked_ns)}. Settings could touch ${percent(A.ceiling.cpu)} of CPU time.`;
   const most = Math.max(1, ...A.mechanisms.map(mechanismTime));
   const shown = A.mechanisms.slice(0, ACCOUNT_TOP);
   $("account-table").replaceChildren(

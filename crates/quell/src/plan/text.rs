@@ -27,8 +27,8 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
         }
-        match at_most(p) {
-            Some(most) => out.push_str(&wrap(&format!("could win {most}"), 4)),
+        match touched_time(p) {
+            Some(touched) => out.push_str(&wrap(&touched, 4)),
             // Where nobody knows the time there is a count.
             None if p.predicted_stop > 0.0 => {
                 let stops = percent(p.predicted_stop);
@@ -43,11 +43,11 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
     out
 }
 
-/// The most that a change could win, and what is predicted; none where nobody knows where the time went.
-fn at_most(p: &Planned) -> Option<String> {
+/// How much of the time a change touches, and what is predicted; none where nobody knows where the time went.
+fn touched_time(p: &Planned) -> Option<String> {
     let ceiling = p.ceiling?;
     let share = |ns: u64| ceiling.cpu * ns as f64 / ceiling.cpu_ns.max(1) as f64;
-    let mut out = format!("at most {} of CPU time", percent(ceiling.cpu));
+    let mut out = format!("touches {} of CPU time", percent(ceiling.cpu));
     if ceiling.cpu_ns > 0 {
         let [low, high] = ceiling.ci95.map(|ns| percent(share(ns).min(1.0)));
         let _ = write!(out, " ({low} to {high})");
@@ -67,11 +67,11 @@ fn at_most(p: &Planned) -> Option<String> {
 
 /// That a change could help, in a line.
 pub(crate) fn could_help(p: &Planned, label: &str) -> String {
-    let what = at_most(p).unwrap_or_else(|| "what it could win is not known".to_owned());
+    let what = touched_time(p).unwrap_or_else(|| "what it touches is not known".to_owned());
     format!("could help: {label}: {what}")
 }
 
-/// All that could help, each with its settings and the most that it could win; nothing if there is none.
+/// All that could help, each with its settings and the time that it touches; nothing if there is none.
 pub(crate) fn describe_candidates(all: &[Planned], command: &str) -> String {
     let mut out = String::new();
     if all.is_empty() {
@@ -84,7 +84,7 @@ pub(crate) fn describe_candidates(all: &[Planned], command: &str) -> String {
         for (name, value) in p.sets.iter().chain(&p.starts) {
             let _ = writeln!(out, "    {name}={}", clean(value));
         }
-        if let Some(most) = at_most(p) {
+        if let Some(most) = touched_time(p) {
             out.push_str(&wrap(&most, 4));
             out.push_str(&wrap(&p.touches, 4));
         }

@@ -155,7 +155,9 @@ pub(super) fn choose(
         memory: MemoryBudget::of(args.budget.is_some(), &options),
         seed,
     };
-    let searched = search.search(to_try(&chosen.plan, candidates, left_out), &again)?;
+    let to_try = to_try(&chosen.plan, candidates, left_out);
+    let could_help = to_try.len();
+    let searched = search.search(to_try, &again)?;
     chosen.plan.remedies = searched.kept;
     chosen.interrupted = searched.interrupted;
     chosen.notes.extend(searched.notes);
@@ -164,6 +166,8 @@ pub(super) fn choose(
     } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
         let objective = metric::objective(metrics);
         chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
+    } else if searched.tried.is_empty() && could_help > 0 {
+        chosen.nothing = Some(proof::nothing_tried(could_help));
     }
     chosen.tried = searched.tried;
     Ok(chosen)

@@ -16,7 +16,7 @@ use super::sample::Sample;
 use super::spent::Spent;
 use super::tried::Tried;
 use crate::show::account::is_nothing_to_win;
-use crate::show::units::percent;
+use crate::show::units::{percent, plural};
 
 /// One metric and what the pairs say about it.
 pub(crate) struct Judged {
@@ -187,6 +187,14 @@ pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
     }
 }
 
+/// Why nothing is proved where there was no time to try anything.
+pub(crate) fn nothing_tried(could_help: usize) -> String {
+    format!(
+        "nothing was tried: --budget-time or --runs leave nothing for {} that could help",
+        plural(could_help as u64, "change")
+    )
+}
+
 /// Why nothing is tried where the most that could be won is next to nothing; `None` where there is something, or nobody
 /// knows.
 pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<String> {
@@ -215,13 +223,13 @@ pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
         }
         _ if seen < quell_remedy::FEW => format!(
             "{} in the observed run: too few to gain anything (a plan needs {})",
-            crate::show::units::plural(seen, "shootdown"),
+            plural(seen, "shootdown"),
             quell_remedy::FEW
         ),
         _ if set => "what quell would set is set already".to_owned(),
         _ => format!(
             "no setting that quell knows reaches the {} of the observed run",
-            crate::show::units::plural(seen, "shootdown")
+            plural(seen, "shootdown")
         ),
     }
 }

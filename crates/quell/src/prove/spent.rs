@@ -129,7 +129,7 @@ impl Spent {
         }
         let _ = writeln!(
             text,
-            "  {DIM}left to win, at most: {cpu} of CPU time, {wall} of the time that passed (before: {was_cpu}, {was_wall}){DIM:#}"
+            "  {DIM}left to touch: {cpu} of CPU time, {wall} of the time that passed (before: {was_cpu}, {was_wall}){DIM:#}"
         );
         text
     }
@@ -179,7 +179,7 @@ mod tests {
           lock.mmap                    5.00 ms  4.50 ms to 5.50 ms          -                             700 ms      -
           unmap                         300 ms    270 ms to 330 ms    30.0 ms  27.0 ms to 33.0 ms              -      -
           fault.anon                         -                        90.0 ms  81.0 ms to 99.0 ms              -      -
-          left to win, at most: 8.0 % of CPU time, 5.0 % of the time that passed (before: 16 %, 40 %)
+          left to touch: 8.0 % of CPU time, 5.0 % of the time that passed (before: 16 %, 40 %)
         ");
     }
 

@@ -254,7 +254,7 @@ pub(crate) fn walks(t: &TlbMisses) -> Option<String> {
 
 fn footer(out: &mut String, a: &AccountSummary) {
     let mut notes = vec![format!(
-        "the most that could be won: {} of CPU time, {} of the time that passed",
+        "settings could touch {} of CPU time, {} of the time that passed",
         percent(a.ceiling.cpu),
         percent(a.ceiling.wall)
     )];

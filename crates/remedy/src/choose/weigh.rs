@@ -1,4 +1,4 @@
-//! What a change could win at most, and what is predicted of it.
+//! What of the time a change touches, and what is predicted of it.
 
 use crate::ceiling::ceiling;
 use crate::predict::predict;
@@ -72,10 +72,10 @@ pub(super) fn rounded(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-/// That a change can't win what is noticed.
+/// That a change touches too little to win what is noticed.
 pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &RemedyCeiling) -> String {
     format!(
-        "{}: not offered, it could win {:.1} % of CPU time and {:.1} % of the time that passed at most",
+        "{}: not offered, it touches {:.1} % of CPU time and {:.1} % of the time that passed",
         remedy.id(),
         ceiling.cpu * 100.0,
         ceiling.wall * 100.0
