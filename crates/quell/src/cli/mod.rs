@@ -9,6 +9,8 @@ mod lab;
 mod lab_more;
 mod lab_report;
 mod number;
+#[cfg(test)]
+mod pages_tests;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
