@@ -1,4 +1,7 @@
-"""The table, as text and as Markdown."""
+"""The table, as text and as CSV."""
+
+import csv
+import io
 
 from judge import Row
 
@@ -36,12 +39,12 @@ def text(rows: list) -> str:
     left = (0, 1, 8)
     table = ["  ".join(cell.ljust(width) if i in left else cell.rjust(width)
                        for i, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
-    return "\n".join(table + what_they_set(rows, "  "))
+    return "\n".join(table + what_they_set(rows))
 
 
-def what_they_set(rows: list, mark: str) -> list:
+def what_they_set(rows: list) -> list:
     found = plans(rows)
-    return ["", "What the plans set:", ""] + [mark + line for line in found] if found else []
+    return ["", "What the plans set:", ""] + ["  " + line for line in found] if found else []
 
 
 def plans(rows: list) -> list:
@@ -57,7 +60,24 @@ def plans(rows: list) -> list:
     return found
 
 
-def markdown(rows: list) -> str:
-    lines = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join(["---"] * len(HEAD)) + " |"]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
-    return "\n".join(lines + what_they_set(rows, "- "))
+# As docs/data/remedies-measured.csv has them; the date and the number of pairs come first there.
+COLUMNS = ("allocator", "workload", "before_per_1000", "after_per_1000", "stopped_percent", "ci95_low_percent", "ci95_high_percent",
+           "predicted_percent", "memory_ratio", "time_ratio", "verdict", "plan")
+
+
+def fields(row: Row) -> tuple:
+    """The cells of a row with a figure each, and nothing where there is none."""
+    _, _, counts, stopped, interval, predicted, memory, time, verdict = cells(row)
+    before, _, after = counts.partition(" to ")
+    low, _, high = interval.partition(" to ")
+    figures = (before, after, stopped, low, high, predicted, memory, time)
+    plain = (figure.removesuffix(" %") for figure in figures)
+    return (row.allocator, row.workload, *("" if figure == "-" else figure for figure in plain), verdict, row.plan() or "")
+
+
+def as_csv(rows: list, date: str) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("measured", "pairs", *COLUMNS))
+    writer.writerows((date, len(row.series("wall_ns", "before")), *fields(row)) for row in rows)
+    return out.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-//! Prints the entries of the catalogue of advice, as docs/advice.md ends with them.
+//! Prints the entries of the catalogue of advice, as docs/advice-catalogue.md ends with them.
 
 use std::io::Write as _;
 

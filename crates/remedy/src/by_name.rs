@@ -32,7 +32,7 @@ pub fn of_symbol(symbol: &str, module: &Path) -> Option<Found> {
     Some(found)
 }
 
-/// An allocator of this kind as it is met most often now: versions that were measured (docs/remedies.md).
+/// An allocator of this kind as it is met most often now: versions that were measured (docs/remedies-measured.md).
 #[must_use]
 pub fn usual(kind: Kind) -> Found {
     let mut found = Found::new(kind, kind.name(), Linking::SharedLibrary, "by its name");

@@ -1,7 +1,7 @@
 //! The remedies: one family a file, behind one trait.
 //!
 //! To add a remedy, add a file here with a type that implements [`Remedy`], and name it in [`ALL`].
-//! A remedy must rest on a measurement (docs/remedies.md says how), or say that it was not measured; and
+//! A remedy must rest on a measurement (docs/remedies-measured.md says how), or say that it was not measured; and
 //! say what makes it worse.
 
 mod beam;

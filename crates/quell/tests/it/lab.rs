@@ -222,8 +222,8 @@ fn without_root() {
 #[test]
 fn every_experiment_is_documented() {
     let _beside = beside_others();
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md");
-    let docs = fs::read_to_string(docs).expect("docs/lab.md");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-reference.md");
+    let docs = fs::read_to_string(docs).expect("docs/lab-reference.md");
     let rows = docs.lines().filter_map(|l| l.strip_prefix("| `"));
     let rows: BTreeMap<&str, &str> = rows.filter_map(|row| row.split_once('`')).collect();
     let list = quell(&["lab", "list"]);

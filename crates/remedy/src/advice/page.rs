@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{AdviceEntry, all};
 
-/// Every entry, as docs/advice.md has them: `cargo run -p quell-remedy --example advice_page` prints it.
+/// Every entry, as docs/advice-catalogue.md has them: `cargo run -p quell-remedy --example advice_page` prints it.
 #[must_use]
 pub fn page() -> String {
     let mut entries: Vec<&AdviceEntry> = all().to_vec();

@@ -110,12 +110,15 @@ fn entries_are_whole() {
     }
 }
 
-/// Check that docs/advice.md has every entry, in the words of the catalogue.
+/// Check that docs/advice-catalogue.md has every entry, in the words of the catalogue.
 #[test]
 fn documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/advice.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/advice-catalogue.md"
+    );
     let text = std::fs::read_to_string(path).unwrap();
     let at = text.find("\n### ").expect("entries");
-    let help = "cargo run -p quell-remedy --example advice_page prints what docs/advice.md should end with";
+    let help = "cargo run -p quell-remedy --example advice_page prints what docs/advice-catalogue.md should end with";
     assert_eq!(&text[at..], page(), "{help}");
 }

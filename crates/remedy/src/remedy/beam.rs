@@ -40,7 +40,7 @@ impl Remedy for Carriers {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: two processes that make binaries, measured on Erlang/OTP 25, Linux 6.18; erlang.org/doc, erts_alloc, and Super Carrier"
+        "docs/remedies-measured.md: two processes that make binaries, measured on Erlang/OTP 25, Linux 6.18; erlang.org/doc, erts_alloc, and Super Carrier"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

@@ -22,7 +22,7 @@ impl Remedy for Malloc {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: CPython, measured on 3.11.2, Linux 6.18; docs.python.org, Memory Management; CPython Objects/obmalloc.c, _PyMem_ArenaFree"
+        "docs/remedies-measured.md: CPython, measured on 3.11.2, Linux 6.18; docs.python.org, Memory Management; CPython Objects/obmalloc.c, _PyMem_ArenaFree"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

@@ -29,7 +29,7 @@ impl Remedy for Gogc {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: runtimes, measured on Linux 6.18: GOGC=400 made 9,495 shootdowns 635, GOGC=off with GOMEMLIMIT=1GiB 711"
+        "docs/remedies-measured.md: runtimes, measured on Linux 6.18: GOGC=400 made 9,495 shootdowns 635, GOGC=off with GOMEMLIMIT=1GiB 711"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

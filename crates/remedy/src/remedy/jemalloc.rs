@@ -48,7 +48,7 @@ impl Remedy for Decay {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options"
+        "docs/remedies-measured.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options"
     }
 
     fn touches(&self, offer: &Offer) -> Touches {
@@ -211,7 +211,7 @@ impl Remedy for Batch {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch"
+        "docs/remedies-measured.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

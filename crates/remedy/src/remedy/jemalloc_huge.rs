@@ -42,7 +42,7 @@ impl Remedy for JemallocHugePages {
     }
 
     fn source(&self) -> &'static str {
-        "jemalloc's doc/jemalloc.xml.in, opt.thp, a setting since 5.1; docs/remedies.md: what huge pages win differs by the hour, so that only runs tell"
+        "jemalloc's doc/jemalloc.xml.in, opt.thp, a setting since 5.1; docs/remedies-measured.md: what huge pages win differs by the hour, so that only runs tell"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
@@ -79,7 +79,7 @@ impl Remedy for JemallocHugeMetadata {
     }
 
     fn source(&self) -> &'static str {
-        "jemalloc's doc/jemalloc.xml.in, opt.metadata_thp, a setting since 5.1; docs/remedies.md: Polars, 3 % more memory"
+        "jemalloc's doc/jemalloc.xml.in, opt.metadata_thp, a setting since 5.1; docs/remedies-measured.md: Polars, 3 % more memory"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

@@ -40,7 +40,7 @@ impl Remedy for FixedHeap {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit"
+        "docs/remedies-measured.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit"
     }
 
     fn touches(&self, offer: &Offer) -> Touches {
@@ -158,7 +158,7 @@ impl Remedy for JavaHugePages {
     }
 
     fn source(&self) -> &'static str {
-        "man java(1), UseTransparentHugePages; docs/remedies.md: what huge pages win differs by the hour, so that only runs tell"
+        "man java(1), UseTransparentHugePages; docs/remedies-measured.md: what huge pages win differs by the hour, so that only runs tell"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
@@ -196,7 +196,7 @@ impl Remedy for ParallelCollector {
     }
 
     fn source(&self) -> &'static str {
-        "man java(1), UseParallelGC; docs/remedies.md"
+        "man java(1), UseParallelGC; docs/remedies-measured.md"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

@@ -26,7 +26,7 @@ impl Remedy for Unadvised {
     }
 
     fn source(&self) -> &'static str {
-        "numpy.org/doc, Global Configuration Options, NUMPY_MADVISE_HUGEPAGE; numpy/numpy#15545 and #31590; docs/remedies.md"
+        "numpy.org/doc, Global Configuration Options, NUMPY_MADVISE_HUGEPAGE; numpy/numpy#15545 and #31590; docs/remedies-measured.md"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {

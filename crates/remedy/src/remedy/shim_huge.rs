@@ -25,7 +25,7 @@ impl Remedy for LibraryHugePages {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell"
+        "docs/remedies-measured.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell"
     }
 
     fn preloads(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::{Found, Kind, Linking};
 /// Less than this keeps nothing that is worth keeping.
 const LEAST: u64 = 4 << 20;
 /// By so much the program forks as it works. Where fork and copies made 0.2 and 0.3 % of the shootdowns, zeroing stopped
-/// 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies.md).
+/// 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies-measured.md).
 const FORKS: f64 = 0.005;
 /// Of what a program has at its peak, about so much is not in use at another time, and may be kept without
 /// that the peak grows.

@@ -44,7 +44,7 @@ impl Remedy for Undecayed {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: jemalloc 5.3.0 and 5.3.1 with dirty_decay_ms:0, measured on Linux 6.18; its doc/jemalloc.xml.in, opt.dirty_decay_ms"
+        "docs/remedies-measured.md: jemalloc 5.3.0 and 5.3.1 with dirty_decay_ms:0, measured on Linux 6.18; its doc/jemalloc.xml.in, opt.dirty_decay_ms"
     }
 
     fn preloads(&self) -> bool {

@@ -54,7 +54,7 @@ impl Remedy for Without {
     }
 
     fn source(&self) -> &'static str {
-        "docs/remedies.md: knobs"
+        "docs/remedies-measured.md: knobs"
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
