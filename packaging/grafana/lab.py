@@ -60,7 +60,7 @@ def made() -> dict[str, Any]:
         ),
         lines(
             "The victim's gaps by class",
-            "The longest gap, ns, in each step of time by class of docs/lab.md (tlb, fault, sched, timer, irq, callfn, none). tlb "
+            "The longest gap, ns, in each step of time by class of docs/lab-reference.md (tlb, fault, sched, timer, irq, callfn, none). tlb "
             "within the markers is the culprit's; sched is another thread that had the CPU; none is the hypervisor's or unknown.",
             [influx(f'SELECT max("ns") {gap}, "class" fill(none)', "$tag_class")],
             unit="ns",

@@ -9,7 +9,7 @@ from markdown import anchors, links, tables, words
 WORDS_OF_A_CELL = 25
 # A page of use or of reference that is longer is two pages. Generated pages may be as long as what they list.
 LINES_OF_A_PAGE = 250
-LONG_PAGES = {"docs/advice-catalogue.md", "docs/shim.md"}
+LONG_PAGES = {"docs/advice-catalogue.md"}
 
 
 def problems_of_links(page, text):
