@@ -127,7 +127,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     match &observed {
         _ if nothing.is_some() => {}
         Some(evidence) if plan.remedies.is_empty() && left_out.is_empty() => {
-            nothing = Some(proof::why_nothing(&plan, evidence));
+            nothing = Some(proof::why_nothing(&plan, evidence, account.as_ref()));
         }
         _ => {
             let asked = Asked {

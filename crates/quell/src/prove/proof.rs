@@ -208,19 +208,29 @@ pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<Strin
     })
 }
 
-/// Why an empty plan is empty, in a line.
-pub(crate) fn why_nothing(plan: &Plan, evidence: &Evidence) -> String {
+/// Why an empty plan is empty, in a line: by the time where that is known, and else by the shootdowns.
+pub(crate) fn why_nothing(
+    plan: &Plan,
+    evidence: &Evidence,
+    account: Option<&AccountSummary>,
+) -> String {
     let seen = evidence.shootdowns;
     let set = plan.notes.iter().any(|n| n.contains("set already"));
     let leaves = |n: &String| n.contains("budget leaves");
     let dear = plan.notes.iter().any(leaves);
+    if dear {
+        return "what would help takes more memory than the budget leaves, as the notes say: --budget P% allows more"
+            .to_owned();
+    }
+    if let Some(account) = account.filter(|a| a.samples > 0 && !set) {
+        return format!(
+            "nothing to try: {} of CPU time is what settings could touch, and none that quell knows for what this program is \
+             built of touches 1 % of the time",
+            percent(account.ceiling.cpu)
+        );
+    }
     match seen {
         0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
-        _ if dear => {
-            "what would stop them takes more memory than the budget leaves, as the notes say: \
-                      --budget P% allows more"
-                .to_owned()
-        }
         _ if seen < quell_remedy::FEW => format!(
             "{} in the observed run: too few to gain anything (a plan needs {})",
             plural(seen, "shootdown"),
@@ -298,6 +308,7 @@ pub(crate) mod tests {
     /// Check that the reason for an empty plan fits what was seen.
     #[test]
     fn reasons() {
+        let why_nothing = |plan: &Plan, evidence: &Evidence| why_nothing(plan, evidence, None);
         let seen = |shootdowns| Evidence {
             shootdowns,
             ..Evidence::default()
@@ -309,6 +320,19 @@ pub(crate) mod tests {
         assert_eq!(
             why_nothing(&noted("x: nothing to gain"), &seen(0)),
             "0 shootdowns in the observed run: nothing to stop"
+        );
+        let account = AccountSummary {
+            samples: 100,
+            ceiling: quell_event::account::Ceiling {
+                cpu: 0.071,
+                wall: 0.08,
+            },
+            ..AccountSummary::default()
+        };
+        let by_time = super::why_nothing(&Plan::default(), &seen(3), Some(&account));
+        assert!(
+            by_time.starts_with("nothing to try: 7.1 % of CPU time"),
+            "{by_time}"
         );
         let dear = "jemalloc.decay would stop 95 %, for 30 % more memory as predicted, and the budget leaves 25 %";
         let why = why_nothing(&noted(dear), &seen(21));

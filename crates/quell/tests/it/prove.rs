@@ -74,8 +74,8 @@ fn nothing_to_gain() {
             vec!["sha256sum", &big],
             [
                 "nothing to win",
+                "nothing to try",
                 "nothing to stop",
-                "too few",
                 "win time here",
             ],
         ),
@@ -83,8 +83,8 @@ fn nothing_to_gain() {
             vec!["cc", "-O2", "-c", source, "-o", &object],
             [
                 "nothing to win",
+                "nothing to try",
                 "nothing to stop",
-                "too few",
                 "win time here",
             ],
         ),
@@ -93,7 +93,7 @@ fn nothing_to_gain() {
             [
                 "no setting that quell knows",
                 "nothing to win",
-                "too few",
+                "nothing to try",
                 "win time here",
             ],
         ),
