@@ -23,6 +23,25 @@ as_root() {
 	if is_root; then "$@"; else sudo -- "$@"; fi
 }
 
+# Where this machine's own apt has Debian's packages from, without a slash at its end; DEBIAN_ARCHIVE names another place.
+# With 'security' that of security updates.
+debian_archive() {
+	local wanted=${1:-} url
+	if [ -n "${DEBIAN_ARCHIVE-}" ]; then
+		echo "${DEBIAN_ARCHIVE%/}${wanted:+-$wanted}"
+		return
+	fi
+	# shellcheck disable=SC2016  # apt fills these in
+	for url in $(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sort -u); do
+		case ${url%/} in
+		*-security) [ "$wanted" != security ] || { echo "${url%/}" && return; } ;;
+		*) [ -n "$wanted" ] || { echo "${url%/}" && return; } ;;
+		esac
+	done
+	say "apt here knows no archive of Debian's packages: DEBIAN_ARCHIVE names one"
+	return 1
+}
+
 # The oldest Rust that builds this, as Cargo.toml says it.
 rust_needed() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml; }
 

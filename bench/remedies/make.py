@@ -11,7 +11,6 @@ from pins import ROOT_PACKAGES, Allocator, Crate, Package, Suite
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ALLOCATORS = ROOT / "target/allocators"
-MIRROR = "http://deb.debian.org/debian"
 KEYS = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
 MUSL = "usr/lib/x86_64-linux-musl"
@@ -21,6 +20,18 @@ LIMIT_S = 900
 
 class Missing(Exception):
     """It can't be had here; the reason is the text."""
+
+
+def debian_archive() -> str:
+    """Where this machine's own apt has Debian's packages from; DEBIAN_ARCHIVE names another place."""
+    named = os.environ.get("DEBIAN_ARCHIVE")
+    if named:
+        return named.rstrip("/")
+    urls = call(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).split()
+    main = [url.rstrip("/") for url in urls if not url.rstrip("/").endswith("-security")]
+    if not main:
+        raise Missing("apt here knows no archive of Debian's packages: DEBIAN_ARCHIVE names one")
+    return main[0]
 
 
 def call(command: list, cwd: pathlib.Path | None = None, **env: str) -> str:
@@ -176,7 +187,7 @@ def suite_root(suite: str) -> pathlib.Path:
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
     (state / "status").touch()
-    (state / "sources.list").write_text(f"deb [signed-by={KEYS}] {MIRROR} {suite} main\n")
+    (state / "sources.list").write_text(f"deb [signed-by={KEYS}] {debian_archive()} {suite} main\n")
     apt(suite, "update")
     new = root.with_name(suite + ".new")
     shutil.rmtree(new, ignore_errors=True)
