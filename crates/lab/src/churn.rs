@@ -24,7 +24,7 @@ fn churn(operations: u64, seed: u64) {
     let mut rng = Rng::new(seed);
     let mut held: Vec<Block> = Vec::with_capacity(HELD);
     for _ in 0..operations {
-        if held.len() == HELD || (!held.is_empty() && rng.unit() < 0.5) {
+        if held.len() == HELD || (!held.is_empty() && rng.next_unit() < 0.5) {
             let which = rng.below(held.len());
             held.swap_remove(which);
         } else {

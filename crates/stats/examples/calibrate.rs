@@ -8,7 +8,9 @@
 #[allow(unreachable_pub, dead_code)]
 mod sim;
 
-use quell_stats::{Kind, Pair, Rng, Rules, Verdict, compare, evidence_below, orders};
+use quell_stats::{
+    MetricKind, Rng, Rules, RunPair, Verdict, compare_pairs, draw_orders, evidence_below,
+};
 use sim::{METRICS, Noise};
 
 fn main() {
@@ -20,7 +22,7 @@ fn main() {
     false_claims(runs);
     power(runs);
     anytime(runs / 10);
-    println!("orders for 5 pairs: {:?}", orders(5, 0));
+    println!("orders for 5 pairs: {:?}", draw_orders(5, 0));
 }
 
 /// How often the interval of wall time holds the true ratio.
@@ -34,7 +36,7 @@ fn coverage(runs: usize) {
             let held = (0..runs)
                 .filter(|&run| {
                     let all = sim::prove(noise, pairs, &[0.9; 7], &mut rng);
-                    let got = compare(&all[5], &sim::rules(5, run as u64));
+                    let got = compare_pairs(&all[5], &sim::rules(5, run as u64));
                     got.ci95.0 <= 0.9 && 0.9 <= got.ci95.1
                 })
                 .count();
@@ -56,7 +58,7 @@ fn false_claims(runs: usize) {
                 .filter(|&run| {
                     let all = sim::prove(noise, pairs, &[1.0; 7], &mut rng);
                     all.iter().enumerate().any(|(metric, pairs)| {
-                        compare(pairs, &sim::rules(metric, run as u64)).verdict
+                        compare_pairs(pairs, &sim::rules(metric, run as u64)).verdict
                             != Verdict::NoEvidence
                     })
                 })
@@ -73,21 +75,27 @@ fn power(runs: usize) {
     let effects = [
         (
             "shootdowns x0.5, noise 10 %",
-            Kind::Count,
+            MetricKind::Count,
             2_000.0,
             0.5,
             0.10,
         ),
         (
             "shootdowns x0.15, noise 30 %",
-            Kind::Count,
+            MetricKind::Count,
             2_000.0,
             0.15,
             0.30,
         ),
-        ("wall x0.9, noise 2 %", Kind::Measure, 6e9, 0.9, 0.02),
-        ("wall x0.95, noise 2 %", Kind::Measure, 6e9, 0.95, 0.02),
-        ("wall x0.9, noise 5 %", Kind::Measure, 6e9, 0.9, 0.05),
+        ("wall x0.9, noise 2 %", MetricKind::Measure, 6e9, 0.9, 0.02),
+        (
+            "wall x0.95, noise 2 %",
+            MetricKind::Measure,
+            6e9,
+            0.95,
+            0.02,
+        ),
+        ("wall x0.9, noise 5 %", MetricKind::Measure, 6e9, 0.9, 0.05),
     ];
     for (name, kind, usual, ratio, noise) in effects {
         print!("{name:30}");
@@ -98,8 +106,8 @@ fn power(runs: usize) {
                 .filter(|&run| {
                     let mut value =
                         |ratio: f64| usual * ratio * (noise * sim::gaussian(&mut rng)).exp();
-                    let all: Vec<Pair> = (0..pairs)
-                        .map(|_| Pair::new(value(1.0), value(ratio)))
+                    let all: Vec<RunPair> = (0..pairs)
+                        .map(|_| RunPair::new(value(1.0), value(ratio)))
                         .collect();
                     let rules = Rules {
                         kind,
@@ -107,7 +115,7 @@ fn power(runs: usize) {
                         resamples: 400,
                         ..Rules::default()
                     };
-                    compare(&all, &rules).verdict == Verdict::Better
+                    compare_pairs(&all, &rules).verdict == Verdict::Better
                 })
                 .count();
             print!(" {:6.1}", 100.0 * found as f64 / runs as f64);
@@ -127,7 +135,8 @@ fn power(runs: usize) {
                 (0..runs)
                     .filter(|&run| {
                         let all = sim::prove(noise, pairs, &[effect; 7], rng);
-                        compare(&all[0], &sim::rules(0, run as u64)).verdict == Verdict::Better
+                        compare_pairs(&all[0], &sim::rules(0, run as u64)).verdict
+                            == Verdict::Better
                     })
                     .count() as f64
                     * 100.0
@@ -163,11 +172,11 @@ fn anytime(runs: usize) {
         for run in 0..runs {
             let mut draw = |middle: f64| {
                 // the sum of twelve is close to a bell curve
-                let bell = (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
+                let bell = (0..12).map(|_| rng.next_unit()).sum::<f64>() - 6.0;
                 middle * (noise * bell).exp()
             };
-            let pairs: Vec<Pair> = (0..PAIRS[PAIRS.len() - 1])
-                .map(|_| Pair::new(draw(1.0), draw(1.0 - gain)))
+            let pairs: Vec<RunPair> = (0..PAIRS[PAIRS.len() - 1])
+                .map(|_| RunPair::new(draw(1.0), draw(1.0 - gain)))
                 .collect();
             let logs: Vec<f64> = pairs.iter().map(|p| (p.after / p.before).ln()).collect();
             let rules = Rules {
@@ -178,7 +187,7 @@ fn anytime(runs: usize) {
             };
             for (place, &n) in PAIRS.iter().enumerate() {
                 found[0][place] += usize::from(evidence_below(&logs[..n], 0.0) >= 40.0);
-                let fixed = compare(&pairs[..n], &rules).verdict;
+                let fixed = compare_pairs(&pairs[..n], &rules).verdict;
                 found[1][place] += usize::from(fixed == Verdict::Better);
             }
         }

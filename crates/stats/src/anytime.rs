@@ -1,10 +1,10 @@
 //! Evidence that stays honest however often one looks, and whenever one stops.
 //!
 //! A test for a fixed number of pairs is wrong more often than it says if somebody looks after each pair and stops when he
-//! likes what he sees. This one is a bet (Ville, *Étude critique de la notion de collectif*, 1939; Shafer, "Testing by
+//! likes the result. This one is a bet (Ville, *Étude critique de la notion de collectif*, 1939; Shafer, "Testing by
 //! betting", 2021): one begins with 1, and before each pair stakes on "the log ratio lies below θ". If it lies above as
-//! often and as far as below, no way of staking makes money, so with chance α at most one ever has 1/α. What is
-//! staked on a difference x is tanh(λ (θ - x)): all for a difference that is large beside 1/λ, little for a small one. As
+//! often and as far as below, no way of staking makes money, so with chance α at most one ever has 1/α. The stake
+//! on a difference x is tanh(λ (θ - x)): all for a difference that is large beside 1/λ, little for a small one. As
 //! tanh turns its sign with its argument, that is a fair game for every distribution that is symmetric about θ, and a
 //! losing one where the truth lies above; nothing need be known of the noise. The money is spread over several λ, since nobody
 //! knows beforehand how large differences are.
@@ -13,29 +13,29 @@
 //! and that is all that the claim "better" rests on.
 
 /// Differences of 1 down to 1/256 in the logarithm: from a factor of 2.7 to 0.4 %.
-const LAMBDAS: [f64; 5] = [1.0, 4.0, 16.0, 64.0, 256.0];
+const BET_LAMBDAS: [f64; 5] = [1.0, 4.0, 16.0, 64.0, 256.0];
 
-/// How often an end of the interval is halved: to a millionth of where it was looked for.
-const HALVINGS: u32 = 40;
+/// An end of the interval is halved this often, which finds it to a millionth of the range that is searched.
+const END_HALVINGS: u32 = 40;
 
-/// The most that a bet on "the differences lie below `theta`" ever had, who began with 1. From 1/α on the claim is wrong with
-/// chance α at most, with a look after each difference. Values that are no number win and lose nothing.
+/// The most money that a bet on "the differences lie below `theta`" ever had, if it began with 1. From 1/α on the claim is wrong
+/// with chance α at most, even if somebody looks after each difference. Values that are no number win and lose nothing.
 #[must_use]
 pub fn evidence_below(differences: &[f64], theta: f64) -> f64 {
     most_money(differences.iter().map(|d| theta - d))
 }
 
-/// The same for "they lie above".
+/// The same for a bet on "the differences lie above `theta`".
 #[must_use]
 pub fn evidence_above(differences: &[f64], theta: f64) -> f64 {
     most_money(differences.iter().map(|d| d - theta))
 }
 
 fn most_money(gains: impl Iterator<Item = f64>) -> f64 {
-    let mut money = [1.0 / LAMBDAS.len() as f64; LAMBDAS.len()];
+    let mut money = [1.0 / BET_LAMBDAS.len() as f64; BET_LAMBDAS.len()];
     let mut most = 1.0;
     for gain in gains.filter(|g| !g.is_nan()) {
-        for (money, lambda) in money.iter_mut().zip(LAMBDAS) {
+        for (money, lambda) in money.iter_mut().zip(BET_LAMBDAS) {
             *money *= 1.0 + (lambda * gain).tanh();
         }
         most = f64::max(most, money.iter().sum());
@@ -54,12 +54,12 @@ pub fn anytime_interval(differences: &[f64], confidence: f64) -> (f64, f64) {
     if least > most {
         return (f64::NEG_INFINITY, f64::INFINITY);
     }
-    // beyond this nearly all is staked, whatever λ
+    // Beyond this distance nearly all is staked for every λ, so no end can lie there.
     let margin = 8.0 + (most - least);
-    let low = end(least - margin, most, |theta| {
+    let low = last_ruled_out(least - margin, most, |theta| {
         evidence_above(differences, theta) >= enough
     });
-    let high = end(most + margin, least, |theta| {
+    let high = last_ruled_out(most + margin, least, |theta| {
         evidence_below(differences, theta) >= enough
     });
     (
@@ -68,8 +68,8 @@ pub fn anytime_interval(differences: &[f64], confidence: f64) -> (f64, f64) {
     )
 }
 
-/// The last place on the way from `out` to `within` that is ruled out; none where not even `out` is.
-fn end(out: f64, within: f64, is_ruled_out: impl Fn(f64) -> bool) -> Option<f64> {
+/// The last value on the way from `out` to `within` that is ruled out; none where `out` itself is not.
+fn last_ruled_out(out: f64, within: f64, is_ruled_out: impl Fn(f64) -> bool) -> Option<f64> {
     if !is_ruled_out(out) {
         return None;
     }
@@ -77,7 +77,7 @@ fn end(out: f64, within: f64, is_ruled_out: impl Fn(f64) -> bool) -> Option<f64>
     if is_ruled_out(open) {
         return Some(open);
     }
-    for _ in 0..HALVINGS {
+    for _ in 0..END_HALVINGS {
         let middle = f64::midpoint(ruled_out, open);
         if is_ruled_out(middle) {
             ruled_out = middle;
@@ -96,7 +96,7 @@ mod tests {
 
     /// A bell curve's draw: the sum of twelve.
     fn bell(rng: &mut Rng) -> f64 {
-        (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
+        (0..12).map(|_| rng.next_unit()).sum::<f64>() - 6.0
     }
 
     /// The difference of two runs of one program, with noise of a kind.
@@ -104,11 +104,11 @@ mod tests {
         let run = |rng: &mut Rng| match kind {
             0 => 0.03 * bell(rng),
             // one run in ten takes twice as long
-            1 => 0.02 * bell(rng) + if rng.unit() < 0.1 { 0.7 } else { 0.0 },
+            1 => 0.02 * bell(rng) + if rng.next_unit() < 0.1 { 0.7 } else { 0.0 },
             // two modes
-            2 => 0.01 * bell(rng) + if rng.unit() < 0.5 { 0.2 } else { 0.0 },
+            2 => 0.01 * bell(rng) + if rng.next_unit() < 0.5 { 0.2 } else { 0.0 },
             // a tail without a mean
-            _ => 0.02 * (rng.unit() / (1.0 - rng.unit())).ln().sinh(),
+            _ => 0.02 * (rng.next_unit() / (1.0 - rng.next_unit())).ln().sinh(),
         };
         run(rng) - run(rng)
     }

@@ -2,18 +2,18 @@
 //!
 //! A claim has to get through all of these, in this order:
 //!
-//! 1. every value is a number and at least 0, there are [`FEWEST_PAIRS`] pairs, and something differs;
-//! 2. a count is large enough that chance does not explain the difference ([`FEWEST_COUNTS`]);
+//! 1. every value is a number and at least 0, there are [`MIN_PAIRS`] pairs, and something differs;
+//! 2. a count is large enough that chance does not explain the difference ([`MIN_COUNTS`]);
 //! 3. the bootstrap interval over pairs leaves 1 out;
 //! 4. the change is at least [`Rules::smallest_effect`];
 //! 5. the family-wise guard ([`FAMILY_ERROR`](crate::FAMILY_ERROR)).
 //!
-//! So "better" always means that the whole printed interval is better, and never only that.
+//! So "better" means that the whole printed interval is better, and that the other steps passed as well.
 
-use crate::counts::{FEWEST_COUNTS, chance_explains};
-use crate::interval::{Interval, bootstrap};
+use crate::counts::{MIN_COUNTS, chance_explains};
+use crate::interval::{LogInterval, bootstrap_interval};
 use crate::logs::Logs;
-use crate::pair::{Kind, Pair};
+use crate::pair::{MetricKind, RunPair};
 use crate::{Reason, Verdict, guard, median};
 
 /// With fewer pairs than this nothing is claimed, however large the change.
@@ -22,10 +22,10 @@ use crate::{Reason, Verdict, guard, median};
 /// mode and all of the other in the other with chance 2 / 4^n: 3 % for three pairs, 0.8 % for four,
 /// and that for every metric with modes of its own. The runs then look perfectly separated, and no
 /// test can know better. With five pairs it is 0.2 %.
-pub const FEWEST_PAIRS: usize = 5;
+pub const MIN_PAIRS: usize = 5;
 
 /// Log distances below this are rounding, not change.
-const ROUNDING: f64 = 1e-12;
+const MAX_ROUNDING_ERROR: f64 = 1e-12;
 
 /// How to judge a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,22 +36,22 @@ pub struct Rules {
     pub smallest_effect: f64,
     /// How many metrics are judged together in this run; see [`FAMILY_ERROR`](crate::FAMILY_ERROR).
     pub family: usize,
-    /// How many times the pairs of this run may be looked at; see [`Looks`](crate::Looks). Each look is held to so much
-    /// more, and its interval is as much surer.
+    /// How many times the pairs of this run may be looked at; see [`Looks`](crate::Looks). Each look has to reach
+    /// a stricter level, and its interval has a higher confidence.
     pub looks: usize,
     /// Resamples of the bootstrap, at least 200. Where this is enough to count all of them out (up
     /// to 7 pairs with 2,000), that is done instead and the seed has no part in it.
     pub resamples: u32,
     /// Seed of the bootstrap. The same values and seed give the same interval.
     pub seed: u64,
-    /// What the metric is made of.
-    pub kind: Kind,
+    /// Whether the metric counts events or measures something.
+    pub kind: MetricKind,
     /// More is better: a throughput. Otherwise less is.
     pub higher_is_better: bool,
 }
 
 impl Default for Rules {
-    /// What `prove` uses for its seven metrics.
+    /// The rules of `prove` for its seven metrics.
     fn default() -> Self {
         Self {
             confidence: 0.95,
@@ -60,13 +60,13 @@ impl Default for Rules {
             looks: 1,
             resamples: 2_000,
             seed: 0,
-            kind: Kind::Measure,
+            kind: MetricKind::Measure,
             higher_is_better: false,
         }
     }
 }
 
-/// What the pairs say about one metric.
+/// The result for one metric over all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The values without the plan, in the order of the pairs.
@@ -99,7 +99,7 @@ impl Comparison {
 
 /// Compares one metric before and after.
 #[must_use]
-pub fn compare(pairs: &[Pair], rules: &Rules) -> Comparison {
+pub fn compare_pairs(pairs: &[RunPair], rules: &Rules) -> Comparison {
     let before: Vec<f64> = pairs.iter().map(|p| p.before).collect();
     let after: Vec<f64> = pairs.iter().map(|p| p.after).collect();
     let unusable = before
@@ -112,23 +112,23 @@ pub fn compare(pairs: &[Pair], rules: &Rules) -> Comparison {
             values: unusable,
             runs: 2 * pairs.len(),
         };
-        (Interval::NOTHING, Err(reason))
+        (LogInterval::NO_ESTIMATE, Err(reason))
     } else {
         let logs = Logs::new(pairs, rules.kind);
-        let interval = bootstrap(
-            &logs.differences(),
-            1.0 - (1.0 - confidence(rules)) / looks(rules) as f64,
+        let interval = bootstrap_interval(
+            &logs.log_ratios(),
+            1.0 - (1.0 - clamped_confidence(rules)) / planned_looks(rules) as f64,
             rules.resamples.max(200),
             rules.seed,
         );
-        (interval, judge(pairs, &logs, &interval, rules))
+        (interval, claimed_side(pairs, &logs, &interval, rules))
     };
     let (verdict, reason) = match claim {
         Ok(side) if (side > 0.0) == rules.higher_is_better => (Verdict::Better, None),
         Ok(_) => (Verdict::Worse, None),
         Err(reason) => (Verdict::NoEvidence, Some(reason)),
     };
-    let (ratio, ci95) = interval.ratios();
+    let (ratio, ci95) = interval.as_ratios();
     Comparison {
         median_before: median(&before),
         median_after: median(&after),
@@ -141,7 +141,7 @@ pub fn compare(pairs: &[Pair], rules: &Rules) -> Comparison {
     }
 }
 
-fn confidence(rules: &Rules) -> f64 {
+fn clamped_confidence(rules: &Rules) -> f64 {
     if rules.confidence.is_nan() {
         0.95
     } else {
@@ -149,33 +149,38 @@ fn confidence(rules: &Rules) -> f64 {
     }
 }
 
-fn looks(rules: &Rules) -> usize {
+fn planned_looks(rules: &Rules) -> usize {
     rules.looks.max(1)
 }
 
 /// The side of a change that may be claimed, or why there is none.
-fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f64, Reason> {
+fn claimed_side(
+    pairs: &[RunPair],
+    logs: &Logs,
+    at: &LogInterval,
+    rules: &Rules,
+) -> Result<f64, Reason> {
     let n = pairs.len();
-    if n < FEWEST_PAIRS {
+    if n < MIN_PAIRS {
         return Err(Reason::TooFewPairs {
             pairs: n,
-            needed: FEWEST_PAIRS,
+            needed: MIN_PAIRS,
         });
     }
     if pairs.iter().all(|p| p.before == 0.0 && p.after == 0.0) {
         return Err(Reason::AllZero { runs: 2 * n });
     }
-    let differences = logs.differences();
-    if differences.iter().all(|d| d.abs() <= ROUNDING) {
+    let differences = logs.log_ratios();
+    if differences.iter().all(|d| d.abs() <= MAX_ROUNDING_ERROR) {
         return Err(Reason::NoDifference { pairs: n });
     }
-    if rules.kind == Kind::Count {
-        enough_counts(pairs, rules.family * looks(rules))?;
+    if rules.kind == MetricKind::Count {
+        enough_counts(pairs, rules.family * planned_looks(rules))?;
     }
-    let (ratio, (low, high)) = at.ratios();
+    let (ratio, (low, high)) = at.as_ratios();
     let smallest = rules.smallest_effect.clamp(0.0, 0.99);
     let least = -(1.0 - smallest).ln();
-    if at.low <= ROUNDING && at.high >= -ROUNDING {
+    if at.low <= MAX_ROUNDING_ERROR && at.high >= -MAX_ROUNDING_ERROR {
         return Err(if at.low > -least && at.high < least {
             Reason::NoChange {
                 low,
@@ -186,7 +191,7 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
             zeros_reason(pairs, rules.kind).unwrap_or(Reason::SpansOne {
                 low,
                 high,
-                confidence: confidence(rules),
+                confidence: clamped_confidence(rules),
             })
         });
     }
@@ -195,8 +200,8 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
     }
     let side = at.middle.signum();
     let family = rules.family.max(1);
-    let finding = guard::judge(logs, side, family * looks(rules));
-    if finding.passes() {
+    let finding = guard::judge_change(logs, side, family * planned_looks(rules));
+    if finding.is_significant() {
         return Ok(side);
     }
     let against = differences.iter().filter(|d| **d * side <= 0.0).count();
@@ -207,16 +212,16 @@ fn judge(pairs: &[Pair], logs: &Logs, at: &Interval, rules: &Rules) -> Result<f6
             p: finding.p,
             level: finding.level,
             family,
-            looks: looks(rules),
+            looks: planned_looks(rules),
         }
     }))
 }
 
-fn enough_counts(pairs: &[Pair], family: usize) -> Result<(), Reason> {
+fn enough_counts(pairs: &[RunPair], family: usize) -> Result<(), Reason> {
     let before: Vec<f64> = pairs.iter().map(|p| p.before).collect();
     let after: Vec<f64> = pairs.iter().map(|p| p.after).collect();
     let (all_before, all_after) = (before.iter().sum(), after.iter().sum());
-    let few = median(&before).max(median(&after)) < FEWEST_COUNTS;
+    let few = median(&before).max(median(&after)) < MIN_COUNTS;
     if few || chance_explains(all_before, all_after, family) {
         return Err(Reason::TooFewCounts {
             before: all_before,
@@ -226,11 +231,11 @@ fn enough_counts(pairs: &[Pair], family: usize) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Zeros in a measure, where they are what spoils the claim.
-fn zeros_reason(pairs: &[Pair], kind: Kind) -> Option<Reason> {
+/// The reason that names zeros in a measure, where zeros are the likely cause of a claim that failed.
+fn zeros_reason(pairs: &[RunPair], kind: MetricKind) -> Option<Reason> {
     let before = pairs.iter().filter(|p| p.before == 0.0).count();
     let after = pairs.iter().filter(|p| p.after == 0.0).count();
-    (kind == Kind::Measure && before + after > 0).then_some(Reason::ZeroRuns {
+    (kind == MetricKind::Measure && before + after > 0).then_some(Reason::ZeroRuns {
         before,
         after,
         pairs: pairs.len(),

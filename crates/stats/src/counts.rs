@@ -1,14 +1,14 @@
 //! Are there enough events to say anything?
 //!
 //! Events that come by chance scatter by the square root of their number. Seven shootdowns against
-//! three is what one and the same program does from run to run.
+//! three is the scatter of one and the same program from run to run.
 
 use crate::dist::normal_cdf;
 use crate::guard::FAMILY_ERROR;
 
 /// Both sides below this in their usual run: never judged. Events come in bursts (one `munmap` in a
 /// loop, one exit), so the square-root rule is too kind to a handful.
-pub const FEWEST_COUNTS: f64 = 10.0;
+pub const MIN_COUNTS: f64 = 10.0;
 
 /// Whether chance alone explains the difference of two total counts.
 ///

@@ -1,7 +1,7 @@
-//! The difference between two values that were measured together, for what may be zero: a ratio says nothing of
-//! "no shootdowns before, a thousand after".
+//! The difference between two values that were measured together. It serves metrics that may be zero, where a ratio says
+//! nothing: "no shootdowns before, a thousand after".
 
-use crate::interval::bootstrap;
+use crate::interval::bootstrap_interval;
 
 /// The middle of the differences of pairs, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,19 +18,19 @@ pub struct Difference {
     pub pairs: usize,
 }
 
-/// How many resamples are drawn where there are too many to count out.
-const RESAMPLES: u32 = 4000;
+/// So many resamples are drawn where there are too many to count all of them.
+const DRAWN_RESAMPLES: u32 = 4000;
 
 /// Compares the second values of pairs with the first. Pairs with a value that is no number are left out. The same
 /// seed gives the same interval.
 #[must_use]
-pub fn difference(pairs: &[(f64, f64)], seed: u64) -> Difference {
+pub fn paired_difference(pairs: &[(f64, f64)], seed: u64) -> Difference {
     let differences: Vec<f64> = pairs
         .iter()
         .map(|(before, after)| after - before)
         .filter(|d| d.is_finite())
         .collect();
-    let interval = bootstrap(&differences, 0.95, RESAMPLES, seed);
+    let interval = bootstrap_interval(&differences, 0.95, DRAWN_RESAMPLES, seed);
     Difference {
         difference: interval.middle,
         ci95: (interval.low, interval.high),
@@ -51,27 +51,30 @@ mod tests {
         let pairs: Vec<_> = (0..8)
             .map(|i| (f64::from(i), 100.0 + f64::from(i * 2)))
             .collect();
-        let d = difference(&pairs, 1);
+        let d = paired_difference(&pairs, 1);
         assert!(d.ci95.0 > 95.0 && d.ci95.1 < 115.0, "{d:?}");
         assert_eq!((d.larger, d.smaller, d.pairs), (8, 0, 8));
         let turned: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
-        assert!((difference(&turned, 1).difference + d.difference).abs() < 1e-9);
+        assert!((paired_difference(&turned, 1).difference + d.difference).abs() < 1e-9);
         let noise: Vec<_> = (0..8)
             .map(|i| (5.0, 5.0 + f64::from(i % 3) - 1.0))
             .collect();
-        let d = difference(&noise, 1);
+        let d = paired_difference(&noise, 1);
         assert!(d.ci95.0 <= 0.0 && d.ci95.1 >= 0.0, "{d:?}");
     }
 
     /// Check that equal values give an interval of no width at zero, and that nothing and one pair give no claim.
     #[test]
     fn few_and_equal() {
-        let d = difference(&[(3.0, 3.0); 6], 1);
+        let d = paired_difference(&[(3.0, 3.0); 6], 1);
         assert_eq!((d.difference, d.ci95), (0.0, (0.0, 0.0)));
-        assert_eq!(difference(&[(0.0, 9.0)], 1).ci95.0, f64::NEG_INFINITY);
-        assert_eq!(difference(&[], 1).pairs, 0);
         assert_eq!(
-            difference(&[(f64::NAN, 1.0), (0.0, f64::INFINITY)], 1).pairs,
+            paired_difference(&[(0.0, 9.0)], 1).ci95.0,
+            f64::NEG_INFINITY
+        );
+        assert_eq!(paired_difference(&[], 1).pairs, 0);
+        assert_eq!(
+            paired_difference(&[(f64::NAN, 1.0), (0.0, f64::INFINITY)], 1).pairs,
             0
         );
     }

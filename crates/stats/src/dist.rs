@@ -53,16 +53,16 @@ pub(crate) fn student_two_sided(t: f64, df: usize) -> f64 {
 
 /// The distance from 0 that a standard normal number exceeds, on either side, with chance `p`.
 pub(crate) fn normal_critical(p: f64) -> f64 {
-    solve(p, |x| 2.0 * normal_cdf(-x))
+    solve_falling(p, |x| 2.0 * normal_cdf(-x))
 }
 
 /// The distance from 0 that Student's t exceeds, on either side, with chance `p`.
 pub(crate) fn student_critical(p: f64, df: usize) -> f64 {
-    solve(p, |x| student_two_sided(x, df))
+    solve_falling(p, |x| student_two_sided(x, df))
 }
 
 /// Where a falling function of a positive number meets `p`, by halving until every bit is settled.
-fn solve(p: f64, tail: impl Fn(f64) -> f64) -> f64 {
+fn solve_falling(p: f64, tail: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while tail(high) > p && high < 1e9 {
         low = high;

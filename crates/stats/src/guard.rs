@@ -1,4 +1,4 @@
-//! The family-wise guard: what a claim must pass besides its interval.
+//! The family-wise guard: the test that a claim must pass besides its interval.
 //!
 //! A 95 % interval misses the truth one time in twenty. `prove` looks at seven of them, so with the
 //! intervals alone a plan that does nothing would be called better or worse in up to a third of all
@@ -25,8 +25,8 @@
 //! t is fooled by two modes without scatter, where the ranks are honest, and the ranks know
 //! nothing of size, which t does. Outliers and heavy tails only make t more careful.
 //!
-//! What it rests on: that the plan does nothing to a metric means that its runs may be swapped
-//! inside a pair, which the drawn order ([`orders`](crate::orders)) sees to. Pairs that are alike
+//! The guard rests on one assumption: if the plan does nothing to a metric, its runs may be swapped
+//! inside a pair, which the drawn order ([`draw_orders`](crate::draw_orders)) sees to. Pairs that are alike
 //! inside (drift, a job next door) make the groups test more careful. Five pairs and more also
 //! hold against a job that comes by every other run, because the orders are balanced.
 //!
@@ -57,7 +57,7 @@
 
 use crate::dist::student_two_sided;
 use crate::logs::Logs;
-use crate::rank::{self, Outcome};
+use crate::rank::{self, RankOutcome};
 
 /// The chance that a run in which nothing changed says better or worse about any of its metrics.
 ///
@@ -66,78 +66,84 @@ use crate::rank::{self, Outcome};
 /// 10 % faster program under 2 % noise is still found in 98 of 100 runs.
 pub const FAMILY_ERROR: f64 = 0.01;
 
-/// What the guard found.
+/// The result of the guard for one claim.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finding {
+pub(crate) struct GuardFinding {
     /// The smaller chance of the two tests.
     pub p: f64,
-    /// What it had to reach.
+    /// The level that this chance may not exceed.
     pub level: f64,
 }
 
-impl Finding {
-    /// Whether the claim stands.
-    pub(crate) fn passes(self) -> bool {
+impl GuardFinding {
+    /// Whether the claim may be made.
+    pub(crate) fn is_significant(self) -> bool {
         self.p <= self.level
     }
 }
 
 /// Judges a change towards `side` (1 more, -1 less) in one of `family` metrics.
-pub(crate) fn judge(logs: &Logs, side: f64, family: usize) -> Finding {
+pub(crate) fn judge_change(logs: &Logs, side: f64, family: usize) -> GuardFinding {
     let level = FAMILY_ERROR / (2 * family.max(1)) as f64;
-    let found = [groups(logs, level), pairs(&logs.differences(), level)]
-        .into_iter()
-        .filter(|test| test.side == side)
-        .map(|test| test.p)
-        .fold(1.0, f64::min);
-    Finding { p: found, level }
+    let found = [
+        test_groups(logs, level),
+        test_pairs(&logs.log_ratios(), level),
+    ]
+    .into_iter()
+    .filter(|test| test.side == side)
+    .map(|test| test.p)
+    .fold(1.0, f64::min);
+    GuardFinding { p: found, level }
 }
 
-fn groups(logs: &Logs, level: f64) -> Outcome {
+fn test_groups(logs: &Logs, level: f64) -> RankOutcome {
     let n = logs.before.len();
     let least = rank::least_p_groups(n);
     if least <= level {
-        return rank::groups(&logs.before, &logs.after);
+        return rank::rank_sum_test(&logs.before, &logs.after);
     }
-    let (low, high) = (range(&logs.before), range(&logs.after));
+    let (low, high) = (value_range(&logs.before), value_range(&logs.after));
     let side = if high.0 > low.1 {
         1.0
     } else if high.1 < low.0 {
         -1.0
     } else {
-        return Outcome { p: 1.0, side: 0.0 };
+        return RankOutcome { p: 1.0, side: 0.0 };
     };
-    let (before, after) = (moments(&logs.before), moments(&logs.after));
+    let (before, after) = (
+        mean_and_variance(&logs.before),
+        mean_and_variance(&logs.after),
+    );
     // One variance for both sides: if nothing changed, it is the same one.
     let error = ((before.1 + after.1) / n as f64).sqrt();
     let t = (after.0 - before.0) / error;
-    Outcome {
+    RankOutcome {
         p: student_two_sided(t, 2 * n.saturating_sub(1)),
         side,
     }
 }
 
-fn pairs(differences: &[f64], level: f64) -> Outcome {
+fn test_pairs(differences: &[f64], level: f64) -> RankOutcome {
     let n = differences.len();
     if rank::least_p_pairs(n) <= level {
-        return rank::pairs(differences);
+        return rank::signed_rank_test(differences);
     }
     let side = if differences.iter().all(|d| *d > 0.0) {
         1.0
     } else if differences.iter().all(|d| *d < 0.0) {
         -1.0
     } else {
-        return Outcome { p: 1.0, side: 0.0 };
+        return RankOutcome { p: 1.0, side: 0.0 };
     };
-    let (mean, variance) = moments(differences);
+    let (mean, variance) = mean_and_variance(differences);
     let t = mean / (variance / n as f64).sqrt();
-    Outcome {
+    RankOutcome {
         p: student_two_sided(t, n.saturating_sub(1)),
         side,
     }
 }
 
-fn range(values: &[f64]) -> (f64, f64) {
+fn value_range(values: &[f64]) -> (f64, f64) {
     values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &v| {
@@ -146,7 +152,7 @@ fn range(values: &[f64]) -> (f64, f64) {
 }
 
 /// Mean, and the variance with n - 1 below.
-fn moments(values: &[f64]) -> (f64, f64) {
+fn mean_and_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -168,22 +174,22 @@ mod tests {
     #[test]
     fn clear_drop() {
         let seen = logs(&[1.0, 1.1, 0.9, 1.05, 0.95], &[0.0, 0.1, -0.1, 0.05, -0.05]);
-        assert!(judge(&seen, -1.0, 7).passes());
-        assert!(!judge(&seen, 1.0, 7).passes());
+        assert!(judge_change(&seen, -1.0, 7).is_significant());
+        assert!(!judge_change(&seen, 1.0, 7).is_significant());
     }
 
     /// Check that separation alone is not enough with five pairs and seven metrics.
     #[test]
     fn bare_separation() {
         let seen = logs(&[1.0, 2.0, 3.0, 4.0, 5.0], &[0.9, 0.0, -1.0, -2.0, -3.0]);
-        assert!(!judge(&seen, -1.0, 7).passes());
+        assert!(!judge_change(&seen, -1.0, 7).is_significant());
     }
 
     /// Check that the pairs carry a claim through a machine that slows down from pair to pair.
     #[test]
     fn drift() {
         let seen = logs(&[0.0, 1.0, 2.0, 3.0, 4.0], &[-0.7, 0.31, 1.29, 2.3, 3.31]);
-        assert!(judge(&seen, -1.0, 7).passes());
+        assert!(judge_change(&seen, -1.0, 7).is_significant());
     }
 
     /// Check that one outlier in twelve pairs does not undo a claim, because ranks carry it.
@@ -192,7 +198,7 @@ mod tests {
         let before: Vec<f64> = (0..12).map(|i| f64::from(i) * 0.001).collect();
         let mut after: Vec<f64> = before.iter().map(|v| v - 0.1).collect();
         after[4] = 3.0;
-        assert!(judge(&logs(&before, &after), -1.0, 7).passes());
+        assert!(judge_change(&logs(&before, &after), -1.0, 7).is_significant());
     }
 
     /// Check that no pairs, one pair and equal pairs carry nothing.
@@ -200,8 +206,8 @@ mod tests {
     fn nothing() {
         for n in 0..8 {
             let same = vec![0.0; n];
-            assert!(!judge(&logs(&same, &same), 1.0, 7).passes());
+            assert!(!judge_change(&logs(&same, &same), 1.0, 7).is_significant());
         }
-        assert!(!judge(&logs(&[0.0], &[5.0]), 1.0, 1).passes());
+        assert!(!judge_change(&logs(&[0.0], &[5.0]), 1.0, 1).is_significant());
     }
 }

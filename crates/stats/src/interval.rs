@@ -35,15 +35,15 @@ use crate::location::hodges_lehmann;
 
 /// An estimate with its interval, on the log scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interval {
+pub(crate) struct LogInterval {
     pub middle: f64,
     pub low: f64,
     pub high: f64,
 }
 
-impl Interval {
+impl LogInterval {
     /// Where nothing can be said: no change, and everything is possible.
-    pub(crate) const NOTHING: Self = Self {
+    pub(crate) const NO_ESTIMATE: Self = Self {
         middle: 0.0,
         low: f64::NEG_INFINITY,
         high: f64::INFINITY,
@@ -51,7 +51,7 @@ impl Interval {
 
     /// The ratio and its interval. A double holds ratios up to e^709; the ratio itself is kept
     /// finite, and the interval goes to 0 or infinity on its far side only.
-    pub(crate) fn ratios(&self) -> (f64, (f64, f64)) {
+    pub(crate) fn as_ratios(&self) -> (f64, (f64, f64)) {
         let far = 700.0;
         (
             self.middle.clamp(-far, far).exp(),
@@ -61,23 +61,23 @@ impl Interval {
 }
 
 /// Estimates the middle of the differences and the interval around it.
-pub(crate) fn bootstrap(
+pub(crate) fn bootstrap_interval(
     differences: &[f64],
     confidence: f64,
     resamples: u32,
     seed: u64,
-) -> Interval {
+) -> LogInterval {
     let n = differences.len();
     let mut walsh = Vec::new();
     let middle = hodges_lehmann(differences, &mut walsh);
     if n < 2 {
-        return Interval {
+        return LogInterval {
             middle,
             low: f64::NEG_INFINITY,
             high: f64::INFINITY,
         };
     }
-    let mut drawn = if multisets(n) <= f64::from(resamples) {
+    let mut drawn = if count_resamples(n) <= f64::from(resamples) {
         every_resample(differences, &mut walsh)
     } else {
         random_resamples(differences, resamples, seed, &mut walsh)
@@ -86,8 +86,8 @@ pub(crate) fn bootstrap(
     let tail = 0.5 * (1.0 - confidence);
     let low = weighted_quantile(drawn.iter(), tail).min(middle);
     let high = weighted_quantile(drawn.iter().rev(), tail).max(middle);
-    let widen = widening(n, confidence);
-    Interval {
+    let widen = widening_factor(n, confidence);
+    LogInterval {
         middle,
         low: middle - widen * (middle - low),
         high: middle + widen * (high - middle),
@@ -95,16 +95,16 @@ pub(crate) fn bootstrap(
 }
 
 /// How much further out the ends lie than the plain percentiles: Student's t over the normal number
-/// for what n - 1 degrees of freedom do not know of the noise, and √(n / (n - 1)) because a resample
+/// because n - 1 degrees of freedom leave the noise uncertain, and √(n / (n - 1)) because a resample
 /// scatters around the middle of the sample, which lies nearer to its values than the truth.
-fn widening(n: usize, confidence: f64) -> f64 {
+fn widening_factor(n: usize, confidence: f64) -> f64 {
     let p = 1.0 - confidence;
     let degrees = n as f64 - 1.0;
     student_critical(p, n - 1) / normal_critical(p) * (n as f64 / degrees).sqrt()
 }
 
 /// How many different resamples n values have: C(2n - 1, n).
-fn multisets(n: usize) -> f64 {
+fn count_resamples(n: usize) -> f64 {
     (1..n).fold(1.0, |ways, i| ways * (n + i) as f64 / i as f64)
 }
 
@@ -116,13 +116,13 @@ fn every_resample(values: &[f64], walsh: &mut Vec<f64>) -> Vec<(f64, f64)> {
     let all: f64 = (1..=n).map(|i| i as f64 / n as f64).product();
     let mut out = Vec::new();
     let mut chosen = Vec::with_capacity(n);
-    extend(values, all, &mut chosen, walsh, &mut out);
+    extend_resample(values, all, &mut chosen, walsh, &mut out);
     out
 }
 
 /// Adds every way to fill `chosen` up with `values`, in order. `chance` is n! / n^n over the
 /// factorials of how often each value so far was taken.
-fn extend(
+fn extend_resample(
     values: &[f64],
     chance: f64,
     chosen: &mut Vec<f64>,
@@ -144,7 +144,7 @@ fn extend(
             chance /= times as f64;
             chosen.push(value);
         }
-        extend(rest, chance, chosen, walsh, out);
+        extend_resample(rest, chance, chosen, walsh, out);
     }
     chosen.truncate(kept);
 }
@@ -191,7 +191,7 @@ mod tests {
         for n in 2..=7usize {
             let values: Vec<f64> = (0..n).map(|i| (i * i) as f64).collect();
             let all = every_resample(&values, &mut Vec::new());
-            assert_eq!(all.len() as f64, multisets(n).round());
+            assert_eq!(all.len() as f64, count_resamples(n).round());
             let sum: f64 = all.iter().map(|r| r.1).sum();
             assert!((sum - 1.0).abs() < 1e-12);
         }
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn drawn_like_counted() {
         let values = [0.3, -0.1, 0.2, 0.5, 0.0, 0.25];
-        let counted = bootstrap(&values, 0.95, 2_000, 1);
-        let drawn = bootstrap(&values, 0.95, 461, 1);
+        let counted = bootstrap_interval(&values, 0.95, 2_000, 1);
+        let drawn = bootstrap_interval(&values, 0.95, 461, 1);
         assert!(
             (counted.low - drawn.low).abs() < 0.1,
             "{counted:?} {drawn:?}"
@@ -222,7 +222,7 @@ mod tests {
             .collect();
         let squares: f64 = values.iter().map(|v| v * v).sum();
         let student = 2.093 * (squares / 19.0 / 20.0).sqrt();
-        let got = bootstrap(&values, 0.95, 4_000, 3);
+        let got = bootstrap_interval(&values, 0.95, 4_000, 3);
         assert!((got.high / student - 1.0).abs() < 0.15, "{got:?} {student}");
     }
 
@@ -235,10 +235,10 @@ mod tests {
         for _ in 0..2_000 {
             // Twelve even numbers added up are a bell curve with variance 1.
             let values: Vec<f64> = (0..5)
-                .map(|_| (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0)
+                .map(|_| (0..12).map(|_| rng.next_unit()).sum::<f64>() - 6.0)
                 .collect();
-            let wide = bootstrap(&values, 0.95, 2_000, 0);
-            let by = widening(5, 0.95);
+            let wide = bootstrap_interval(&values, 0.95, 2_000, 0);
+            let by = widening_factor(5, 0.95);
             let narrow = |end: f64| wide.middle + (end - wide.middle) / by;
             plain += u32::from(narrow(wide.low) <= 0.0 && 0.0 <= narrow(wide.high));
             widened += u32::from(wide.low <= 0.0 && 0.0 <= wide.high);
@@ -252,10 +252,10 @@ mod tests {
     fn seeded_and_endless() {
         let values: Vec<f64> = (0..30).map(|i| f64::from(i % 7)).collect();
         assert_eq!(
-            bootstrap(&values, 0.95, 500, 9),
-            bootstrap(&values, 0.95, 500, 9)
+            bootstrap_interval(&values, 0.95, 500, 9),
+            bootstrap_interval(&values, 0.95, 500, 9)
         );
-        let one = bootstrap(&[1.0], 0.95, 500, 9);
+        let one = bootstrap_interval(&[1.0], 0.95, 500, 9);
         assert_eq!((one.low, one.high), (f64::NEG_INFINITY, f64::INFINITY));
     }
 }

@@ -1,15 +1,15 @@
-//! The statistics of `quell prove`, and of the lab ([`difference`], [`runs_apart`]).
+//! The statistics of `quell prove`, and of the lab ([`paired_difference`], [`runs_apart`]).
 //!
 //! A program runs N times without a plan and N times with it, in pairs, in an order that chance
-//! decides ([`orders`]). For every metric, [`compare`] gives the ratio, a bootstrap interval over
-//! the pairs, and one of three words: better, worse, no evidence. [`overall`] gives the word for
+//! decides ([`draw_orders`]). For every metric, [`compare_pairs`] gives the ratio, a bootstrap interval over
+//! the pairs, and one of three words: better, worse, no evidence. [`judge_overall`] gives the word for
 //! the run.
 //!
 //! Better and worse are claimed only where the whole interval is on that side of 1, the change is
 //! not below [`Rules::smallest_effect`], counts are not explained by chance, and a guard over all
 //! metrics of the run passes, which lets a mistake through in about 1 of 100 runs
 //! ([`FAMILY_ERROR`]). `compare.rs` has the steps, `interval.rs` the measured coverage, and
-//! `guard.rs` what was measured of false claims and of changes found.
+//! `guard.rs` how many false claims and real changes were measured.
 //!
 //! ```
 //! use quell_stats::{Kind, Pair, Rules, Verdict, compare};
@@ -43,16 +43,18 @@ mod summary;
 mod verdict;
 
 pub use anytime::{anytime_interval, evidence_above, evidence_below};
-pub use compare::{Comparison, FEWEST_PAIRS, Rules, compare};
-pub use counts::FEWEST_COUNTS;
-pub use difference::{Difference, difference};
+pub use compare::{Comparison, MIN_PAIRS, Rules, compare_pairs};
+pub use counts::MIN_COUNTS;
+pub use difference::{Difference, paired_difference};
 pub use guard::FAMILY_ERROR;
 pub use looks::{Looks, is_gain_open};
-pub use order::{Order, orders};
-pub use overall::{Named, Overall, Role, overall};
-pub use pair::{Kind, Pair};
-pub use race::{FEWEST_ROUNDS, Fate, GROUP, Out, Race, RaceRules, Runner, Standing};
+pub use order::{PairOrder, draw_orders};
+pub use overall::{JudgedMetric, MetricRole, Overall, judge_overall};
+pub use pair::{MetricKind, RunPair};
+pub use race::{
+    Elimination, Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Runner, Standing,
+};
 pub use rng::Rng;
-pub use runs::{FEWEST_RUNS, runs_apart};
-pub use summary::{mad, median, quantile, spread};
+pub use runs::{MIN_RUNS, runs_apart};
+pub use summary::{median, median_deviation, quantile, relative_spread};
 pub use verdict::{Reason, Verdict};

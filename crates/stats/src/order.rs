@@ -9,7 +9,7 @@ use crate::Rng;
 
 /// The order of the two runs in one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum PairOrder {
     /// First without the plan, then with it.
     BeforeFirst,
     /// First with the plan, then without it.
@@ -19,16 +19,16 @@ pub enum Order {
 /// The order of every pair: as many begin with "before" as with "after" (one more of either where
 /// the number is odd, by chance), shuffled. The same seed gives the same orders.
 #[must_use]
-pub fn orders(pairs: usize, seed: u64) -> Vec<Order> {
+pub fn draw_orders(pairs: usize, seed: u64) -> Vec<PairOrder> {
     let mut rng = Rng::new(seed);
     let extra = pairs % 2 * rng.below(2);
     let first = pairs / 2 + extra;
-    let mut orders: Vec<Order> = (0..pairs)
+    let mut orders: Vec<PairOrder> = (0..pairs)
         .map(|i| {
             if i < first {
-                Order::BeforeFirst
+                PairOrder::BeforeFirst
             } else {
-                Order::AfterFirst
+                PairOrder::AfterFirst
             }
         })
         .collect();
@@ -45,8 +45,11 @@ mod tests {
     fn balanced() {
         for pairs in 0..=100 {
             for seed in 0..20 {
-                let orders = orders(pairs, seed);
-                let first = orders.iter().filter(|&&o| o == Order::BeforeFirst).count();
+                let orders = draw_orders(pairs, seed);
+                let first = orders
+                    .iter()
+                    .filter(|&&o| o == PairOrder::BeforeFirst)
+                    .count();
                 assert_eq!(orders.len(), pairs);
                 assert!(first.abs_diff(pairs - first) <= 1);
             }
@@ -58,8 +61,8 @@ mod tests {
     fn every_place_is_random() {
         let mut first = [0u32; 5];
         for seed in 0..4_000 {
-            for (count, order) in first.iter_mut().zip(orders(5, seed)) {
-                *count += u32::from(order == Order::BeforeFirst);
+            for (count, order) in first.iter_mut().zip(draw_orders(5, seed)) {
+                *count += u32::from(order == PairOrder::BeforeFirst);
             }
         }
         assert!(
@@ -71,7 +74,7 @@ mod tests {
     /// Check that the same seed gives the same orders.
     #[test]
     fn seeded() {
-        assert_eq!(orders(20, 3), orders(20, 3));
-        assert_ne!(orders(20, 3), orders(20, 4));
+        assert_eq!(draw_orders(20, 3), draw_orders(20, 3));
+        assert_ne!(draw_orders(20, 3), draw_orders(20, 4));
     }
 }

@@ -2,56 +2,56 @@
 //!
 //! | an objective | the word |
 //! | --- | --- |
-//! | any got worse | worse: a slower program is not what anyone asked for |
+//! | any got worse | worse: nobody wants a slower program |
 //! | none got worse, any got better | better |
 //! | neither | no evidence, whatever else changed |
 //!
-//! What explains it (shootdowns, page faults) decides nothing: 99 % fewer of them mostly won no time. A cost (memory) that got
+//! Metrics that explain the change (shootdowns, page faults) decide nothing: 99 % fewer of them mostly won no time. A cost (memory) that got
 //! worse does not undo "better": it is the price, and belongs next to the word ([`Overall::worse`] names it).
 
 use crate::{Comparison, Verdict};
 use std::fmt;
 
-/// What a metric counts for.
+/// The part that a metric plays in the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// What the user wants less or more of: CPU time and wall time, or a figure of the program.
+pub enum MetricRole {
+    /// The user wants less or more of it: CPU time and wall time, or a figure of the program.
     Objective,
-    /// What explains a change of that: shootdowns, victims, wait, page faults, system time.
+    /// It explains a change of an objective: shootdowns, victims, wait, page faults, system time.
     Explains,
-    /// What the plan may cost: memory.
+    /// The plan may raise it: memory.
     Cost,
 }
 
 /// One metric of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct JudgedMetric<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it counts for.
-    pub role: Role,
-    /// What the pairs say about it.
+    /// Its part in the verdict.
+    pub role: MetricRole,
+    /// Its result over all pairs.
     pub comparison: &'a Comparison,
 }
 
-/// The word for a run, and what it rests on.
+/// The verdict of a run, with the metrics that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overall {
     /// The word.
     pub verdict: Verdict,
-    /// Names of what got better.
+    /// Names of the metrics that got better.
     pub better: Vec<String>,
-    /// Names of what got worse, the price included.
+    /// Names of the metrics that got worse, the cost included.
     pub worse: Vec<String>,
 }
 
 /// Judges a whole run: by its objectives alone.
 #[must_use]
-pub fn overall(metrics: &[Named<'_>]) -> Overall {
+pub fn judge_overall(metrics: &[JudgedMetric<'_>]) -> Overall {
     let has = |verdict: Verdict| {
         metrics
             .iter()
-            .any(|m| m.comparison.verdict == verdict && m.role == Role::Objective)
+            .any(|m| m.comparison.verdict == verdict && m.role == MetricRole::Objective)
     };
     let names = |verdict: Verdict| {
         metrics
@@ -91,7 +91,7 @@ impl fmt::Display for Overall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pair, Rules, compare};
+    use crate::{Rules, RunPair, compare_pairs};
 
     fn made(verdict: Verdict) -> Comparison {
         let after = match verdict {
@@ -99,22 +99,22 @@ mod tests {
             Verdict::Worse => 4.0,
             Verdict::NoEvidence => 2.0,
         };
-        let got = compare(&[Pair::new(2.0, after); 5], &Rules::default());
+        let got = compare_pairs(&[RunPair::new(2.0, after); 5], &Rules::default());
         assert_eq!(got.verdict, verdict);
         got
     }
 
     fn word(benefit: Verdict, time: Verdict, cost: Verdict) -> Overall {
         let (benefit, time, cost) = (made(benefit), made(time), made(cost));
-        let named = |name, role, comparison| Named {
+        let named = |name, role, comparison| JudgedMetric {
             name,
             role,
             comparison,
         };
-        overall(&[
-            named("shootdowns", Role::Explains, &benefit),
-            named("wall_ns", Role::Objective, &time),
-            named("max_rss", Role::Cost, &cost),
+        judge_overall(&[
+            named("shootdowns", MetricRole::Explains, &benefit),
+            named("wall_ns", MetricRole::Objective, &time),
+            named("max_rss", MetricRole::Cost, &cost),
         ])
     }
 
@@ -129,7 +129,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(overall(&[]).verdict, NoEvidence);
+        assert_eq!(judge_overall(&[]).verdict, NoEvidence);
     }
 
     /// Check that the line names what got better and the price.

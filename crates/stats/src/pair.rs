@@ -1,15 +1,15 @@
-//! One metric in the two runs of a pair, and what it is made of.
+//! One metric in the two runs of a pair, and its kind.
 
 /// The value of one metric in the two runs of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub struct RunPair {
     /// Without the plan.
     pub before: f64,
     /// With the plan.
     pub after: f64,
 }
 
-impl Pair {
+impl RunPair {
     /// A pair of two values.
     #[must_use]
     pub fn new(before: f64, after: f64) -> Self {
@@ -17,9 +17,9 @@ impl Pair {
     }
 }
 
-/// What a metric is made of.
+/// Whether a metric counts events or measures something: the noise of the two differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MetricKind {
     /// Whole events: shootdowns, victims, page faults. Few of them scatter by chance alone.
     Count,
     /// Something on a scale: time, memory, a number from the program's output.

@@ -1,38 +1,38 @@
 //! A race of candidates beside a baseline: who runs next, who is out, who has won.
 //!
 //! Nothing here runs a program or reads a clock: whoever does asks for the next group of runs ([`Race::next_group`]), makes them in
-//! that order, and tells what came out ([`Race::record`]). Runs that are compared lie side by side in time: a group is the
-//! baseline and at most [`GROUP`] candidates, in an order that chance decides, since machines change from minute to minute.
+//! that order, and hands the results in ([`Race::record_group`]). Runs that are compared lie side by side in time: a group is the
+//! baseline and at most [`MAX_GROUP_CANDIDATES`] candidates, in an order that chance decides, since machines change from minute to minute.
 //!
-//! A race chooses, and what it says of its winner is flattered by that: whoever wants to know the gain proves it on fresh
+//! A race chooses, and the choice flatters the gain of its winner: whoever wants to know the gain proves it on fresh
 //! runs. So candidates are dropped for little, to save time: a candidate that is as likely to lose as to win is of no use,
 //! whatever a test would say.
 
 use crate::{Rng, anytime_interval, evidence_above, evidence_below, median, quantile};
 
-/// So many candidates run beside one run of the baseline.
-pub const GROUP: usize = 4;
+/// At most this many candidates run beside one run of the baseline.
+pub const MAX_GROUP_CANDIDATES: usize = 4;
 
-/// A candidate is judged from so many rounds on.
-pub const FEWEST_ROUNDS: usize = 3;
-/// It has won, and needs no more rounds, with this evidence: chance brings it in one of twenty.
-const CLEAR: f64 = 20.0;
-/// At the end of the race it takes this much: a winner by luck is found out by the proof that follows.
-const LIKELY: f64 = 4.0;
-/// And it is out with so much for the opposite.
-const LOSES: f64 = 4.0;
-/// In the worst tenth of the rounds it may take so much more than the baseline, and no more than the baseline takes
-/// in a bad tenth of its own rounds.
-const BAD_TENTH: f64 = 0.02;
+/// A candidate is judged only after this many rounds.
+pub const MIN_ROUNDS: usize = 3;
+/// With this evidence a candidate has won and needs no more rounds: chance brings it in one of twenty races.
+const CLEAR_EVIDENCE: f64 = 20.0;
+/// At the end of the race less evidence is enough, because the proof that follows exposes a winner by luck.
+const LIKELY_EVIDENCE: f64 = 4.0;
+/// A candidate is dropped with this evidence that it loses.
+const LOSING_EVIDENCE: f64 = 4.0;
+/// In the worst tenth of its rounds a candidate may take this share more than the baseline, or as much more as the baseline
+/// itself takes in a bad tenth of its rounds, whichever is larger.
+const MIN_BAD_TENTH: f64 = 0.02;
 
 /// How to judge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RaceRules {
     /// A smaller gain is none: 0.01 is 1 %.
     pub least_gain: f64,
-    /// The race is over after so many rounds, but for those of which a gain is open.
+    /// The race is over after this many rounds, but for candidates whose gain is still open.
     pub most_rounds: usize,
-    /// So many rounds more are made with those that gain in the middle and can't show it yet.
+    /// This many more rounds are made with candidates whose median gains, while the evidence for that is still too weak.
     pub open_rounds: usize,
     /// More is better: a throughput.
     pub higher_is_better: bool,
@@ -52,7 +52,7 @@ impl Default for RaceRules {
 /// Who runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Runner {
-    /// What the candidates are compared with.
+    /// The candidates are compared with it.
     Baseline,
     /// The candidate of this number.
     Candidate(usize),
@@ -60,14 +60,14 @@ pub enum Runner {
 
 /// Why a candidate is out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Out {
+pub enum Elimination {
     /// A run with it failed.
     Failed,
     /// It is slower than the baseline.
     Slower,
     /// It can't win as much as the least gain, or not in the time that there was.
     NoGain,
-    /// It wins in the middle, and loses so much in its worst tenth: `ratio` of the baseline.
+    /// It wins in the median, and loses in its worst tenth: there it takes `ratio` of the baseline.
     Wild {
         /// After over before; of a throughput, before over after: above 1 is worse.
         ratio: f64,
@@ -80,15 +80,15 @@ pub enum Fate {
     /// It runs on.
     Racing,
     /// It runs no more, and has lost.
-    Out(Out),
+    Out(Elimination),
     /// It has won.
     Won,
 }
 
-/// What is known of one candidate.
+/// The state of one candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// Whether it still runs, and what became of it.
+    /// Whether it still runs, has won, or is out.
     pub fate: Fate,
     /// Rounds in which it ran beside the baseline.
     pub rounds: usize,
@@ -119,7 +119,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// So many candidates, none of which has run. The same seed gives the same orders.
+    /// Starts a race of this many candidates, none of which has run. The same seed gives the same orders.
     #[must_use]
     pub fn new(candidates: usize, rules: RaceRules, seed: u64) -> Self {
         let racer = Racer {
@@ -140,7 +140,7 @@ impl Race {
     pub fn next_group(&mut self) -> Option<Vec<Runner>> {
         loop {
             if let Some(group) = self.groups.pop() {
-                // some may have failed since
+                // Some may have failed since this group was drawn.
                 let still = |r: &Runner| match r {
                     Runner::Baseline => true,
                     Runner::Candidate(n) => self.candidates[*n].fate == Fate::Racing,
@@ -151,17 +151,17 @@ impl Race {
                 }
                 continue;
             }
-            self.judge();
+            self.judge_round();
             if self.round >= self.rules.most_rounds {
-                self.finish(self.round < self.all_rounds());
+                self.finish_race(self.round < self.all_rounds());
             }
-            let mut racing = self.racing();
+            let mut racing = self.racing_candidates();
             if racing.is_empty() {
                 return None;
             }
             self.round += 1;
             self.rng.shuffle(&mut racing);
-            let groups = racing.len().div_ceil(GROUP);
+            let groups = racing.len().div_ceil(MAX_GROUP_CANDIDATES);
             let size = racing.len().div_ceil(groups);
             for some in racing.chunks(size) {
                 let candidates = some.iter().map(|&n| Runner::Candidate(n));
@@ -172,8 +172,8 @@ impl Race {
         }
     }
 
-    /// What came out of a group: the objective of each run that worked, more than 0.
-    pub fn record(&mut self, group: &[(Runner, Option<f64>)]) {
+    /// Records the results of a group: the objective of each run that worked, more than 0.
+    pub fn record_group(&mut self, group: &[(Runner, Option<f64>)]) {
         let log = |value: f64| match value {
             v if v > 0.0 && v.is_finite() => Some(v.ln()),
             _ => None,
@@ -181,7 +181,7 @@ impl Race {
         let baseline = group.iter().find(|(r, _)| *r == Runner::Baseline);
         let baseline = baseline.and_then(|(_, value)| log((*value)?));
         self.baseline.extend(baseline);
-        let turn = self.turn();
+        let turn = self.difference_sign();
         for (runner, value) in group {
             let Runner::Candidate(number) = *runner else {
                 continue;
@@ -190,7 +190,7 @@ impl Race {
                 continue;
             };
             match value {
-                None => candidate.fate = Fate::Out(Out::Failed),
+                None => candidate.fate = Fate::Out(Elimination::Failed),
                 Some(value) => {
                     let difference = log(*value).zip(baseline).map(|(a, b)| turn * (a - b));
                     candidate.differences.extend(difference);
@@ -202,16 +202,16 @@ impl Race {
     /// Runs that are still to come if nobody drops out.
     #[must_use]
     pub fn runs_left(&self) -> usize {
-        let racing = self.racing().len();
+        let racing = self.racing_candidates().len();
         let rounds = self.all_rounds().saturating_sub(self.round);
         let this: usize = self.groups.iter().map(Vec::len).sum();
-        this + rounds * (racing + racing.div_ceil(GROUP))
+        this + rounds * (racing + racing.div_ceil(MAX_GROUP_CANDIDATES))
     }
 
     /// Where each candidate stands.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
-        let turn = self.turn();
+        let turn = self.difference_sign();
         let standing = |c: &Racer| {
             let (low, high) = anytime_interval(&c.differences, 0.95);
             let ends = (low * turn, high * turn);
@@ -241,18 +241,18 @@ impl Race {
             .saturating_add(self.rules.open_rounds)
     }
 
-    fn racing(&self) -> Vec<usize> {
+    fn racing_candidates(&self) -> Vec<usize> {
         let racing = |n: &usize| self.candidates[*n].fate == Fate::Racing;
         (0..self.candidates.len()).filter(racing).collect()
     }
 
     /// The logarithm of the least gain.
-    fn least(&self) -> f64 {
+    fn least_gain_log(&self) -> f64 {
         (1.0 - self.rules.least_gain).ln()
     }
 
     /// 1, or -1 where more is better: differences are turned by it so that less is.
-    fn turn(&self) -> f64 {
+    fn difference_sign(&self) -> f64 {
         if self.rules.higher_is_better {
             -1.0
         } else {
@@ -260,60 +260,61 @@ impl Race {
         }
     }
 
-    /// What a candidate may take more in a bad tenth of its rounds: as much as the baseline took more than in the round
-    /// before.
+    /// The share that a candidate may take more in a bad tenth of its rounds: as much as the baseline differed from one round
+    /// to the next.
     fn bad_tenth(&self) -> f64 {
         let steps: Vec<f64> = self
             .baseline
             .windows(2)
             .map(|w| (w[1] - w[0]).abs())
             .collect();
-        // a tenth of its rounds are that much above, and as many below
-        quantile(&steps, 0.8).max(BAD_TENTH)
+        // A tenth of its rounds lie that far above, and as many that far below.
+        quantile(&steps, 0.8).max(MIN_BAD_TENTH)
     }
 
-    /// Drops who has lost, and lets go of who has clearly won.
-    fn judge(&mut self) {
-        let (least, bad) = (self.least(), self.bad_tenth());
+    /// Drops candidates that have lost, and ends the race for those that have clearly won.
+    fn judge_round(&mut self) {
+        let (least, bad) = (self.least_gain_log(), self.bad_tenth());
         let is_late = 2 * self.round >= self.rules.most_rounds;
         for candidate in &mut self.candidates {
             let seen = &candidate.differences;
-            if candidate.fate != Fate::Racing || seen.len() < FEWEST_ROUNDS {
+            if candidate.fate != Fate::Racing || seen.len() < MIN_ROUNDS {
                 continue;
             }
-            let slower = evidence_above(seen, 0.0) >= LOSES || seen.iter().all(|d| *d > 0.0);
-            // who has not gained in the first half of the race will hardly do so in the second
+            let slower =
+                evidence_above(seen, 0.0) >= LOSING_EVIDENCE || seen.iter().all(|d| *d > 0.0);
+            // A candidate without a gain in the first half of the race will hardly gain in the second.
             let behind = is_late && median(seen) > least;
-            let beaten = evidence_above(seen, least) >= LOSES || behind;
-            let clear = evidence_below(seen, 0.0) >= CLEAR && median(seen) <= least;
+            let beaten = evidence_above(seen, least) >= LOSING_EVIDENCE || behind;
+            let clear = evidence_below(seen, 0.0) >= CLEAR_EVIDENCE && median(seen) <= least;
             candidate.fate = match () {
-                () if slower => Fate::Out(Out::Slower),
-                () if beaten => Fate::Out(Out::NoGain),
+                () if slower => Fate::Out(Elimination::Slower),
+                () if beaten => Fate::Out(Elimination::NoGain),
                 () if clear && quantile(seen, 0.9) <= bad => Fate::Won,
                 () => Fate::Racing,
             };
         }
     }
 
-    /// Says of each that still runs whether it has won; where there is `more` to come not of those that gain in the middle, and
-    /// can't show it yet.
-    fn finish(&mut self, more: bool) {
-        let (least, bad) = (self.least(), self.bad_tenth());
+    /// Decides for each candidate that still runs whether it has won. Where `more` rounds may come, candidates whose median gains
+    /// without enough evidence stay undecided.
+    fn finish_race(&mut self, more: bool) {
+        let (least, bad) = (self.least_gain_log(), self.bad_tenth());
         for candidate in &mut self.candidates {
             if candidate.fate != Fate::Racing {
                 continue;
             }
             let seen = &candidate.differences;
-            let enough = seen.len() >= FEWEST_ROUNDS;
+            let enough = seen.len() >= MIN_ROUNDS;
             let promises = enough && median(seen) <= least;
-            let shows = evidence_below(seen, 0.0) >= LIKELY;
+            let shows = evidence_below(seen, 0.0) >= LIKELY_EVIDENCE;
             if promises && !shows && more {
                 continue;
             }
             let worst = quantile(seen, 0.9);
             candidate.fate = match () {
-                () if !(promises && shows) => Fate::Out(Out::NoGain),
-                () if worst > bad => Fate::Out(Out::Wild { ratio: worst.exp() }),
+                () if !(promises && shows) => Fate::Out(Elimination::NoGain),
+                () if worst > bad => Fate::Out(Elimination::Wild { ratio: worst.exp() }),
                 () => Fate::Won,
             };
         }

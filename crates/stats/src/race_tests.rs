@@ -29,7 +29,7 @@ impl Machine {
     }
 
     fn bell(&mut self) -> f64 {
-        (0..12).map(|_| self.rng.unit()).sum::<f64>() - 6.0
+        (0..12).map(|_| self.rng.next_unit()).sum::<f64>() - 6.0
     }
 
     fn run(&mut self, runner: Runner) -> Option<f64> {
@@ -52,7 +52,7 @@ impl Machine {
         while let Some(group) = race.next_group() {
             runs += group.len();
             let ran: Vec<_> = group.into_iter().map(|r| (r, self.run(r))).collect();
-            race.record(&ran);
+            race.record_group(&ran);
         }
         (race, runs)
     }
@@ -154,7 +154,7 @@ fn wild_and_broken_lose() {
         machine.broken = vec![1];
         let (race, _) = machine.race(RaceRules::default());
         let fates: Vec<Fate> = race.standings().iter().map(|s| s.fate).collect();
-        assert_eq!(fates[1], Fate::Out(Out::Failed));
+        assert_eq!(fates[1], Fate::Out(Elimination::Failed));
         assert_eq!(race.standings()[1].rounds, 0);
         won += usize::from(fates[0] == Fate::Won);
         assert_eq!(fates[2], Fate::Won);
@@ -204,7 +204,7 @@ proptest! {
         let (mut runs, mut next) = (0, values.iter().cycle());
         while let Some(group) = race.next_group() {
             runs += group.len();
-            prop_assert!(group.len() <= GROUP + 1);
+            prop_assert!(group.len() <= MAX_GROUP_CANDIDATES + 1);
             let baselines = group.iter().filter(|r| **r == Runner::Baseline).count();
             prop_assert_eq!(baselines, 1);
             let mut apart = group.clone();
@@ -212,7 +212,7 @@ proptest! {
             apart.dedup();
             prop_assert_eq!(apart.len(), group.len());
             let ran: Vec<_> = group.into_iter().map(|r| (r, *next.next().unwrap())).collect();
-            race.record(&ran);
+            race.record_group(&ran);
         }
         prop_assert!(runs <= left, "{} of {}", runs, left);
         prop_assert!(race.standings().iter().all(|s| s.fate != Fate::Racing));

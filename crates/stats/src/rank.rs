@@ -9,11 +9,11 @@ use crate::dist::normal_cdf;
 
 /// Up to this many pairs the two-group chances are counted out; beyond it the normal curve is
 /// near to them, and a little more careful far out.
-const COUNTED: usize = 20;
+const MAX_COUNTED_PAIRS: usize = 20;
 
-/// What a test says: how surprising, and on which side the second group lies.
+/// The result of a test: how surprising the order is, and on which side the second group lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct RankOutcome {
     /// Chance of something at least as extreme, on either side, if nothing changed.
     pub p: f64,
     /// 1 where "after" is larger, -1 where it is smaller, 0 where it is neither.
@@ -31,26 +31,26 @@ pub(crate) fn least_p_pairs(n: usize) -> f64 {
 }
 
 /// The test of Wilcoxon, Mann and Whitney for two groups of the same size.
-pub(crate) fn groups(before: &[f64], after: &[f64]) -> Outcome {
+pub(crate) fn rank_sum_test(before: &[f64], after: &[f64]) -> RankOutcome {
     let n = before.len().min(after.len());
     let all: Vec<f64> = [&before[..n], &after[..n]].concat();
     let ranks = doubled_ranks(&all);
     let total: usize = ranks.iter().sum();
     let sum: usize = ranks[n..].iter().sum();
     let off = (2 * sum).abs_diff(total);
-    let p = if n <= COUNTED {
-        counted(&ranks, off)
+    let p = if n <= MAX_COUNTED_PAIRS {
+        counted_chance(&ranks, off)
     } else {
-        curve(&ranks, off)
+        normal_chance(&ranks, off)
     };
-    Outcome {
+    RankOutcome {
         p: p.min(1.0),
-        side: side(2 * sum, total),
+        side: side_of_middle(2 * sum, total),
     }
 }
 
 /// The share of all ways to split the ranks in two halves that are at least `off` off.
-fn counted(ranks: &[usize], off: usize) -> f64 {
+fn counted_chance(ranks: &[usize], off: usize) -> f64 {
     let total: usize = ranks.iter().sum();
     let ways = subset_sums(ranks, ranks.len() / 2);
     let far: f64 = ways
@@ -63,7 +63,7 @@ fn counted(ranks: &[usize], off: usize) -> f64 {
 }
 
 /// The same from the normal curve with the mean and variance of these ranks.
-fn curve(ranks: &[usize], off: usize) -> f64 {
+fn normal_chance(ranks: &[usize], off: usize) -> f64 {
     let size = ranks.len() as f64;
     let mean = ranks.iter().sum::<usize>() as f64 / size;
     let squares: f64 = ranks.iter().map(|&r| (r as f64 - mean).powi(2)).sum();
@@ -77,7 +77,7 @@ fn curve(ranks: &[usize], off: usize) -> f64 {
 
 /// The signed-rank test of Wilcoxon over the differences of pairs. Differences of 0 take their rank
 /// and no side (Pratt, "Remarks on Zeros and Ties in the Wilcoxon Signed Rank Procedures", 1959).
-pub(crate) fn pairs(differences: &[f64]) -> Outcome {
+pub(crate) fn signed_rank_test(differences: &[f64]) -> RankOutcome {
     let sizes: Vec<f64> = differences.iter().map(|d| d.abs()).collect();
     let signed: Vec<(usize, bool)> = doubled_ranks(&sizes)
         .into_iter()
@@ -105,13 +105,13 @@ pub(crate) fn pairs(differences: &[f64]) -> Outcome {
         .filter(|(s, _)| (2 * s).abs_diff(total) >= off)
         .map(|(_, c)| c)
         .sum();
-    Outcome {
+    RankOutcome {
         p: far.min(1.0),
-        side: side(2 * sum, total),
+        side: side_of_middle(2 * sum, total),
     }
 }
 
-fn side(twice: usize, total: usize) -> f64 {
+fn side_of_middle(twice: usize, total: usize) -> f64 {
     match twice.cmp(&total) {
         std::cmp::Ordering::Greater => 1.0,
         std::cmp::Ordering::Less => -1.0,
@@ -160,10 +160,10 @@ mod tests {
     #[test]
     fn extremes() {
         let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
-        let test = groups(&low, &high);
+        let test = rank_sum_test(&low, &high);
         assert!((test.p - 2.0 / 252.0).abs() < 1e-12 && test.side == 1.0);
         assert!((least_p_groups(5) - 2.0 / 252.0).abs() < 1e-12);
-        let test = pairs(&[-1.0, -2.0, -3.0, -4.0]);
+        let test = signed_rank_test(&[-1.0, -2.0, -3.0, -4.0]);
         assert!((test.p - 0.125).abs() < 1e-12 && test.side == -1.0);
         assert!((least_p_pairs(4) - 0.125).abs() < 1e-12);
     }
@@ -172,28 +172,34 @@ mod tests {
     #[test]
     fn printed_tables() {
         // U = 1 with 4 and 4: 2 of 70 on each side.
-        let test = groups(&[1.0, 2.0, 3.0, 5.0], &[4.0, 6.0, 7.0, 8.0]);
+        let test = rank_sum_test(&[1.0, 2.0, 3.0, 5.0], &[4.0, 6.0, 7.0, 8.0]);
         assert!((test.p - 4.0 / 70.0).abs() < 1e-12);
         // Signed rank 3 with 6 pairs: 5 of 64 on each side.
-        let test = pairs(&[1.0, 2.0, -3.0, -4.0, -5.0, -6.0]);
+        let test = signed_rank_test(&[1.0, 2.0, -3.0, -4.0, -5.0, -6.0]);
         assert!((test.p - 10.0 / 64.0).abs() < 1e-12);
     }
 
     /// Check that ties, zeros and equal groups say that nothing is surprising.
     #[test]
     fn ties() {
-        assert_eq!(groups(&[1.0; 5], &[1.0; 5]), Outcome { p: 1.0, side: 0.0 });
-        assert_eq!(groups(&[1.0; 30], &[1.0; 30]).p, 1.0);
-        assert_eq!(pairs(&[0.0; 6]), Outcome { p: 1.0, side: 0.0 });
-        assert_eq!(pairs(&[]), Outcome { p: 1.0, side: 0.0 });
+        assert_eq!(
+            rank_sum_test(&[1.0; 5], &[1.0; 5]),
+            RankOutcome { p: 1.0, side: 0.0 }
+        );
+        assert_eq!(rank_sum_test(&[1.0; 30], &[1.0; 30]).p, 1.0);
+        assert_eq!(
+            signed_rank_test(&[0.0; 6]),
+            RankOutcome { p: 1.0, side: 0.0 }
+        );
+        assert_eq!(signed_rank_test(&[]), RankOutcome { p: 1.0, side: 0.0 });
     }
 
     /// Check that where the normal curve takes over it is near to the count, on the careful side.
     #[test]
     fn curve_meets_count() {
-        let ranks: Vec<usize> = (1..=2 * COUNTED).map(|r| 2 * r).collect();
+        let ranks: Vec<usize> = (1..=2 * MAX_COUNTED_PAIRS).map(|r| 2 * r).collect();
         for off in [0, 200, 400, 500] {
-            let (exact, near) = (counted(&ranks, off), curve(&ranks, off));
+            let (exact, near) = (counted_chance(&ranks, off), normal_chance(&ranks, off));
             assert!(
                 near > exact * 0.97 && near < exact * 2.0,
                 "{off}: {exact} {near}"

@@ -30,7 +30,7 @@ impl Rng {
     }
 
     /// A number in `[0, 1)`, with all 53 bits that a double holds.
-    pub fn unit(&mut self) -> f64 {
+    pub fn next_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
@@ -90,7 +90,7 @@ mod tests {
         let mut sum = 0.0;
         for _ in 0..50_000 {
             seen[rng.below(5)] += 1;
-            sum += rng.unit();
+            sum += rng.next_unit();
         }
         assert!(
             seen.iter().all(|&n| (9_600..10_400).contains(&n)),

@@ -1,23 +1,23 @@
-//! A few whole runs of one side against a few of the other: what `quell lab compare` claims by.
+//! A few whole runs of one side against a few of the other: `quell lab compare` claims by this test.
 
 use std::cmp::Ordering;
 
 use crate::dist::student_two_sided;
 use crate::guard::FAMILY_ERROR;
 
-/// Runs of a side without which nothing is known of how runs scatter.
-pub const FEWEST_RUNS: usize = 2;
+/// With fewer runs of a side nothing is known of their scatter.
+pub const MIN_RUNS: usize = 2;
 
-/// Which way `b` lies of `a`, where that can be claimed; `family` is how many such questions are asked together.
+/// Whether `b` lies above or below `a`, where that can be claimed; `family` is the number of such questions in one comparison.
 ///
-/// Two things are asked, as where `prove` has few pairs: every run of one side lies beyond every run of the other, and
-/// Student's t, with one variance for both sides, reaches [`FAMILY_ERROR`] / family. What a run says of its own scatter is
-/// not asked: runs differ by more than that (placement of memory, the host, what else runs).
+/// Two conditions must hold, as where `prove` has few pairs: every run of one side lies beyond every run of the other, and
+/// Student's t, with one variance for both sides, reaches [`FAMILY_ERROR`] / family. The scatter within
+/// a run does not count: runs differ by more than that (placement of memory, the host, other programs).
 ///
 /// With two runs a side and one question that takes a difference of ten times the scatter's error, with three of 4.6.
 #[must_use]
 pub fn runs_apart(a: &[f64], b: &[f64], family: usize) -> Option<Ordering> {
-    if a.len() < FEWEST_RUNS || b.len() < FEWEST_RUNS {
+    if a.len() < MIN_RUNS || b.len() < MIN_RUNS {
         return None;
     }
     if !a.iter().chain(b).all(|x| x.is_finite()) {

@@ -11,8 +11,8 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// The value that a share `q` (0 to 1) of the values lies at or below, with straight lines between
-/// the values (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996; what R
-/// and NumPy do when not told otherwise).
+/// the values (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996; the default of R
+/// and NumPy).
 #[must_use]
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
@@ -34,7 +34,7 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
 
 /// The median distance from the median.
 #[must_use]
-pub fn mad(values: &[f64]) -> f64 {
+pub fn median_deviation(values: &[f64]) -> f64 {
     let middle = median(values);
     let distances: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
     median(&distances)
@@ -45,12 +45,12 @@ pub fn mad(values: &[f64]) -> f64 {
 /// It is the median distance times 1.4826, which makes it the standard deviation where the noise
 /// is Gaussian. 0 where the median is 0.
 #[must_use]
-pub fn spread(values: &[f64]) -> f64 {
+pub fn relative_spread(values: &[f64]) -> f64 {
     let middle = median(values).abs();
     if middle == 0.0 || !middle.is_finite() {
         return 0.0;
     }
-    mad(values) / middle * 1.4826
+    median_deviation(values) / middle * 1.4826
 }
 
 #[cfg(test)]
@@ -75,9 +75,9 @@ mod tests {
     fn robust_spread() {
         let quiet = [100.0, 101.0, 99.0, 102.0, 98.0];
         let wild = [100.0, 101.0, 99.0, 102.0, 9_800.0];
-        assert!((spread(&quiet) - 0.014_826).abs() < 1e-9);
-        assert!(spread(&wild) < 0.03);
-        assert_eq!(spread(&[0.0, 0.0]), 0.0);
+        assert!((relative_spread(&quiet) - 0.014_826).abs() < 1e-9);
+        assert!(relative_spread(&wild) < 0.03);
+        assert_eq!(relative_spread(&[0.0, 0.0]), 0.0);
     }
 
     proptest! {
@@ -98,7 +98,7 @@ mod tests {
         /// Check that no input, however odd, makes a panic.
         #[test]
         fn never_panics(values in prop::collection::vec(any::<f64>(), 0..20), q in any::<f64>()) {
-            let _ = (quantile(&values, q), mad(&values), spread(&values));
+            let _ = (quantile(&values, q), median_deviation(&values), relative_spread(&values));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What the runs show about one metric, or about all of them.
+/// The result of the runs for one metric, or for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It got better, and chance is not the reason.
@@ -83,7 +83,7 @@ pub enum Reason {
         /// Confidence of the interval.
         confidence: f64,
     },
-    /// There is a change, and it is smaller than what is ever claimed.
+    /// There is a change, and it is smaller than any that is claimed.
     TooSmall {
         /// After over before.
         ratio: f64,
@@ -106,11 +106,11 @@ pub enum Reason {
         /// How many pairs.
         pairs: usize,
     },
-    /// The interval holds, and with so many metrics chance alone brings that too often.
+    /// The interval leaves 1 out, but with this number of metrics chance alone brings that too often.
     Chance {
         /// Chance of it if nothing changed.
         p: f64,
-        /// What it had to be at most.
+        /// The level that this chance may not exceed.
         level: f64,
         /// How many metrics are judged together.
         family: usize,
@@ -146,9 +146,9 @@ impl fmt::Display for Reason {
             } => write!(
                 f,
                 "no change over {}: the interval is {} to {}",
-                percent(smallest),
-                change(low),
-                change(high)
+                percent_text(smallest),
+                change_text(low),
+                change_text(high)
             ),
             Self::SpansOne {
                 low,
@@ -157,15 +157,15 @@ impl fmt::Display for Reason {
             } => write!(
                 f,
                 "the {} interval runs from {} to {}",
-                percent(confidence),
-                change(low),
-                change(high)
+                percent_text(confidence),
+                change_text(low),
+                change_text(high)
             ),
             Self::TooSmall { ratio, smallest } => write!(
                 f,
                 "{} is less than the {} that is ever claimed",
-                change(ratio),
-                percent(smallest)
+                change_text(ratio),
+                percent_text(smallest)
             ),
             Self::ZeroRuns {
                 before,
@@ -201,13 +201,13 @@ impl fmt::Display for Reason {
 }
 
 /// A share as a percentage with no digits that say nothing.
-fn percent(share: f64) -> String {
+fn percent_text(share: f64) -> String {
     let text = format!("{:.1}", share * 100.0);
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 /// A ratio as people say it: a percentage, or a factor from 10 on.
-fn change(ratio: f64) -> String {
+fn change_text(ratio: f64) -> String {
     if ratio.is_infinite() {
         "no end".to_owned()
     } else if ratio >= 1e6 {

@@ -4,7 +4,7 @@
 #[allow(unreachable_pub, dead_code)]
 mod sim;
 
-use quell_stats::{Kind, Looks, Pair, Rng, Rules, Verdict, compare, is_gain_open};
+use quell_stats::{Looks, MetricKind, Rng, Rules, RunPair, Verdict, compare_pairs, is_gain_open};
 use sim::Noise;
 
 /// Enough that 2.5 % and the 1 % that the rule aims at are six standard errors apart. An unoptimised
@@ -12,7 +12,7 @@ use sim::Noise;
 const RUNS: usize = if cfg!(debug_assertions) { 300 } else { 3_000 };
 
 /// How many runs in which nothing changed have any metric that `claims`.
-fn claimed(noise: Noise, claims: impl Fn(&[Pair], &Rules) -> bool) -> f64 {
+fn claimed(noise: Noise, claims: impl Fn(&[RunPair], &Rules) -> bool) -> f64 {
     let mut rng = Rng::new(2_024);
     let wrong = (0..RUNS)
         .filter(|&run| {
@@ -28,7 +28,7 @@ fn claimed(noise: Noise, claims: impl Fn(&[Pair], &Rules) -> bool) -> f64 {
 fn assert_honest(noises: &[Noise]) {
     for &noise in noises {
         let rate = claimed(noise, |pairs, rules| {
-            compare(pairs, rules).verdict != Verdict::NoEvidence
+            compare_pairs(pairs, rules).verdict != Verdict::NoEvidence
         });
         assert!(rate <= 0.025, "{noise:?}: {rate}");
     }
@@ -62,14 +62,14 @@ fn honest_on_a_busy_machine() {
 #[test]
 fn intervals_alone_are_not_honest() {
     let rate = claimed(Noise::Independent, |pairs, rules| {
-        let (low, high) = compare(pairs, rules).ci95;
+        let (low, high) = compare_pairs(pairs, rules).ci95;
         low > 1.0 || high < 1.0
     });
     assert!(rate > 0.10, "{rate}");
 }
 
 /// How often five pairs of Gaussian noise show a change by `ratio` to be better.
-fn found(kind: Kind, usual: f64, ratio: f64, noise: f64) -> f64 {
+fn found(kind: MetricKind, usual: f64, ratio: f64, noise: f64) -> f64 {
     let mut rng = Rng::new(99);
     let rules = Rules {
         kind,
@@ -78,10 +78,10 @@ fn found(kind: Kind, usual: f64, ratio: f64, noise: f64) -> f64 {
     let hits = (0..RUNS)
         .filter(|_| {
             let mut value = |ratio: f64| usual * ratio * (noise * sim::gaussian(&mut rng)).exp();
-            let pairs: Vec<Pair> = (0..5)
-                .map(|_| Pair::new(value(1.0), value(ratio)))
+            let pairs: Vec<RunPair> = (0..5)
+                .map(|_| RunPair::new(value(1.0), value(ratio)))
                 .collect();
-            compare(&pairs, &rules).verdict == Verdict::Better
+            compare_pairs(&pairs, &rules).verdict == Verdict::Better
         })
         .count();
     hits as f64 / RUNS as f64
@@ -91,9 +91,9 @@ fn found(kind: Kind, usual: f64, ratio: f64, noise: f64) -> f64 {
 #[test]
 fn finds_real_changes() {
     for (kind, usual, ratio, noise) in [
-        (Kind::Count, 2_000.0, 0.5, 0.10),
-        (Kind::Count, 2_000.0, 0.15, 0.30),
-        (Kind::Measure, 6e9, 0.9, 0.02),
+        (MetricKind::Count, 2_000.0, 0.5, 0.10),
+        (MetricKind::Count, 2_000.0, 0.15, 0.30),
+        (MetricKind::Measure, 6e9, 0.9, 0.02),
     ] {
         let rate = found(kind, usual, ratio, noise);
         assert!(rate >= 0.95, "{ratio} under {noise}: {rate}");
@@ -108,14 +108,14 @@ fn finds_large_changes_on_a_busy_machine() {
     let hits = (0..runs)
         .filter(|&run| {
             let all = sim::prove(Noise::Busy, 5, &[0.15; 7], &mut rng);
-            compare(&all[0], &sim::rules(0, run as u64)).verdict == Verdict::Better
+            compare_pairs(&all[0], &sim::rules(0, run as u64)).verdict == Verdict::Better
         })
         .count();
     assert!(hits as f64 >= 0.9 * runs as f64, "{hits} of {runs}");
 }
 
 /// What a proof that goes on while a gain is open says of one metric, and after how many pairs; `all` has the pairs of every look.
-fn open_proof(all: &[Pair], rules: &Rules) -> (Verdict, usize) {
+fn open_proof(all: &[RunPair], rules: &Rules) -> (Verdict, usize) {
     let looks = Looks::while_open();
     let rules = Rules {
         looks: looks.planned(),
@@ -123,9 +123,9 @@ fn open_proof(all: &[Pair], rules: &Rules) -> (Verdict, usize) {
     };
     let mut made = looks.first();
     loop {
-        let seen = compare(&all[..made], &rules);
+        let seen = compare_pairs(&all[..made], &rules);
         let is_open = is_gain_open(&[(&seen, rules.higher_is_better)], rules.smallest_effect);
-        match looks.next(made).filter(|_| is_open) {
+        match looks.next_after(made).filter(|_| is_open) {
             Some(next) => made = next,
             None => return (seen.verdict, made),
         }
@@ -165,15 +165,15 @@ fn going_on_finds_small_gains() {
         let (mut fixed, mut open, mut made) = (0, 0, 0);
         for run in 0..runs {
             let mut value = |ratio: f64| 1e9 * ratio * (noise * sim::gaussian(&mut rng)).exp();
-            let all: Vec<Pair> = (0..20)
-                .map(|_| Pair::new(value(1.0), value(1.0 - gain)))
+            let all: Vec<RunPair> = (0..20)
+                .map(|_| RunPair::new(value(1.0), value(1.0 - gain)))
                 .collect();
             let rules = Rules {
                 family: 2,
                 seed: run as u64,
                 ..Rules::default()
             };
-            let five = compare(&all[..5], &rules).verdict;
+            let five = compare_pairs(&all[..5], &rules).verdict;
             let (verdict, pairs) = open_proof(&all, &rules);
             fixed += usize::from(five == Verdict::Better);
             open += usize::from(verdict == Verdict::Better);

@@ -1,7 +1,7 @@
 //! What holds for every input.
 
 use proptest::prelude::*;
-use quell_stats::{Comparison, Kind, Pair, Reason, Rules, Verdict, compare};
+use quell_stats::{Comparison, MetricKind, Reason, Rules, RunPair, Verdict, compare_pairs};
 
 /// Values of every size, zeros and equal ones among them.
 fn value() -> impl Strategy<Value = f64> {
@@ -17,17 +17,17 @@ fn value() -> impl Strategy<Value = f64> {
     ]
 }
 
-fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+fn pairs() -> impl Strategy<Value = Vec<RunPair>> {
     prop::collection::vec((value(), value()), 0..12)
-        .prop_map(|all| all.into_iter().map(|(b, a)| Pair::new(b, a)).collect())
+        .prop_map(|all| all.into_iter().map(|(b, a)| RunPair::new(b, a)).collect())
 }
 
 /// Values that may come from a program: a few per cent of noise around two levels.
-fn likely() -> impl Strategy<Value = Vec<Pair>> {
+fn likely() -> impl Strategy<Value = Vec<RunPair>> {
     (0.05..20.0f64, 0.001..0.5f64, 3usize..12).prop_flat_map(|(ratio, noise, n)| {
         prop::collection::vec((-noise..noise, -noise..noise), n).prop_map(move |all| {
             all.into_iter()
-                .map(|(b, a)| Pair::new(5e3 * b.exp(), 5e3 * ratio * a.exp()))
+                .map(|(b, a)| RunPair::new(5e3 * b.exp(), 5e3 * ratio * a.exp()))
                 .collect()
         })
     })
@@ -36,7 +36,11 @@ fn likely() -> impl Strategy<Value = Vec<Pair>> {
 fn rules() -> impl Strategy<Value = Rules> {
     (any::<bool>(), any::<bool>(), 0usize..20, any::<u64>()).prop_map(
         |(count, higher, family, seed)| Rules {
-            kind: if count { Kind::Count } else { Kind::Measure },
+            kind: if count {
+                MetricKind::Count
+            } else {
+                MetricKind::Measure
+            },
             higher_is_better: higher,
             family,
             seed,
@@ -76,7 +80,7 @@ proptest! {
     /// Check that every finite input gives a sound answer, and that no claim exceeds its interval.
     #[test]
     fn always_sound(pairs in pairs(), rules in rules()) {
-        let got = compare(&pairs, &rules);
+        let got = compare_pairs(&pairs, &rules);
         check(&got, &rules)?;
         if let Some(reason) = got.reason {
             prop_assert!(!reason.to_string().contains("NaN"));
@@ -86,14 +90,14 @@ proptest! {
     /// Check that a claim never exceeds its interval for input where claims are common.
     #[test]
     fn claims_hold(pairs in likely(), rules in rules()) {
-        check(&compare(&pairs, &rules), &rules)?;
+        check(&compare_pairs(&pairs, &rules), &rules)?;
     }
 
     /// Check that odd numbers are refused and do not panic.
     #[test]
     fn odd_numbers(values in prop::collection::vec((any::<f64>(), any::<f64>()), 0..8), rules in rules()) {
-        let pairs: Vec<Pair> = values.iter().map(|&(b, a)| Pair::new(b, a)).collect();
-        let got = compare(&pairs, &rules);
+        let pairs: Vec<RunPair> = values.iter().map(|&(b, a)| RunPair::new(b, a)).collect();
+        let got = compare_pairs(&pairs, &rules);
         let odd = values.iter().any(|(b, a)| !(b.is_finite() && a.is_finite() && *b >= 0.0 && *a >= 0.0));
         prop_assert_eq!(odd, matches!(got.reason, Some(Reason::Unusable { .. })));
     }
@@ -101,9 +105,9 @@ proptest! {
     /// Check that the unit does not matter to a measure.
     #[test]
     fn any_unit(pairs in likely(), scale in 1e-9..1e9f64, rules in rules()) {
-        let rules = Rules { kind: Kind::Measure, ..rules };
-        let scaled: Vec<Pair> = pairs.iter().map(|p| Pair::new(p.before * scale, p.after * scale)).collect();
-        let (one, other) = (compare(&pairs, &rules), compare(&scaled, &rules));
+        let rules = Rules { kind: MetricKind::Measure, ..rules };
+        let scaled: Vec<RunPair> = pairs.iter().map(|p| RunPair::new(p.before * scale, p.after * scale)).collect();
+        let (one, other) = (compare_pairs(&pairs, &rules), compare_pairs(&scaled, &rules));
         prop_assert!(close(one.ratio, other.ratio));
         prop_assert!(close(one.ci95.0, other.ci95.0) && close(one.ci95.1, other.ci95.1));
         prop_assert_eq!(one.verdict, other.verdict);
@@ -112,8 +116,8 @@ proptest! {
     /// Check that swapping the sides turns the ratio, the interval and the word around.
     #[test]
     fn swapped(pairs in prop_oneof![pairs(), likely()], rules in rules()) {
-        let turned: Vec<Pair> = pairs.iter().map(|p| Pair::new(p.after, p.before)).collect();
-        let (one, other) = (compare(&pairs, &rules), compare(&turned, &rules));
+        let turned: Vec<RunPair> = pairs.iter().map(|p| RunPair::new(p.after, p.before)).collect();
+        let (one, other) = (compare_pairs(&pairs, &rules), compare_pairs(&turned, &rules));
         prop_assert!(close(one.ratio, 1.0 / other.ratio));
         if one.ci95.0 > 1e-300 && one.ci95.1 < 1e300 {
             prop_assert!(close(one.ci95.0, 1.0 / other.ci95.1), "{one:?} {other:?}");
@@ -130,7 +134,7 @@ proptest! {
     #[test]
     fn higher_is_better(pairs in likely(), rules in rules()) {
         let other = Rules { higher_is_better: !rules.higher_is_better, ..rules };
-        let (one, other) = (compare(&pairs, &rules), compare(&pairs, &other));
+        let (one, other) = (compare_pairs(&pairs, &rules), compare_pairs(&pairs, &other));
         prop_assert_eq!(one.ci95, other.ci95);
         prop_assert_eq!(one.reason, other.reason);
         prop_assert!(one.reason.is_some() || one.verdict != other.verdict);
@@ -139,13 +143,13 @@ proptest! {
     /// Check that the same input gives the same answer, bit by bit.
     #[test]
     fn same_again(pairs in pairs(), rules in rules()) {
-        prop_assert_eq!(compare(&pairs, &rules), compare(&pairs, &rules));
+        prop_assert_eq!(compare_pairs(&pairs, &rules), compare_pairs(&pairs, &rules));
     }
 
     /// Check that more confidence never makes the interval narrower.
     #[test]
     fn confidence_widens(pairs in likely(), seed in any::<u64>()) {
-        let at = |confidence| compare(&pairs, &Rules { confidence, seed, ..Rules::default() }).ci95;
+        let at = |confidence| compare_pairs(&pairs, &Rules { confidence, seed, ..Rules::default() }).ci95;
         let (narrow, wide) = (at(0.8), at(0.99));
         prop_assert!(wide.0 <= narrow.0 && narrow.1 <= wide.1);
     }

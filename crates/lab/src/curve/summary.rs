@@ -220,7 +220,7 @@ mod tests {
         for n in [6, 10, 24] {
             let mut held = 0;
             for _ in 0..4000 {
-                let values: Vec<f64> = (0..n).map(|_| -(1.0 - rng.unit()).ln()).collect();
+                let values: Vec<f64> = (0..n).map(|_| -(1.0 - rng.next_unit()).ln()).collect();
                 let (low, high) = median_interval(&values).unwrap();
                 let truth = std::f64::consts::LN_2;
                 held += u32::from(low <= truth && truth <= high);

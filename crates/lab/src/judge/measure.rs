@@ -1,6 +1,6 @@
 //! What of a block is compared, each as one number.
 
-use quell_stats::{Difference, difference, median};
+use quell_stats::{Difference, median, paired_difference};
 
 use crate::attribute::{Attributed, ppm};
 
@@ -17,7 +17,7 @@ pub(super) fn differ(
         .zip(arm)
         .map(|(c, a)| (of(c), of(a)))
         .collect();
-    difference(&pairs, SEED)
+    paired_difference(&pairs, SEED)
 }
 
 /// All stall but for what other threads took, ppm.

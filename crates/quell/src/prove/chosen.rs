@@ -5,7 +5,7 @@ use std::time::Instant;
 use quell_event::account::AccountSummary;
 use quell_remedy::advice::Advised;
 use quell_remedy::{Plan, Planned, Proposal};
-use quell_stats::{FEWEST_ROUNDS, Looks};
+use quell_stats::{Looks, MIN_ROUNDS};
 
 use super::failed::Failed;
 use super::job::Job;
@@ -69,7 +69,7 @@ pub(super) fn limits(args: &ProveArgs, looks: &Looks, began: Instant) -> anyhow:
     // A warm-up with the plan, the pairs, and a pair for the account.
     let proof = 2 * looks.first() + 3;
     // The observed run, one to warm up, and a race of one.
-    let fewest = proof + 2 + 2 * FEWEST_ROUNDS;
+    let fewest = proof + 2 + 2 * MIN_ROUNDS;
     if let Some(runs) = args.runs.filter(|runs| *runs < fewest) {
         return Err(usage(format!(
             "--runs {runs}: to try one change and prove it in {} takes {fewest}",

@@ -1,6 +1,6 @@
 //! What is measured in each run, and numbers out of a program's own output.
 
-use quell_stats::{Kind, Role};
+use quell_stats::{MetricKind, MetricRole};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::show::units::{bytes, count, time};
@@ -42,8 +42,8 @@ pub(crate) struct Metric {
     /// Its name in text.
     pub(crate) title: String,
     pub(crate) unit: Unit,
-    pub(crate) kind: Kind,
-    pub(crate) role: Role,
+    pub(crate) kind: MetricKind,
+    pub(crate) role: MetricRole,
     pub(crate) higher_is_better: bool,
     /// Where it is in the output, for a metric of the user's.
     pattern: Option<Regex>,
@@ -56,62 +56,62 @@ const WALL: &str = "wall_ns";
 pub(crate) const MAX_RSS: usize = 7;
 
 /// What every run has, in the order of [`super::sample::Sample::values`].
-const BUILT_IN: [(&str, &str, Unit, Kind, Role); 8] = [
+const BUILT_IN: [(&str, &str, Unit, MetricKind, MetricRole); 8] = [
     (
         "shootdowns",
         "shootdowns",
         Unit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "victims",
         "victims",
         Unit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "wait_ns",
         "wait of culprits",
         Unit::Nanoseconds,
-        Kind::Measure,
-        Role::Explains,
+        MetricKind::Measure,
+        MetricRole::Explains,
     ),
     (
         "page_faults",
         "page faults",
         Unit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "system_ns",
         "system time",
         Unit::Nanoseconds,
-        Kind::Measure,
-        Role::Explains,
+        MetricKind::Measure,
+        MetricRole::Explains,
     ),
     (
         CPU,
         "CPU time",
         Unit::Nanoseconds,
-        Kind::Measure,
-        Role::Objective,
+        MetricKind::Measure,
+        MetricRole::Objective,
     ),
     (
         WALL,
         "wall time",
         Unit::Nanoseconds,
-        Kind::Measure,
-        Role::Objective,
+        MetricKind::Measure,
+        MetricRole::Objective,
     ),
     (
         "max_rss",
         "maximum memory",
         Unit::Bytes,
-        Kind::Measure,
-        Role::Cost,
+        MetricKind::Measure,
+        MetricRole::Cost,
     ),
 ];
 
@@ -126,7 +126,7 @@ pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
             kind,
             // a program's own figure is what its user runs it for: the time explains it then
             role: match role {
-                Role::Objective if !asked.is_empty() => Role::Explains,
+                MetricRole::Objective if !asked.is_empty() => MetricRole::Explains,
                 role => role,
             },
             higher_is_better: false,
@@ -183,8 +183,8 @@ fn parse(text: &str) -> anyhow::Result<Metric> {
             name.to_owned()
         },
         unit: Unit::Number,
-        kind: Kind::Measure,
-        role: Role::Objective,
+        kind: MetricKind::Measure,
+        role: MetricRole::Objective,
         higher_is_better,
         pattern: Some(pattern),
     })
@@ -337,7 +337,7 @@ mod tests {
         assert!((objective(&named).value(&run) - 77.0).abs() < f64::EPSILON);
         assert!(objective(&named).higher_is_better());
         let roles = |metrics: &[Metric]| {
-            let of = metrics.iter().filter(|m| m.role == Role::Objective);
+            let of = metrics.iter().filter(|m| m.role == MetricRole::Objective);
             of.map(|m| m.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(roles(&time), ["cpu_ns", "wall_ns"]);

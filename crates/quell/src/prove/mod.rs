@@ -37,7 +37,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
 use quell_remedy::Plan;
-use quell_stats::{FEWEST_PAIRS, Looks};
+use quell_stats::{Looks, MIN_PAIRS};
 
 use crate::cli::ProveArgs;
 use crate::evidence;
@@ -94,9 +94,9 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         progress: &progress,
         said_leftovers: Cell::new(false),
     };
-    if looks.first() < FEWEST_PAIRS {
+    if looks.first() < MIN_PAIRS {
         progress.say(&format!(
-            "with fewer than {FEWEST_PAIRS} pairs nothing can be claimed, whatever changes"
+            "with fewer than {MIN_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
     }
     // Chance decides the orders; printed, so that it can be told again. Of 32 bits, which any JSON reader

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quell_remedy::Plan;
-use quell_stats::{Looks, Order, Role, Rules, is_gain_open};
+use quell_stats::{Looks, MetricRole, PairOrder, Rules, is_gain_open};
 
 use super::failed::{BadEnd, Failed, Interrupted};
 use super::job::Job;
@@ -129,11 +129,11 @@ impl Runs<'_> {
             let with = format!("pair {number} of {asked}, with the plan");
             let without = format!("pair {number} of {asked}, without the plan");
             let (before, after) = match order {
-                Order::BeforeFirst => {
+                PairOrder::BeforeFirst => {
                     let before = self.without_plan(&without)?;
                     (before, with_plan.measure(&with)?)
                 }
-                Order::AfterFirst => {
+                PairOrder::AfterFirst => {
                     let after = with_plan.measure(&with)?;
                     (self.without_plan(&without)?, after)
                 }
@@ -162,9 +162,11 @@ impl Runs<'_> {
             seed,
         } = *self.asked;
         let made = ran.pairs.len();
-        let next = looks.next(made)?;
+        let next = looks.next_after(made)?;
         let (judged, _) = proof::judge(metrics, &ran.pairs, looks, seed);
-        let objectives = judged.iter().filter(|j| j.metric.role == Role::Objective);
+        let objectives = judged
+            .iter()
+            .filter(|j| j.metric.role == MetricRole::Objective);
         let objectives: Vec<_> = objectives
             .map(|j| (&j.comparison, j.metric.higher_is_better))
             .collect();

@@ -6,8 +6,8 @@ use quell_event::account::AccountSummary;
 use quell_remedy::advice::Advised;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
-    Comparison, FEWEST_COUNTS, Looks, Named, Overall, Pair, Reason, Role, Rules, Verdict, compare,
-    overall,
+    Comparison, JudgedMetric, Looks, MIN_COUNTS, MetricRole, Overall, Reason, Rules, RunPair,
+    Verdict, compare_pairs, judge_overall,
 };
 
 use super::left_out::LeftOut;
@@ -74,19 +74,19 @@ impl Proof {
     /// The metric that the verdict rests on: an objective with this verdict, or else the first.
     pub(crate) fn objective(&self) -> Option<&Judged> {
         let carries = |j: &&Judged| j.comparison.verdict == self.overall.verdict;
-        let mut all = self.with_role(Role::Objective);
+        let mut all = self.with_role(MetricRole::Objective);
         all.find(carries)
-            .or_else(|| self.with_role(Role::Objective).next())
+            .or_else(|| self.with_role(MetricRole::Objective).next())
     }
 
     /// The metrics of a role.
-    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &Judged> {
+    pub(crate) fn with_role(&self, role: MetricRole) -> impl Iterator<Item = &Judged> {
         let judged = self.metrics.iter();
         judged.filter(move |j| j.metric.role == role)
     }
 
     /// The role of the metric with this name.
-    pub(crate) fn role(&self, name: &str) -> Option<Role> {
+    pub(crate) fn role(&self, name: &str) -> Option<MetricRole> {
         let judged = self.metrics.iter().find(|j| j.metric.name == name)?;
         Some(judged.metric.role)
     }
@@ -94,7 +94,8 @@ impl Proof {
     /// Whether something that explains got better, and no objective did.
     pub(crate) fn is_no_faster(&self) -> bool {
         let is_better = |j: &Judged| j.comparison.verdict == Verdict::Better;
-        self.overall.verdict == Verdict::NoEvidence && self.with_role(Role::Explains).any(is_better)
+        self.overall.verdict == Verdict::NoEvidence
+            && self.with_role(MetricRole::Explains).any(is_better)
     }
 
     fn shootdowns(&self) -> Option<&Comparison> {
@@ -114,7 +115,7 @@ impl Judged {
         Some(match c.reason? {
             // Thousands are not few: it is their difference that is.
             Reason::TooFewCounts { before, after }
-                if c.median_before.max(c.median_after) >= FEWEST_COUNTS =>
+                if c.median_before.max(c.median_after) >= MIN_COUNTS =>
             {
                 format!(
                     "{} before and {} after in all runs together, which is no more apart than chance brings",
@@ -139,9 +140,9 @@ pub(crate) fn judge(
         .enumerate()
         .map(|(index, metric)| {
             let value = |s: &Sample| s.values.get(index).copied().unwrap_or(f64::NAN);
-            let values: Vec<Pair> = pairs
+            let values: Vec<RunPair> = pairs
                 .iter()
-                .map(|(b, a)| Pair::new(value(b), value(a)))
+                .map(|(b, a)| RunPair::new(value(b), value(a)))
                 .collect();
             // What the verdict rests on is not held to more because much else is told beside it.
             let family = metrics.iter().filter(|m| m.role == metric.role).count();
@@ -155,19 +156,19 @@ pub(crate) fn judge(
             };
             Judged {
                 metric: metric.clone(),
-                comparison: compare(&values, &rules),
+                comparison: compare_pairs(&values, &rules),
             }
         })
         .collect();
-    let named: Vec<Named<'_>> = judged
+    let named: Vec<JudgedMetric<'_>> = judged
         .iter()
-        .map(|j| Named {
+        .map(|j| JudgedMetric {
             name: &j.metric.name,
             role: j.metric.role,
             comparison: &j.comparison,
         })
         .collect();
-    let overall = overall(&named);
+    let overall = judge_overall(&named);
     (judged, overall)
 }
 

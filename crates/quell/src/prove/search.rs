@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use quell_remedy::{Plan, Planned};
-use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
+use quell_stats::{Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Rng, Runner};
 
 use super::failed::{Failed, Interrupted};
 use super::job::Job;
@@ -163,7 +163,7 @@ impl Search<'_> {
                 break;
             }
             // one more observed run, and a race of one
-            let needed = 1 + 2 * FEWEST_ROUNDS;
+            let needed = 1 + 2 * MIN_ROUNDS;
             if self.left(course).is_some_and(|left| left < needed) {
                 break;
             }
@@ -222,7 +222,7 @@ impl Search<'_> {
         entrants: &[Entrant],
     ) -> anyhow::Result<Vec<usize>> {
         let left = self.left(course);
-        let fit = Limits::fit(left, GROUP, FEWEST_ROUNDS);
+        let fit = Limits::fit(left, MAX_GROUP_CANDIDATES, MIN_ROUNDS);
         if fit < entrants.len() {
             let names: Vec<&str> = entrants[fit..].iter().map(|e| e.label.as_str()).collect();
             let note = format!(
@@ -238,7 +238,7 @@ impl Search<'_> {
             return Ok(Vec::new());
         }
         let objective = metric::objective(self.metrics);
-        let a_round = entrants.len() + entrants.len().div_ceil(GROUP);
+        let a_round = entrants.len() + entrants.len().div_ceil(MAX_GROUP_CANDIDATES);
         let rounds = Limits::rounds(left, a_round, course.run);
         let rules = RaceRules {
             most_rounds: rounds,
@@ -346,7 +346,7 @@ impl Search<'_> {
                 };
                 ran.push((runner, value));
             }
-            race.record(&ran);
+            race.record_group(&ran);
             let told = so_far(&race.standings(), &labels, objective.higher_is_better());
             self.job.progress.so_far(told);
         }

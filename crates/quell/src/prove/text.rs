@@ -6,7 +6,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use quell_event::account::AccountSummary;
 use quell_event::text::clean;
-use quell_stats::{Comparison, Role, Verdict};
+use quell_stats::{Comparison, MetricRole, Verdict};
 
 use super::proof::{Judged, Proof};
 use super::tried::Tried;
@@ -79,7 +79,7 @@ pub(crate) fn verdict(proof: &Proof) -> String {
         .worse
         .iter()
         .cloned()
-        .partition(|name| proof.role(name) == Some(Role::Cost));
+        .partition(|name| proof.role(name) == Some(MetricRole::Cost));
     let mut text = all.verdict.to_string();
     if let Some(why) = &proof.nothing {
         let _ = write!(text, ": {why}");
@@ -116,13 +116,13 @@ pub(crate) fn verdict(proof: &Proof) -> String {
 /// What the verdict rests on first, then what explains it.
 fn in_order(proof: &Proof, names: &[String]) -> Vec<String> {
     let mut names = names.to_vec();
-    names.sort_by_key(|name| proof.role(name) != Some(Role::Objective));
+    names.sort_by_key(|name| proof.role(name) != Some(MetricRole::Objective));
     names
 }
 
 /// Where less was done, and it won nothing that anybody wants.
 fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
-    let objectives = proof.with_role(Role::Objective);
+    let objectives = proof.with_role(MetricRole::Objective);
     let names: Vec<&str> = objectives.map(|j| j.metric.name_in_text()).collect();
     let fewer = if proof.overall.better.iter().any(|n| n == "shootdowns") {
         "fewer shootdowns, no faster"

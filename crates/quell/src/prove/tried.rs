@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quell_event::Text;
 use quell_remedy::{Planned, single_settings};
-use quell_stats::{Fate, Out, Standing};
+use quell_stats::{Elimination, Fate, Standing};
 
 use crate::show::units::{plural, ratio_as_change};
 
@@ -93,10 +93,10 @@ pub(super) fn why(standing: &Standing, objective: &str) -> String {
         Fate::Racing => {
             format!("not tried to its end: {objective} {so_far} in {rounds} so far")
         }
-        Fate::Out(Out::Failed) => "a run with it failed".to_owned(),
-        Fate::Out(Out::Slower) => format!("{objective} got worse: {so_far} in {rounds}"),
-        Fate::Out(Out::NoGain) => format!("no gain: {objective} {so_far} in {rounds}"),
-        Fate::Out(Out::Wild { ratio }) => format!(
+        Fate::Out(Elimination::Failed) => "a run with it failed".to_owned(),
+        Fate::Out(Elimination::Slower) => format!("{objective} got worse: {so_far} in {rounds}"),
+        Fate::Out(Elimination::NoGain) => format!("no gain: {objective} {so_far} in {rounds}"),
+        Fate::Out(Elimination::Wild { ratio }) => format!(
             "{objective} {so_far} in the middle of {rounds}, and {} in the worst tenth",
             ratio_as_change(ratio)
         ),
@@ -216,11 +216,11 @@ pub(super) mod tests {
             "not tried to its end: time -10 % in 4 rounds so far"
         );
         assert_eq!(
-            words(Fate::Out(Out::NoGain)),
+            words(Fate::Out(Elimination::NoGain)),
             "no gain: time -10 % in 4 rounds"
         );
         assert_eq!(
-            words(Fate::Out(Out::Wild { ratio: 1.4 })),
+            words(Fate::Out(Elimination::Wild { ratio: 1.4 })),
             "time -10 % in the middle of 4 rounds, and +40 % in the worst tenth"
         );
         assert_eq!(
@@ -236,7 +236,7 @@ pub(super) mod tests {
         let standings = [
             standing(Fate::Racing, 2, 1.1),
             standing(Fate::Racing, 2, 0.9),
-            standing(Fate::Out(Out::Slower), 3, 2.0),
+            standing(Fate::Out(Elimination::Slower), 3, 2.0),
             standing(Fate::Racing, 0, 1.0),
         ];
         let labels = ["a", "b", "c", "d"];

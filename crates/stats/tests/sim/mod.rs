@@ -4,17 +4,17 @@
 //! Every run of a program gets a time, and what the machine does depends on the time alone, so the
 //! order of the runs in a pair matters here as it does on a real machine.
 
-use quell_stats::{Kind, Order, Pair, Rng, Rules, orders};
+use quell_stats::{MetricKind, PairOrder, Rng, Rules, RunPair, draw_orders};
 
 /// Names, kinds, usual values and how far each metric scatters (log scale) on a busy machine.
-pub const METRICS: [(&str, Kind, f64, f64); 7] = [
-    ("shootdowns", Kind::Count, 2_000.0, 0.15),
-    ("victims", Kind::Count, 2_100.0, 0.16),
-    ("wait_ns", Kind::Measure, 4.0e7, 0.35),
-    ("page_faults", Kind::Count, 190_000.0, 0.05),
-    ("system_ns", Kind::Measure, 1.2e9, 0.12),
-    ("wall_ns", Kind::Measure, 6.0e9, 0.08),
-    ("max_rss", Kind::Measure, 6.5e8, 0.03),
+pub const METRICS: [(&str, MetricKind, f64, f64); 7] = [
+    ("shootdowns", MetricKind::Count, 2_000.0, 0.15),
+    ("victims", MetricKind::Count, 2_100.0, 0.16),
+    ("wait_ns", MetricKind::Measure, 4.0e7, 0.35),
+    ("page_faults", MetricKind::Count, 190_000.0, 0.05),
+    ("system_ns", MetricKind::Measure, 1.2e9, 0.12),
+    ("wall_ns", MetricKind::Measure, 6.0e9, 0.08),
+    ("max_rss", MetricKind::Measure, 6.5e8, 0.03),
 ];
 
 /// How a machine misbehaves.
@@ -65,17 +65,21 @@ impl Noise {
 
     /// The log deviations of all metrics in `runs` runs, one after the other.
     fn series(self, runs: usize, rng: &mut Rng) -> Vec<[f64; 7]> {
-        let mut mode = rng.unit() < 0.5;
+        let mut mode = rng.next_unit() < 0.5;
         let mut walk = 0.0;
         let start = rng.below(2);
-        let slope = (rng.unit() - 0.5) * 0.8;
+        let slope = (rng.next_unit() - 0.5) * 0.8;
         (0..runs)
             .map(|run| {
                 let along = run as f64 / runs as f64;
-                mode ^= rng.unit() < 0.3;
+                mode ^= rng.next_unit() < 0.3;
                 walk += 0.05 * gaussian(rng);
-                let outlier = if rng.unit() < 0.1 { 2f64.ln() } else { 0.0 };
-                let coin = f64::from(u8::from(rng.unit() < 0.5));
+                let outlier = if rng.next_unit() < 0.1 {
+                    2f64.ln()
+                } else {
+                    0.0
+                };
+                let coin = f64::from(u8::from(rng.next_unit() < 0.5));
                 let shared = gaussian(rng);
                 let heavy = student2(rng);
                 std::array::from_fn(|metric| {
@@ -91,7 +95,7 @@ impl Noise {
                         Self::Outliers => mixed * 0.3 + outlier,
                         Self::TwoModes => 0.47 * coin + 0.05 * mixed,
                         Self::OwnModes => {
-                            0.47 * f64::from(u8::from(rng.unit() < 0.5)) + 0.05 * mixed
+                            0.47 * f64::from(u8::from(rng.next_unit() < 0.5)) + 0.05 * mixed
                         }
                         Self::Neighbour => stays + 0.2 * mixed,
                         Self::Alternating => 0.47 * ((run + start) % 2) as f64 + 0.2 * mixed,
@@ -106,18 +110,18 @@ impl Noise {
 }
 
 /// One run of `prove` over a program: the pairs of every metric. `effects` are the true ratios.
-pub fn prove(noise: Noise, pairs: usize, effects: &[f64; 7], rng: &mut Rng) -> Vec<Vec<Pair>> {
-    let order = orders(pairs, rng.next_u64());
+pub fn prove(noise: Noise, pairs: usize, effects: &[f64; 7], rng: &mut Rng) -> Vec<Vec<RunPair>> {
+    let order = draw_orders(pairs, rng.next_u64());
     prove_in(&order, noise, effects, rng)
 }
 
 /// The same in these orders.
 pub fn prove_in(
-    order: &[Order],
+    order: &[PairOrder],
     noise: Noise,
     effects: &[f64; 7],
     rng: &mut Rng,
-) -> Vec<Vec<Pair>> {
+) -> Vec<Vec<RunPair>> {
     let series = noise.series(2 * order.len(), rng);
     (0..7)
         .map(|metric| {
@@ -128,18 +132,20 @@ pub fn prove_in(
                 .enumerate()
                 .map(|(pair, order)| {
                     let (b, a) = match order {
-                        Order::BeforeFirst => (2 * pair, 2 * pair + 1),
-                        Order::AfterFirst => (2 * pair + 1, 2 * pair),
+                        PairOrder::BeforeFirst => (2 * pair, 2 * pair + 1),
+                        PairOrder::AfterFirst => (2 * pair + 1, 2 * pair),
                     };
                     let mut value = |run: usize, effect: f64| {
                         let mean = usual * effect * series[run][metric].exp();
                         match kind {
-                            Kind::Count if noise == Noise::FewEvents => burst(mean / 150.0, rng),
-                            Kind::Count => mean.round(),
-                            Kind::Measure => mean,
+                            MetricKind::Count if noise == Noise::FewEvents => {
+                                burst(mean / 150.0, rng)
+                            }
+                            MetricKind::Count => mean.round(),
+                            MetricKind::Measure => mean,
                         }
                     };
-                    Pair::new(value(b, 1.0), value(a, effect))
+                    RunPair::new(value(b, 1.0), value(a, effect))
                 })
                 .collect()
         })
@@ -158,13 +164,13 @@ pub fn rules(metric: usize, seed: u64) -> Rules {
 
 /// A standard normal number (Box and Muller).
 pub fn gaussian(rng: &mut Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.unit()).cos()
+    let radius = (-2.0 * (1.0 - rng.next_unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.next_unit()).cos()
 }
 
 /// Student's t with two degrees of freedom: a normal number over the root of an exponential one.
 pub fn student2(rng: &mut Rng) -> f64 {
-    gaussian(rng) / (-(1.0 - rng.unit()).ln()).sqrt().max(1e-3)
+    gaussian(rng) / (-(1.0 - rng.next_unit()).ln()).sqrt().max(1e-3)
 }
 
 /// A Poisson number of bursts of one to three events each.
@@ -172,7 +178,7 @@ fn burst(mean: f64, rng: &mut Rng) -> f64 {
     let mut left = mean / 2.0;
     let mut events = 0.0;
     loop {
-        left += (1.0 - rng.unit()).ln();
+        left += (1.0 - rng.next_unit()).ln();
         if left < 0.0 {
             return events;
         }

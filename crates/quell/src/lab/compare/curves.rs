@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use quell_lab::curve::{Curved, Series};
-use quell_stats::{FEWEST_RUNS, median, runs_apart};
+use quell_stats::{MIN_RUNS, median, runs_apart};
 use serde::Serialize;
 
 use super::pair::machines;
@@ -119,7 +119,7 @@ impl CurveComparison {
             }
             out.push_str(&table.text());
         }
-        if self.a.len().min(self.b.len()) < FEWEST_RUNS {
+        if self.a.len().min(self.b.len()) < MIN_RUNS {
             out.push_str("\nNo change is claimed: that takes two runs of each side (A B A B), for runs differ too.\n");
         }
         out

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
 use quell_lab::summary::{Interval, Machine, Settings, Summary};
-use quell_stats::{FEWEST_RUNS, median, runs_apart};
+use quell_stats::{MIN_RUNS, median, runs_apart};
 
 use super::{Change, Differs, Figure, Pair};
 use crate::show::units::time;
@@ -36,7 +36,7 @@ impl<'a> Pair<'a> {
             return (Change::None, "the runs of one side were not measured alike");
         }
         let least = (1 + self.more_a.len()).min(1 + self.more_b.len());
-        if least < FEWEST_RUNS {
+        if least < MIN_RUNS {
             let why = match self.within() {
                 Change::More => {
                     "these two runs differ, more in B; whether as much as runs of one side do, two of each would say"
