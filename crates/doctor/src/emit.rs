@@ -220,7 +220,7 @@ fn tmpfiles(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
 fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     let (text, held) = lines(fixes, |fix| match fix {
         Fix::Directive(directive) => Some(directive.clone()),
-        Fix::Env { name, value } => Some(quote::systemd(name, value)),
+        Fix::Env { name, value } => Some(quote::systemd_line(name, value)),
         _ => None,
     });
     let head = if text.is_empty() { "" } else { "[Service]\n" };
@@ -317,7 +317,7 @@ fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     if !variables.is_empty() {
         out.push_str("        env:\n");
         for (name, value) in variables {
-            let (name, value) = (quote::yaml(name), quote::kubernetes(value));
+            let (name, value) = (quote::yaml_string(name), quote::kubernetes_value(value));
             let _ = writeln!(out, "        - name: {name}\n          value: {value}");
         }
     }

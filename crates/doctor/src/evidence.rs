@@ -6,7 +6,7 @@ use std::path::Path;
 use quell_event::Cause;
 use quell_host::proc::Proc;
 use quell_host::vmstat;
-use quell_remedy::Source;
+use quell_remedy::ShootdownSource;
 
 use crate::finding::Harm;
 use crate::harm::{Callers, words};
@@ -79,7 +79,7 @@ pub struct Evidence {
     /// The same of the process alone, where `causes` are of more than that.
     pub process: Option<HashMap<Cause, u64>>,
     /// Who called for those of the process; `None` where nobody knows.
-    pub callers: Option<Vec<Source>>,
+    pub callers: Option<Vec<ShootdownSource>>,
 }
 
 impl Evidence {
@@ -134,7 +134,7 @@ impl Evidence {
         };
         let (mut theirs, mut nobodys) = (0, 0);
         for source in sources.iter().filter(|s| s.cause == cause) {
-            match quell_remedy::called(&callers.all, source) {
+            match quell_remedy::calling_allocator(&callers.all, source) {
                 Ok(Some(i)) if callers.kinds.contains(&callers.all[i].kind) => {
                     theirs += source.shootdowns;
                 }

@@ -109,7 +109,7 @@ pub(crate) fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
     }
-    quell_remedy::quote::shell(text)
+    quell_remedy::quote::shell_word(text)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::evidence::Evidence;
 use crate::finding::{Finding, Status};
@@ -12,8 +12,8 @@ use crate::rule::{Check, Rule};
 /// Allocators of some kinds, among all in a process: only what they called for is their harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callers {
-    pub(crate) all: Vec<Found>,
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) all: Vec<FoundSoftware>,
+    pub(crate) kinds: Vec<SoftwareKind>,
 }
 
 /// A finding whose harm is not told yet.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::finding::Severity;
     use crate::rules;
-    use quell_remedy::{Linking, Source};
+    use quell_remedy::{Linking, ShootdownSource};
 
     fn asked(id: &str, counters: &[&'static str], callers: Option<Callers>) -> Asked<'static> {
         let rule = rules::all().find(|r| r.id == id).unwrap();
@@ -197,8 +197,13 @@ mod tests {
     fn callers_are_told_apart() {
         let file = "/lib/libc.so.6";
         let callers = || Callers {
-            all: vec![Found::new(Kind::Glibc, file, Linking::SharedLibrary, "")],
-            kinds: vec![Kind::Glibc],
+            all: vec![FoundSoftware::new(
+                SoftwareKind::Glibc,
+                file,
+                Linking::SharedLibrary,
+                "",
+            )],
+            kinds: vec![SoftwareKind::Glibc],
         };
         let one = |evidence: &Evidence| {
             let asked = vec![asked("ALLOC-GLIBC", &[], Some(callers()))];
@@ -212,7 +217,7 @@ mod tests {
             "{:?}",
             nobody.notes
         );
-        let source = |module: &str, symbol: &str, shootdowns| Source {
+        let source = |module: &str, symbol: &str, shootdowns| ShootdownSource {
             cause: Cause::Munmap,
             caller_module: Some(module.into()),
             caller_symbol: Some(symbol.to_owned()),

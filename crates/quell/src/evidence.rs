@@ -10,7 +10,9 @@ use quell_event::account::{Account, AccountSummary};
 use quell_host::elf::{ElfFile, is_32_bit};
 use quell_host::needed;
 use quell_remedy::advice::Advised;
-use quell_remedy::{Evidence, Found, Source, Spent, recognise_command, recognise_modules};
+use quell_remedy::{
+    Evidence, FoundSoftware, ObservedTime, ShootdownSource, recognise_command, recognise_modules,
+};
 
 use crate::report::{Origin, Report};
 use crate::show::units::plural;
@@ -18,7 +20,7 @@ use crate::show::units::plural;
 /// What was observed of a program.
 pub(crate) struct Observed {
     pub(crate) evidence: Evidence,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<FoundSoftware>,
     pub(crate) notes: Vec<String>,
     pub(crate) shootdowns: u64,
     /// Those by processes that were not watched.
@@ -31,9 +33,9 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
-    pub(crate) fn add_found(&mut self, more: Vec<Found>) {
+    pub(crate) fn add_found(&mut self, more: Vec<FoundSoftware>) {
         for f in more {
-            let is_same = |known: &Found| {
+            let is_same = |known: &FoundSoftware| {
                 known.kind == f.kind
                     && (known.file_name() == f.file_name() || is_one_file(known, &f))
             };
@@ -104,15 +106,15 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
 }
 
 /// Whether two names lead to one file: `libx.so.2` is mapped as what it links to.
-fn is_one_file(a: &Found, b: &Found) -> bool {
-    let file = |f: &Found| f.module.canonicalize().ok();
+fn is_one_file(a: &FoundSoftware, b: &FoundSoftware) -> bool {
+    let file = |f: &FoundSoftware| f.module.canonicalize().ok();
     file(a).is_some_and(|a| file(b) == Some(a))
 }
 
 /// Where the time went, for what a remedy could win of it.
-fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spent {
+fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> ObservedTime {
     let hits = summary.mechanism(Mechanism::ShootdownHit);
-    Spent {
+    ObservedTime {
         account,
         hits_ns: hits.map_or(0, |row| row.cpu_ns),
         duration_ns,
@@ -120,8 +122,8 @@ fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spe
 }
 
 /// In the words of a plan.
-pub(crate) fn source(origin: Origin) -> Source {
-    Source {
+pub(crate) fn source(origin: Origin) -> ShootdownSource {
+    ShootdownSource {
         cause: origin.cause,
         caller_module: origin.module,
         caller_symbol: origin.symbol,

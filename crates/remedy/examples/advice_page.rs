@@ -3,6 +3,6 @@
 use std::io::Write as _;
 
 fn main() -> std::io::Result<()> {
-    let page = quell_remedy::advice::page();
+    let page = quell_remedy::advice::catalogue_page();
     std::io::stdout().write_all(page.as_bytes())
 }

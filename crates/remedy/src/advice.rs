@@ -1,7 +1,7 @@
 //! Advice where no setting reaches: what was seen in a program's time, and the switch of its own, or the change in it, that
 //! is known to cure it.
 //!
-//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL`. An entry goes by what was seen
+//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL_ENTRIES`. An entry goes by what was seen
 //! (a function on a stack, a holder of a lock, an advice that was given) and never by a program's name alone; it says a
 //! source that its author has read; and it has a test of its own.
 
@@ -18,15 +18,15 @@ mod tests;
 use quell_event::Mechanism;
 use serde::Serialize;
 
-pub use page::page;
+pub use page::catalogue_page;
 pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, SeenHolder, mapped_files};
 pub use sight::Sight;
 
 /// What an entry could touch has to be at least this share of CPU time, or of the time that passed.
-const WORTH: f64 = 0.01;
+const MIN_TIME_SHARE: f64 = 0.01;
 
 /// And so long: less may be a few samples that fell there by chance.
-const LEAST_NS: u64 = 10_000_000;
+const MIN_TIME_NS: u64 = 10_000_000;
 
 /// One entry of the catalogue.
 pub struct AdviceEntry {
@@ -53,7 +53,7 @@ pub struct AdviceEntry {
 /// Every entry, for documentation.
 #[must_use]
 pub fn all() -> &'static [&'static AdviceEntry] {
-    catalogue::ALL
+    catalogue::ALL_ENTRIES
 }
 
 /// An entry that fits, with the time that it can touch.
@@ -81,13 +81,13 @@ pub struct Advised {
 }
 
 /// Whether so long of a time is worth a word.
-fn matters(ns: u64, of: u64) -> bool {
-    ns >= LEAST_NS && ns as f64 >= WORTH * of as f64
+fn is_enough_time(ns: u64, of: u64) -> bool {
+    ns >= MIN_TIME_NS && ns as f64 >= MIN_TIME_SHARE * of as f64
 }
 
 /// Whether what was seen is.
 fn is_worth(scene: &Scene, sight: &Sight) -> bool {
-    scene.is_much(sight.cpu_ns) || matters(sight.blocked_ns, scene.wall_ns)
+    scene.is_much(sight.cpu_ns) || is_enough_time(sight.blocked_ns, scene.wall_ns)
 }
 
 /// All that fits, the dearest first.
@@ -97,7 +97,7 @@ pub fn advise(scene: &Scene) -> Vec<Advised> {
         let sight = (entry.look)(scene)?;
         is_worth(scene, &sight).then_some((*entry, sight))
     };
-    let seen: Vec<(&AdviceEntry, Sight)> = catalogue::ALL.iter().filter_map(seen).collect();
+    let seen: Vec<(&AdviceEntry, Sight)> = catalogue::ALL_ENTRIES.iter().filter_map(seen).collect();
     let is_said = |id: &str| seen.iter().any(|(other, _)| other.instead_of.contains(&id));
     let mut advised: Vec<Advised> = seen
         .iter()

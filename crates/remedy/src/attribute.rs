@@ -2,12 +2,12 @@
 
 use quell_event::Cause;
 
-use crate::Found;
+use crate::FoundSoftware;
 use crate::copies::{after_a_split, in_metadata, is_metadata, is_of_zeros, share_out};
-use crate::evidence::{Evidence, Source, is_thread_end};
+use crate::evidence::{Evidence, ShootdownSource, is_thread_end};
 use crate::function_names::is_asked;
-use crate::owner::{Owner, is_of_heap, likely, owner};
-use crate::share::{Share, Split};
+use crate::owner::{Owner, is_of_heap, likely_owner, owner_of};
+use crate::share::{Share, ShootdownSplit};
 
 /// The causes by which allocators give memory back, or change what is mapped.
 fn by_allocators(cause: Cause) -> bool {
@@ -24,29 +24,30 @@ fn by_allocators(cause: Cause) -> bool {
     )
 }
 
-pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
-    let mut out = Split {
+pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> ShootdownSplit {
+    let mut out = ShootdownSplit {
         allocators: vec![Share::default(); found.len()],
-        ..Split::default()
+        ..ShootdownSplit::default()
     };
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
     // what the others are decides of these
-    let mut zeros: Vec<&Source> = Vec::new();
+    let mut zeros: Vec<&ShootdownSource> = Vec::new();
     for source in &evidence.sources {
         if let Some(index) = after_a_split(found, evidence, source) {
-            out.allocators[index].add(source.cause, source.shootdowns, false);
+            out.allocators[index].count_cause(source.cause, source.shootdowns, false);
         } else if is_of_zeros(evidence, source) && !is_metadata(found, source) {
             zeros.push(source);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {
-            out.threads.add(source.cause, source.shootdowns, false);
+            out.threads
+                .count_cause(source.cause, source.shootdowns, false);
         } else {
-            if let Some(call) = asked(source) {
+            if let Some(call) = asking_function(source) {
                 *out.asked.entry(call).or_default() += source.shootdowns;
             }
-            out.own(found, source, owner(found, source, &evidence.wrappers));
+            out.count_to_owner(found, source, owner_of(found, source, &evidence.wrappers));
         }
     }
     for source in zeros {
@@ -57,17 +58,19 @@ pub(crate) fn split(found: &[Found], evidence: &Evidence) -> Split {
     }
     if evidence.sources.is_empty() && evidence.shootdowns > 0 {
         // Nothing is known but the total.
-        match likely(found, None) {
-            Some(index) => out.allocators[index].add(Cause::Other, evidence.shootdowns, true),
+        match likely_owner(found, None) {
+            Some(index) => {
+                out.allocators[index].count_cause(Cause::Other, evidence.shootdowns, true)
+            }
             None => out.unknown = evidence.shootdowns,
         }
     }
     out
 }
 
-impl Split {
+impl ShootdownSplit {
     /// Counts a source to its owner. What only may be somebody's is nobody's: a remedy needs a stack that says so, or the heap.
-    fn own(&mut self, found: &[Found], source: &Source, owner: Owner) {
+    fn count_to_owner(&mut self, found: &[FoundSoftware], source: &ShootdownSource, owner: Owner) {
         let share = match owner {
             Owner::Allocator(index, false) => &mut self.allocators[index],
             // no stack says so, and the region does
@@ -89,7 +92,7 @@ impl Split {
                 return;
             }
         };
-        share.add(source.cause, source.shootdowns, false);
+        share.count_cause(source.cause, source.shootdowns, false);
         if source.cause == Cause::Cow {
             share.metadata += source.shootdowns;
         }
@@ -105,7 +108,7 @@ fn is_of_file(region: &str) -> bool {
 }
 
 /// The function by which the program had memory given back, with its file, if it was one.
-fn asked(source: &Source) -> Option<String> {
+fn asking_function(source: &ShootdownSource) -> Option<String> {
     let symbol = source.caller_symbol.as_deref().filter(|s| is_asked(s))?;
     let file = source.caller_module.as_deref()?.file_name()?;
     Some(format!("{symbol} ({})", file.to_string_lossy()))

@@ -6,9 +6,9 @@ use quell_event::Mechanism;
 use quell_event::account::AccountRow;
 
 use crate::function_names::{is_asked, is_libc_malloc, is_thread_code};
-use crate::owner::names;
-use crate::remedy::{Case, Subject};
-use crate::{Found, Kind};
+use crate::owner::owns_function;
+use crate::remedy::{RemedyCase, ShootdownOrigin};
+use crate::{FoundSoftware, SoftwareKind};
 
 /// A function with its file, as the account has them: `free (libc.so.6)`, or the file alone.
 fn function_and_file(text: &str) -> (&str, &str) {
@@ -37,20 +37,22 @@ pub(crate) enum CalledBy {
 
 /// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and
 /// beside it what that called of these.
-pub(crate) fn called_by(case: &Case<'_>, row: &AccountRow) -> CalledBy {
-    match case.subject {
-        Subject::Allocator(found) => by_allocator(case, found, row),
-        Subject::Own(file) if row.allocator.is_empty() && row.file.as_str() == base(file) => {
+pub(crate) fn called_by(case: &RemedyCase<'_>, row: &AccountRow) -> CalledBy {
+    match case.origin {
+        ShootdownOrigin::Allocator(found) => by_allocator(case, found, row),
+        ShootdownOrigin::Own(file)
+            if row.allocator.is_empty() && row.file.as_str() == base(file) =>
+        {
             CalledBy::Itself
         }
-        Subject::Threads if row.allocator.is_empty() && is_thread_code(&row.function) => {
+        ShootdownOrigin::Threads if row.allocator.is_empty() && is_thread_code(&row.function) => {
             CalledBy::Itself
         }
         _ => CalledBy::Others,
     }
 }
 
-fn by_allocator(case: &Case<'_>, found: &Found, row: &AccountRow) -> CalledBy {
+fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) -> CalledBy {
     let (function, file) = match row.allocator.as_str() {
         "" => (row.function.as_str(), row.file.as_str()),
         called => function_and_file(called),
@@ -62,9 +64,11 @@ fn by_allocator(case: &Case<'_>, found: &Found, row: &AccountRow) -> CalledBy {
     if found.kind.is_libc() && !is_libc_malloc(function) {
         return CalledBy::Others;
     }
-    let beside = |f: &Found| f.module == found.module && f.kind != found.kind && f.kind.allocates();
+    let beside = |f: &FoundSoftware| {
+        f.module == found.module && f.kind != found.kind && f.kind.has_allocator()
+    };
     let shared = case.found.iter().any(beside);
-    if shared && !names(found, function) && found.kind != Kind::CPython {
+    if shared && !owns_function(found, function) && found.kind != SoftwareKind::CPython {
         return CalledBy::Others;
     }
     match is_asked(function) {

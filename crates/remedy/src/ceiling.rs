@@ -5,8 +5,8 @@ use quell_event::{Cause, Mechanism, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{CalledBy, call_of, called_by};
-use crate::remedy::{Case, Subject};
-use crate::spent::Spent;
+use crate::observed_time::ObservedTime;
+use crate::remedy::{RemedyCase, ShootdownOrigin};
 use crate::touches::Touches;
 
 /// The most that a change could win in the run that was observed, if all that it can touch vanished.
@@ -27,18 +27,18 @@ pub struct RemedyCeiling {
 
 /// A change that could win no more than this share of CPU time and of the time that passed is not offered: the account
 /// says "nothing to win" below it too.
-const NOTICED: f64 = 0.01;
+const MIN_NOTICED_SHARE: f64 = 0.01;
 
 impl RemedyCeiling {
     /// It is below what anybody notices.
     #[must_use]
     pub fn is_below_notice(&self) -> bool {
-        self.cpu < NOTICED && self.wall < NOTICED
+        self.cpu < MIN_NOTICED_SHARE && self.wall < MIN_NOTICED_SHARE
     }
 
     /// With the time of another origin that the same change touches.
     #[must_use]
-    pub(crate) fn and(&self, other: &Self) -> Self {
+    pub(crate) fn with_origin(&self, other: &Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns + other.cpu_ns,
             ci95: [0, 1].map(|end| self.ci95[end] + other.ci95[end]),
@@ -58,7 +58,7 @@ const GIVES_BACK: [Mechanism; 4] = [
 ];
 
 /// Mechanisms of faults on anonymous memory; [`Mechanism::FaultEntry`] is of all kinds.
-const FAULTS: [Mechanism; 4] = [
+const ANON_FAULTS: [Mechanism; 4] = [
     Mechanism::FaultAnon,
     Mechanism::FaultHuge,
     Mechanism::FaultEntry,
@@ -67,13 +67,13 @@ const FAULTS: [Mechanism; 4] = [
 
 /// Samples and time asleep. Parts of rows are of it too.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct SampleSum {
     samples: f64,
     blocked_ns: f64,
 }
 
-impl Sum {
-    fn of<'r>(rows: impl Iterator<Item = &'r AccountRow>) -> Self {
+impl SampleSum {
+    fn of_rows<'r>(rows: impl Iterator<Item = &'r AccountRow>) -> Self {
         let mut sum = Self::default();
         for row in rows {
             sum.samples += row.samples as f64;
@@ -82,14 +82,14 @@ impl Sum {
         sum
     }
 
-    fn add(&mut self, other: Self, part: f64) {
+    fn add_part(&mut self, other: Self, part: f64) {
         self.samples += other.samples * part;
         self.blocked_ns += other.blocked_ns * part;
     }
 }
 
 /// `a` of `b`; `otherwise` where there is nothing.
-fn part(a: f64, b: f64, otherwise: f64) -> f64 {
+fn part_or(a: f64, b: f64, otherwise: f64) -> f64 {
     if b > 0.0 { (a / b).min(1.0) } else { otherwise }
 }
 
@@ -114,19 +114,19 @@ fn causes_of(calls: &[Mechanism]) -> Vec<Cause> {
 }
 
 /// One origin's time in one run, before a change.
-struct Measure<'a> {
-    case: &'a Case<'a>,
-    spent: &'a Spent,
+struct OriginTime<'a> {
+    case: &'a RemedyCase<'a>,
+    spent: &'a ObservedTime,
     touches: Touches,
 }
 
-impl Measure<'_> {
+impl OriginTime<'_> {
     fn rows(&self) -> impl Iterator<Item = &AccountRow> {
         self.spent.account.rows.iter()
     }
 
-    fn sum(&self, of: &[Mechanism]) -> Sum {
-        Sum::of(self.rows().filter(|r| of.contains(&r.mechanism)))
+    fn sum_rows(&self, of: &[Mechanism]) -> SampleSum {
+        SampleSum::of_rows(self.rows().filter(|r| of.contains(&r.mechanism)))
     }
 
     fn is_reached(&self, row: &AccountRow) -> bool {
@@ -138,14 +138,14 @@ impl Measure<'_> {
     }
 
     /// What of these the origin had done.
-    fn reached(&self, of: &[Mechanism]) -> Sum {
+    fn reached_sum(&self, of: &[Mechanism]) -> SampleSum {
         let rows = self.rows().filter(|r| of.contains(&r.mechanism));
-        Sum::of(rows.filter(|r| self.is_reached(r)))
+        SampleSum::of_rows(rows.filter(|r| self.is_reached(r)))
     }
 
     /// The part of the program's shootdowns that are this origin's.
     fn of_shootdowns(&self) -> f64 {
-        part(self.case.shootdowns() as f64, self.case.total as f64, 0.0)
+        part_or(self.case.shootdowns() as f64, self.case.total as f64, 0.0)
     }
 
     /// The part of this origin's calls that the change reaches: not of what the program asks for, where it does not.
@@ -153,47 +153,51 @@ impl Measure<'_> {
         let rows = self
             .rows()
             .filter(|r| self.touches.calls.contains(&r.mechanism));
-        let all = Sum::of(rows.filter(|r| called_by(self.case, r) != CalledBy::Others));
-        part(self.reached(self.touches.calls).samples, all.samples, 1.0)
+        let all = SampleSum::of_rows(rows.filter(|r| called_by(self.case, r) != CalledBy::Others));
+        part_or(
+            self.reached_sum(self.touches.calls).samples,
+            all.samples,
+            1.0,
+        )
     }
 
     /// The part of what the whole program does by these calls that this origin does, as far as the change reaches it. Where they
     /// took too little time to be sampled, its shootdowns tell.
     fn part_of(&self, calls: &[Mechanism]) -> f64 {
         let otherwise = self.of_shootdowns() * self.part_reached();
-        let (its, all) = (self.reached(calls), self.sum(calls));
-        part(its.samples, all.samples, otherwise)
+        let (its, all) = (self.reached_sum(calls), self.sum_rows(calls));
+        part_or(its.samples, all.samples, otherwise)
     }
 
     /// The part of the faults that are on memory which had been given back: more pages were faulted in than were ever
     /// resident. Where the faults or the memory were not counted from the start on, or huge pages make one fault of many, all may be.
     fn part_again(&self) -> f64 {
-        const PAGE: u64 = 4096;
+        const PAGE_BYTES: u64 = 4096;
         let evidence = self.case.evidence;
         let (Some(faults), Some(rss)) = (evidence.page_faults, evidence.max_rss) else {
             return 1.0;
         };
-        if !evidence.from_start || self.sum(&[Mechanism::FaultHuge]).samples > 0.0 {
+        if !evidence.from_start || self.sum_rows(&[Mechanism::FaultHuge]).samples > 0.0 {
             return 1.0;
         }
-        1.0 - part((rss / PAGE) as f64, faults as f64, 1.0)
+        1.0 - part_or((rss / PAGE_BYTES) as f64, faults as f64, 1.0)
     }
 
     /// The part of the entries of faults that are on anonymous memory.
     fn part_anonymous(&self) -> f64 {
-        let anonymous = self.sum(&[Mechanism::FaultAnon, Mechanism::FaultHuge]);
+        let anonymous = self.sum_rows(&[Mechanism::FaultAnon, Mechanism::FaultHuge]);
         let faults = self.rows().filter(|r| {
             r.mechanism.is_fault()
                 && !matches!(r.mechanism, Mechanism::FaultEntry | Mechanism::Zeroing)
         });
-        part(anonymous.samples, Sum::of(faults).samples, 1.0)
+        part_or(anonymous.samples, SampleSum::of_rows(faults).samples, 1.0)
     }
 
     /// Whether the origin is the program's malloc, or was seen to do anything at all: a copy of an allocator that nobody calls has
     /// no memory.
     fn is_in_use(&self) -> bool {
-        let is_everybodys = match self.case.subject {
-            Subject::Allocator(found) => found.kind.is_libc() || found.replaces_malloc,
+        let is_everybodys = match self.case.origin {
+            ShootdownOrigin::Allocator(found) => found.kind.is_libc() || found.replaces_malloc,
             _ => false,
         };
         is_everybodys
@@ -204,38 +208,44 @@ impl Measure<'_> {
     }
 
     /// Samples and sleep of all that the change can touch, and the time of hits.
-    fn touched(&self, reach: f64) -> (Sum, f64) {
+    fn touched_time(&self, reach: f64) -> (SampleSum, f64) {
         let touches = self.touches;
-        let mut touched = Sum::default();
-        touched.add(self.reached(touches.calls), reach);
-        let of_calls = self.case.part(&causes_of(touches.calls));
-        touched.add(self.reached(&[Mechanism::ShootdownWait]), of_calls * reach);
+        let mut touched = SampleSum::default();
+        touched.add_part(self.reached_sum(touches.calls), reach);
+        let of_calls = self.case.part_of_causes(&causes_of(touches.calls));
+        touched.add_part(
+            self.reached_sum(&[Mechanism::ShootdownWait]),
+            of_calls * reach,
+        );
         let again = if touches.again {
             let given = touches.calls.iter().copied();
             let given: Vec<_> = given.filter(|m| GIVES_BACK.contains(m)).collect();
-            let its = self.reached(&given).samples;
-            let all = self.sum(&GIVES_BACK).samples;
+            let its = self.reached_sum(&given).samples;
+            let all = self.sum_rows(&GIVES_BACK).samples;
             let otherwise = self.of_shootdowns() * self.part_reached();
-            self.part_again() * part(its, all, otherwise) * reach
+            self.part_again() * part_or(its, all, otherwise) * reach
         } else {
             0.0
         };
-        for fault in FAULTS {
+        for fault in ANON_FAULTS {
             let of_kind = match fault {
                 Mechanism::FaultEntry => self.part_anonymous(),
                 _ => 1.0,
             };
             let is_whole = touches.everywhere.contains(&fault) && self.is_everywhere();
             let part = if is_whole { 1.0 } else { again };
-            touched.add(self.sum(&[fault]), of_kind * part);
+            touched.add_part(self.sum_rows(&[fault]), of_kind * part);
         }
-        let others = touches.everywhere.iter().filter(|m| !FAULTS.contains(m));
+        let others = touches
+            .everywhere
+            .iter()
+            .filter(|m| !ANON_FAULTS.contains(m));
         let others: Vec<_> = others.copied().collect();
         if self.is_everywhere() {
-            touched.add(self.sum(&others), 1.0);
+            touched.add_part(self.sum_rows(&others), 1.0);
         }
-        touched.add(
-            self.sum(&[Mechanism::LockMmap]),
+        touched.add_part(
+            self.sum_rows(&[Mechanism::LockMmap]),
             self.part_of_lock(again, reach),
         );
         let hits = self.spent.hits_ns as f64 * self.of_shootdowns() * reach;
@@ -248,7 +258,7 @@ impl Measure<'_> {
 
     /// Whether what is for all memory is for this program's: of an allocator only if it is in use.
     fn is_everywhere(&self) -> bool {
-        !matches!(self.case.subject, Subject::Allocator(_)) || self.is_in_use()
+        !matches!(self.case.origin, ShootdownOrigin::Allocator(_)) || self.is_in_use()
     }
 
     /// The part of the waits for the lock of the address space while it was held for what the change can touch.
@@ -266,25 +276,29 @@ impl Measure<'_> {
                 _ => 0.0,
             };
         }
-        part(touched, all, 0.0)
+        part_or(touched, all, 0.0)
     }
 }
 
 /// The most that a change could win for one origin; none where nobody knows where the time went. `reach` is the part of
 /// the origin's memory that it is for.
-pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<RemedyCeiling> {
+pub(crate) fn origin_ceiling(
+    case: &RemedyCase<'_>,
+    touches: Touches,
+    reach: f64,
+) -> Option<RemedyCeiling> {
     let spent = case.evidence.spent.as_ref()?;
-    let measure = Measure {
+    let measure = OriginTime {
         case,
         spent,
         touches,
     };
-    let (touched, hits) = measure.touched(reach);
-    let summary = summary(spent, touched.samples.round() as u64)?;
+    let (touched, hits) = measure.touched_time(reach);
+    let summary = summary_of_samples(spent, touched.samples.round() as u64)?;
     let hits = hits.round() as u64;
     let cpu_ns = summary.memory_cpu_ns + hits;
     let blocked_ns = touched.blocked_ns.round() as u64;
-    let share = |ns: u64, of: u64| part(ns as f64, of as f64, 0.0);
+    let share = |ns: u64, of: u64| part_or(ns as f64, of as f64, 0.0);
     Some(RemedyCeiling {
         cpu_ns,
         ci95: summary.memory_cpu_ci95.map(|ns| ns + hits),
@@ -295,7 +309,7 @@ pub(crate) fn ceiling(case: &Case<'_>, touches: Touches, reach: f64) -> Option<R
 }
 
 /// The account as if all of memory management were so many samples: for what they stand for, and its interval.
-fn summary(spent: &Spent, samples: u64) -> Option<AccountSummary> {
+fn summary_of_samples(spent: &ObservedTime, samples: u64) -> Option<AccountSummary> {
     let row = AccountRow {
         pid: 0,
         mechanism: Mechanism::Unmap,

@@ -6,7 +6,8 @@ use quell_event::account::{HolderRole, HolderRow, Part, ProcessTime};
 
 use super::*;
 use crate::{
-    Evidence, Found, Kind, Linking, Options, Planned, Proposal, Source, Version, Wrappers, choose,
+    Evidence, FoundSoftware, Linking, PlanOptions, Planned, Proposal, ShootdownSource,
+    SoftwareKind, Version, Wrappers, choose_remedies,
 };
 
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
@@ -16,7 +17,7 @@ const TCMALLOC: &str = "/usr/lib/libtcmalloc_minimal.so.4.5.10";
 pub(crate) type Row<'t> = (Mechanism, &'t str, &'t str, &'t str, u64);
 
 /// A second of CPU time in 1,000 samples, in two seconds.
-pub(crate) fn spent(rows: &[Row<'_>]) -> Spent {
+pub(crate) fn spent(rows: &[Row<'_>]) -> ObservedTime {
     let row = |&(mechanism, function, file, allocator, samples): &Row<'_>| AccountRow {
         pid: 7,
         mechanism,
@@ -30,7 +31,7 @@ pub(crate) fn spent(rows: &[Row<'_>]) -> Spent {
         blocked_ns: 0,
         longest_ns: 0,
     };
-    Spent {
+    ObservedTime {
         account: Account {
             rows: rows.iter().map(row).collect(),
             processes: vec![ProcessTime {
@@ -47,22 +48,28 @@ pub(crate) fn spent(rows: &[Row<'_>]) -> Spent {
     }
 }
 
-fn libc() -> Found {
-    let mut found = Found::new(Kind::Glibc, LIBC, Linking::SharedLibrary, "");
+fn libc() -> FoundSoftware {
+    let mut found = FoundSoftware::new(SoftwareKind::Glibc, LIBC, Linking::SharedLibrary, "");
     found.version = Some(Version::exact(2, 36, 0));
     found.conf_env = Some("GLIBC_TUNABLES".into());
     found
 }
 
-fn jemalloc(module: &str) -> Found {
-    let mut found = Found::new(Kind::Jemalloc, module, Linking::Static, "");
+fn jemalloc(module: &str) -> FoundSoftware {
+    let mut found = FoundSoftware::new(SoftwareKind::Jemalloc, module, Linking::Static, "");
     found.version = Some(Version::exact(5, 3, 0));
     found.conf_env = Some("MALLOC_CONF".into());
     found
 }
 
-fn source(cause: Cause, module: &str, symbol: &str, region: &str, shootdowns: u64) -> Source {
-    Source {
+fn source(
+    cause: Cause,
+    module: &str,
+    symbol: &str,
+    region: &str,
+    shootdowns: u64,
+) -> ShootdownSource {
+    ShootdownSource {
         cause,
         caller_module: Some(module.into()),
         caller_symbol: Some(symbol.to_owned()),
@@ -72,7 +79,7 @@ fn source(cause: Cause, module: &str, symbol: &str, region: &str, shootdowns: u6
 }
 
 /// 400 MB, of which each page was faulted in ten times.
-fn seen(sources: &[Source], rows: &[Row<'_>]) -> Evidence {
+fn seen(sources: &[ShootdownSource], rows: &[Row<'_>]) -> Evidence {
     Evidence {
         shootdowns: sources.iter().map(|s| s.shootdowns).sum(),
         page_faults: Some(1_024_000),
@@ -85,13 +92,13 @@ fn seen(sources: &[Source], rows: &[Row<'_>]) -> Evidence {
     }
 }
 
-fn proposed(found: &[Found], evidence: &Evidence) -> Proposal {
-    let options = Options {
+fn proposed(found: &[FoundSoftware], evidence: &Evidence) -> Proposal {
+    let options = PlanOptions {
         preload: true,
         budget: 10.0,
-        ..Options::default()
+        ..PlanOptions::default()
     };
-    choose(found, evidence, &options, &|_: &str| None)
+    choose_remedies(found, evidence, &options, &|_: &str| None)
 }
 
 fn of<'p>(proposal: &'p Proposal, remedy: &str) -> Option<&'p Planned> {
@@ -110,7 +117,12 @@ fn close(a: f64, b: f64) -> bool {
 /// reaches this.
 #[test]
 fn releases_that_the_program_asks_for() {
-    let mut found = Found::new(Kind::Gperftools, TCMALLOC, Linking::SharedLibrary, "");
+    let mut found = FoundSoftware::new(
+        SoftwareKind::Gperftools,
+        TCMALLOC,
+        Linking::SharedLibrary,
+        "",
+    );
     found.replaces_malloc = true;
     let release =
         "TCMallocImplementation::ReleaseToSystem(unsigned long) (libtcmalloc_minimal.so.4.5.10)";
@@ -198,7 +210,7 @@ fn guesses_carry_nothing() {
         (Mechanism::FaultAnon, "_ctypes_callproc", ctypes, "", 100),
     ];
     let mut evidence = seen(&sources, &rows);
-    evidence.wrappers = BTreeMap::from([(ffi.into(), Wrappers::named(b""))]);
+    evidence.wrappers = BTreeMap::from([(ffi.into(), Wrappers::from_names(b""))]);
     for spent in [evidence.spent.clone(), None] {
         evidence.spent = spent;
         let proposal = proposed(&[libc()], &evidence);
@@ -221,7 +233,7 @@ fn copies_in_use() {
             (Mechanism::Unmap, function, "libarrow.so", "", 20),
         ];
         let mimalloc = {
-            let mut found = Found::new(Kind::Mimalloc, arrow, Linking::Static, "");
+            let mut found = FoundSoftware::new(SoftwareKind::Mimalloc, arrow, Linking::Static, "");
             found.version = Some(Version::exact(2, 2, 7));
             found
         };
@@ -242,7 +254,7 @@ fn copies_without_a_name() {
     nameless.caller_symbol = None;
     let mut evidence = seen(&[nameless], &[]);
     evidence.spent = None;
-    let mut mimalloc = Found::new(Kind::Mimalloc, arrow, Linking::Static, "");
+    let mut mimalloc = FoundSoftware::new(SoftwareKind::Mimalloc, arrow, Linking::Static, "");
     mimalloc.version = Some(Version::exact(2, 2, 7));
     let both = proposed(&[jemalloc(arrow), mimalloc.clone()], &evidence);
     assert!(both.plan.remedies.is_empty(), "{both:#?}");
@@ -313,11 +325,11 @@ fn too_little_to_win() {
         notes.contains("glibc.keep: not offered, it touches 0.4 % of CPU time and 0.2 % of the time that passed"),
         "{notes}"
     );
-    let options = Options {
+    let options = PlanOptions {
         whatever: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
-    let metric = choose(&[libc()], &evidence, &options, &|_: &str| None);
+    let metric = choose_remedies(&[libc()], &evidence, &options, &|_: &str| None);
     assert!(close(share(&metric, "glibc.keep"), 0.004), "{metric:#?}");
 }
 
@@ -381,7 +393,7 @@ fn what_changes_say() {
         close(share(&proposal, "glibc.huge-pages"), 0.15),
         "{proposal:#?}"
     );
-    for remedy in crate::remedies() {
+    for remedy in crate::all_remedies() {
         let touches = remedy.touches(&crate::Offer::default());
         assert!(!touches.because.is_empty(), "{}", remedy.id());
     }

@@ -7,24 +7,24 @@ mod weigh;
 
 use std::collections::BTreeMap;
 
-use pick::{CLOSE, Candidate, ENOUGH, best, sets};
-use weigh::{Weighed, planned};
+use pick::{Candidate, ENOUGH_STOPPED, PREDICTION_ERROR, best_set, candidate_sets};
+use weigh::{WeighedChange, planned_from_offer};
 
-use crate::attribute::split;
+use crate::attribute::split_shootdowns;
 use crate::evidence::Evidence;
-use crate::remedy::{self, Case, Memory, Offer, Subject, Verdict};
-use crate::share::{Share, Split};
-use crate::words::{counted, percent};
-use crate::{FEW, Found, Kind, Plan, Planned};
+use crate::remedy::{self, MemoryGrowth, Offer, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use crate::share::{Share, ShootdownSplit};
+use crate::words::{count_noun, percent};
+use crate::{FEW_SHOOTDOWNS, FoundSoftware, Plan, Planned, SoftwareKind};
 
 /// An allocator with less than this share of the shootdowns is left alone.
 const SMALL_SHARE: f64 = 0.02;
 /// A file's own calls, and the kernel's work, with less than this share are not mentioned.
-const WORTH: u64 = 20;
+const MENTIONED_DIVISOR: u64 = 20;
 
 /// What may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct PlanOptions {
     /// By which share of its maximum the resident memory may grow, as predicted: 0.25 is a quarter.
     pub budget: f64,
     /// Bytes that are within the budget in any case: of a small program any share is next to nothing.
@@ -35,9 +35,9 @@ pub struct Options {
     pub whatever: bool,
 }
 
-impl Default for Options {
+impl Default for PlanOptions {
     fn default() -> Self {
-        Options {
+        PlanOptions {
             budget: 0.25,
             at_least: 16 << 20,
             preload: false,
@@ -58,38 +58,42 @@ pub struct Proposal {
 
 /// Chooses remedies for what was found, from what was observed, as [`choose_plan`] does by default. `env` is the
 /// environment that the program was observed in.
-pub fn plan(found: &[Found], evidence: &Evidence, env: &impl Fn(&str) -> Option<String>) -> Plan {
-    choose_plan(found, evidence, &Options::default(), env)
+pub fn plan(
+    found: &[FoundSoftware],
+    evidence: &Evidence,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Plan {
+    choose_plan(found, evidence, &PlanOptions::default(), env)
 }
 
 /// Chooses remedies within the options.
 pub fn choose_plan(
-    found: &[Found],
+    found: &[FoundSoftware],
     evidence: &Evidence,
-    options: &Options,
+    options: &PlanOptions,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Plan {
-    choose(found, evidence, options, env).plan
+    choose_remedies(found, evidence, options, env).plan
 }
 
 /// [`choose_plan`], and all that it chose from.
-pub fn choose(
-    found: &[Found],
+pub fn choose_remedies(
+    found: &[FoundSoftware],
     evidence: &Evidence,
-    options: &Options,
+    options: &PlanOptions,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Proposal {
     let mut plan = Plan::default();
-    let split = split(found, evidence);
+    let split = split_shootdowns(found, evidence);
     let faults = evidence.page_faults.unwrap_or(0);
     let is_unknown = evidence.spent.is_none();
-    if evidence.shootdowns < FEW && faults < remedy::MANY_FAULTS && is_unknown {
+    if evidence.shootdowns < FEW_SHOOTDOWNS && faults < remedy::MANY_FAULTS && is_unknown {
         plan.notes.push(format!(
             "{} and {} in the whole run: nothing to gain",
-            counted(evidence.shootdowns, "shootdown"),
+            count_noun(evidence.shootdowns, "shootdown"),
             evidence.page_faults.map_or_else(
                 || "an unknown number of page faults".to_owned(),
-                |n| counted(n, "page fault")
+                |n| count_noun(n, "page fault")
             ),
         ));
         return Proposal {
@@ -109,8 +113,8 @@ pub fn choose(
         candidates: Vec::new(),
         dropped: Vec::new(),
     };
-    choosing.allocators();
-    choosing.rest();
+    choosing.choose_for_allocators();
+    choosing.choose_for_rest();
     choosing.without_huge_pages();
     choosing.say_dropped();
     Proposal {
@@ -120,10 +124,10 @@ pub fn choose(
 }
 
 struct Choosing<'a> {
-    found: &'a [Found],
+    found: &'a [FoundSoftware],
     evidence: &'a Evidence,
-    split: &'a Split,
-    options: &'a Options,
+    split: &'a ShootdownSplit,
+    options: &'a PlanOptions,
     env: &'a dyn Fn(&str) -> Option<String>,
     /// The share of the maximum of memory that what is chosen is expected to take.
     spent: f64,
@@ -136,20 +140,23 @@ struct Choosing<'a> {
 }
 
 impl<'a> Choosing<'a> {
-    fn allocators(&mut self) {
+    fn choose_for_allocators(&mut self) {
         let (found, split) = (self.found, self.split);
         let faults = self.evidence.page_faults.unwrap_or(0);
         // The largest first, so that the plan reads by importance.
-        let mut order: Vec<(&Found, &Share)> = found.iter().zip(&split.allocators).collect();
+        let mut order: Vec<(&FoundSoftware, &Share)> =
+            found.iter().zip(&split.allocators).collect();
         order.sort_by_key(|(_, share)| std::cmp::Reverse(share.shootdowns));
         for (found, share) in order {
-            if !found.kind.allocates() {
+            if !found.kind.has_allocator() {
                 continue;
             }
             let part = share.shootdowns as f64 / split.total.max(1) as f64;
-            let enough =
-                self.evidence.shootdowns >= FEW && share.shootdowns > 0 && part >= SMALL_SHARE;
-            let aside = found.kind.is_libc() || matches!(found.kind, Kind::Node | Kind::CPython);
+            let enough = self.evidence.shootdowns >= FEW_SHOOTDOWNS
+                && share.shootdowns > 0
+                && part >= SMALL_SHARE;
+            let aside = found.kind.is_libc()
+                || matches!(found.kind, SoftwareKind::Node | SoftwareKind::CPython);
             if !enough && (aside || faults < remedy::MANY_FAULTS) {
                 let is_replaced = self
                     .found
@@ -161,41 +168,46 @@ impl<'a> Choosing<'a> {
                     // few shootdowns do not say that its pages are not those that are faulted in
                     let text = match faults {
                         0 => "by where its time went".to_owned(),
-                        _ => format!("the program has {}", counted(faults, "page fault")),
+                        _ => format!("the program has {}", count_noun(faults, "page fault")),
                     };
-                    self.offer_all(Subject::Allocator(found), share, &text);
+                    self.offer_all(ShootdownOrigin::Allocator(found), share, &text);
                 }
                 let from = format!(
                     "{} of {} shootdowns are from it",
                     share.shootdowns, split.total
                 );
-                self.note(if self.candidates.len() == offered {
+                self.add_note(if self.candidates.len() == offered {
                     format!("{found}: left as it is, {from}")
                 } else {
                     format!("{found}: {from}; whether its settings win time only runs can tell")
                 });
                 continue;
             }
-            let mut text = share.describe(found, split.total);
+            let mut text = share.describe_share(found, split.total);
             if !enough {
                 text = format!("{text}; chosen for the program's {faults} page faults");
             }
-            self.choose(Subject::Allocator(found), share, &found.to_string(), &text);
+            self.choose_for_origin(
+                ShootdownOrigin::Allocator(found),
+                share,
+                &found.to_string(),
+                &text,
+            );
         }
     }
 
     /// What no allocator asked for.
-    fn rest(&mut self) {
+    fn choose_for_rest(&mut self) {
         let split = self.split;
-        if self.evidence.shootdowns < FEW {
+        if self.evidence.shootdowns < FEW_SHOOTDOWNS {
             self.offer_of_programs();
             return;
         }
-        let worth = |count: u64| count > 0 && count * WORTH >= split.total;
+        let worth = |count: u64| count > 0 && count * MENTIONED_DIVISOR >= split.total;
         let part = |count: u64| {
             let verb = if count == 1 { "is" } else { "are" };
             let percent = percent(count, split.total);
-            format!("{} ({percent} %) {verb}", counted(count, "shootdown"))
+            format!("{} ({percent} %) {verb}", count_noun(count, "shootdown"))
         };
         for (file, share) in split.own.iter().filter(|(_, s)| worth(s.shootdowns)) {
             let name = file.file_name().unwrap_or(file.as_os_str());
@@ -203,31 +215,31 @@ impl<'a> Choosing<'a> {
             let text = format!(
                 "{} from {name}'s own calls{}{}",
                 part(share.shootdowns),
-                share.list(),
-                share.guess()
+                share.cause_list(),
+                share.guess_remark()
             );
-            let chosen = self.choose(Subject::Own(file), share, &name, &text);
+            let chosen = self.choose_for_origin(ShootdownOrigin::Own(file), share, &name, &text);
             if !chosen {
-                self.note(format!(
+                self.add_note(format!(
                     "{} from {name}'s own calls, where no known allocator is: no setting stops them",
                     part(share.shootdowns)
                 ));
             }
         }
         for (call, &count) in split.asked.iter().filter(|(_, count)| worth(**count)) {
-            self.note(format!(
+            self.add_note(format!(
                 "{} from {call}, which the program calls itself: that is not the allocator's policy, and no setting of it changes that",
                 part(count)
             ));
         }
         for (who, &count) in split.guessed.iter().filter(|(_, n)| worth(**n)) {
-            self.note(format!(
+            self.add_note(format!(
                 "{} from calls whose caller no stack names: it may be {who}, and no remedy rests on that",
                 part(count)
             ));
         }
         if worth(split.unknown) {
-            self.note(format!(
+            self.add_note(format!(
                 "{} from code that could not be named: whether a setting stops them is not known",
                 part(split.unknown)
             ));
@@ -237,14 +249,14 @@ impl<'a> Choosing<'a> {
                 "{} for the stacks of ending threads",
                 part(split.threads.shootdowns)
             );
-            let chosen = self.choose(
-                Subject::Threads,
+            let chosen = self.choose_for_origin(
+                ShootdownOrigin::Threads,
                 &split.threads,
                 "stacks of ending threads",
                 &text,
             );
             if !chosen {
-                self.note(format!(
+                self.add_note(format!(
                     "{} the stacks of ending threads: a pool of threads that stay would stop them",
                     part(split.threads.shootdowns)
                 ));
@@ -252,31 +264,37 @@ impl<'a> Choosing<'a> {
         }
         for (&cause, &count) in split.others.iter().filter(|(_, count)| worth(**count)) {
             let mut share = Share::default();
-            share.add(cause, count, false);
+            share.count_cause(cause, count, false);
             let text = format!("{} by {cause}", part(count));
-            let chosen = self.choose(Subject::Kernel, &share, cause.name(), &text);
+            let chosen =
+                self.choose_for_origin(ShootdownOrigin::Kernel, &share, cause.name(), &text);
             if !chosen {
-                self.note(format!(
+                self.add_note(format!(
                     "{} by {cause}, which no allocator does: no remedy here",
                     part(count)
                 ));
             }
         }
         // Whatever the allocators do, a program that has settings of its own knows more about itself.
-        let all = self.whole();
+        let all = self.all_by_cause();
         let found = self.found;
-        for program in found.iter().filter(|f| !f.kind.allocates()) {
-            self.choose(Subject::Program(program), &all, &program.to_string(), "");
+        for program in found.iter().filter(|f| !f.kind.has_allocator()) {
+            self.choose_for_origin(
+                ShootdownOrigin::Program(program),
+                &all,
+                &program.to_string(),
+                "",
+            );
         }
     }
 
     /// What programs with settings of their own can do where nobody interrupts anybody.
     fn offer_of_programs(&mut self) {
-        let all = self.whole();
+        let all = self.all_by_cause();
         let found = self.found;
-        for program in found.iter().filter(|f| !f.kind.allocates()) {
+        for program in found.iter().filter(|f| !f.kind.has_allocator()) {
             let text = format!("{program} has a setting for it");
-            self.offer_all(Subject::Program(program), &all, &text);
+            self.offer_all(ShootdownOrigin::Program(program), &all, &text);
         }
     }
 
@@ -300,35 +318,36 @@ impl<'a> Choosing<'a> {
             ..Planned::default()
         };
         let none = Share::default();
-        let case = self.case(Subject::Kernel, &none);
-        Weighed::of(&case, &remedy::without_huge_pages(), &Offer::default()).add_to(&mut planned);
+        let case = self.case_of(ShootdownOrigin::Kernel, &none);
+        WeighedChange::of_origin(&case, &remedy::without_huge_pages(), &Offer::default())
+            .add_to(&mut planned);
         self.candidates.push(planned);
     }
 
     /// All shootdowns by cause, whoever asked.
-    fn whole(&self) -> Share {
+    fn all_by_cause(&self) -> Share {
         let mut all = Share::default();
         let own = self.split.own.values();
         let shares = self.split.allocators.iter().chain(own);
         for share in shares.chain([&self.split.threads]) {
             for (&cause, &count) in &share.causes {
-                all.add(cause, count, false);
+                all.count_cause(cause, count, false);
             }
         }
         for (&cause, &count) in &self.split.others {
-            all.add(cause, count, false);
+            all.count_cause(cause, count, false);
         }
         all
     }
 
-    fn note(&mut self, text: String) {
+    fn add_note(&mut self, text: String) {
         if !self.plan.notes.contains(&text) {
             self.plan.notes.push(text);
         }
     }
 
     /// The share by which memory may grow.
-    fn budget(&self) -> f64 {
+    fn budget_share(&self) -> f64 {
         // What was not measured is within no budget, and without one everything is.
         let Some(rss) = self.evidence.max_rss else {
             return f64::INFINITY;
@@ -338,46 +357,53 @@ impl<'a> Choosing<'a> {
     }
 
     /// The share by which it may still grow.
-    fn left(&self) -> f64 {
-        (self.budget() - self.spent).max(0.0)
+    fn budget_left(&self) -> f64 {
+        (self.budget_share() - self.spent).max(0.0)
     }
 
     /// Bytes by which memory may still grow.
-    fn room(&self) -> Option<u64> {
+    fn room_bytes(&self) -> Option<u64> {
         if let Some(room) = self.library {
             return room;
         }
-        Some((self.evidence.max_rss? as f64 * self.left()) as u64)
+        Some((self.evidence.max_rss? as f64 * self.budget_left()) as u64)
     }
 
     /// The share of the maximum that this takes.
-    fn memory(&self, memory: Memory) -> Option<f64> {
+    fn memory_share(&self, memory: MemoryGrowth) -> Option<f64> {
         match (memory, self.evidence.max_rss) {
-            (Memory::Share(share), _) => Some(share),
-            (Memory::UpTo(bytes), Some(rss)) => Some(bytes as f64 / rss.max(1) as f64),
-            (Memory::UpTo(_), None) | (Memory::Unknown, _) => None,
+            (MemoryGrowth::Share(share), _) => Some(share),
+            (MemoryGrowth::UpTo(bytes), Some(rss)) => Some(bytes as f64 / rss.max(1) as f64),
+            (MemoryGrowth::UpTo(_), None) | (MemoryGrowth::Unknown, _) => None,
         }
     }
 
     /// Chooses for one origin; whether anything was chosen, or said of why not.
-    fn choose(&mut self, subject: Subject<'_>, share: &Share, name: &str, text: &str) -> bool {
+    fn choose_for_origin(
+        &mut self,
+        origin: ShootdownOrigin<'_>,
+        share: &Share,
+        name: &str,
+        text: &str,
+    ) -> bool {
         let total = self.split.total;
-        let case = self.case(subject, share);
+        let case = self.case_of(origin, share);
         let (mut tunings, mut preloads) = (Vec::new(), Vec::new());
         let mut refused = Vec::new();
-        for &remedy in remedy::all() {
+        for &remedy in remedy::all_remedies() {
             // Few shootdowns, and much else: that is for the allocator's own settings.
-            let few = self.evidence.shootdowns < FEW && !remedy.helps_without_shootdowns();
+            let few =
+                self.evidence.shootdowns < FEW_SHOOTDOWNS && !remedy.helps_without_shootdowns();
             if few || remedy.preloads() && !self.options.preload {
                 continue;
             }
             match remedy.consider(&case) {
                 None => {}
-                Some(Verdict::Refuse(why)) => refused.push((remedy, why)),
-                Some(Verdict::Advise { settings, why }) => {
-                    self.note(format!("{name}: {}: {why}", settings.join("; ")));
+                Some(RemedyAnswer::Refuse(why)) => refused.push((remedy, why)),
+                Some(RemedyAnswer::Advise { settings, why }) => {
+                    self.add_note(format!("{name}: {}: {why}", settings.join("; ")));
                 }
-                Some(Verdict::Offer(offers)) => {
+                Some(RemedyAnswer::Offer(offers)) => {
                     let list = if remedy.preloads() {
                         &mut preloads
                     } else {
@@ -389,30 +415,30 @@ impl<'a> Choosing<'a> {
             }
         }
         for (remedy, offer) in tunings.iter().chain(&preloads) {
-            self.offer(&case, *remedy, offer, text);
+            self.offer_change(&case, *remedy, offer, text);
         }
         // of what nobody knows to stop anything only runs tell
         let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
         tunings.retain(is_known);
         preloads.retain(is_known);
         // What the library keeps it keeps once, for whomever.
-        let sets = sets(&tunings, &preloads, |(remedy, offer)| {
+        let sets = candidate_sets(&tunings, &preloads, |(remedy, offer)| {
             if remedy.preloads() && self.library.is_some() {
                 return Some(0.0);
             }
-            self.memory(offer.memory)
+            self.memory_share(offer.memory)
         });
-        let left = self.left();
+        let left = self.budget_left();
         // What is chosen for page faults may have no shootdown of its own to stop.
-        let for_faults = self.evidence.shootdowns < FEW;
-        let best = best(&sets, left, for_faults);
+        let for_faults = self.evidence.shootdowns < FEW_SHOOTDOWNS;
+        let best = best_set(&sets, left, for_faults);
         let stops = best.map_or(0.0, |b| b.stops);
         // Said of the library only where it is missed.
         let mut said: Vec<String> = Vec::new();
         for (remedy, why) in refused {
-            if (!remedy.preloads() || stops < ENOUGH) && !said.contains(&why) {
-                self.note(match subject {
-                    Subject::Allocator(_) | Subject::Program(_) => {
+            if (!remedy.preloads() || stops < ENOUGH_STOPPED) && !said.contains(&why) {
+                self.add_note(match origin {
+                    ShootdownOrigin::Allocator(_) | ShootdownOrigin::Program(_) => {
                         format!("{name}: nothing set: {why}")
                     }
                     _ => format!("{text}: {why}"),
@@ -422,19 +448,21 @@ impl<'a> Choosing<'a> {
         }
         let over: Vec<_> = sets
             .iter()
-            .filter(|s| s.stops > stops + CLOSE && s.memory.is_some_and(|m| m > left))
-            .filter(|_| stops < ENOUGH)
+            .filter(|s| s.stops > stops + PREDICTION_ERROR && s.memory.is_some_and(|m| m > left))
+            .filter(|_| stops < ENOUGH_STOPPED)
             .collect();
         // of those that stop enough, or else as much as any, the cheapest
         let most = over.iter().map(|s| s.stops).fold(0.0, f64::max);
-        let good = over.iter().filter(|s| s.stops >= ENOUGH.min(most - CLOSE));
+        let good = over
+            .iter()
+            .filter(|s| s.stops >= ENOUGH_STOPPED.min(most - PREDICTION_ERROR));
         let cheapest = good.min_by(|a, b| {
             let (a, b) = (a.memory.unwrap_or(0.0), b.memory.unwrap_or(0.0));
             a.total_cmp(&b)
         });
         if let Some(over) = cheapest {
             let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
-            self.note(format!(
+            self.add_note(format!(
                 "{name}: {} would stop {:.0} % of them, not {:.0} %, for {:.0} % more memory as predicted, \
                  and the budget leaves {:.0} %",
                 ids.join(" and "),
@@ -461,8 +489,11 @@ impl<'a> Choosing<'a> {
             for (remedy, offer) in chosen.iter().filter(|c| c.0.preloads() == group) {
                 let stops = remaining * offer.stops;
                 stopped += stops;
-                let weighed = Weighed::of(&case, *remedy, offer);
-                self.add(name, planned(*remedy, offer, weighed, stops, text));
+                let weighed = WeighedChange::of_origin(&case, *remedy, offer);
+                self.add_to_plan(
+                    name,
+                    planned_from_offer(*remedy, offer, weighed, stops, text),
+                );
             }
             remaining -= stopped;
         }
@@ -470,18 +501,18 @@ impl<'a> Choosing<'a> {
     }
 
     /// An origin, as remedies consider it.
-    fn case<'c>(&self, subject: Subject<'c>, share: &'c Share) -> Case<'c>
+    fn case_of<'c>(&self, origin: ShootdownOrigin<'c>, share: &'c Share) -> RemedyCase<'c>
     where
         'a: 'c,
     {
-        Case {
-            subject,
+        RemedyCase {
+            origin,
             found: self.found,
             evidence: self.evidence,
             total: self.split.total,
-            copies: self.split.copies(),
-            huge: self.split.huge(),
-            room: self.room(),
+            copies: self.split.copies_share(),
+            huge: self.split.huge_pages_share(),
+            room: self.room_bytes(),
             env: self.env,
             share,
         }

@@ -6,33 +6,38 @@ use std::path::PathBuf;
 use quell_event::Cause;
 
 use super::*;
-use crate::{Linking, Source, Version, Wrappers};
+use crate::{Linking, ShootdownSource, Version, Wrappers};
 
 pub(super) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 pub(super) const APP: &str = "/opt/app";
 pub(super) const MB: u64 = 1 << 20;
 
-pub(super) fn found(kind: Kind, module: &str, linking: Linking, version: Version) -> Found {
-    let mut found = Found::new(kind, module, linking, "");
+pub(super) fn found(
+    kind: SoftwareKind,
+    module: &str,
+    linking: Linking,
+    version: Version,
+) -> FoundSoftware {
+    let mut found = FoundSoftware::new(kind, module, linking, "");
     found.version = Some(version);
     found.conf_env = Some("MALLOC_CONF".into());
     found
 }
 
 /// A shared library that takes malloc's place.
-fn replacing(kind: Kind, module: &str, version: Version) -> Found {
+fn replacing(kind: SoftwareKind, module: &str, version: Version) -> FoundSoftware {
     let mut found = found(kind, module, Linking::SharedLibrary, version);
     found.replaces_malloc = true;
     found
 }
 
-pub(super) fn libc() -> Found {
+pub(super) fn libc() -> FoundSoftware {
     let version = Version::exact(2, 36, 0);
-    found(Kind::Glibc, LIBC, Linking::SharedLibrary, version)
+    found(SoftwareKind::Glibc, LIBC, Linking::SharedLibrary, version)
 }
 
-pub(super) fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
-    Source {
+pub(super) fn source(cause: Cause, module: &str, shootdowns: u64) -> ShootdownSource {
+    ShootdownSource {
         cause,
         caller_module: (!module.is_empty()).then(|| module.into()),
         caller_symbol: Some("work".to_owned()),
@@ -42,7 +47,7 @@ pub(super) fn source(cause: Cause, module: &str, shootdowns: u64) -> Source {
 }
 
 /// A program of 400 MB that faults in a megabyte for each shootdown.
-pub(super) fn seen(sources: &[Source]) -> Evidence {
+pub(super) fn seen(sources: &[ShootdownSource]) -> Evidence {
     let shootdowns = sources.iter().map(|s| s.shootdowns).sum();
     Evidence {
         shootdowns,
@@ -55,8 +60,8 @@ pub(super) fn seen(sources: &[Source]) -> Evidence {
     }
 }
 
-pub(super) fn chosen(found: &[Found], evidence: &Evidence, budget: f64) -> Plan {
-    let options = Options {
+pub(super) fn chosen(found: &[FoundSoftware], evidence: &Evidence, budget: f64) -> Plan {
+    let options = PlanOptions {
         budget,
         at_least: 0,
         preload: true,
@@ -97,9 +102,9 @@ fn own_calls() {
 fn small_programs() {
     let mut evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
     evidence.max_rss = Some(4 * MB);
-    let options = Options {
+    let options = PlanOptions {
         preload: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
     let plan = choose_plan(&[libc()], &evidence, &options, &|_: &str| None);
     assert_eq!(plan.remedies[0].sets["QUELL_SHIM"], "cache=64M,rss=19M");
@@ -110,8 +115,13 @@ fn small_programs() {
 /// Check that in a static program its own calls are not taken for its malloc's.
 #[test]
 fn own_calls_of_a_static_program() {
-    let glibc = found(Kind::Glibc, APP, Linking::Static, Version::exact(2, 36, 0));
-    let of = |symbol: &str| Source {
+    let glibc = found(
+        SoftwareKind::Glibc,
+        APP,
+        Linking::Static,
+        Version::exact(2, 36, 0),
+    );
+    let of = |symbol: &str| ShootdownSource {
         caller_symbol: Some(symbol.to_owned()),
         ..source(Cause::Munmap, APP, 1000)
     };
@@ -151,10 +161,10 @@ fn library_once() {
 #[test]
 fn library_for_two() {
     let mut python = libc();
-    (python.kind, python.module) = (Kind::CPython, "/usr/bin/python3".into());
+    (python.kind, python.module) = (SoftwareKind::CPython, "/usr/bin/python3".into());
     let fast = "/opt/libmimalloc.so";
     let mimalloc = found(
-        Kind::Mimalloc,
+        SoftwareKind::Mimalloc,
         fast,
         Linking::SharedLibrary,
         Version::exact(2, 2, 7),
@@ -169,7 +179,7 @@ fn library_for_two() {
     let environment = first.environment(&|_| None);
     assert_eq!(environment["QUELL_SHIM"], "cache=480M,rss=480M,zero=off");
     assert_eq!(environment["MIMALLOC_PURGE_DELAY"], "-1");
-    let options = Options {
+    let options = PlanOptions {
         budget: 0.25,
         at_least: 0,
         preload: true,
@@ -186,7 +196,12 @@ fn library_for_two() {
 fn library_for_two_jemallocs() {
     let jemalloc = |module: &str, variable: &str| {
         let version = Version::exact(5, 3, 0);
-        let mut found = found(Kind::Jemalloc, module, Linking::SharedLibrary, version);
+        let mut found = found(
+            SoftwareKind::Jemalloc,
+            module,
+            Linking::SharedLibrary,
+            version,
+        );
         found.conf_env = Some(variable.to_owned());
         found
     };
@@ -201,9 +216,9 @@ fn library_for_two_jemallocs() {
     ]);
     let decays = |_: &str| Some("dirty_decay_ms:0".to_owned());
     let env = |name: &str| decays(name).filter(|_| name.ends_with("MALLOC_CONF"));
-    let options = Options {
+    let options = PlanOptions {
         preload: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
     let plan = choose_plan(&found, &evidence, &options, &env);
     assert_eq!(ids(&plan), ["shim.jemalloc"]);
@@ -221,7 +236,7 @@ fn library_in_force() {
     let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
     let first = chosen(&[libc()], &evidence, 0.25);
     let environment = first.environment(&|_| None);
-    let options = Options {
+    let options = PlanOptions {
         budget: 0.25,
         at_least: 0,
         preload: true,
@@ -242,7 +257,7 @@ fn library_in_force() {
 fn zeroing_by_size_and_room() {
     let file = "/opt/libmimalloc.so";
     let mimalloc = found(
-        Kind::Mimalloc,
+        SoftwareKind::Mimalloc,
         file,
         Linking::SharedLibrary,
         Version::exact(1, 2, 0),
@@ -290,13 +305,13 @@ fn zeroing_and_forks() {
         "{works:?}"
     );
     let version = Version::exact(5, 3, 0);
-    let jemalloc = replacing(Kind::Jemalloc, "/opt/libjemalloc.so.2", version);
+    let jemalloc = replacing(SoftwareKind::Jemalloc, "/opt/libjemalloc.so.2", version);
     let mut both = sources(20);
     both.sources
         .push(source(Cause::MadviseDontneed, "/opt/libjemalloc.so.2", 500));
-    let options = Options {
+    let options = PlanOptions {
         preload: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
     let env = |name: &str| (name == "MALLOC_CONF").then(|| "dirty_decay_ms:0".to_owned());
     let plan = choose_plan(&[libc(), jemalloc], &both, &options, &env);
@@ -312,7 +327,12 @@ fn zeroing_and_forks() {
 #[test]
 fn google_tcmalloc() {
     let file = "/opt/libtcmalloc_google.so";
-    let mut tcmalloc = Found::new(Kind::GoogleTcmalloc, file, Linking::SharedLibrary, "");
+    let mut tcmalloc = FoundSoftware::new(
+        SoftwareKind::GoogleTcmalloc,
+        file,
+        Linking::SharedLibrary,
+        "",
+    );
     tcmalloc.replaces_malloc = true;
     let measured = [
         (211, 89, 40_000, 0.90, ",zero=64M"),
@@ -334,7 +354,7 @@ fn google_tcmalloc() {
 #[test]
 fn library_refused() {
     let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
-    let why = |found: &[Found], evidence: &Evidence| {
+    let why = |found: &[FoundSoftware], evidence: &Evidence| {
         let plan = chosen(found, evidence, 0.25);
         assert!(
             !plan.remedies.iter().any(|r| r.remedy.starts_with("shim")),
@@ -343,14 +363,14 @@ fn library_refused() {
         plan.notes.join("\n")
     };
     let statically = found(
-        Kind::Glibc,
+        SoftwareKind::Glibc,
         "/opt/static",
         Linking::Static,
         Version::exact(2, 36, 0),
     );
     assert!(why(&[statically], &evidence).contains("linked statically"));
     assert!(why(&[], &evidence).contains("no C library"));
-    let go = Found::new(Kind::GoRuntime, APP, Linking::Static, "");
+    let go = FoundSoftware::new(SoftwareKind::GoRuntime, APP, Linking::Static, "");
     assert!(why(&[libc(), go], &evidence).contains("Go calls the kernel itself"));
     let secure = Evidence {
         secure: true,
@@ -363,7 +383,7 @@ fn library_refused() {
     };
     assert!(why(&[libc()], &unfit).contains("built with AddressSanitizer"));
     let musl = found(
-        Kind::Musl,
+        SoftwareKind::Musl,
         "/lib/ld-musl-x86_64.so.1",
         Linking::SharedLibrary,
         Version::exact(1, 2, 3),
@@ -376,10 +396,10 @@ fn library_refused() {
 /// whose stacks name nobody, it is said who may have called, and no remedy rests on that.
 #[test]
 fn by_names() {
-    let names = |text: &[u8]| BTreeMap::from([(PathBuf::from(APP), Wrappers::named(text))]);
+    let names = |text: &[u8]| BTreeMap::from([(PathBuf::from(APP), Wrappers::from_names(text))]);
     let mut skipped = seen(&[source(Cause::Munmap, APP, 1000)]);
     skipped.wrappers = names(b"\0free\0");
-    let guessed = |found: &[Found], evidence: &Evidence, who: &str| {
+    let guessed = |found: &[FoundSoftware], evidence: &Evidence, who: &str| {
         let plan = chosen(found, evidence, 0.25);
         assert!(plan.remedies.is_empty(), "{plan:?}");
         let notes = plan.notes.join("\n");
@@ -388,7 +408,7 @@ fn by_names() {
     };
     guessed(&[libc()], &skipped, "glibc malloc");
     let go = found(
-        Kind::GoRuntime,
+        SoftwareKind::GoRuntime,
         APP,
         Linking::Static,
         Version::exact(1, 22, 0),
@@ -400,12 +420,12 @@ fn by_names() {
 
     let loader = "/lib/ld-musl-x86_64.so.1";
     let musl = found(
-        Kind::Musl,
+        SoftwareKind::Musl,
         loader,
         Linking::SharedLibrary,
         Version::exact(1, 2, 3),
     );
-    let mut silent = seen(&[Source {
+    let mut silent = seen(&[ShootdownSource {
         caller_symbol: Some("munmap".to_owned()),
         ..source(Cause::Munmap, loader, 1000)
     }]);
@@ -420,7 +440,7 @@ fn by_names() {
 fn tuned_first() {
     let mimalloc = |version| {
         let mut found = found(
-            Kind::Mimalloc,
+            SoftwareKind::Mimalloc,
             "/opt/libmimalloc.so",
             Linking::SharedLibrary,
             version,
@@ -463,14 +483,14 @@ fn tuned_first() {
 #[test]
 fn copies_after_a_split() {
     let version = Version::exact(2, 3, 2);
-    let mimalloc = replacing(Kind::Mimalloc, "/opt/libmimalloc.so", version);
+    let mimalloc = replacing(SoftwareKind::Mimalloc, "/opt/libmimalloc.so", version);
     let found = [libc(), mimalloc];
     let of = |cause| source(cause, "/opt/libmimalloc.so", 1000);
-    let copied = |region: &str| Source {
+    let copied = |region: &str| ShootdownSource {
         region: Some(region.to_owned()),
         ..source(Cause::Cow, "/usr/bin/app", 500)
     };
-    let part = |sources: &[Source]| {
+    let part = |sources: &[ShootdownSource]| {
         let plan = chosen(&found, &seen(sources), 0.25);
         plan.remedies[0].predicted_stop
     };
@@ -489,7 +509,7 @@ fn copies_after_a_split() {
 fn purging_of_large_blocks() {
     let mimalloc = || {
         replacing(
-            Kind::Mimalloc,
+            SoftwareKind::Mimalloc,
             "/opt/libmimalloc.so",
             Version::exact(3, 6, 0),
         )
@@ -522,11 +542,11 @@ fn purging_of_large_blocks() {
 #[test]
 fn the_heap_of_another_allocator() {
     let tcmalloc = replacing(
-        Kind::Gperftools,
+        SoftwareKind::Gperftools,
         "/opt/libtcmalloc_minimal.so.4",
         Version::exact(2, 8, 1),
     );
-    let heap = Source {
+    let heap = ShootdownSource {
         region: Some("[heap]".to_owned()),
         caller_symbol: None,
         ..source(Cause::MadviseDontneed, "", 1000)
@@ -539,7 +559,7 @@ fn the_heap_of_another_allocator() {
 }
 
 /// Of these sources, with as many pages in each range that was given back.
-fn with_pages(sources: &[Source], pages: u64) -> Evidence {
+fn with_pages(sources: &[ShootdownSource], pages: u64) -> Evidence {
     let copies = sources.iter().filter(|s| s.cause == Cause::Cow);
     let copies: u64 = copies.map(|s| s.shootdowns).sum();
     let seen = seen(sources);
@@ -554,8 +574,8 @@ fn promised(evidence: &Evidence) -> f64 {
     plan.remedies.iter().map(|r| r.predicted_stop).sum()
 }
 
-fn copied(region: &str, file: &str) -> Source {
-    Source {
+fn copied(region: &str, file: &str) -> ShootdownSource {
+    ShootdownSource {
         region: Some(region.to_owned()),
         ..source(Cause::Cow, file, 3000)
     }
@@ -565,7 +585,7 @@ fn copied(region: &str, file: &str) -> Source {
 /// no more than it gives back.
 #[test]
 fn copies_of_what_is_read_first() {
-    let stops = |sources: &[Source]| promised(&with_pages(sources, 16));
+    let stops = |sources: &[ShootdownSource]| promised(&with_pages(sources, 16));
     let own = |cause, shootdowns| source(cause, APP, shootdowns);
     let copies = copied("anonymous memory, by app", APP);
     assert!(stops(&[own(Cause::Munmap, 1000), copies.clone()]) > 0.96);
@@ -601,7 +621,7 @@ fn copies_of_something_else() {
     });
     // free(3) without a frame pointer: the next on the stack has called that, and is no caller of munmap(2)
     let silent = Evidence {
-        wrappers: BTreeMap::from([(APP.into(), Wrappers::named(b""))]),
+        wrappers: BTreeMap::from([(APP.into(), Wrappers::from_names(b""))]),
         ..with_pages(&both, 16)
     };
     let notes = chosen(&[libc()], &silent, 0.25).notes.join(" ");
@@ -623,7 +643,7 @@ fn promises_are_of_all() {
 /// Check that the budget decides between the variants of a remedy, and that what is over it is said.
 #[test]
 fn budget() {
-    let malloc = |cause| Source {
+    let malloc = |cause| ShootdownSource {
         caller_symbol: Some("munmap_chunk".to_owned()),
         ..source(cause, LIBC, 1000)
     };
@@ -654,7 +674,7 @@ fn budget() {
 #[test]
 fn faults_alone() {
     let jemalloc = found(
-        Kind::Jemalloc,
+        SoftwareKind::Jemalloc,
         APP,
         Linking::Static,
         Version::exact(5, 3, 1),
@@ -670,13 +690,13 @@ fn faults_alone() {
 #[test]
 fn batches() {
     let jemalloc = found(
-        Kind::Jemalloc,
+        SoftwareKind::Jemalloc,
         APP,
         Linking::Static,
         Version::exact(5, 3, 1),
     );
     let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000)]);
-    let options = Options {
+    let options = PlanOptions {
         budget: 0.02,
         at_least: 0,
         preload: false,
@@ -693,12 +713,12 @@ fn batches() {
 fn decay_0() {
     let jemalloc = |patch| {
         let version = Version::exact(5, 3, patch);
-        found(Kind::Jemalloc, APP, Linking::Static, version)
+        found(SoftwareKind::Jemalloc, APP, Linking::Static, version)
     };
     let evidence = seen(&[source(Cause::MadviseDontneed, APP, 1000)]);
     let env = |name: &str| (name == "MALLOC_CONF").then(|| "dirty_decay_ms:0".to_owned());
     let within = |patch, budget| {
-        let options = Options {
+        let options = PlanOptions {
             budget,
             at_least: 0,
             preload: true,
@@ -725,7 +745,7 @@ fn decay_0() {
 #[test]
 fn kernel() {
     let jemalloc = found(
-        Kind::Jemalloc,
+        SoftwareKind::Jemalloc,
         APP,
         Linking::Static,
         Version::exact(5, 3, 1),
@@ -747,7 +767,7 @@ fn kernel() {
 /// Check that the stacks of threads are kept where their munmap is what shoots, by the glibc that can.
 #[test]
 fn stacks() {
-    let thread = |cause| Source {
+    let thread = |cause| ShootdownSource {
         caller_symbol: Some("start_thread".to_owned()),
         ..source(cause, LIBC, 1000)
     };
@@ -764,7 +784,7 @@ fn stacks() {
 /// Check that a program with settings of its own gets them as exact lines, and is no allocator.
 #[test]
 fn advice() {
-    let redis = Found::new(Kind::Redis, APP, Linking::Static, "");
+    let redis = FoundSoftware::new(SoftwareKind::Redis, APP, Linking::Static, "");
     let evidence = seen(&[
         source(Cause::Fork, APP, 100),
         source(Cause::Munmap, LIBC, 900),
@@ -785,7 +805,7 @@ fn advice() {
 fn python() {
     let version = Version::exact(3, 11, 2);
     let module = "/usr/bin/python3.11";
-    let python = found(Kind::CPython, module, Linking::Static, version);
+    let python = found(SoftwareKind::CPython, module, Linking::Static, version);
     let evidence = seen(&[source(Cause::Munmap, module, 1000)]);
     let plan = chosen(&[libc(), python], &evidence, 0.25);
     assert_eq!(ids(&plan), ["shim.cache"]);
@@ -795,27 +815,42 @@ fn python() {
 /// Check that Java's collectors get the words that they know.
 #[test]
 fn collectors() {
-    let jvm = Found::new(Kind::Jvm, "/opt/libjvm.so", Linking::SharedLibrary, "");
+    let jvm = FoundSoftware::new(
+        SoftwareKind::Jvm,
+        "/opt/libjvm.so",
+        Linking::SharedLibrary,
+        "",
+    );
     let evidence = seen(&[source(Cause::Munmap, "/opt/libjvm.so", 1000)]);
     let options = |value: &'static str| {
         move |name: &str| (name == "JAVA_TOOL_OPTIONS").then(|| value.to_owned())
     };
     let env = options("-Xmx420m -XX:+UseZGC");
-    let z = choose_plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    let z = choose_plan(
+        &[jvm.clone(), libc()],
+        &evidence,
+        &PlanOptions::default(),
+        &env,
+    );
     assert_eq!(
         z.remedies[0].sets["JAVA_TOOL_OPTIONS"],
         "-Xms420m -XX:+AlwaysPreTouch -XX:-ZUncommit"
     );
     let env = options("-Xmx4g");
-    let big = choose_plan(&[jvm.clone(), libc()], &evidence, &Options::default(), &env);
+    let big = choose_plan(
+        &[jvm.clone(), libc()],
+        &evidence,
+        &PlanOptions::default(),
+        &env,
+    );
     assert!(big.remedies.is_empty() && big.notes.join("").contains("budget leaves 25 %"));
     // the command line says it too; and what the user allows may be tried, by itself and without the touching
     let mut stated = evidence.clone();
     stated.command = ["java", "-Xmx4g", "Main"].map(str::to_owned).to_vec();
-    let proposal = choose(
+    let proposal = choose_remedies(
         &[jvm.clone(), libc()],
         &stated,
-        &Options::default(),
+        &PlanOptions::default(),
         &|_: &str| None,
     );
     let heaps = proposal
@@ -828,7 +863,7 @@ fn collectors() {
     assert_eq!(heaps, ["-Xms4g -XX:+AlwaysPreTouch", "-Xms4g"]);
     assert!(proposal.plan.remedies.is_empty());
     let env = options("-XX:+UseShenandoahGC");
-    let unsized_heap = choose_plan(&[jvm, libc()], &evidence, &Options::default(), &env);
+    let unsized_heap = choose_plan(&[jvm, libc()], &evidence, &PlanOptions::default(), &env);
     assert!(
         unsized_heap
             .notes
@@ -845,19 +880,19 @@ mod properties;
 #[test]
 fn candidates_are_single_changes() {
     let module = "/usr/lib/libjemalloc.so.2";
-    let jemalloc = replacing(Kind::Jemalloc, module, Version::exact(5, 3, 1));
+    let jemalloc = replacing(SoftwareKind::Jemalloc, module, Version::exact(5, 3, 1));
     let evidence = seen(&[source(Cause::MadviseDontneed, module, 1000)]);
-    let options = Options {
+    let options = PlanOptions {
         preload: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
     let of = |budget: f64, env: &dyn Fn(&str) -> Option<String>| {
-        let options = Options {
+        let options = PlanOptions {
             budget,
             at_least: 0,
             ..options
         };
-        choose(&[libc(), jemalloc.clone()], &evidence, &options, &env).candidates
+        choose_remedies(&[libc(), jemalloc.clone()], &evidence, &options, &env).candidates
     };
     let all = of(0.25, &|_| None);
     let decays: Vec<_> = all

@@ -20,7 +20,7 @@ pub const SHIM_LIBRARY: &str = "libquell.so";
 /// The variable that the preload library reads.
 pub const SHIM_VARIABLE: &str = "QUELL_SHIM";
 
-fn syntax(variable: &str) -> Syntax {
+fn variable_syntax(variable: &str) -> Syntax {
     match variable {
         "GLIBC_TUNABLES" => Syntax::Pairs {
             between: ':',
@@ -42,8 +42,8 @@ fn syntax(variable: &str) -> Syntax {
 
 /// The settings in a value, as (key, setting). A blank around a setting is dropped: jemalloc refuses
 /// all that follows a blank, so a user who wrote one did not get what was meant.
-fn settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
-    match syntax(variable) {
+fn keyed_settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
+    match variable_syntax(variable) {
         Syntax::Pairs { between, inside } => value
             .split(between)
             .map(str::trim)
@@ -64,7 +64,7 @@ fn settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
 /// The single settings in the value of a variable, as its reader takes them.
 #[must_use]
 pub fn single_settings<'a>(variable: &str, value: &'a str) -> Vec<&'a str> {
-    let all = settings(variable, value);
+    let all = keyed_settings(variable, value);
     all.into_iter().map(|(_, setting)| setting).collect()
 }
 
@@ -75,12 +75,14 @@ fn variable_key(_value: &str) -> &'static str {
 
 /// Whether the user's setting stays, because it asks the preload library for more than ours does. Not where it is
 /// the bound of memory, which the budget decides.
-fn exceeds(variable: &str, theirs: &str, ours: &str) -> bool {
-    variable == SHIM_VARIABLE && !ours.starts_with("rss=") && shim::need(theirs) > shim::need(ours)
+fn asks_for_more(variable: &str, theirs: &str, ours: &str) -> bool {
+    variable == SHIM_VARIABLE
+        && !ours.starts_with("rss=")
+        && shim::setting_need(theirs) > shim::setting_need(ours)
 }
 
 /// The setting with this key that counts: the later one of two.
-fn last<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
+fn last_setting<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     let of_key = all.iter().rev().find(|(other, _)| *other == key);
     of_key.map(|(_, setting)| *setting)
 }
@@ -90,24 +92,25 @@ fn last<'a>(all: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
 /// on. A setting of the user's with the same key as one of ours is replaced, unless it asks the preload library for more; all
 /// others stay, in order.
 #[must_use]
-pub fn merge(variable: &str, base: Option<&str>, ours: &str) -> String {
-    let new = settings(variable, ours);
-    let theirs = settings(variable, base.unwrap_or_default());
+pub fn merge_setting(variable: &str, base: Option<&str>, ours: &str) -> String {
+    let new = keyed_settings(variable, ours);
+    let theirs = keyed_settings(variable, base.unwrap_or_default());
     let stays = |key: &str| {
-        let both = last(&theirs, key).zip(last(&new, key));
-        both.is_some_and(|(their, our)| exceeds(variable, their, our))
+        let both = last_setting(&theirs, key).zip(last_setting(&new, key));
+        both.is_some_and(|(their, our)| asks_for_more(variable, their, our))
     };
     let kept = theirs.iter().filter(|(key, setting)| {
-        last(&new, key).is_none() || (stays(key) && last(&theirs, key) == Some(*setting))
+        last_setting(&new, key).is_none()
+            || (stays(key) && last_setting(&theirs, key) == Some(*setting))
     });
     let kept: Vec<&str> = kept.map(|(_, s)| *s).filter(|s| !s.is_empty()).collect();
     let new = new.iter().filter(|(key, _)| !stays(key));
     let new: Vec<&str> = new.map(|(_, s)| *s).collect();
     let mut all = [kept, new].concat();
-    if matches!(syntax(variable), Syntax::Libraries) {
-        all.sort_by_key(|path| place(path));
+    if matches!(variable_syntax(variable), Syntax::Libraries) {
+        all.sort_by_key(|path| preload_rank(path));
     }
-    match syntax(variable) {
+    match variable_syntax(variable) {
         Syntax::Libraries => all.join(":"),
         Syntax::Pairs { between, .. } => all.join(&between.to_string()),
         Syntax::Words | Syntax::Whole => all.join(" "),
@@ -121,7 +124,7 @@ pub(crate) fn is_shim_library(path: &str) -> bool {
 
 /// In which order libraries stand in `LD_PRELOAD`: the user's, ours, and a C library. ld.so(8) readies the last one first, and
 /// the C library must be ready when ours asks it for memset(3). Otherwise it says "Relink", and SIGSEGV ends the program.
-fn place(path: &str) -> usize {
+fn preload_rank(path: &str) -> usize {
     const C_LIBRARIES: [&str; 3] = ["libc.so", "libc-2.", "libc.musl"];
     let name = path.rsplit('/').next().unwrap_or(path);
     if C_LIBRARIES.iter().any(|begin| name.starts_with(begin)) {
@@ -133,51 +136,55 @@ fn place(path: &str) -> usize {
 
 /// What two remedies set, as one value. The preload library's is the most that either asks for; elsewhere the later
 /// one's setting counts.
-pub(crate) fn together(variable: &str, one: &str, other: &str) -> String {
+pub(crate) fn merge_values(variable: &str, one: &str, other: &str) -> String {
     if variable == SHIM_VARIABLE {
-        shim::together(one, other)
+        shim::merge_needs(one, other)
     } else {
-        merge(variable, Some(one), other)
+        merge_setting(variable, Some(one), other)
     }
 }
 
 /// Whether every setting of ours is already in the user's value.
-pub(crate) fn already(variable: &str, base: Option<&str>, ours: &str) -> bool {
+pub(crate) fn is_set_already(variable: &str, base: Option<&str>, ours: &str) -> bool {
     let Some(base) = base else { return false };
-    let theirs = settings(variable, base);
-    if matches!(syntax(variable), Syntax::Libraries) {
-        let merged = merge(variable, Some(base), ours);
-        let names = |list| settings(variable, list).into_iter().map(|(name, _)| name);
+    let theirs = keyed_settings(variable, base);
+    if matches!(variable_syntax(variable), Syntax::Libraries) {
+        let merged = merge_setting(variable, Some(base), ours);
+        let names = |list| {
+            keyed_settings(variable, list)
+                .into_iter()
+                .map(|(name, _)| name)
+        };
         return names(base).eq(names(&merged));
     }
     // The preload library may have been asked for more: for two remedies at once, or by the user.
     let enough = |their: &str, our: &str| {
-        let need = shim::need(our).filter(|_| variable == SHIM_VARIABLE);
-        their == our || need.is_some_and(|n| shim::need(their) >= Some(n))
+        let need = shim::setting_need(our).filter(|_| variable == SHIM_VARIABLE);
+        their == our || need.is_some_and(|n| shim::setting_need(their) >= Some(n))
     };
-    settings(variable, ours)
+    keyed_settings(variable, ours)
         .iter()
-        .all(|(key, our)| last(&theirs, key).is_some_and(|their| enough(their, our)))
+        .all(|(key, our)| last_setting(&theirs, key).is_some_and(|their| enough(their, our)))
 }
 
 /// The settings of the user's that ours replace with other values.
-pub(crate) fn replaced(variable: &str, base: Option<&str>, ours: &str) -> Vec<String> {
-    let new = settings(variable, ours);
-    settings(variable, base.unwrap_or_default())
+pub(crate) fn replaced_settings(variable: &str, base: Option<&str>, ours: &str) -> Vec<String> {
+    let new = keyed_settings(variable, ours);
+    keyed_settings(variable, base.unwrap_or_default())
         .into_iter()
         .filter(|(key, setting)| {
-            let over = |s: &str| s != *setting && !exceeds(variable, setting, s);
-            !setting.is_empty() && last(&new, key).is_some_and(over)
+            let over = |s: &str| s != *setting && !asks_for_more(variable, setting, s);
+            !setting.is_empty() && last_setting(&new, key).is_some_and(over)
         })
         // The same library from another folder is no setting that is lost.
-        .filter(|_| !matches!(syntax(variable), Syntax::Libraries))
+        .filter(|_| !matches!(variable_syntax(variable), Syntax::Libraries))
         .map(|(_, setting)| setting.to_owned())
         .collect()
 }
 
 /// What is wrong with a value that the user set, if its reader would refuse it.
-pub(crate) fn complaint(variable: &str, value: &str) -> Option<String> {
-    let Syntax::Pairs { between, inside } = syntax(variable) else {
+pub(crate) fn value_complaint(variable: &str, value: &str) -> Option<String> {
+    let Syntax::Pairs { between, inside } = variable_syntax(variable) else {
         return None;
     };
     if variable.ends_with("MALLOC_CONF")
@@ -191,7 +198,7 @@ pub(crate) fn complaint(variable: &str, value: &str) -> Option<String> {
         ));
     }
     if variable == SHIM_VARIABLE {
-        return shim::complaint(value);
+        return shim::shim_complaint(value);
     }
     let bad = value
         .split(between)
@@ -209,24 +216,30 @@ mod tests {
     #[test]
     fn merges() {
         let je = "_RJEM_MALLOC_CONF";
-        assert_eq!(merge(je, None, "a:1,b:2"), "a:1,b:2");
-        assert_eq!(merge(je, Some("x:1, a:9,,"), "a:1,b:2"), "x:1,a:1,b:2");
+        assert_eq!(merge_setting(je, None, "a:1,b:2"), "a:1,b:2");
         assert_eq!(
-            merge("GLIBC_TUNABLES", Some("glibc.malloc.check=1"), "g.t=2"),
+            merge_setting(je, Some("x:1, a:9,,"), "a:1,b:2"),
+            "x:1,a:1,b:2"
+        );
+        assert_eq!(
+            merge_setting("GLIBC_TUNABLES", Some("glibc.malloc.check=1"), "g.t=2"),
             "glibc.malloc.check=1:g.t=2"
         );
-        assert_eq!(merge("GODEBUG", Some("gctrace=1"), "x=0"), "gctrace=1,x=0");
         assert_eq!(
-            merge("JAVA_TOOL_OPTIONS", Some("-Xmx1g  -ea"), "-Xms1g"),
+            merge_setting("GODEBUG", Some("gctrace=1"), "x=0"),
+            "gctrace=1,x=0"
+        );
+        assert_eq!(
+            merge_setting("JAVA_TOOL_OPTIONS", Some("-Xmx1g  -ea"), "-Xms1g"),
             "-Xmx1g -ea -Xms1g"
         );
-        assert_eq!(merge("GOGC", Some("100"), "400"), "400");
+        assert_eq!(merge_setting("GOGC", Some("100"), "400"), "400");
     }
 
     /// Check that the preload library comes last, once, but before a C library, and that the user's own stay in their order.
     #[test]
     fn libraries() {
-        let ld = |base, ours| merge("LD_PRELOAD", base, ours);
+        let ld = |base, ours| merge_setting("LD_PRELOAD", base, ours);
         assert_eq!(ld(None, "libquell.so"), "libquell.so");
         assert_eq!(
             ld(Some("/a/libx.so liby.so:/z/libquell.so"), "libquell.so"),
@@ -236,7 +249,7 @@ mod tests {
             ld(Some("/x/libc.so.6:liby.so"), "libquell.so"),
             "liby.so:libquell.so:/x/libc.so.6"
         );
-        let at = |base| already("LD_PRELOAD", Some(base), "libquell.so");
+        let at = |base| is_set_already("LD_PRELOAD", Some(base), "libquell.so");
         assert!(at("liby.so:/opt/libquell.so:libc.so.6"));
         assert!(!at("/opt/libquell.so:libx.so") && at("libx.so:/opt/libquell.so") && !at(""));
         assert!(!at("libquell.so:libx.so:libquell.so"));
@@ -244,7 +257,7 @@ mod tests {
             ld(Some("libquell.so"), "/a/libx.so"),
             "/a/libx.so:libquell.so"
         );
-        let replaced = replaced("LD_PRELOAD", Some("/opt/libquell.so"), "libquell.so");
+        let replaced = replaced_settings("LD_PRELOAD", Some("/opt/libquell.so"), "libquell.so");
         assert!(replaced.is_empty());
     }
 
@@ -253,7 +266,7 @@ mod tests {
     #[test]
     fn shim_settings() {
         let shim = "QUELL_SHIM";
-        let both = |base, ours| merge(shim, Some(base), ours);
+        let both = |base, ours| merge_setting(shim, Some(base), ours);
         assert_eq!(
             both("cache=64M,lock", "zero=auto,cache=128M"),
             "lock,zero=auto,cache=128M"
@@ -264,22 +277,22 @@ mod tests {
         );
         assert_eq!(both("cache=1G,cache=4M", "cache=8M"), "cache=8M");
         assert_eq!(
-            replaced(
+            replaced_settings(
                 shim,
                 Some("cache=1G,rss=2G,zero=off"),
                 "cache=8M,rss=1G,zero=64M"
             ),
             ["rss=2G", "zero=off"]
         );
-        let set = |theirs| already(shim, Some(theirs), "cache=8M,zero=auto");
+        let set = |theirs| is_set_already(shim, Some(theirs), "cache=8M,zero=auto");
         assert!(set("zero=64M,cache=1G") && set("cache=8192K,zero=auto"));
         assert!(!set("cache=8M") && !set("cache=4M,zero=auto") && !set("cache=8M,zero=off"));
         assert!(!set("cache=huge,zero=auto"));
         for good in ["off", "on", "cache=400M,rss=480M,zero=auto"] {
-            assert_eq!(complaint("QUELL_SHIM", good), None);
+            assert_eq!(value_complaint("QUELL_SHIM", good), None);
         }
         for bad in ["cash=1M", "cache", "off=1", "cache=", "zero=never"] {
-            let why = complaint("QUELL_SHIM", bad).unwrap();
+            let why = value_complaint("QUELL_SHIM", bad).unwrap();
             assert!(why.contains(&format!("'{bad}'")), "{why}");
         }
     }
@@ -287,14 +300,25 @@ mod tests {
     /// Check that what is set already, or set otherwise, or set badly, is noticed.
     #[test]
     fn notices() {
-        assert!(already("MALLOC_CONF", Some("x:1,a:1,b:2"), "a:1,b:2"));
-        assert!(!already("MALLOC_CONF", Some("a:1,b:2,a:3"), "a:1,b:2"));
-        assert!(!already("MALLOC_CONF", None, "a:1"));
-        assert!(already("GOGC", Some("400"), "400"));
-        assert_eq!(replaced("MALLOC_CONF", Some("a:3,c:1"), "a:1"), ["a:3"]);
-        assert!(complaint("MALLOC_CONF", "a:1, b:2").is_some_and(|c| c.contains("blank")));
-        assert!(complaint("GLIBC_TUNABLES", "a=1:b").is_some_and(|c| c.contains("'b'")));
-        assert_eq!(complaint("MALLOC_CONF", "a:1,b:2"), None);
+        assert!(is_set_already(
+            "MALLOC_CONF",
+            Some("x:1,a:1,b:2"),
+            "a:1,b:2"
+        ));
+        assert!(!is_set_already(
+            "MALLOC_CONF",
+            Some("a:1,b:2,a:3"),
+            "a:1,b:2"
+        ));
+        assert!(!is_set_already("MALLOC_CONF", None, "a:1"));
+        assert!(is_set_already("GOGC", Some("400"), "400"));
+        assert_eq!(
+            replaced_settings("MALLOC_CONF", Some("a:3,c:1"), "a:1"),
+            ["a:3"]
+        );
+        assert!(value_complaint("MALLOC_CONF", "a:1, b:2").is_some_and(|c| c.contains("blank")));
+        assert!(value_complaint("GLIBC_TUNABLES", "a=1:b").is_some_and(|c| c.contains("'b'")));
+        assert_eq!(value_complaint("MALLOC_CONF", "a:1,b:2"), None);
     }
 
     proptest! {
@@ -307,20 +331,20 @@ mod tests {
         ) {
             let write = |v: &[(String, u8)]| v.iter().map(|(k, n)| format!("{k}:{n}")).collect::<Vec<_>>().join(",");
             let (base, new) = (write(&theirs), write(&ours));
-            let merged = merge("MALLOC_CONF", Some(&base), &new);
+            let merged = merge_setting("MALLOC_CONF", Some(&base), &new);
             prop_assert!(merged.ends_with(&new));
             for (key, _) in theirs.iter().chain(&ours) {
-                prop_assert!(settings("MALLOC_CONF", &merged).iter().any(|(k, _)| k == key));
+                prop_assert!(keyed_settings("MALLOC_CONF", &merged).iter().any(|(k, _)| k == key));
             }
-            prop_assert_eq!(merge("MALLOC_CONF", Some(&merged), &new), merged.clone());
+            prop_assert_eq!(merge_setting("MALLOC_CONF", Some(&merged), &new), merged.clone());
         }
 
         /// Check that no text makes any syntax panic.
         #[test]
         fn any_text(base in ".{0,60}", ours in ".{0,60}") {
             for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "NODE_OPTIONS", "GOGC", "LD_PRELOAD", "QUELL_SHIM"] {
-                let _ = (merge(name, Some(&base), &ours), already(name, Some(&base), &ours));
-                let _ = (replaced(name, Some(&base), &ours), complaint(name, &base));
+                let _ = (merge_setting(name, Some(&base), &ours), is_set_already(name, Some(&base), &ours));
+                let _ = (replaced_settings(name, Some(&base), &ours), value_complaint(name, &base));
             }
         }
     }

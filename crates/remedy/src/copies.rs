@@ -7,13 +7,13 @@
 use quell_event::Cause;
 
 use crate::function_names::is_libc_file;
-use crate::share::{Share, Split};
-use crate::{Evidence, Found, Kind, Linking, Source};
+use crate::share::{Share, ShootdownSplit};
+use crate::{Evidence, FoundSoftware, Linking, ShootdownSource, SoftwareKind};
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
 /// and then copied, with a shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars.
 /// Of a stripped file all of jemalloc's code that copies counts: what else copies is the program's own code.
-pub(crate) fn in_metadata(found: &[Found], source: &Source) -> bool {
+pub(crate) fn in_metadata(found: &[FoundSoftware], source: &ShootdownSource) -> bool {
     if source.cause != Cause::Cow {
         return false;
     }
@@ -22,7 +22,7 @@ pub(crate) fn in_metadata(found: &[Found], source: &Source) -> bool {
             .iter()
             .any(|part| symbol.contains(part)),
         None => found.iter().any(|f| {
-            f.kind == Kind::Jemalloc
+            f.kind == SoftwareKind::Jemalloc
                 && f.linking == Linking::SharedLibrary
                 && source.caller_module.as_ref() == Some(&f.module)
         }),
@@ -31,7 +31,7 @@ pub(crate) fn in_metadata(found: &[Found], source: &Source) -> bool {
 
 /// Whether it is jemalloc's allocator of its own metadata that writes. Without a name it is taken for that: of 80 copies
 /// in jemalloc's code 50 to 63 were.
-pub(crate) fn is_metadata(found: &[Found], source: &Source) -> bool {
+pub(crate) fn is_metadata(found: &[FoundSoftware], source: &ShootdownSource) -> bool {
     match &source.caller_symbol {
         Some(symbol) => symbol.contains("base_alloc") || symbol.contains("edata_"),
         None => in_metadata(found, source),
@@ -49,10 +49,10 @@ pub(crate) fn is_metadata(found: &[Found], source: &Source) -> bool {
 /// 300 to 1,100 of 500 to 1,600 shootdowns of some runs, and 20 of 400 of others. Of others only those that what they
 /// give back explains.
 pub(crate) fn share_out(
-    found: &[Found],
+    found: &[FoundSoftware],
     evidence: &Evidence,
-    source: &Source,
-    split: &mut Split,
+    source: &ShootdownSource,
+    split: &mut ShootdownSplit,
 ) -> u64 {
     let writer = source.caller_module.as_deref();
     let anybody = writer.is_none_or(is_libc_file);
@@ -63,7 +63,7 @@ pub(crate) fn share_out(
     // Another file than the allocator's writes into its memory if its malloc is everybody's.
     let allocators = allocators.filter(|(f, _)| {
         let everybodys = f.kind.is_libc() || f.replaces_malloc;
-        f.kind.allocates() && (anybody || everybodys || writer == Some(f.module.as_path()))
+        f.kind.has_allocator() && (anybody || everybodys || writer == Some(f.module.as_path()))
     });
     let allocators = allocators.map(|(f, share)| (Some(f.kind), share));
     let Some((kind, share)) = own
@@ -77,10 +77,10 @@ pub(crate) fn share_out(
         .shootdowns
         .min(of_what_is_given_back(evidence, share));
     let counted = match kind {
-        Some(Kind::Jemalloc) => source.shootdowns,
+        Some(SoftwareKind::Jemalloc) => source.shootdowns,
         _ => refaulted,
     };
-    share.add(source.cause, counted, false);
+    share.count_cause(source.cause, counted, false);
     share.refaulted += refaulted;
     source.shootdowns - counted
 }
@@ -91,16 +91,18 @@ pub(crate) fn share_out(
 /// 26 and 41 % of the shootdowns, and none with its MADV_FREE dropped. Not where the program forks, which copies
 /// by itself, nor of a file's pages.
 pub(crate) fn after_a_split(
-    found: &[Found],
+    found: &[FoundSoftware],
     evidence: &Evidence,
-    source: &Source,
+    source: &ShootdownSource,
 ) -> Option<usize> {
     if !is_of_zeros(evidence, source) {
         return None;
     }
-    let index = found.iter().position(|f| f.kind == Kind::Mimalloc)?;
-    let of_it = |s: &Source| s.caller_module.as_ref() == Some(&found[index].module);
-    let frees = |s: &Source| s.cause == Cause::MadviseFree && of_it(s);
+    let index = found
+        .iter()
+        .position(|f| f.kind == SoftwareKind::Mimalloc)?;
+    let of_it = |s: &ShootdownSource| s.caller_module.as_ref() == Some(&found[index].module);
+    let frees = |s: &ShootdownSource| s.cause == Cause::MadviseFree && of_it(s);
     evidence.sources.iter().any(frees).then_some(index)
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn after_a_split(
 /// The pages of a full flush are not known: 33 or more. They are taken for 4 MB, so that of larger blocks too little is
 /// promised, and of a large table that stays, filled by a program that once unmaps something else, not much too much.
 pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
-    const FULL: u64 = 1024;
+    const FULL_FLUSH_PAGES: u64 = 1024;
     let of = |cause| share.causes.get(&cause).copied().unwrap_or(0);
     // MADV_FREE leaves the page there until memory is short
     let calls = share.gives_back() - of(Cause::MadviseFree);
@@ -124,13 +126,13 @@ pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
         .map(|s| s.shootdowns)
         .sum();
     let flushes = evidence.shootdowns.saturating_sub(copies).max(1);
-    let pages = evidence.pages.saturating_sub(copies) + FULL * evidence.full;
+    let pages = evidence.pages.saturating_sub(copies) + FULL_FLUSH_PAGES * evidence.full;
     let given = calls.saturating_mul(pages) / flushes;
     given.saturating_sub(share.refaulted)
 }
 
 /// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks or has forked.
-pub(crate) fn is_of_zeros(evidence: &Evidence, source: &Source) -> bool {
+pub(crate) fn is_of_zeros(evidence: &Evidence, source: &ShootdownSource) -> bool {
     let anonymous = source
         .region
         .as_deref()

@@ -7,16 +7,16 @@ use std::path::Path;
 use quell_event::Cause;
 
 use crate::caller::{CalledBy, called_by};
-use crate::ceiling::{RemedyCeiling, ceiling};
+use crate::ceiling::{RemedyCeiling, origin_ceiling};
 use crate::function_names::is_libc_file;
-use crate::remedy::{self, Case, Subject, Verdict};
+use crate::observed_time::ObservedTime;
+use crate::remedy::{self, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::Share;
-use crate::spent::Spent;
-use crate::{Evidence, Found, table};
+use crate::{Evidence, FoundSoftware, table};
 
 /// What a remedy could win for one origin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Win {
+pub struct PossibleWin {
     /// Whose calls: an allocator, or the program's own.
     pub asker: &'static str,
     /// The remedy.
@@ -26,35 +26,36 @@ pub struct Win {
 }
 
 /// Shootdowns that make every remedy considered: here the time decides.
-const MANY: u64 = 1_000_000;
+const MANY_SHOOTDOWNS: u64 = 1_000_000;
 
 /// What each remedy could win of a program with these allocators, as in a plan for a trace, where faults may all be on memory that was
 /// given back. What is not seen to be called is left out, and so is what wins nothing.
 #[must_use]
-pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
+pub fn could_win(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleWin> {
     let evidence = Evidence {
-        shootdowns: MANY,
+        shootdowns: MANY_SHOOTDOWNS,
         spent: Some(spent.clone()),
         ..Evidence::default()
     };
     let mut share = Share::default();
     for cause in [Cause::Munmap, Cause::MadviseDontneed, Cause::Brk] {
-        share.add(cause, MANY / 4, false);
+        share.count_cause(cause, MANY_SHOOTDOWNS / 4, false);
     }
     let mut out = Vec::new();
     let files: BTreeSet<&str> = spent.account.rows.iter().map(|r| r.file.as_str()).collect();
     let is_known = |file: &&&str| {
         let file = Path::new(**file);
-        let is_of = |f: &Found| f.kind.allocates() && f.module.file_name() == file.file_name();
+        let is_of =
+            |f: &FoundSoftware| f.kind.has_allocator() && f.module.file_name() == file.file_name();
         file.as_os_str().is_empty() || is_libc_file(file) || found.iter().any(is_of)
     };
     let own = files.iter().filter(|file| !is_known(file));
-    let own = own.map(|file| (table::OWN_CALLS, Subject::Own(Path::new(*file))));
-    let allocators = found.iter().filter(|f| f.kind.allocates());
-    let allocators = allocators.map(|f| (f.kind.name(), Subject::Allocator(f)));
-    for (asker, subject) in allocators.chain(own) {
-        let case = Case {
-            subject,
+    let own = own.map(|file| (table::OWN_CALLS, ShootdownOrigin::Own(Path::new(*file))));
+    let allocators = found.iter().filter(|f| f.kind.has_allocator());
+    let allocators = allocators.map(|f| (f.kind.name(), ShootdownOrigin::Allocator(f)));
+    for (asker, origin) in allocators.chain(own) {
+        let case = RemedyCase {
+            origin,
             found,
             evidence: &evidence,
             // no part of it is anybody's: only time that was seen counts
@@ -72,15 +73,15 @@ pub fn could_win(found: &[Found], spent: &Spent) -> Vec<Win> {
         {
             continue;
         }
-        for remedy in remedy::all() {
-            let Some(Verdict::Offer(offers)) = remedy.consider(&case) else {
+        for remedy in remedy::all_remedies() {
+            let Some(RemedyAnswer::Offer(offers)) = remedy.consider(&case) else {
                 continue;
             };
             let of = offers
                 .first()
-                .and_then(|o| ceiling(&case, remedy.touches(o), 1.0));
+                .and_then(|o| origin_ceiling(&case, remedy.touches(o), 1.0));
             if let Some(ceiling) = of.filter(|c| c.cpu_ns + c.blocked_ns > 0) {
-                out.push(Win {
+                out.push(PossibleWin {
                     asker,
                     remedy: remedy.id(),
                     ceiling,
@@ -97,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::ceiling::tests::spent;
-    use crate::{Kind, by_name};
+    use crate::{SoftwareKind, by_name};
 
     /// Check that a remedy has the time of whose calls it touches, with all faults on what these give back, that what is not
     /// called has none, and that own calls are of the file that made them.
@@ -108,7 +109,10 @@ mod tests {
             (Mechanism::Unmap, "work", "app", "", 10),
             (Mechanism::FaultAnon, "work", "app", "", 100),
         ]);
-        let found = [by_name::usual(Kind::Glibc), by_name::usual(Kind::Jemalloc)];
+        let found = [
+            by_name::usual_version(SoftwareKind::Glibc),
+            by_name::usual_version(SoftwareKind::Jemalloc),
+        ];
         let wins = could_win(&found, &spent);
         let told: Vec<_> = wins
             .iter()

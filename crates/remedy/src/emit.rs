@@ -11,11 +11,11 @@ use crate::conf::{SHIM_LIBRARY, is_shim_library};
 use crate::{Numa, Plan, Start, quote};
 
 /// Where quell's packages put the library, and where the forms expect it.
-const INSTALLED: &str = "/usr/lib/quell/libquell.so";
+const INSTALLED_LIBRARY: &str = "/usr/lib/quell/libquell.so";
 
 /// Where a plan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum PlanForm {
     /// Lines for a POSIX shell.
     Shell,
     /// A drop-in for a service of systemd.
@@ -26,7 +26,7 @@ pub enum Form {
     K8s,
 }
 
-impl Form {
+impl PlanForm {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Shell, Self::Systemd, Self::Docker, Self::K8s];
 
@@ -42,7 +42,7 @@ impl Form {
     }
 
     /// How it is used.
-    fn head(self) -> &'static str {
+    fn usage_line(self) -> &'static str {
         match self {
             Self::Shell => "source it before the program is started",
             Self::Systemd => {
@@ -57,24 +57,24 @@ impl Form {
 
     /// What is to be done before, where the plan preloads quell's library: its place on this machine may be another
     /// after a restart, and is none in an image. A shell asks for it.
-    fn first(self) -> Option<String> {
-        const ASK: &str = "\"$(quell run --library)\"";
+    fn first_step(self) -> Option<String> {
+        const LIBRARY_COMMAND: &str = "\"$(quell run --library)\"";
         match self {
             Self::Shell => None,
             Self::Systemd => Some(format!(
-                "first, unless quell's package is installed: install -D -m 644 {ASK} {INSTALLED}"
+                "first, unless quell's package is installed: install -D -m 644 {LIBRARY_COMMAND} {INSTALLED_LIBRARY}"
             )),
             Self::Docker => Some(format!(
-                "first, beside the Dockerfile: cp {ASK} {SHIM_LIBRARY}"
+                "first, beside the Dockerfile: cp {LIBRARY_COMMAND} {SHIM_LIBRARY}"
             )),
             Self::K8s => Some(format!(
-                "first: the image needs the file that 'quell run --library' names, as {INSTALLED}"
+                "first: the image needs the file that 'quell run --library' names, as {INSTALLED_LIBRARY}"
             )),
         }
     }
 }
 
-impl FromStr for Form {
+impl FromStr for PlanForm {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -86,42 +86,42 @@ impl FromStr for Form {
 /// The plan in one form, with `environment` as what it makes of the program's. What that form can't hold is said in
 /// comments, so that nobody takes it for all there is.
 #[must_use]
-pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> String {
+pub fn emit_plan(plan: &Plan, environment: &BTreeMap<String, String>, form: PlanForm) -> String {
     let ids: Vec<&str> = plan.remedies.iter().map(|r| r.remedy.as_str()).collect();
-    let mut out = format!("# by quell plan: {}\n", form.head());
+    let mut out = format!("# by quell plan: {}\n", form.usage_line());
     let what = if ids.is_empty() {
         "nothing to set".to_owned()
     } else {
         ids.join(", ")
     };
-    comment(&mut out, &what);
+    push_comment(&mut out, &what);
     let preload = environment.get("LD_PRELOAD");
     let library = preload.is_some_and(|list| around_library(list).is_some());
-    if let Some(first) = form.first().filter(|_| library) {
-        comment(&mut out, &first);
+    if let Some(first) = form.first_step().filter(|_| library) {
+        push_comment(&mut out, &first);
     }
     let mut left = Vec::new();
     let mut lines = Vec::new();
-    if form == Form::Docker && library {
-        lines.push(format!("COPY {SHIM_LIBRARY} {INSTALLED}"));
+    if form == PlanForm::Docker && library {
+        lines.push(format!("COPY {SHIM_LIBRARY} {INSTALLED_LIBRARY}"));
     }
     for (name, value) in environment {
-        match variable(form, name, value) {
+        match variable_line(form, name, value) {
             Some(line) => lines.push(line),
             None => left.push(format!("{name}={value}")),
         }
     }
     for start in plan.starts() {
-        match directive(form, &start) {
+        match start_directive(form, &start) {
             Ok(line) => lines.push(line),
             Err(why) => left.push(format!("{start}: {why}")),
         }
     }
     if !lines.is_empty() {
         match form {
-            Form::Shell | Form::Docker => {}
-            Form::Systemd => out.push_str("[Service]\n"),
-            Form::K8s => out.push_str(
+            PlanForm::Shell | PlanForm::Docker => {}
+            PlanForm::Systemd => out.push_str("[Service]\n"),
+            PlanForm::K8s => out.push_str(
                 "spec:\n  template:\n    spec:\n      containers:\n      - name: CONTAINER\n        env:\n",
             ),
         }
@@ -131,16 +131,16 @@ pub fn emit(plan: &Plan, environment: &BTreeMap<String, String>, form: Form) -> 
         let _ = writeln!(out, "{line}");
     }
     if !left.is_empty() {
-        comment(&mut out, &format!("not for {}:", form.name()));
+        push_comment(&mut out, &format!("not for {}:", form.name()));
     }
     for text in left {
-        comment(&mut out, &format!("  {text}"));
+        push_comment(&mut out, &format!("  {text}"));
     }
     out
 }
 
 /// One line, whatever is in it, and none that nobody reads to its end.
-fn comment(out: &mut String, text: &str) {
+fn push_comment(out: &mut String, text: &str) {
     let text = Text::from(text.replace(|c: char| !is_plain(c), " "));
     let _ = writeln!(out, "# {text}");
 }
@@ -160,7 +160,7 @@ fn around_library(preload: &str) -> Option<(&str, &str)> {
 
 /// A line for a shell that sets a variable for good.
 #[must_use]
-pub fn export(name: &str, value: &str) -> String {
+pub fn shell_export(name: &str, value: &str) -> String {
     let around = match name {
         "LD_PRELOAD" => around_library(value),
         _ => None,
@@ -169,51 +169,51 @@ pub fn export(name: &str, value: &str) -> String {
         if text.is_empty() {
             String::new()
         } else {
-            quote::shell(text)
+            quote::shell_word(text)
         }
     };
     let value = match around {
         Some((before, behind)) => quoted(before) + r#""$(quell run --library)""# + &quoted(behind),
-        None => quote::shell(value),
+        None => quote::shell_word(value),
     };
     format!("export {name}={value}")
 }
 
-fn variable(form: Form, name: &str, value: &str) -> Option<String> {
+fn variable_line(form: PlanForm, name: &str, value: &str) -> Option<String> {
     if !quote::is_name(name) {
         return None;
     }
     let installed = match name {
-        "LD_PRELOAD" if form != Form::Shell => around_library(value),
+        "LD_PRELOAD" if form != PlanForm::Shell => around_library(value),
         _ => None,
     }
-    .map(|(before, behind)| format!("{before}{INSTALLED}{behind}"));
+    .map(|(before, behind)| format!("{before}{INSTALLED_LIBRARY}{behind}"));
     let value = installed.as_deref().unwrap_or(value);
     Some(match form {
-        Form::Shell => export(name, value),
-        Form::Systemd => quote::systemd(name, value),
-        Form::Docker => format!("ENV {name}={}", quote::dockerfile(value)?),
-        Form::K8s => format!(
+        PlanForm::Shell => shell_export(name, value),
+        PlanForm::Systemd => quote::systemd_line(name, value),
+        PlanForm::Docker => format!("ENV {name}={}", quote::dockerfile_word(value)?),
+        PlanForm::K8s => format!(
             "        - name: {}\n          value: {}",
-            quote::yaml(name),
-            quote::kubernetes(value)
+            quote::yaml_string(name),
+            quote::kubernetes_value(value)
         ),
     })
 }
 
 /// What is done at the start, as a directive of that form; or what would do it.
-fn directive(form: Form, start: &Start) -> Result<String, String> {
-    if form == Form::Systemd {
-        return systemd(start);
+fn start_directive(form: PlanForm, start: &Start) -> Result<String, String> {
+    if form == PlanForm::Systemd {
+        return systemd_directive(start);
     }
     Err(match (form, start) {
-        (Form::Docker, Start::Cpus(list)) => format!("docker run --cpuset-cpus {list}"),
-        (Form::Docker, Start::Numa(Numa::Bind(nodes))) => {
+        (PlanForm::Docker, Start::Cpus(list)) => format!("docker run --cpuset-cpus {list}"),
+        (PlanForm::Docker, Start::Numa(Numa::Bind(nodes))) => {
             format!("docker run --cpuset-mems {nodes}")
         }
-        (Form::Shell, Start::Cpus(list)) => format!("taskset -c {list} PROGRAM"),
-        (Form::Shell, Start::Numa(numa)) => format!("numactl {} PROGRAM", numactl(numa)),
-        (Form::K8s, Start::Cpus(_)) => {
+        (PlanForm::Shell, Start::Cpus(list)) => format!("taskset -c {list} PROGRAM"),
+        (PlanForm::Shell, Start::Numa(numa)) => format!("numactl {} PROGRAM", numactl_options(numa)),
+        (PlanForm::K8s, Start::Cpus(_)) => {
             "a pod of the class Guaranteed, on nodes with the static CPU manager policy, gets CPUs of its own"
                 .to_owned()
         }
@@ -221,7 +221,7 @@ fn directive(form: Form, start: &Start) -> Result<String, String> {
     })
 }
 
-fn numactl(numa: &Numa) -> String {
+fn numactl_options(numa: &Numa) -> String {
     match numa {
         Numa::Local => "--localalloc".to_owned(),
         Numa::Bind(nodes) => format!("--membind={nodes}"),
@@ -231,7 +231,7 @@ fn numactl(numa: &Numa) -> String {
 }
 
 /// systemd.exec(5), and systemd.resource-control(5) for MemoryKSM (254).
-fn systemd(start: &Start) -> Result<String, String> {
+fn systemd_directive(start: &Start) -> Result<String, String> {
     Ok(match start {
         Start::ThpNever => {
             return Err("put quell run --plan FILE -- before the command of ExecStart".to_owned());

@@ -34,15 +34,15 @@ fn plan() -> Plan {
     }
 }
 
-fn shown(form: Form) -> String {
+fn shown(form: PlanForm) -> String {
     let plan = plan();
-    emit(&plan, &plan.environment(&|_| None), form)
+    emit_plan(&plan, &plan.environment(&|_| None), form)
 }
 
 /// Check the lines for a shell, as people see them.
 #[test]
 fn shell() {
-    insta::assert_snapshot!(shown(Form::Shell), @r#"
+    insta::assert_snapshot!(shown(PlanForm::Shell), @r#"
     # by quell plan: source it before the program is started
     # shim.cache, mine
     export LD_PRELOAD="$(quell run --library)"
@@ -59,8 +59,8 @@ fn shell() {
 
 /// Check the drop-in, which holds all but one.
 #[test]
-fn systemd() {
-    insta::assert_snapshot!(shown(Form::Systemd), @r#"
+fn systemd_directive() {
+    insta::assert_snapshot!(shown(PlanForm::Systemd), @r#"
     # by quell plan: as /etc/systemd/system/NAME.service.d/quell.conf; then systemctl daemon-reload
     # shim.cache, mine
     # first, unless quell's package is installed: install -D -m 644 "$(quell run --library)" /usr/lib/quell/libquell.so
@@ -81,7 +81,7 @@ fn systemd() {
 /// Check the lines of a Dockerfile.
 #[test]
 fn docker() {
-    insta::assert_snapshot!(shown(Form::Docker), @r#"
+    insta::assert_snapshot!(shown(PlanForm::Docker), @r#"
     # by quell plan: at the end of the Dockerfile
     # shim.cache, mine
     # first, beside the Dockerfile: cp "$(quell run --library)" libquell.so
@@ -101,7 +101,7 @@ fn docker() {
 /// Check the patch of a pod template.
 #[test]
 fn kubernetes() {
-    insta::assert_snapshot!(shown(Form::K8s), @r#"
+    insta::assert_snapshot!(shown(PlanForm::K8s), @r#"
     # by quell plan: kubectl patch deployment NAME --patch-file THIS; put your container's name in
     # shim.cache, mine
     # first: the image needs the file that 'quell run --library' names, as /usr/lib/quell/libquell.so
@@ -129,15 +129,15 @@ fn kubernetes() {
 /// Check that each form has its name, that an empty plan says so, and that what no form holds stays a comment.
 #[test]
 fn edges() {
-    for form in Form::ALL {
+    for form in PlanForm::ALL {
         assert_eq!(form.name().parse(), Ok(form));
-        let none = emit(&Plan::default(), &BTreeMap::new(), form);
+        let none = emit_plan(&Plan::default(), &BTreeMap::new(), form);
         assert!(none.ends_with("# nothing to set\n"), "{none}");
         let odd = BTreeMap::from([("A-B".to_owned(), "x\nexport C=1".to_owned())]);
-        let text = emit(&Plan::default(), &odd, form);
+        let text = emit_plan(&Plan::default(), &odd, form);
         assert!(text.lines().all(|l| l.starts_with('#')), "{text}");
     }
-    assert!("sysctl".parse::<Form>().is_err());
+    assert!("sysctl".parse::<PlanForm>().is_err());
 }
 
 /// Check that a shell finds the library wherever it is put at the time, and what else is preloaded.
@@ -145,19 +145,19 @@ fn edges() {
 fn shell_finds_the_library() {
     for library in ["libquell.so", "/run/quell/0123/libquell.so"] {
         assert_eq!(
-            export("LD_PRELOAD", &format!("/a b.so:{library}")),
+            shell_export("LD_PRELOAD", &format!("/a b.so:{library}")),
             "export LD_PRELOAD='/a b.so:'\"$(quell run --library)\""
         );
     }
     assert_eq!(
-        export("LD_PRELOAD", "a.so:libquell.so:libc.so.6"),
+        shell_export("LD_PRELOAD", "a.so:libquell.so:libc.so.6"),
         "export LD_PRELOAD='a.so:'\"$(quell run --library)\"':libc.so.6'"
     );
     for other in ["/a/notlibquell.so", "libquell.so.1:/a.so"] {
         assert_eq!(
-            export("LD_PRELOAD", other),
+            shell_export("LD_PRELOAD", other),
             format!("export LD_PRELOAD='{other}'")
         );
     }
-    assert_eq!(export("A", "libquell.so"), "export A='libquell.so'");
+    assert_eq!(shell_export("A", "libquell.so"), "export A='libquell.so'");
 }

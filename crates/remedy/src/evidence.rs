@@ -7,11 +7,11 @@ use quell_event::Cause;
 
 use crate::Wrappers;
 use crate::function_names::is_thread_code;
-use crate::spent::Spent;
+use crate::observed_time::ObservedTime;
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
-pub const FEW: u64 = 50;
+pub const FEW_SHOOTDOWNS: u64 = 50;
 
 /// What was observed of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Evidence {
     pub page_faults: Option<u64>,
     /// Where they came from. Their sum may be less than the total, where stacks were sampled or lost;
     /// shares are then taken of the sum.
-    pub sources: Vec<Source>,
+    pub sources: Vec<ShootdownSource>,
     /// The most memory that was resident, bytes, if it was measured.
     pub max_rss: Option<u64>,
     /// CPUs that the program may run on, if that is known.
@@ -48,7 +48,7 @@ pub struct Evidence {
     /// The words of its command, where it is known: what they set nobody need guess.
     pub command: Vec<String>,
     /// Where its time went, if that was watched.
-    pub spent: Option<Spent>,
+    pub spent: Option<ObservedTime>,
 }
 
 impl Evidence {
@@ -56,16 +56,18 @@ impl Evidence {
     ///
     /// Memory that is given back and used again is faulted in again, so that the faults bound it from
     /// above; but where nobody runs beside the culprit there is no shootdown, and so much more is faulted in for
-    /// each, and of fewer than [`FEW`] they say nothing: 17 of a Redis and its 57,000 faults made blocks of 8 MB, where
+    /// each, and of fewer than [`FEW_SHOOTDOWNS`] they say nothing: 17 of a Redis and its 57,000 faults made blocks of 8 MB, where
     /// values have 0.4. All that was ever resident bounds it too: a program is taken to hold 32 such blocks at once.
     /// The ranges that the kernel tells bound it from below.
     #[must_use]
     pub fn mean_block(&self) -> Option<u64> {
-        const PAGE: u64 = 4096;
+        const PAGE_BYTES: u64 = 4096;
         let given = self.shootdowns.max(1);
-        let ranges = (self.pages + 34 * self.full) * PAGE / given;
+        let ranges = (self.pages + 34 * self.full) * PAGE_BYTES / given;
         let faults = match self.page_faults {
-            Some(faults) if self.shootdowns >= FEW => faults.saturating_mul(PAGE) / given,
+            Some(faults) if self.shootdowns >= FEW_SHOOTDOWNS => {
+                faults.saturating_mul(PAGE_BYTES) / given
+            }
             _ => 0,
         };
         let most = self.max_rss.map_or(u64::MAX, |rss| rss / 32);
@@ -75,7 +77,7 @@ impl Evidence {
 
 /// Shootdowns of one origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ShootdownSource {
     /// Why.
     pub cause: Cause,
     /// The file of the code that called for it: that of the first user frame outside the C library's
@@ -90,7 +92,7 @@ pub struct Source {
 }
 
 /// Whether it is of the stack of a thread that ends.
-pub(crate) fn is_thread_end(source: &Source) -> bool {
+pub(crate) fn is_thread_end(source: &ShootdownSource) -> bool {
     let symbol = source.caller_symbol.as_deref().unwrap_or_default();
     is_thread_code(symbol)
         || source

@@ -10,7 +10,7 @@ use crate::Version;
 /// An allocator, a runtime with an allocator of its own, or a program with settings of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum SoftwareKind {
     /// The GNU C library's malloc.
     Glibc,
     /// The musl C library's malloc.
@@ -55,60 +55,60 @@ pub enum Kind {
     Envoy,
 }
 
-impl Kind {
+impl SoftwareKind {
     /// The name that people know it by.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Glibc => "glibc malloc",
-            Kind::Musl => "musl malloc",
-            Kind::Jemalloc => "jemalloc",
-            Kind::Mimalloc => "mimalloc",
-            Kind::Gperftools => "gperftools tcmalloc",
-            Kind::GoogleTcmalloc => "google tcmalloc",
-            Kind::GoRuntime => "Go runtime",
-            Kind::Jvm => "Java HotSpot",
-            Kind::Node => "Node.js",
-            Kind::DotNet => ".NET runtime",
-            Kind::Beam => "Erlang BEAM",
-            Kind::CPython => "CPython",
-            Kind::NumPy => "NumPy",
-            Kind::Redis => "Redis",
-            Kind::Valkey => "Valkey",
-            Kind::PostgreSql => "PostgreSQL",
-            Kind::MongoDb => "MongoDB",
-            Kind::ClickHouse => "ClickHouse",
-            Kind::MySql => "MySQL",
-            Kind::RocksDb => "RocksDB",
-            Kind::Envoy => "Envoy",
+            SoftwareKind::Glibc => "glibc malloc",
+            SoftwareKind::Musl => "musl malloc",
+            SoftwareKind::Jemalloc => "jemalloc",
+            SoftwareKind::Mimalloc => "mimalloc",
+            SoftwareKind::Gperftools => "gperftools tcmalloc",
+            SoftwareKind::GoogleTcmalloc => "google tcmalloc",
+            SoftwareKind::GoRuntime => "Go runtime",
+            SoftwareKind::Jvm => "Java HotSpot",
+            SoftwareKind::Node => "Node.js",
+            SoftwareKind::DotNet => ".NET runtime",
+            SoftwareKind::Beam => "Erlang BEAM",
+            SoftwareKind::CPython => "CPython",
+            SoftwareKind::NumPy => "NumPy",
+            SoftwareKind::Redis => "Redis",
+            SoftwareKind::Valkey => "Valkey",
+            SoftwareKind::PostgreSql => "PostgreSQL",
+            SoftwareKind::MongoDb => "MongoDB",
+            SoftwareKind::ClickHouse => "ClickHouse",
+            SoftwareKind::MySql => "MySQL",
+            SoftwareKind::RocksDb => "RocksDB",
+            SoftwareKind::Envoy => "Envoy",
         }
     }
 
     /// Whether it is an allocator or has one: the others are programs with settings of their own.
     #[must_use]
-    pub fn allocates(self) -> bool {
+    pub fn has_allocator(self) -> bool {
         !matches!(
             self,
-            Kind::NumPy
-                | Kind::Redis
-                | Kind::Valkey
-                | Kind::PostgreSql
-                | Kind::MongoDb
-                | Kind::ClickHouse
-                | Kind::MySql
-                | Kind::RocksDb
-                | Kind::Envoy
+            SoftwareKind::NumPy
+                | SoftwareKind::Redis
+                | SoftwareKind::Valkey
+                | SoftwareKind::PostgreSql
+                | SoftwareKind::MongoDb
+                | SoftwareKind::ClickHouse
+                | SoftwareKind::MySql
+                | SoftwareKind::RocksDb
+                | SoftwareKind::Envoy
         )
     }
 
     /// Whether it is the C library, which is in nearly every process, used or not.
     #[must_use]
     pub fn is_libc(self) -> bool {
-        matches!(self, Kind::Glibc | Kind::Musl)
+        matches!(self, SoftwareKind::Glibc | SoftwareKind::Musl)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SoftwareKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -125,9 +125,9 @@ pub enum Linking {
 
 /// One allocator or runtime, recognised in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundSoftware {
     /// What it is.
-    pub kind: Kind,
+    pub kind: SoftwareKind,
     /// Its version, or the range it must lie in.
     pub version: Option<Version>,
     /// The file that it is in.
@@ -146,16 +146,16 @@ pub struct Found {
     pub how: String,
 }
 
-impl Found {
+impl FoundSoftware {
     /// A bare finding, to be filled in.
     #[must_use]
     pub fn new(
-        kind: Kind,
+        kind: SoftwareKind,
         module: impl Into<PathBuf>,
         linking: Linking,
         how: impl Into<String>,
     ) -> Self {
-        Found {
+        FoundSoftware {
             kind,
             version: None,
             module: module.into(),
@@ -183,12 +183,13 @@ impl Found {
 
     /// Whether its version is certainly older than this.
     #[must_use]
-    pub fn below(&self, major: u32, minor: u32, patch: u32) -> bool {
-        self.version.is_some_and(|v| v.below(major, minor, patch))
+    pub fn is_below(&self, major: u32, minor: u32, patch: u32) -> bool {
+        self.version
+            .is_some_and(|v| v.is_below(major, minor, patch))
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundSoftware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
         if let Some(version) = self.version {

@@ -43,7 +43,7 @@ pub(crate) fn is_libc_file(path: &Path) -> bool {
 
 /// The functions of glibc's and musl's malloc that give memory back, or map it.
 pub(crate) fn is_libc_malloc(symbol: &str) -> bool {
-    const NAMES: [&str; 26] = [
+    const MALLOC_NAMES: [&str; 26] = [
         "arena_get2",
         "calloc",
         "cfree",
@@ -74,11 +74,13 @@ pub(crate) fn is_libc_malloc(symbol: &str) -> bool {
     // GCC's clones: munmap_chunk.part.0, sysmalloc_mmap.isra.0
     let name = symbol.trim_start_matches('_');
     let name = name.split(['.', '@']).next().unwrap_or(name);
-    NAMES.contains(&name) || name.starts_with("sysmalloc") || name.starts_with("libc_free_impl")
+    MALLOC_NAMES.contains(&name)
+        || name.starts_with("sysmalloc")
+        || name.starts_with("libc_free_impl")
 }
 
 /// Functions by which a program has its allocator give memory back at once, whatever that would do by itself.
-const ASKS: [&str; 7] = [
+const RELEASE_FUNCTIONS: [&str; 7] = [
     "malloc_trim",
     "ReleaseFreeMemory",
     "ReleaseToSystem",
@@ -93,7 +95,7 @@ const ASKS: [&str; 7] = [
 pub(crate) fn is_asked(function: &str) -> bool {
     let name = function.split(['(', '@', ' ']).next().unwrap_or_default();
     let name = name.rsplit("::").next().unwrap_or(name);
-    ASKS.iter().any(|ask| name.ends_with(ask))
+    RELEASE_FUNCTIONS.iter().any(|ask| name.ends_with(ask))
 }
 
 #[cfg(test)]

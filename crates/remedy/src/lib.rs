@@ -25,6 +25,7 @@ pub mod emit;
 mod evidence;
 mod found;
 mod function_names;
+mod observed_time;
 mod owner;
 mod plan;
 pub mod predict;
@@ -32,7 +33,6 @@ pub mod quote;
 mod recognise;
 mod remedy;
 mod share;
-mod spent;
 mod start;
 pub mod table;
 mod text;
@@ -42,18 +42,20 @@ mod words;
 mod wrappers;
 
 pub use ceiling::RemedyCeiling;
-pub use choose::{Options, Proposal, choose, choose_plan, plan};
-pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge as merge_setting, single_settings};
-pub use could_win::{Win, could_win};
-pub use evidence::{Evidence, FEW, Source};
-pub use found::{Found, Kind, Linking};
-pub use owner::{Unattributed, called};
+pub use choose::{PlanOptions, Proposal, choose_plan, choose_remedies, plan};
+pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge_setting, single_settings};
+pub use could_win::{PossibleWin, could_win};
+pub use evidence::{Evidence, FEW_SHOOTDOWNS, ShootdownSource};
+pub use found::{FoundSoftware, Linking, SoftwareKind};
+pub use observed_time::ObservedTime;
+pub use owner::{Unattributed, calling_allocator};
 pub use plan::{Plan, Planned};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
-pub use remedy::{Case, Memory, Offer, Remedy, Subject, Verdict, all as remedies};
-pub use spent::Spent;
+pub use remedy::{
+    MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, all_remedies,
+};
 pub use start::{List, Numa, Start};
 pub use touches::Touches;
 pub use version::Version;

@@ -7,7 +7,7 @@ use quell_event::Cause;
 
 use crate::evidence::is_thread_end;
 use crate::function_names::{is_libc_file, is_libc_malloc, is_wrapper};
-use crate::{Found, Kind, Linking, Source, Wrappers, by_name};
+use crate::{FoundSoftware, Linking, ShootdownSource, SoftwareKind, Wrappers, by_name};
 
 pub(crate) enum Owner {
     Allocator(usize, bool),
@@ -15,53 +15,56 @@ pub(crate) enum Owner {
     Unknown,
 }
 
-pub(crate) fn owner(
-    found: &[Found],
-    source: &Source,
+pub(crate) fn owner_of(
+    found: &[FoundSoftware],
+    source: &ShootdownSource,
     wrappers: &BTreeMap<PathBuf, Wrappers>,
 ) -> Owner {
     if let Some(module) = &source.caller_module {
         let symbol = source.caller_symbol.as_deref();
         // The same file may be known by different paths: /lib is a link to /usr/lib.
-        let same = |f: &Found| f.module == *module || f.module.file_name() == module.file_name();
+        let same =
+            |f: &FoundSoftware| f.module == *module || f.module.file_name() == module.file_name();
         // The C library's malloc has no frame pointers: what is next on the stack has called that. Runtimes such as
         // Go's make system calls of their own, by no name.
         let named = |w: &Wrappers| w.may_ask(source.cause);
         let silent = !wrappers.get(module).is_none_or(named)
-            && !found.iter().any(|f| f.kind.allocates() && same(f));
+            && !found.iter().any(|f| f.kind.has_allocator() && same(f));
         let unknown = silent || is_libc_file(module) && symbol.is_none_or(is_wrapper);
         if !unknown {
             // A static program's own calls are in the file of its malloc.
-            let foreign = |f: &Found| {
+            let foreign = |f: &FoundSoftware| {
                 f.kind.is_libc()
                     && f.linking == Linking::Static
                     && symbol.is_some_and(|s| !is_libc_malloc(s))
             };
-            let here = |wanted: &dyn Fn(&Found) -> bool| {
+            let here = |wanted: &dyn Fn(&FoundSoftware) -> bool| {
                 found
                     .iter()
-                    .position(|f| f.kind.allocates() && same(f) && !foreign(f) && wanted(f))
+                    .position(|f| f.kind.has_allocator() && same(f) && !foreign(f) && wanted(f))
             };
             // Python brings mimalloc along, whether it uses it or not: the name tells.
-            if let Some(named) = here(&|f| symbol.is_some_and(|s| names(f, s))) {
+            if let Some(named) = here(&|f| symbol.is_some_and(|s| owns_function(f, s))) {
                 return Owner::Allocator(named, false);
             }
             // Of several in one file without a name to tell them apart, one may not be in use at all.
-            let is_one = |f: &Found| f.kind.allocates() && same(f) && f.kind != Kind::CPython;
+            let is_one = |f: &FoundSoftware| {
+                f.kind.has_allocator() && same(f) && f.kind != SoftwareKind::CPython
+            };
             let several = found.iter().filter(|f| is_one(f)).count() > 1;
             return match here(&|_| true) {
                 Some(index) => {
-                    let is_runtime = found[index].kind == Kind::CPython;
+                    let is_runtime = found[index].kind == SoftwareKind::CPython;
                     Owner::Allocator(index, several && !is_runtime)
                 }
                 None => Owner::Program(module.clone(), false),
             };
         }
     }
-    match likely(found, Some(source)) {
+    match likely_owner(found, Some(source)) {
         // A stack through musl has no second frame at all. Its malloc asks for the same as a program that
         // names the function; there the program is more likely to, since few do.
-        Some(index) if found[index].kind == Kind::Musl => {
+        Some(index) if found[index].kind == SoftwareKind::Musl => {
             let asks = |(file, by): &(&PathBuf, &Wrappers)| {
                 !is_libc_file(file) && by.may_ask(source.cause)
             };
@@ -81,8 +84,11 @@ pub(crate) fn owner(
 /// # Errors
 ///
 /// Nobody knows who called.
-pub fn called(found: &[Found], source: &Source) -> Result<Option<usize>, Unattributed> {
-    match owner(found, source, &BTreeMap::new()) {
+pub fn calling_allocator(
+    found: &[FoundSoftware],
+    source: &ShootdownSource,
+) -> Result<Option<usize>, Unattributed> {
+    match owner_of(found, source, &BTreeMap::new()) {
         _ if is_thread_end(source) => Ok(None),
         Owner::Allocator(index, false) => Ok(Some(index)),
         Owner::Program(_, false) => Ok(None),
@@ -97,31 +103,34 @@ pub struct Unattributed;
 /// Who most likely asked when no stack says so: the allocator that took malloc's place, which gets its memory by sbrk(3)
 /// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
 /// built in on purpose, and the C library if there is none.
-pub(crate) fn likely(found: &[Found], source: Option<&Source>) -> Option<usize> {
+pub(crate) fn likely_owner(
+    found: &[FoundSoftware],
+    source: Option<&ShootdownSource>,
+) -> Option<usize> {
     let libc = found.iter().position(|f| f.kind.is_libc());
     let built_in = found.iter().position(|f| f.replaces_malloc);
     if source.is_some_and(is_of_heap) {
         return built_in.or(libc);
     }
-    let aside = [Kind::Node, Kind::CPython];
+    let aside = [SoftwareKind::Node, SoftwareKind::CPython];
     let other = found
         .iter()
-        .position(|f| f.kind.allocates() && !f.kind.is_libc() && !aside.contains(&f.kind));
+        .position(|f| f.kind.has_allocator() && !f.kind.is_libc() && !aside.contains(&f.kind));
     built_in.or(other).or(libc)
 }
 
 /// Whether it is the heap that is given back, which says whose it is: malloc's, whichever that is.
-pub(crate) fn is_of_heap(source: &Source) -> bool {
+pub(crate) fn is_of_heap(source: &ShootdownSource) -> bool {
     let is_heap = |region: &str| region.starts_with("[heap]");
     source.cause == Cause::Brk || source.region.as_deref().is_some_and(is_heap)
 }
 
 /// Whether a function of this name is that allocator's.
-pub(crate) fn names(found: &Found, symbol: &str) -> bool {
+pub(crate) fn owns_function(found: &FoundSoftware, symbol: &str) -> bool {
     let bare = symbol.trim_start_matches('_');
     match found.kind {
-        Kind::Mimalloc => bare.starts_with("mi_") || bare.contains("unix_m"),
-        Kind::CPython => bare.starts_with("Py") || bare.contains("arena"),
+        SoftwareKind::Mimalloc => bare.starts_with("mi_") || bare.contains("unix_m"),
+        SoftwareKind::CPython => bare.starts_with("Py") || bare.contains("arena"),
         kind => {
             let is_prefixed = |p: &String| !p.is_empty() && symbol.starts_with(p.as_str());
             found.prefix.as_ref().is_some_and(is_prefixed)

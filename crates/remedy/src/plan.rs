@@ -49,10 +49,13 @@ impl Plan {
     ) -> bool {
         for (name, value) in sets {
             let theirs = env(name);
-            if let Some(complaint) = theirs.as_deref().and_then(|v| conf::complaint(name, v)) {
+            if let Some(complaint) = theirs
+                .as_deref()
+                .and_then(|v| conf::value_complaint(name, v))
+            {
                 self.notes.push(complaint);
             }
-            let replaced = conf::replaced(name, theirs.as_deref(), value);
+            let replaced = conf::replaced_settings(name, theirs.as_deref(), value);
             if !replaced.is_empty() {
                 self.notes.push(format!(
                     "{name}: the plan replaces your {}",
@@ -60,11 +63,12 @@ impl Plan {
                 ));
             }
         }
-        let malformed = |name: &str| env(name).is_some_and(|v| conf::complaint(name, &v).is_some());
+        let malformed =
+            |name: &str| env(name).is_some_and(|v| conf::value_complaint(name, &v).is_some());
         let has = !sets.is_empty()
             && sets
                 .iter()
-                .all(|(n, v)| conf::already(n, env(n).as_deref(), v) && !malformed(n));
+                .all(|(n, v)| conf::is_set_already(n, env(n).as_deref(), v) && !malformed(n));
         if has {
             self.notes.push(format!(
                 "{found}: its remedy was set already when this was observed"
@@ -79,14 +83,14 @@ impl Plan {
         let mut ours: BTreeMap<&String, String> = BTreeMap::new();
         for (name, value) in self.remedies.iter().flat_map(|r| &r.sets) {
             let all = match ours.get(name) {
-                Some(before) => conf::together(name, before, value),
+                Some(before) => conf::merge_values(name, before, value),
                 None => value.clone(),
             };
             ours.insert(name, all);
         }
         // First what the remedies want of each other, then over the user's: theirs is not one more need.
         let over = |(name, value): (&String, String)| {
-            let all = conf::merge(name, base(name).as_deref(), &value);
+            let all = conf::merge_setting(name, base(name).as_deref(), &value);
             (name.clone(), all)
         };
         ours.into_iter().map(over).collect()
@@ -108,7 +112,7 @@ impl Plan {
     #[must_use]
     pub fn starts(&self) -> Vec<Start> {
         let tables = self.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
-        start::merge(tables).unwrap_or_default()
+        start::merge_starts(tables).unwrap_or_default()
     }
 
     /// Lines for a shell that set the plan's variables, whatever they were before.
@@ -117,7 +121,7 @@ impl Plan {
         let environment = self.environment(&|_| None);
         environment
             .iter()
-            .map(|(name, value)| format!("export {name}={}\n", quote::shell(value)))
+            .map(|(name, value)| format!("export {name}={}\n", quote::shell_word(value)))
             .collect()
     }
 }

@@ -3,29 +3,31 @@
 use quell_event::Cause;
 
 use super::*;
-use crate::{Evidence, Found, Kind, Linking, Source, Version, plan, remedy};
+use crate::{
+    Evidence, FoundSoftware, Linking, ShootdownSource, SoftwareKind, Version, plan, remedy,
+};
 
 const POLARS: &str = "/venv/_polars_runtime.abi3.so";
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
-fn jemalloc(version: Version) -> Found {
-    let mut found = Found::new(Kind::Jemalloc, POLARS, Linking::Static, "");
+fn jemalloc(version: Version) -> FoundSoftware {
+    let mut found = FoundSoftware::new(SoftwareKind::Jemalloc, POLARS, Linking::Static, "");
     found.version = Some(version);
     found.conf_env = Some("_RJEM_MALLOC_CONF".into());
     found
 }
 
-fn glibc(minor: u32) -> Found {
-    let mut found = Found::new(Kind::Glibc, LIBC, Linking::SharedLibrary, "");
+fn glibc(minor: u32) -> FoundSoftware {
+    let mut found = FoundSoftware::new(SoftwareKind::Glibc, LIBC, Linking::SharedLibrary, "");
     found.version = Some(Version::exact(2, minor, 0));
     found.conf_env = Some("GLIBC_TUNABLES".into());
     found
 }
 
-fn source(cause: Cause, module: &str, symbol: &str, shootdowns: u64) -> Source {
+fn source(cause: Cause, module: &str, symbol: &str, shootdowns: u64) -> ShootdownSource {
     let text = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     let caller_module = text(module).map(Into::into);
-    Source {
+    ShootdownSource {
         cause,
         caller_module,
         caller_symbol: text(symbol),
@@ -34,7 +36,7 @@ fn source(cause: Cause, module: &str, symbol: &str, shootdowns: u64) -> Source {
     }
 }
 
-fn evidence(page_faults: u64, sources: Vec<Source>) -> Evidence {
+fn evidence(page_faults: u64, sources: Vec<ShootdownSource>) -> Evidence {
     let shootdowns = sources.iter().map(|s| s.shootdowns).sum();
     Evidence {
         shootdowns,
@@ -192,7 +194,8 @@ fn forks_and_zero_pages() {
         source(Cause::Cow, POLARS, "_rjem_je_base_alloc_edata", 100),
         source(Cause::Cow, POLARS, "Frame::fill", 90),
     ];
-    let decide = |sources: &[Source]| plan(&found, &evidence(200_000, sources.to_vec()), &none);
+    let decide =
+        |sources: &[ShootdownSource]| plan(&found, &evidence(200_000, sources.to_vec()), &none);
     let calm = decide(&sources);
     assert!(
         calm.remedies[0].evidence.starts_with("1000 of 1090"),
@@ -214,9 +217,9 @@ fn forks_and_zero_pages() {
 fn read_before_written() {
     let found = [
         jemalloc(Version::exact(5, 3, 1)),
-        Found::new(Kind::Glibc, LIBC, Linking::SharedLibrary, ""),
+        FoundSoftware::new(SoftwareKind::Glibc, LIBC, Linking::SharedLibrary, ""),
     ];
-    let zeros = |module: &str, symbol: &str, shootdowns| Source {
+    let zeros = |module: &str, symbol: &str, shootdowns| ShootdownSource {
         region: Some("anonymous memory, by a file".to_owned()),
         ..source(Cause::Cow, module, symbol, shootdowns)
     };
@@ -326,7 +329,12 @@ fn the_rest() {
 /// Check that Go's madvdontneed is never set, and that a GOGC of the user's is respected.
 #[test]
 fn go() {
-    let found = [Found::new(Kind::GoRuntime, "/opt/app", Linking::Static, "")];
+    let found = [FoundSoftware::new(
+        SoftwareKind::GoRuntime,
+        "/opt/app",
+        Linking::Static,
+        "",
+    )];
     let seen = evidence(
         0,
         vec![source(
@@ -351,7 +359,7 @@ fn go() {
 #[test]
 fn remedies_are_documented() {
     let mut seen = std::collections::HashSet::new();
-    for remedy in remedy::all() {
+    for remedy in remedy::all_remedies() {
         assert!(seen.insert(remedy.id()), "{} twice", remedy.id());
         for text in [remedy.stops(), remedy.worse(), remedy.source()] {
             assert!(!text.is_empty(), "{}", remedy.id());

@@ -1,7 +1,7 @@
 //! What a change is predicted to do to CPU time: an interval, by what changes with about that ceiling did when they were measured.
 //!
 //! A table in this tree has measured rows: the ceiling of a change in a program's observed run, and by how much CPU time changed with
-//! it. The share of the ceiling that a change won is taken to come by chance from that of the rows: of [`NEAREST`] of them the
+//! it. The share of the ceiling that a change won is taken to come by chance from that of the rows: of [`NEAREST_ROWS`] of them the
 //! least and the most are an interval that holds the next one in 90 of 100 cases, whatever its distribution (Wilks,
 //! "Determination of sample sizes for setting tolerance limits", 1941: of n in any order the next is between the least and the
 //! most with n - 1 of n + 1). They are those of the same remedy first, and then those whose ceiling is nearest: where little is at stake
@@ -10,11 +10,11 @@
 use std::sync::LazyLock;
 
 /// With so many rows the next one is between the least and the most with 18 of 20.
-pub const NEAREST: usize = 19;
+pub const NEAREST_ROWS: usize = 19;
 
 /// A measured change.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct MeasuredGain {
     /// The remedy.
     pub remedy: String,
     /// What ran.
@@ -25,9 +25,9 @@ pub struct Measured {
     pub change: f64,
 }
 
-impl Measured {
+impl MeasuredGain {
     /// The share of the ceiling that was won; below 0 where time was lost.
-    fn won(&self) -> f64 {
+    fn won_share(&self) -> f64 {
         -self.change / self.ceiling
     }
 }
@@ -41,21 +41,22 @@ pub struct Predicted {
     pub of_remedy: usize,
 }
 
-static ROWS: LazyLock<Vec<Measured>> = LazyLock::new(|| read(include_str!("../data/gains.csv")));
+static MEASURED_GAINS: LazyLock<Vec<MeasuredGain>> =
+    LazyLock::new(|| read_gains(include_str!("../data/gains.csv")));
 
 /// Every measured row.
 #[must_use]
-pub fn rows() -> &'static [Measured] {
-    &ROWS
+pub fn measured_gains() -> &'static [MeasuredGain] {
+    &MEASURED_GAINS
 }
 
 /// The rows of a table: lines with `#` are remarks, the first other one names the columns.
-fn read(text: &str) -> Vec<Measured> {
+fn read_gains(text: &str) -> Vec<MeasuredGain> {
     let lines = text.lines().filter(|l| !l.starts_with('#'));
     let row = |line: &str| {
         let mut cells = line.split(',').map(str::trim);
         let mut next = || cells.next();
-        Some(Measured {
+        Some(MeasuredGain {
             remedy: next()?.to_owned(),
             program: next()?.to_owned(),
             ceiling: next()?.parse().ok().filter(|c: &f64| *c > 0.0)?,
@@ -68,26 +69,26 @@ fn read(text: &str) -> Vec<Measured> {
 /// What a change with this ceiling, a share of CPU time, is predicted to do; none where too few rows were measured, or where there
 /// is no ceiling.
 #[must_use]
-pub fn predict(remedy: &str, ceiling: f64) -> Option<Predicted> {
-    by(rows().iter(), remedy, ceiling)
+pub fn predict_change(remedy: &str, ceiling: f64) -> Option<Predicted> {
+    predict_from(measured_gains().iter(), remedy, ceiling)
 }
 
-fn by<'r>(
-    rows: impl Iterator<Item = &'r Measured>,
+fn predict_from<'r>(
+    rows: impl Iterator<Item = &'r MeasuredGain>,
     remedy: &str,
     ceiling: f64,
 ) -> Option<Predicted> {
     if ceiling <= 0.0 {
         return None;
     }
-    let mut rows: Vec<&Measured> = rows.collect();
-    let away = |r: &Measured| (r.ceiling / ceiling).ln().abs();
+    let mut rows: Vec<&MeasuredGain> = rows.collect();
+    let away = |r: &MeasuredGain| (r.ceiling / ceiling).ln().abs();
     rows.sort_by(|a, b| {
-        let other = |r: &Measured| r.remedy != remedy;
+        let other = |r: &MeasuredGain| r.remedy != remedy;
         (other(a).cmp(&other(b))).then(away(a).total_cmp(&away(b)))
     });
-    let nearest = rows.get(..NEAREST)?;
-    let won = || nearest.iter().map(|r| r.won());
+    let nearest = rows.get(..NEAREST_ROWS)?;
+    let won = || nearest.iter().map(|r| r.won_share());
     let least = won().fold(f64::INFINITY, f64::min);
     let most = won().fold(f64::NEG_INFINITY, f64::max);
     let of_remedy = nearest.iter().filter(|r| r.remedy == remedy).count();
@@ -107,10 +108,13 @@ mod tests {
     fn the_table_is_whole() {
         let text = include_str!("../data/gains.csv");
         let lines = text.lines().filter(|l| !l.starts_with('#')).count() - 1;
-        assert_eq!(rows().len(), lines);
-        assert!(lines > NEAREST, "{lines} rows are too few to leave one out");
-        for row in rows() {
-            let known = crate::remedies().iter().any(|r| r.id() == row.remedy);
+        assert_eq!(measured_gains().len(), lines);
+        assert!(
+            lines > NEAREST_ROWS,
+            "{lines} rows are too few to leave one out"
+        );
+        for row in measured_gains() {
+            let known = crate::all_remedies().iter().any(|r| r.id() == row.remedy);
             assert!(known, "{row:?}");
             assert!(row.ceiling <= 1.0 && row.change > -1.0, "{row:?}");
         }
@@ -119,22 +123,26 @@ mod tests {
     /// Check that of the measured rows, each predicted by those of other programs alone, the interval holds at least 85 of 100.
     #[test]
     fn intervals_hold_what_was_left_out() {
-        let holds = |left: &Measured| {
-            let others = rows().iter().filter(|r| r.program != left.program);
-            let [low, high] = by(others, &left.remedy, left.ceiling).unwrap().change;
+        let holds = |left: &MeasuredGain| {
+            let others = measured_gains()
+                .iter()
+                .filter(|r| r.program != left.program);
+            let [low, high] = predict_from(others, &left.remedy, left.ceiling)
+                .unwrap()
+                .change;
             (low..=high).contains(&left.change)
         };
-        let missed: Vec<_> = rows().iter().filter(|r| !holds(r)).collect();
-        let held = 1.0 - missed.len() as f64 / rows().len() as f64;
+        let missed: Vec<_> = measured_gains().iter().filter(|r| !holds(r)).collect();
+        let held = 1.0 - missed.len() as f64 / measured_gains().len() as f64;
         println!(
             "{:.1} % of {} rows; missed: {missed:#?}",
             held * 100.0,
-            rows().len()
+            measured_gains().len()
         );
         assert!(
             held >= 0.85,
             "{held} of {}: missed {missed:#?}",
-            rows().len()
+            measured_gains().len()
         );
     }
 
@@ -142,23 +150,23 @@ mod tests {
     /// that without enough rows nothing is predicted.
     #[test]
     fn losses_are_allowed() {
-        let row = |remedy: &str, ceiling: f64, change: f64| Measured {
+        let row = |remedy: &str, ceiling: f64, change: f64| MeasuredGain {
             remedy: remedy.to_owned(),
             program: "p".to_owned(),
             ceiling,
             change,
         };
-        let mut table: Vec<_> = (0..NEAREST)
+        let mut table: Vec<_> = (0..NEAREST_ROWS)
             .map(|i| row("other", 0.2, -0.01 * i as f64))
             .collect();
-        let of = |table: &[Measured]| by(table.iter(), "one", 0.4);
+        let of = |table: &[MeasuredGain]| predict_from(table.iter(), "one", 0.4);
         let [low, high] = of(&table).unwrap().change;
         assert!((low - -0.36).abs() < 1e-9 && high.abs() < 1e-9);
         table.push(row("one", 0.01, 0.01));
         let predicted = of(&table).unwrap();
         assert_eq!(predicted.of_remedy, 1);
         assert!((predicted.change[1] - 0.4).abs() < 1e-9, "{predicted:?}");
-        assert_eq!(of(&table[..NEAREST - 1]), None);
-        assert_eq!(by(table.iter(), "one", 0.0), None);
+        assert_eq!(of(&table[..NEAREST_ROWS - 1]), None);
+        assert_eq!(predict_from(table.iter(), "one", 0.0), None);
     }
 }

@@ -5,7 +5,7 @@ use quell_event::text::{self, is_plain};
 /// For a POSIX shell. What is not plain is left to printf(1), so that the line is safe to look at and to paste; `$'…'` is
 /// not known to every shell.
 #[must_use]
-pub fn shell(value: &str) -> String {
+pub fn shell_word(value: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     if value.chars().all(is_plain) {
         return quoted(value);
@@ -20,7 +20,7 @@ pub fn shell(value: &str) -> String {
             // printf would take it for an option
             '-' if format.is_empty() => format.push_str(r"\055"),
             c if is_plain(c) => format.push(c),
-            c => format.extend(bytes(c).map(|b| format!("\\{b:03o}"))),
+            c => format.extend(utf8_bytes(c).map(|b| format!("\\{b:03o}"))),
         }
     }
     let mut out = format!("\"$(printf {})\"", quoted(&format));
@@ -31,7 +31,7 @@ pub fn shell(value: &str) -> String {
 }
 
 /// A character in UTF-8.
-fn bytes(c: char) -> impl Iterator<Item = u8> {
+fn utf8_bytes(c: char) -> impl Iterator<Item = u8> {
     let mut buffer = [0; 4];
     let n = c.encode_utf8(&mut buffer).len();
     buffer.into_iter().take(n)
@@ -40,7 +40,7 @@ fn bytes(c: char) -> impl Iterator<Item = u8> {
 /// A line of a systemd service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A
 /// line that ends in a value would begin another directive.
 #[must_use]
-pub fn systemd(name: &str, value: &str) -> String {
+pub fn systemd_line(name: &str, value: &str) -> String {
     let mut text = String::new();
     for c in value.chars() {
         match c {
@@ -48,7 +48,7 @@ pub fn systemd(name: &str, value: &str) -> String {
             '%' => text.push_str("%%"),
             // `\xNN`, as systemd.syntax(7) has it
             c if is_plain(c) => text.push(c),
-            c => text.extend(bytes(c).map(|b| format!("\\x{b:02x}"))),
+            c => text.extend(utf8_bytes(c).map(|b| format!("\\x{b:02x}"))),
         }
     }
     format!("Environment=\"{name}={text}\"")
@@ -57,7 +57,7 @@ pub fn systemd(name: &str, value: &str) -> String {
 /// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself, and nothing stands for a line's
 /// end or what else is not plain: none then.
 #[must_use]
-pub fn dockerfile(value: &str) -> Option<String> {
+pub fn dockerfile_word(value: &str) -> Option<String> {
     if !value.chars().all(is_plain) {
         return None;
     }
@@ -74,7 +74,7 @@ pub fn dockerfile(value: &str) -> Option<String> {
 
 /// A string of YAML: JSON's are.
 #[must_use]
-pub fn yaml(value: &str) -> String {
+pub fn yaml_string(value: &str) -> String {
     // A string is always a JSON value.
     let json = serde_json::to_string(value).unwrap_or_default();
     text::json(&json).into_owned()
@@ -82,8 +82,8 @@ pub fn yaml(value: &str) -> String {
 
 /// The value of a variable in a pod, as YAML: Kubernetes takes `$(NAME)` for another variable and `$$` for `$`.
 #[must_use]
-pub fn kubernetes(value: &str) -> String {
-    yaml(&value.replace('$', "$$"))
+pub fn kubernetes_value(value: &str) -> String {
+    yaml_string(&value.replace('$', "$$"))
 }
 
 /// Whether shells, Docker and systemd take it for the name of a variable.
@@ -108,7 +108,7 @@ mod tests {
         while let Some(c) = chars.next() {
             assert_ne!(c, '"', "ends early: {line}");
             if c != '\\' {
-                out.extend(bytes(c));
+                out.extend(utf8_bytes(c));
                 continue;
             }
             match chars.next().unwrap() {
@@ -116,7 +116,7 @@ mod tests {
                     let hex: String = chars.by_ref().take(2).collect();
                     out.push(u8::from_str_radix(&hex, 16).unwrap());
                 }
-                c @ ('\\' | '"') => out.extend(bytes(c)),
+                c @ ('\\' | '"') => out.extend(utf8_bytes(c)),
                 c => panic!("no escape of ours: {c}"),
             }
         }
@@ -162,9 +162,9 @@ mod tests {
         /// Check for any value that each reader gets back what was meant.
         #[test]
         fn comes_back(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
-            prop_assert_eq!(systemd_reads(&systemd("A", &value)), format!("A={value}"));
-            prop_assert_eq!(kubernetes_reads(&kubernetes(&value)), value.as_str());
-            match dockerfile(&value) {
+            prop_assert_eq!(systemd_reads(&systemd_line("A", &value)), format!("A={value}"));
+            prop_assert_eq!(kubernetes_reads(&kubernetes_value(&value)), value.as_str());
+            match dockerfile_word(&value) {
                 Some(word) => prop_assert_eq!(docker_reads(&word), value.as_str()),
                 None => prop_assert!(!value.chars().all(is_plain)),
             }
@@ -177,11 +177,11 @@ mod tests {
         #[test]
         fn shell_reads(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
             let out = std::process::Command::new("sh")
-                .args(["-c", &format!("printf %s {}", shell(&value))])
+                .args(["-c", &format!("printf %s {}", shell_word(&value))])
                 .output()
                 .unwrap();
             prop_assert_eq!(String::from_utf8(out.stdout).unwrap(), &*value);
-            let looked_at = shell(&value);
+            let looked_at = shell_word(&value);
             prop_assert!(looked_at.chars().all(|c| c == '\n' || is_plain(c)), "{:?}", looked_at);
         }
     }

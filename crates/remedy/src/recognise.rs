@@ -21,7 +21,7 @@ use quell_host::elf::{ElfFile, Symbol};
 use quell_host::proc::Proc;
 use quell_host::{maps, needed, under};
 
-use crate::{Found, Linking, Wrappers};
+use crate::{FoundSoftware, Linking, Wrappers};
 
 /// What a recogniser looks at: one ELF file, and the name to report it under.
 pub(crate) struct Facts<'a> {
@@ -52,7 +52,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    pub(crate) fn symbol(&self, name: &str) -> Option<&Symbol> {
+    pub(crate) fn symbol_named(&self, name: &str) -> Option<&Symbol> {
         self.symbols.iter().find(|s| s.name == name)
     }
 
@@ -65,12 +65,12 @@ impl<'a> Facts<'a> {
 
     /// Whether others find this file's malloc when they ask for malloc.
     pub(crate) fn exports_malloc(&self) -> bool {
-        self.symbol("malloc").is_some_and(|s| s.exported)
+        self.symbol_named("malloc").is_some_and(|s| s.exported)
     }
 
     /// Whether a name that others link to makes this the allocator's own library.
-    pub(crate) fn linking(&self, api: &str) -> Linking {
-        let own = self.elf.is_library() && self.symbol(api).is_some_and(|s| s.exported);
+    pub(crate) fn linking_by_api(&self, api: &str) -> Linking {
+        let own = self.elf.is_library() && self.symbol_named(api).is_some_and(|s| s.exported);
         if own {
             Linking::SharedLibrary
         } else {
@@ -94,46 +94,46 @@ impl<'a> Facts<'a> {
     }
 
     /// A bare finding in this file.
-    pub(crate) fn found(
+    pub(crate) fn found_here(
         &self,
-        kind: crate::Kind,
+        kind: crate::SoftwareKind,
         linking: Linking,
         how: impl Into<String>,
-    ) -> Found {
-        Found::new(kind, self.path, linking, how)
+    ) -> FoundSoftware {
+        FoundSoftware::new(kind, self.path, linking, how)
     }
 }
 
 /// An option that only some versions have: the oldest, and the newest if newer ones dropped it or
 /// are told by another option.
-type Dated = (&'static str, (u32, u32, u32), Option<(u32, u32, u32)>);
+type DatedOption = (&'static str, (u32, u32, u32), Option<(u32, u32, u32)>);
 
-type Recogniser = fn(&Facts<'_>) -> Option<Found>;
+type Recogniser = fn(&Facts<'_>) -> Option<FoundSoftware>;
 
 /// One function a kind. To recognise something new, add it here.
-const ALL: &[Recogniser] = &[
-    libc::glibc,
-    libc::musl,
-    jemalloc::jemalloc,
-    mimalloc::mimalloc,
-    tcmalloc::gperftools,
-    tcmalloc::google,
-    runtime::go,
-    runtime::jvm,
-    runtime::node,
-    runtime::dotnet,
-    runtime::beam,
-    cpython::cpython,
-    program::server,
-    program::rocksdb,
-    program::numpy,
+const ALL_RECOGNISERS: &[Recogniser] = &[
+    libc::recognise_glibc,
+    libc::recognise_musl,
+    jemalloc::recognise_jemalloc,
+    mimalloc::recognise_mimalloc,
+    tcmalloc::recognise_gperftools,
+    tcmalloc::recognise_google,
+    runtime::recognise_go,
+    runtime::recognise_jvm,
+    runtime::recognise_node,
+    runtime::recognise_dotnet,
+    runtime::recognise_beam,
+    cpython::recognise_cpython,
+    program::recognise_server,
+    program::recognise_rocksdb,
+    program::recognise_numpy,
 ];
 
 /// What was found in several files, and which of them could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recognised {
     /// What was found, each once.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundSoftware>,
     /// One line for each file that could not be read, with the reason.
     pub skipped: Vec<String>,
     /// What the user should know about how it was looked for.
@@ -143,23 +143,23 @@ pub struct Recognised {
 }
 
 /// What lives in one file. A file that is no 64-bit ELF file is an error.
-pub fn recognise_file(path: &Path) -> Result<Vec<Found>> {
+pub fn recognise_file(path: &Path) -> Result<Vec<FoundSoftware>> {
     recognise_as(path, path).map(|looked| looked.found)
 }
 
 /// What was seen in one file.
-struct Looked {
-    found: Vec<Found>,
+struct LookedFile {
+    found: Vec<FoundSoftware>,
     wrappers: Option<(PathBuf, Wrappers)>,
 }
 
 /// Reads `real`, and reports it as `shown`.
-fn recognise_as(real: &Path, shown: &Path) -> Result<Looked> {
+fn recognise_as(real: &Path, shown: &Path) -> Result<LookedFile> {
     let elf = ElfFile::open(real)
         .with_context(|| format!("looking for allocators in {}", shown.display()))?;
     let facts = Facts::new(&elf, shown);
-    Ok(Looked {
-        found: ALL
+    Ok(LookedFile {
+        found: ALL_RECOGNISERS
             .iter()
             .filter_map(|recognise| recognise(&facts))
             .collect(),
@@ -175,14 +175,14 @@ pub fn recognise_modules<'a>(paths: impl Iterator<Item = &'a Path>) -> Recognise
         // The same file under two names, such as /lib and /usr/lib.
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if seen.insert(real) {
-            out.add(recognise_as(path, path));
+            out.add_file(recognise_as(path, path));
         }
     }
     out
 }
 
 impl Recognised {
-    fn add(&mut self, result: Result<Looked>) {
+    fn add_file(&mut self, result: Result<LookedFile>) {
         match result {
             Ok(looked) => {
                 self.found.extend(looked.found);
@@ -220,7 +220,7 @@ pub fn recognise_process(root: &Path, pid: u32) -> Result<Recognised> {
             Some(ok) => ok,
             None => continue,
         };
-        out.add(result);
+        out.add_file(result);
     }
     Ok(out)
 }

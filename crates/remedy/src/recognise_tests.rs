@@ -1,7 +1,7 @@
 //! Tests of recognition on made files: a header, one segment, and the constants of an allocator.
 
 use super::*;
-use crate::{Kind, Version};
+use crate::{SoftwareKind, Version};
 use proptest::prelude::*;
 
 /// The smallest ELF program: one loaded segment with these constants, no sections, no symbols.
@@ -23,15 +23,16 @@ fn program(constants: &[u8]) -> Vec<u8> {
     file
 }
 
-fn found_in(constants: &[u8]) -> Vec<Found> {
+fn found_in(constants: &[u8]) -> Vec<FoundSoftware> {
     let elf = ElfFile::from_bytes(program(constants)).unwrap();
     let facts = Facts::new(&elf, Path::new("/opt/app"));
-    ALL.iter()
+    ALL_RECOGNISERS
+        .iter()
         .filter_map(|recognise| recognise(&facts))
         .collect()
 }
 
-fn only(constants: &[u8]) -> Found {
+fn only(constants: &[u8]) -> FoundSoftware {
     let mut found = found_in(constants);
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
@@ -47,7 +48,7 @@ fn jemalloc_of_redis() {
     let found = only(REDIS);
     assert_eq!(
         (found.kind, found.version),
-        (Kind::Jemalloc, Some(Version::exact(5, 2, 1)))
+        (SoftwareKind::Jemalloc, Some(Version::exact(5, 2, 1)))
     );
     assert_eq!(found.conf_env.as_deref(), Some("JE_MALLOC_CONF"));
     assert_eq!(found.prefix.as_deref(), Some("je_"));
@@ -136,7 +137,7 @@ fn google_stripped() {
     let found = only(text);
     assert_eq!(
         (found.kind, found.linking, found.version),
-        (Kind::GoogleTcmalloc, Linking::Static, None)
+        (SoftwareKind::GoogleTcmalloc, Linking::Static, None)
     );
     assert!(found_in(b"\0tcmalloc.cpu_free\0tcmalloc.other\0").is_empty());
 }
@@ -148,8 +149,8 @@ fn several() {
         b"\0TCMALLOC_RELEASE_RATE\0tcmalloc.max_total_thread_cache_bytes\0gperftools 2.15\0";
     assert_eq!(only(gperf).version, Some(Version::exact(2, 15, 0)));
     let both = [&gperf[..], REDIS].concat();
-    let kinds: Vec<Kind> = found_in(&both).iter().map(|f| f.kind).collect();
-    assert_eq!(kinds, [Kind::Jemalloc, Kind::Gperftools]);
+    let kinds: Vec<SoftwareKind> = found_in(&both).iter().map(|f| f.kind).collect();
+    assert_eq!(kinds, [SoftwareKind::Jemalloc, SoftwareKind::Gperftools]);
 }
 
 /// Check that the words alone are not enough: a program that talks about allocators holds none. (That
@@ -159,14 +160,14 @@ fn talk_is_not_an_allocator() {
     let talk =
         b"\0set MALLOC_CONF=dirty_decay_ms:-1 for jemalloc\0<jemalloc>: is how it complains\0\
         mimalloc: MIMALLOC_PURGE_DELAY\0TCMALLOC_RELEASE_RATE for gperftools 2.10\0musl libc (\0";
-    let kinds: Vec<Kind> = found_in(talk).iter().map(|f| f.kind).collect();
+    let kinds: Vec<SoftwareKind> = found_in(talk).iter().map(|f| f.kind).collect();
     assert_eq!(kinds, []);
 }
 
 /// Check google/tcmalloc by its functions, in a program built here.
 #[test]
 #[allow(clippy::print_stderr)]
-fn google() {
+fn recognise_google() {
     let dir = tempfile::tempdir().unwrap();
     let (input, output) = (dir.path().join("g.c"), dir.path().join("g"));
     let names = ["SetMemoryLimit", "GetStats", "ReleaseMemoryToSystem"];
@@ -187,7 +188,7 @@ fn google() {
     let found = recognise_file(&output).unwrap();
     assert_eq!(
         found.iter().map(|f| f.kind).collect::<Vec<_>>(),
-        [Kind::GoogleTcmalloc]
+        [SoftwareKind::GoogleTcmalloc]
     );
 }
 
@@ -209,7 +210,7 @@ proptest! {
         file.truncate(cut.max(1));
         if let Ok(elf) = ElfFile::from_bytes(file) {
             let facts = Facts::new(&elf, Path::new("/x"));
-            let _ = ALL.iter().filter_map(|recognise| recognise(&facts)).count();
+            let _ = ALL_RECOGNISERS.iter().filter_map(|recognise| recognise(&facts)).count();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The remedies: one family a file, behind one trait.
 //!
-//! To add a remedy, add a file here with a type that implements [`Remedy`], and name it in [`ALL`].
+//! To add a remedy, add a file here with a type that implements [`Remedy`], and name it in [`ALL_REMEDIES`].
 //! A remedy must rest on a measurement (docs/remedies-measured.md says how), or say that it was not measured; and
 //! say what makes it worse.
 
@@ -39,7 +39,7 @@ use quell_event::Cause;
 
 use crate::evidence::Evidence;
 use crate::share::Share;
-use crate::{Found, Kind, Touches};
+use crate::{FoundSoftware, SoftwareKind, Touches};
 
 /// From this many page faults on, huge pages are asked for, and an allocator that somebody built in is
 /// tuned even where few shootdowns were seen: on a busy machine its threads may not have run side by
@@ -67,7 +67,7 @@ pub trait Remedy: Sync {
     /// The measurement or document that it rests on.
     fn source(&self) -> &'static str;
     /// Whether it helps in this case, and how; none where it is not for such cases.
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict>;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer>;
     /// What of a run's time this change can touch, and why. The most that it can win is the time of that.
     fn touches(&self, offer: &Offer) -> Touches;
     /// Whether it needs the preload library. What can be tuned is tuned first.
@@ -82,11 +82,11 @@ pub trait Remedy: Sync {
 
 /// Who asked for the shootdowns of a case.
 #[derive(Debug, Clone, Copy)]
-pub enum Subject<'a> {
+pub enum ShootdownOrigin<'a> {
     /// An allocator or a runtime.
-    Allocator(&'a Found),
+    Allocator(&'a FoundSoftware),
     /// A program with settings of its own.
-    Program(&'a Found),
+    Program(&'a FoundSoftware),
     /// Code of this file, by calls of its own.
     Own(&'a Path),
     /// Threads that end, for their stacks.
@@ -96,11 +96,11 @@ pub enum Subject<'a> {
 }
 
 /// One origin of shootdowns in one observed program: what a remedy decides on.
-pub struct Case<'a> {
+pub struct RemedyCase<'a> {
     /// Who asked.
-    pub subject: Subject<'a>,
+    pub origin: ShootdownOrigin<'a>,
     /// All that was found in the program.
-    pub found: &'a [Found],
+    pub found: &'a [FoundSoftware],
     /// What was observed of it.
     pub evidence: &'a Evidence,
     /// All shootdowns that were observed.
@@ -116,7 +116,7 @@ pub struct Case<'a> {
     pub(crate) share: &'a Share,
 }
 
-impl<'a> Case<'a> {
+impl<'a> RemedyCase<'a> {
     /// Whether the program forks as it works, when a write copies the page, and a huge one whole.
     #[must_use]
     pub fn forks_at_work(&self) -> bool {
@@ -137,12 +137,12 @@ impl<'a> Case<'a> {
 
     /// The part of this origin's shootdowns that these causes have, 0 to 1.
     #[must_use]
-    pub fn part(&self, causes: &[Cause]) -> f64 {
+    pub fn part_of_causes(&self, causes: &[Cause]) -> f64 {
         let of = |c: &Cause| self.share.causes.get(c).copied().unwrap_or(0);
         causes.iter().map(of).sum::<u64>() as f64 / self.share.shootdowns.max(1) as f64
     }
 
-    /// [`Case::part`] of shootdowns on mappings of files.
+    /// [`RemedyCase::part_of_causes`] of shootdowns on mappings of files.
     #[must_use]
     pub fn part_of_files(&self, causes: &[Cause]) -> f64 {
         let of = |c: &Cause| self.share.of_files.get(c).copied().unwrap_or(0);
@@ -161,11 +161,11 @@ impl<'a> Case<'a> {
         1.0 - self.part_of_files(Cause::ALL)
     }
 
-    /// [`Case::part`] of calls that give memory back, and of the copies that go with it: of pages that were given back,
+    /// [`RemedyCase::part_of_causes`] of calls that give memory back, and of the copies that go with it: of pages that were given back,
     /// and then read before they were written.
     #[must_use]
     pub fn part_with_copies(&self, causes: &[Cause]) -> f64 {
-        let asked = self.part(causes);
+        let asked = self.part_of_causes(causes);
         let given = self.share.gives_back() as f64;
         if given == 0.0 {
             return asked;
@@ -177,25 +177,25 @@ impl<'a> Case<'a> {
     /// blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
     #[must_use]
     pub fn has_large_blocks(&self) -> bool {
-        const LARGE: u64 = 8 << 20;
+        const LARGE_BLOCK_BYTES: u64 = 8 << 20;
         let mean = self.evidence.mean_block();
-        mean.is_some_and(|bytes| bytes >= LARGE)
+        mean.is_some_and(|bytes| bytes >= LARGE_BLOCK_BYTES)
     }
 
     /// The allocator or runtime that asked, if it is of this kind.
     #[must_use]
-    pub fn allocator(&self, kind: Kind) -> Option<&'a Found> {
-        match self.subject {
-            Subject::Allocator(found) if found.kind == kind => Some(found),
+    pub fn allocator_of_kind(&self, kind: SoftwareKind) -> Option<&'a FoundSoftware> {
+        match self.origin {
+            ShootdownOrigin::Allocator(found) if found.kind == kind => Some(found),
             _ => None,
         }
     }
 
     /// The program, if it is of one of these kinds.
     #[must_use]
-    pub fn program(&self, kinds: &[Kind]) -> Option<&'a Found> {
-        match self.subject {
-            Subject::Program(found) if kinds.contains(&found.kind) => Some(found),
+    pub fn program_of_kinds(&self, kinds: &[SoftwareKind]) -> Option<&'a FoundSoftware> {
+        match self.origin {
+            ShootdownOrigin::Program(found) if kinds.contains(&found.kind) => Some(found),
             _ => None,
         }
     }
@@ -203,7 +203,7 @@ impl<'a> Case<'a> {
 
 /// What a remedy says of a case.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum RemedyAnswer {
     /// Do one of these: the first one that the budget allows.
     Offer(Vec<Offer>),
     /// Settings that the program reads from a file of its own: said, and not made.
@@ -227,7 +227,7 @@ pub struct Offer {
     /// The share of this origin's shootdowns that it is expected to stop, 0 to 1.
     pub stops: f64,
     /// How much memory it is expected to take.
-    pub memory: Memory,
+    pub memory: MemoryGrowth,
     /// What it costs, with the figure and where that was measured.
     pub cost: String,
     /// Its price on a machine like this one was not measured: taken only where nothing else does.
@@ -239,7 +239,7 @@ pub struct Offer {
 
 /// By how much the most resident memory grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub enum Memory {
+pub enum MemoryGrowth {
     /// Nobody has measured it.
     #[default]
     Unknown,
@@ -249,15 +249,15 @@ pub enum Memory {
     UpTo(u64),
 }
 
-impl Verdict {
+impl RemedyAnswer {
     /// One change, with variables only.
-    pub(crate) fn set(
+    pub(crate) fn offer_variables(
         sets: BTreeMap<String, String>,
         stops: f64,
-        memory: Memory,
+        memory: MemoryGrowth,
         cost: impl Into<String>,
     ) -> Self {
-        Verdict::Offer(vec![Offer {
+        RemedyAnswer::Offer(vec![Offer {
             sets,
             stops,
             memory,
@@ -268,7 +268,7 @@ impl Verdict {
 
     /// One change whose worth only runs can tell: it is in no plan without them.
     pub(crate) fn to_try(sets: BTreeMap<String, String>, cost: impl Into<String>) -> Self {
-        Verdict::Offer(vec![Offer {
+        RemedyAnswer::Offer(vec![Offer {
             sets,
             untried: true,
             cost: cost.into(),
@@ -277,11 +277,11 @@ impl Verdict {
     }
 
     pub(crate) fn refuse(why: impl Into<String>) -> Self {
-        Verdict::Refuse(why.into())
+        RemedyAnswer::Refuse(why.into())
     }
 
     pub(crate) fn advise(settings: &[&str], why: impl Into<String>) -> Self {
-        Verdict::Advise {
+        RemedyAnswer::Advise {
             settings: settings.iter().map(|s| (*s).to_owned()).collect(),
             why: why.into(),
         }
@@ -289,15 +289,15 @@ impl Verdict {
 }
 
 /// Every remedy. To add one, add it here.
-const ALL: &[&dyn Remedy] = &[
-    &jemalloc::Decay,
-    &jemalloc::Batch,
+const ALL_REMEDIES: &[&dyn Remedy] = &[
+    &jemalloc::JemallocDecay,
+    &jemalloc::JemallocBatch,
     &jemalloc_huge::JemallocHugePages,
     &jemalloc_huge::JemallocHugeMetadata,
-    &glibc::Keep,
+    &glibc::GlibcKeep,
     &glibc::GlibcHugePages,
-    &stacks::Cache,
-    &mimalloc::Purge,
+    &stacks::StackCache,
+    &mimalloc::MimallocPurge,
     &gperftools::ReleaseRate,
     &gperftools::DisableRelease,
     &go::Gogc,
@@ -306,22 +306,22 @@ const ALL: &[&dyn Remedy] = &[
     &jvm::JavaHugePages,
     &jvm::ParallelCollector,
     &node::SemiSpace,
-    &beam::Carriers,
-    &cpython::Malloc,
-    &without::MUSL,
-    &without::GOOGLE,
-    &without::NODE,
-    &without::DOTNET,
-    &heap_trim::Drop,
-    &shim::Cache,
-    &shim::Zero,
+    &beam::ErlangCarriers,
+    &cpython::PythonMalloc,
+    &without::NO_MUSL_REMEDY,
+    &without::NO_GOOGLE_REMEDY,
+    &without::NO_NODE_REMEDY,
+    &without::NO_DOTNET_REMEDY,
+    &heap_trim::DropHeapTrim,
+    &shim::ShimCache,
+    &shim::ShimZero,
     &shim_huge::LibraryHugePages,
     &undecayed::Undecayed,
     &unpurged::Unpurged,
-    &kernel::THP,
-    &kernel::KSM,
-    &kernel::NUMA,
-    &numpy::Unadvised,
+    &kernel::NO_HUGE_PAGES,
+    &kernel::NO_MERGING,
+    &kernel::LOCAL_MEMORY,
+    &numpy::NumpyUnadvised,
     &redis::Redis,
     &postgresql::PostgreSql,
     &mongodb::MongoDb,
@@ -333,16 +333,16 @@ const ALL: &[&dyn Remedy] = &[
 
 /// The remedy that takes huge pages away.
 pub(crate) fn without_huge_pages() -> impl Remedy {
-    kernel::THP
+    kernel::NO_HUGE_PAGES
 }
 
 /// Every remedy that quell knows, for documentation.
 #[must_use]
-pub fn all() -> &'static [&'static dyn Remedy] {
-    ALL
+pub fn all_remedies() -> &'static [&'static dyn Remedy] {
+    ALL_REMEDIES
 }
 
 /// One variable as a map.
-fn one(variable: impl Into<String>, value: impl Into<String>) -> BTreeMap<String, String> {
+fn one_variable(variable: impl Into<String>, value: impl Into<String>) -> BTreeMap<String, String> {
     BTreeMap::from([(variable.into(), value.into())])
 }

@@ -7,7 +7,7 @@ use quell_event::Cause;
 
 /// The shootdowns of a run, split over the allocators found (by index) and the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Split {
+pub(crate) struct ShootdownSplit {
     /// One for each allocator found.
     pub(crate) allocators: Vec<Share>,
     /// By the program's own calls, from files where no allocator was found.
@@ -53,7 +53,7 @@ impl Share {
         self.causes.iter().map(of).sum()
     }
 
-    pub(crate) fn add(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
+    pub(crate) fn count_cause(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
         self.shootdowns += shootdowns;
         *self.causes.entry(cause).or_default() += shootdowns;
         if guessed {

@@ -94,7 +94,7 @@ impl Start {
                 Some(list) => Ok(Start::Cpus(List(list))),
                 None => Err(takes("a list of CPUs such as '0-3,5'")),
             },
-            ("numa", _) => numa(value)
+            ("numa", _) => parse_numa(value)
                 .map(Start::Numa)
                 .ok_or_else(|| takes("'bind:0-1', 'interleave:0-1', 'preferred:0' or 'local'")),
             _ => bail!(
@@ -148,7 +148,7 @@ impl fmt::Display for Numa {
     }
 }
 
-fn numa(value: &str) -> Option<Numa> {
+fn parse_numa(value: &str) -> Option<Numa> {
     if value == "local" {
         return Some(Numa::Local);
     }
@@ -167,7 +167,7 @@ fn numa(value: &str) -> Option<Numa> {
 /// # Errors
 ///
 /// If a key or value is none, or two tables want different things.
-pub(crate) fn merge<'a>(
+pub(crate) fn merge_starts<'a>(
     tables: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
 ) -> Result<Vec<Start>> {
     let mut all: BTreeMap<&str, (Start, &str)> = BTreeMap::new();
@@ -244,9 +244,9 @@ mod tests {
             table("cpus", "0,1"),
             table("cpus", "2"),
         );
-        let same = merge([("a", &a), ("b", &b)].into_iter()).unwrap();
+        let same = merge_starts([("a", &a), ("b", &b)].into_iter()).unwrap();
         assert_eq!(same, [Start::parse("cpus", "0-1").unwrap()]);
-        let why = merge([("a", &a), ("c", &c)].into_iter())
+        let why = merge_starts([("a", &a), ("c", &c)].into_iter())
             .unwrap_err()
             .to_string();
         assert_eq!(

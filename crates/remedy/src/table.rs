@@ -6,40 +6,40 @@ use std::path::PathBuf;
 
 use quell_event::Cause;
 
-use crate::choose::{Options, choose_plan};
+use crate::choose::{PlanOptions, choose_plan};
 use crate::evidence::is_thread_end;
-use crate::owner::{Owner, owner};
-use crate::{Evidence, Found, Kind, Source, by_name};
+use crate::owner::{Owner, owner_of};
+use crate::{Evidence, FoundSoftware, ShootdownSource, SoftwareKind, by_name};
 
 /// Who asks where it is the program itself.
 pub const OWN_CALLS: &str = "own calls";
 /// Who asks where it is a thread that ends.
-pub const THREADS: &str = "ending threads";
+pub const ENDING_THREADS: &str = "ending threads";
 /// Who asks where nobody knows.
-pub const UNKNOWN: &str = "";
+pub const UNKNOWN_ASKER: &str = "";
 
 /// Kinds that ask the kernel for memory.
-const KINDS: [Kind; 12] = [
-    Kind::Glibc,
-    Kind::Musl,
-    Kind::Jemalloc,
-    Kind::Mimalloc,
-    Kind::Gperftools,
-    Kind::GoogleTcmalloc,
-    Kind::GoRuntime,
-    Kind::Jvm,
-    Kind::Node,
-    Kind::DotNet,
-    Kind::Beam,
-    Kind::CPython,
+const ASKING_KINDS: [SoftwareKind; 12] = [
+    SoftwareKind::Glibc,
+    SoftwareKind::Musl,
+    SoftwareKind::Jemalloc,
+    SoftwareKind::Mimalloc,
+    SoftwareKind::Gperftools,
+    SoftwareKind::GoogleTcmalloc,
+    SoftwareKind::GoRuntime,
+    SoftwareKind::Jvm,
+    SoftwareKind::Node,
+    SoftwareKind::DotNet,
+    SoftwareKind::Beam,
+    SoftwareKind::CPython,
 ];
 /// Enough for a plan.
-const MANY: u64 = 1_000;
+const PLAN_SHOOTDOWNS: u64 = 1_000;
 
 /// What a remedy is expected to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The name of an allocator or runtime, [`OWN_CALLS`], [`THREADS`] or [`UNKNOWN`].
+    /// The name of an allocator or runtime, [`OWN_CALLS`], [`ENDING_THREADS`] or [`UNKNOWN_ASKER`].
     pub asker: &'static str,
     /// Why.
     pub cause: Cause,
@@ -50,40 +50,40 @@ pub struct Row {
 }
 
 /// Somebody who asks, as a plan would see it.
-struct Asker {
+struct UsualAsker {
     name: &'static str,
-    found: Vec<Found>,
+    found: Vec<FoundSoftware>,
     module: Option<PathBuf>,
     symbol: Option<&'static str>,
 }
 
-fn askers() -> Vec<Asker> {
-    let libc = by_name::usual(Kind::Glibc);
-    let kind = |kind: &Kind| {
-        let found = by_name::usual(*kind);
-        Asker {
+fn usual_askers() -> Vec<UsualAsker> {
+    let libc = by_name::usual_version(SoftwareKind::Glibc);
+    let kind = |kind: &SoftwareKind| {
+        let found = by_name::usual_version(*kind);
+        UsualAsker {
             name: kind.name(),
             module: Some(found.module.clone()),
             found: vec![found],
             symbol: Some("free"),
         }
     };
-    let own = |name, symbol| Asker {
+    let own = |name, symbol| UsualAsker {
         name,
         found: vec![libc.clone()],
         module: Some(PathBuf::from("/program")),
         symbol: Some(symbol),
     };
-    let unknown = Asker {
-        name: UNKNOWN,
+    let unknown = UsualAsker {
+        name: UNKNOWN_ASKER,
         found: Vec::new(),
         module: None,
         symbol: None,
     };
-    let mut all: Vec<Asker> = KINDS.iter().map(kind).collect();
+    let mut all: Vec<UsualAsker> = ASKING_KINDS.iter().map(kind).collect();
     all.extend([
         own(OWN_CALLS, "work"),
-        own(THREADS, "start_thread"),
+        own(ENDING_THREADS, "start_thread"),
         unknown,
     ]);
     all
@@ -93,29 +93,29 @@ fn askers() -> Vec<Asker> {
 #[must_use]
 pub fn table() -> Vec<Row> {
     let mut rows = Vec::new();
-    for Asker {
+    for UsualAsker {
         name: asker,
         found,
         module,
         symbol,
-    } in askers()
+    } in usual_askers()
     {
         for &cause in Cause::ALL {
-            let source = Source {
+            let source = ShootdownSource {
                 cause,
                 caller_module: module.clone(),
                 caller_symbol: symbol.map(str::to_owned),
                 region: None,
-                shootdowns: MANY,
+                shootdowns: PLAN_SHOOTDOWNS,
             };
             let evidence = Evidence {
-                shootdowns: MANY,
+                shootdowns: PLAN_SHOOTDOWNS,
                 sources: vec![source],
                 ..Evidence::default()
             };
-            let options = Options {
+            let options = PlanOptions {
                 preload: true,
-                ..Options::default()
+                ..PlanOptions::default()
             };
             let plan = choose_plan(&found, &evidence, &options, &|_| None);
             let most = plan
@@ -137,14 +137,14 @@ pub fn table() -> Vec<Row> {
 
 /// Who asked, in the words of the table: by the stack, or where none says so the one that most likely did.
 #[must_use]
-pub fn asker(found: &[Found], source: &Source) -> &'static str {
+pub fn asker(found: &[FoundSoftware], source: &ShootdownSource) -> &'static str {
     if is_thread_end(source) {
-        return THREADS;
+        return ENDING_THREADS;
     }
-    match owner(found, source, &std::collections::BTreeMap::new()) {
-        Owner::Allocator(index, _) => found.get(index).map_or(UNKNOWN, |f| f.kind.name()),
+    match owner_of(found, source, &std::collections::BTreeMap::new()) {
+        Owner::Allocator(index, _) => found.get(index).map_or(UNKNOWN_ASKER, |f| f.kind.name()),
         Owner::Program(..) => OWN_CALLS,
-        Owner::Unknown => UNKNOWN,
+        Owner::Unknown => UNKNOWN_ASKER,
     }
 }
 
@@ -177,22 +177,30 @@ mod tests {
             of("Go runtime", Cause::MadviseDontneed),
             row("go.gogc", 930)
         );
-        assert_eq!(of(UNKNOWN, Cause::MigrateNuma), row("numa.local", 900));
+        assert_eq!(
+            of(UNKNOWN_ASKER, Cause::MigrateNuma),
+            row("numa.local", 900)
+        );
         assert_eq!(of("jemalloc", Cause::ThpCollapse), row("thp.never", 900));
         assert_eq!(of("jemalloc", Cause::Reclaim), None);
         assert_eq!(of("musl malloc", Cause::MadviseDontneed), None);
         assert!(of(OWN_CALLS, Cause::Munmap).is_some_and(|(remedy, _)| remedy == "shim.cache"));
-        assert!(of(THREADS, Cause::Munmap).is_some_and(|(remedy, _)| remedy == "glibc.stacks"));
+        assert!(
+            of(ENDING_THREADS, Cause::Munmap).is_some_and(|(remedy, _)| remedy == "glibc.stacks")
+        );
         assert!(table().iter().all(|r| (1..=1000).contains(&r.permille)));
-        let known: Vec<&str> = crate::remedies().iter().map(|r| r.id()).collect();
+        let known: Vec<&str> = crate::all_remedies().iter().map(|r| r.id()).collect();
         assert!(table().iter().all(|r| known.contains(&r.remedy.as_str())));
     }
 
     /// Check that stacks say who asked, and that without one the most likely is taken.
     #[test]
-    fn askers() {
-        let found = [by_name::usual(Kind::Jemalloc), by_name::usual(Kind::Glibc)];
-        let source = |module: Option<&str>, symbol: Option<&str>| Source {
+    fn usual_askers() {
+        let found = [
+            by_name::usual_version(SoftwareKind::Jemalloc),
+            by_name::usual_version(SoftwareKind::Glibc),
+        ];
+        let source = |module: Option<&str>, symbol: Option<&str>| ShootdownSource {
             cause: Cause::Munmap,
             caller_module: module.map(PathBuf::from),
             caller_symbol: symbol.map(str::to_owned),
@@ -214,8 +222,8 @@ mod tests {
         );
         assert_eq!(
             asker(&found, &source(Some("/opt/app"), Some("start_thread"))),
-            THREADS
+            ENDING_THREADS
         );
-        assert_eq!(asker(&[], &source(None, None)), UNKNOWN);
+        assert_eq!(asker(&[], &source(None, None)), UNKNOWN_ASKER);
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Plan, Planned, RemedyCeiling, quote, start};
 
-const SCHEMA: &str = "quell/plan/1";
-const HEAD: &str = "\
+const PLAN_SCHEMA: &str = "quell/plan/1";
+const PLAN_HEAD: &str = "\
 # A plan of quell: what to set for one program, and why. Edit it freely; `quell run --plan FILE -- CMD`
 # starts a command with it. `sets` are environment variables; what you have set yourself is kept. `starts`
 # is done to the process before it starts.
@@ -17,17 +17,17 @@ const HEAD: &str = "\
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PlanFile {
     schema: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    remedies: Vec<Entry>,
+    remedies: Vec<PlanEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct PlanEntry {
     remedy: String,
     #[serde(default)]
     evidence: String,
@@ -47,7 +47,7 @@ struct Entry {
     ceiling: Option<RemedyCeiling>,
 }
 
-impl Entry {
+impl PlanEntry {
     /// Whether its shares of time can be.
     fn is_possible(&self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
@@ -63,7 +63,7 @@ impl Plan {
     /// The plan as a commented TOML file.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let entry = |p: &Planned| Entry {
+        let entry = |p: &Planned| PlanEntry {
             remedy: p.remedy.clone(),
             evidence: p.evidence.clone(),
             predicted_stop: p.predicted_stop,
@@ -74,19 +74,19 @@ impl Plan {
             sets: p.sets.clone(),
             starts: p.starts.clone(),
         };
-        let file = File {
-            schema: SCHEMA.to_owned(),
+        let file = PlanFile {
+            schema: PLAN_SCHEMA.to_owned(),
             notes: self.notes.clone(),
             remedies: self.remedies.iter().map(entry).collect(),
         };
         // Strings, numbers and tables of them: nothing that TOML can't hold.
         let body = toml::to_string_pretty(&file).unwrap_or_default();
-        format!("{HEAD}\n{body}")
+        format!("{PLAN_HEAD}\n{body}")
     }
 
     /// Reads a plan. An unknown key, a wrong type or an impossible value is refused with its line.
     pub fn from_toml(text: &str) -> Result<Plan> {
-        let file: File = toml::from_str(text).map_err(|error| {
+        let file: PlanFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| {
                 1 + text[..s.start.min(text.len())].matches('\n').count()
             });
@@ -94,12 +94,12 @@ impl Plan {
             anyhow!("reading the plan: line {line}: {message}")
         })?;
         ensure!(
-            file.schema == SCHEMA,
-            "reading the plan: schema is '{}', not '{SCHEMA}'",
+            file.schema == PLAN_SCHEMA,
+            "reading the plan: schema is '{}', not '{PLAN_SCHEMA}'",
             file.schema
         );
         let mut plan = Plan {
-            notes: file.notes.into_iter().map(cleaned).collect(),
+            notes: file.notes.into_iter().map(clean_words).collect(),
             remedies: Vec::new(),
         };
         for entry in file.remedies {
@@ -126,26 +126,26 @@ impl Plan {
                 "reading the plan: remedy {id}: ceiling or predicted is no share of time that can be: take it out"
             );
             plan.remedies.push(Planned {
-                remedy: cleaned(entry.remedy),
+                remedy: clean_words(entry.remedy),
                 sets: entry.sets,
                 starts: entry.starts,
-                evidence: cleaned(entry.evidence),
+                evidence: clean_words(entry.evidence),
                 predicted_stop: entry.predicted_stop,
-                cost: cleaned(entry.cost),
-                touches: cleaned(entry.touches),
+                cost: clean_words(entry.cost),
+                touches: clean_words(entry.touches),
                 predicted: entry.predicted,
                 ceiling: entry.ceiling,
                 memory_allowed: false,
             });
         }
         let tables = plan.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
-        start::merge(tables).context("reading the plan")?;
+        start::merge_starts(tables).context("reading the plan")?;
         Ok(plan)
     }
 }
 
 /// A file may be somebody else's. Values that a program gets stay as they are, and are quoted where they are shown.
-fn cleaned(words: String) -> String {
+fn clean_words(words: String) -> String {
     // people break long texts of TOML into lines
     Text::from(words.replace('\n', " ")).into()
 }
@@ -206,7 +206,7 @@ cost = \"memory\"
 [remedies.sets]
 _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
 ";
-        assert_eq!(sample().to_toml(), format!("{HEAD}\n{body}"));
+        assert_eq!(sample().to_toml(), format!("{PLAN_HEAD}\n{body}"));
     }
 
     /// Check that what is done at the start is a table of its own, and that a remedy may have only that.
@@ -289,10 +289,10 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
             let plan = Plan { remedies: remedies.collect(), notes };
             let read = Plan::from_toml(&plan.to_toml()).unwrap();
             let mut plain = plan;
-            plain.notes = plain.notes.into_iter().map(cleaned).collect();
+            plain.notes = plain.notes.into_iter().map(clean_words).collect();
             for p in &mut plain.remedies {
-                p.evidence = cleaned(std::mem::take(&mut p.evidence));
-                p.cost = cleaned(std::mem::take(&mut p.cost));
+                p.evidence = clean_words(std::mem::take(&mut p.evidence));
+                p.cost = clean_words(std::mem::take(&mut p.cost));
             }
             prop_assert_eq!(read, plain);
         }

@@ -7,11 +7,11 @@ use quell_event::Cause;
 
 use super::tests::{APP, LIBC, MB, chosen, found, ids, libc, seen, source};
 use super::*;
-use crate::{Linking, Source, Version, Wrappers};
+use crate::{Linking, ShootdownSource, Version, Wrappers};
 
 /// A program whose threads call malloc_trim(3), and give back memory of malloc's in other ways.
 fn trims(by_trim: u64, others: u64) -> Evidence {
-    let of = |symbol: &str, shootdowns| Source {
+    let of = |symbol: &str, shootdowns| ShootdownSource {
         caller_symbol: Some(symbol.to_owned()),
         ..source(Cause::MadviseDontneed, LIBC, shootdowns)
     };
@@ -47,8 +47,11 @@ fn heap_trim_by_one_thread() {
             page_faults: Some(faults),
             max_rss: Some(400 * MB),
             wrappers: BTreeMap::from([
-                (PathBuf::from(APP), Wrappers::named(names)),
-                (PathBuf::from(LIBC), Wrappers::named(b"\0malloc_trim\0")),
+                (PathBuf::from(APP), Wrappers::from_names(names)),
+                (
+                    PathBuf::from(LIBC),
+                    Wrappers::from_names(b"\0malloc_trim\0"),
+                ),
             ]),
             ..Evidence::default()
         };
@@ -73,20 +76,20 @@ fn heap_trim_without_a_loader() {
 }
 
 /// All that can be tried.
-fn candidates(found: &[Found], evidence: &Evidence) -> Vec<Planned> {
+fn candidates(found: &[FoundSoftware], evidence: &Evidence) -> Vec<Planned> {
     candidates_in(found, evidence, &|_: &str| None)
 }
 
 fn candidates_in(
-    found: &[Found],
+    found: &[FoundSoftware],
     evidence: &Evidence,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Vec<Planned> {
-    let options = Options {
+    let options = PlanOptions {
         preload: true,
-        ..Options::default()
+        ..PlanOptions::default()
     };
-    choose(found, evidence, &options, env).candidates
+    choose_remedies(found, evidence, &options, env).candidates
 }
 
 /// What remedies of this name would set.
@@ -107,7 +110,12 @@ fn faulting() -> Evidence {
 /// Check that a larger young generation is tried under Node.js, in no plan, and not where the user has set one.
 #[test]
 fn young_generation_of_node() {
-    let mut node = found(Kind::Node, APP, Linking::Static, Version::exact(20, 0, 0));
+    let mut node = found(
+        SoftwareKind::Node,
+        APP,
+        Linking::Static,
+        Version::exact(20, 0, 0),
+    );
     node.conf_env = Some("NODE_OPTIONS".into());
     let all = [libc(), node];
     let tried = candidates(&all, &faulting());
@@ -129,7 +137,12 @@ fn young_generation_of_node() {
 /// Check that carriers of Erlang's are tried, but for what the user has set.
 #[test]
 fn carriers_of_erlang() {
-    let beam = found(Kind::Beam, APP, Linking::Static, Version::exact(13, 1, 5));
+    let beam = found(
+        SoftwareKind::Beam,
+        APP,
+        Linking::Static,
+        Version::exact(13, 1, 5),
+    );
     let all = [libc(), beam];
     assert_eq!(
         sets(&candidates(&all, &faulting()), "erlang.carriers").len(),
@@ -144,8 +157,8 @@ fn carriers_of_erlang() {
 /// Check that NumPy's huge pages are tried without where huge pages take time, also where nobody is interrupted.
 #[test]
 fn huge_pages_of_numpy() {
-    let numpy = Found::new(
-        Kind::NumPy,
+    let numpy = FoundSoftware::new(
+        SoftwareKind::NumPy,
         "/lib/_multiarray_umath.so",
         Linking::SharedLibrary,
         "",
@@ -164,7 +177,12 @@ fn huge_pages_of_numpy() {
 /// it works.
 #[test]
 fn huge_pages_by_the_library() {
-    let beam = found(Kind::Beam, APP, Linking::Static, Version::exact(13, 1, 5));
+    let beam = found(
+        SoftwareKind::Beam,
+        APP,
+        Linking::Static,
+        Version::exact(13, 1, 5),
+    );
     let all = [libc(), beam];
     let asks = |evidence: &Evidence| {
         let tried = candidates(&all, evidence);
@@ -183,7 +201,7 @@ fn huge_pages_by_the_library() {
 #[test]
 fn options_of_java() {
     let java = found(
-        Kind::Jvm,
+        SoftwareKind::Jvm,
         APP,
         Linking::SharedLibrary,
         Version::exact(17, 0, 0),
@@ -207,7 +225,7 @@ fn options_of_java() {
 #[test]
 fn go_that_collapses() {
     let notes = |version, cause| {
-        let go = found(Kind::GoRuntime, APP, Linking::Static, version);
+        let go = found(SoftwareKind::GoRuntime, APP, Linking::Static, version);
         let evidence = seen(&[
             source(Cause::MadviseDontneed, APP, 500),
             source(cause, APP, 500),
@@ -225,7 +243,7 @@ fn go_that_collapses() {
 #[test]
 fn mimalloc_inside_a_runtime() {
     let bun = found(
-        Kind::Mimalloc,
+        SoftwareKind::Mimalloc,
         APP,
         Linking::Static,
         Version::exact(3, 3, 0),
@@ -243,8 +261,8 @@ fn mimalloc_inside_a_runtime() {
 #[test]
 fn huge_pages_of_jemalloc_alone() {
     let tried = |version: Version, conf: Option<&str>, metadata: u64| {
-        let jemalloc = found(Kind::Jemalloc, APP, Linking::Static, version);
-        let copies = Source {
+        let jemalloc = found(SoftwareKind::Jemalloc, APP, Linking::Static, version);
+        let copies = ShootdownSource {
             caller_symbol: Some("base_alloc_edata".to_owned()),
             region: Some("anonymous memory, by a file".to_owned()),
             ..source(Cause::Cow, APP, metadata)

@@ -44,7 +44,7 @@ impl Version {
 
     /// Whether it is certainly older than this version.
     #[must_use]
-    pub fn below(&self, major: u32, minor: u32, patch: u32) -> bool {
+    pub fn is_below(&self, major: u32, minor: u32, patch: u32) -> bool {
         self.to.is_some_and(|to| to < (major, minor, patch))
     }
 
@@ -56,7 +56,7 @@ impl Version {
 
     /// Reads `1.2` or `1.2.3` at the start of a text; what follows is left alone.
     #[must_use]
-    pub fn leading(text: &[u8]) -> Option<Version> {
+    pub fn parse_leading(text: &[u8]) -> Option<Version> {
         let end = text
             .iter()
             .position(|b| !b.is_ascii_digit() && *b != b'.')
@@ -90,21 +90,24 @@ mod tests {
     #[test]
     fn versions() {
         assert_eq!(
-            Version::leading(b"5.3.0-1-ge13ca9"),
+            Version::parse_leading(b"5.3.0-1-ge13ca9"),
             Some(Version::exact(5, 3, 0))
         );
-        assert_eq!(Version::leading(b"2.36."), Some(Version::exact(2, 36, 0)));
-        assert_eq!(Version::leading(b"x1.2"), None);
-        assert_eq!(Version::leading(b"7"), None);
-        assert_eq!(Version::leading(b"99999999999.1"), None);
+        assert_eq!(
+            Version::parse_leading(b"2.36."),
+            Some(Version::exact(2, 36, 0))
+        );
+        assert_eq!(Version::parse_leading(b"x1.2"), None);
+        assert_eq!(Version::parse_leading(b"7"), None);
+        assert_eq!(Version::parse_leading(b"99999999999.1"), None);
         let range = Version::range((5, 2, 0), (5, 2, 1));
         assert!(
             range.at_least(5, 2, 0)
                 && !range.at_least(5, 2, 1)
-                && range.below(5, 3, 0)
+                && range.is_below(5, 3, 0)
                 && !range.is_exact()
         );
-        assert!(!Version::since(5, 3, 1).below(9, 0, 0));
+        assert!(!Version::since(5, 3, 1).is_below(9, 0, 0));
         assert_eq!(
             format!("{range}, {}", Version::since(5, 3, 1)),
             "5.2.0 to 5.2.1, 5.3.1 or newer"
@@ -115,9 +118,9 @@ mod tests {
         /// Check that no bytes make it panic, and that what is shown is read back.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..30), a: u32, b: u32, c: u32) {
-            let _ = Version::leading(&bytes);
+            let _ = Version::parse_leading(&bytes);
             let version = Version::exact(a, b, c);
-            prop_assert_eq!(Version::leading(version.to_string().as_bytes()), Some(version));
+            prop_assert_eq!(Version::parse_leading(version.to_string().as_bytes()), Some(version));
         }
     }
 }

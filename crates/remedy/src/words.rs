@@ -1,7 +1,7 @@
 //! Numbers in sentences.
 
 /// `1 shootdown`, `2 shootdowns`.
-pub(crate) fn counted(n: u64, word: &str) -> String {
+pub(crate) fn count_noun(n: u64, word: &str) -> String {
     format!("{n} {word}{}", if n == 1 { "" } else { "s" })
 }
 
@@ -22,8 +22,8 @@ mod tests {
     /// Check that one is one, and that nearly all and nearly none are said as such.
     #[test]
     fn reads_well() {
-        assert_eq!(counted(1, "shootdown"), "1 shootdown");
-        assert_eq!(counted(2, "shootdown"), "2 shootdowns");
+        assert_eq!(count_noun(1, "shootdown"), "1 shootdown");
+        assert_eq!(count_noun(2, "shootdown"), "2 shootdowns");
         let shares = [
             (0, 9),
             (1, 999),

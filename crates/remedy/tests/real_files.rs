@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quell_remedy::{
-    Found, Kind, Linking, Version, recognise_command, recognise_file, recognise_modules,
-    recognise_process,
+    FoundSoftware, Linking, SoftwareKind, Version, recognise_command, recognise_file,
+    recognise_modules, recognise_process,
 };
 
 /// The first of these that exists, or a loud skip.
@@ -21,7 +21,7 @@ fn first(paths: &[&str]) -> Option<PathBuf> {
     found
 }
 
-fn only(path: &Path) -> Found {
+fn only(path: &Path) -> FoundSoftware {
     let mut found = recognise_file(path).unwrap();
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
@@ -58,7 +58,7 @@ fn debian_jemalloc() {
     let found = only(&path);
     assert_eq!(
         (found.kind, found.linking),
-        (Kind::Jemalloc, Linking::SharedLibrary)
+        (SoftwareKind::Jemalloc, Linking::SharedLibrary)
     );
     assert_eq!(found.conf_env.as_deref(), Some("MALLOC_CONF"));
     assert_eq!(found.prefix.as_deref(), Some(""));
@@ -74,7 +74,7 @@ fn debian_mimalloc() {
     let found = only(&path);
     assert_eq!(
         (found.kind, found.linking, found.replaces_malloc),
-        (Kind::Mimalloc, Linking::SharedLibrary, true)
+        (SoftwareKind::Mimalloc, Linking::SharedLibrary, true)
     );
     assert!(
         found.version.unwrap().is_exact() && found.at_least(2, 0, 0),
@@ -93,9 +93,12 @@ fn debian_gperftools() {
         let found = only(&path);
         assert_eq!(
             (found.kind, found.linking, found.replaces_malloc),
-            (Kind::Gperftools, Linking::SharedLibrary, true)
+            (SoftwareKind::Gperftools, Linking::SharedLibrary, true)
         );
-        assert!(found.at_least(2, 7, 0) && found.below(3, 0, 0), "{found:?}");
+        assert!(
+            found.at_least(2, 7, 0) && found.is_below(3, 0, 0),
+            "{found:?}"
+        );
     }
 }
 
@@ -148,7 +151,7 @@ fn deleted_file() {
         eprintln!("SKIPPED: map_files is not readable without privilege");
         return;
     }
-    assert_eq!(seen.found[0].kind, Kind::Glibc, "{seen:#?}");
+    assert_eq!(seen.found[0].kind, SoftwareKind::Glibc, "{seen:#?}");
     assert_eq!(seen.found[0].module, program);
 }
 
@@ -159,7 +162,10 @@ fn static_libc() {
     let source = "#include <stdio.h>\n#include <stdlib.h>\nint main(int c,char**v){void*volatile p=malloc(c*9999);free(p);perror(v[0]);return 0;}";
     if let Some(program) = cc(dir.path(), "glibc", source, &["-static", "-s"]) {
         let found = only(&program);
-        assert_eq!((found.kind, found.linking), (Kind::Glibc, Linking::Static));
+        assert_eq!(
+            (found.kind, found.linking),
+            (SoftwareKind::Glibc, Linking::Static)
+        );
         assert!(found.at_least(2, 26, 0), "{found:?}");
     }
     if first(&["/usr/bin/musl-gcc"]).is_some() {
@@ -172,14 +178,14 @@ fn static_libc() {
             .status()
             .unwrap();
         assert!(done.success());
-        assert_eq!(only(&program).kind, Kind::Musl);
+        assert_eq!(only(&program).kind, SoftwareKind::Musl);
     }
     let Some(loader) = first(&["/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1"]) else {
         return;
     };
     let found = only(&loader);
     assert!(
-        found.kind == Kind::Musl
+        found.kind == SoftwareKind::Musl
             && found
                 .version
                 .is_some_and(|v| v.is_exact() && v.at_least(1, 0, 0)),
@@ -200,7 +206,7 @@ fn runtimes() {
     if let Some(go) = first(&["/usr/local/go/bin/go", "/usr/lib/go/bin/go"]) {
         let found = only(&go);
         assert!(
-            found.kind == Kind::GoRuntime && found.at_least(1, 0, 0),
+            found.kind == SoftwareKind::GoRuntime && found.at_least(1, 0, 0),
             "{found:?}"
         );
     }
@@ -217,7 +223,7 @@ fn runtimes() {
     for jvm in jvms {
         let found = only(&jvm);
         assert!(
-            found.kind == Kind::Jvm && found.at_least(8, 0, 0),
+            found.kind == SoftwareKind::Jvm && found.at_least(8, 0, 0),
             "{found:?}"
         );
     }
@@ -236,7 +242,7 @@ fn erlang() {
     for machine in machines {
         let found = only(&machine);
         assert!(
-            found.kind == Kind::Beam && found.at_least(5, 0, 0),
+            found.kind == SoftwareKind::Beam && found.at_least(5, 0, 0),
             "{found:?}"
         );
     }
@@ -261,7 +267,7 @@ fn polars() {
     let found = only(&path);
     assert_eq!(
         (found.kind, found.linking, found.replaces_malloc),
-        (Kind::Jemalloc, Linking::Static, false)
+        (SoftwareKind::Jemalloc, Linking::Static, false)
     );
     assert_eq!(found.conf_env.as_deref(), Some("_RJEM_MALLOC_CONF"));
     assert_eq!(found.prefix.as_deref(), Some("_rjem_"));
@@ -276,7 +282,7 @@ fn redis_honours_what_we_say() {
         return;
     };
     let seen = recognise_command(&[redis.clone().into()], &|n: &str| std::env::var_os(n)).unwrap();
-    let Some(jemalloc) = seen.found.iter().find(|f| f.kind == Kind::Jemalloc) else {
+    let Some(jemalloc) = seen.found.iter().find(|f| f.kind == SoftwareKind::Jemalloc) else {
         eprintln!("SKIPPED: this redis-server is built without jemalloc");
         return;
     };
@@ -299,7 +305,7 @@ fn redis_honours_what_we_say() {
     if let Some(version) = text
         .split("malloc=jemalloc-")
         .nth(1)
-        .and_then(|t| Version::leading(t.as_bytes()))
+        .and_then(|t| Version::parse_leading(t.as_bytes()))
     {
         assert_eq!(jemalloc.version, Some(version));
     }
@@ -322,14 +328,14 @@ fn commands() {
                 env(n)
             }
         };
-        let kinds: Vec<Kind> = recognise_command(&["ls".into()], &preload)
+        let kinds: Vec<SoftwareKind> = recognise_command(&["ls".into()], &preload)
             .unwrap()
             .found
             .iter()
             .map(|f| f.kind)
             .collect();
         assert!(
-            kinds.contains(&Kind::Jemalloc) && kinds.contains(&Kind::Glibc),
+            kinds.contains(&SoftwareKind::Jemalloc) && kinds.contains(&SoftwareKind::Glibc),
             "{kinds:?}"
         );
     }
@@ -377,7 +383,10 @@ fn pythons() {
             .filter(|p| p.to_string_lossy().contains("python3"))
             .filter(|p| !p.to_string_lossy().contains("/lib-dynload/"));
         let found = recognise_modules(files.collect::<Vec<_>>().iter().map(PathBuf::as_path)).found;
-        let pythons: Vec<_> = found.iter().filter(|f| f.kind == Kind::CPython).collect();
+        let pythons: Vec<_> = found
+            .iter()
+            .filter(|f| f.kind == SoftwareKind::CPython)
+            .collect();
         assert_eq!(pythons.len(), 1, "{program}: {found:#?}");
         assert_eq!(
             pythons[0].version.unwrap().to_string(),
@@ -395,12 +404,15 @@ fn pythons() {
 #[test]
 fn servers() {
     for (path, kind) in [
-        ("/usr/bin/redis-server", Kind::Redis),
-        ("/usr/lib/postgresql/15/bin/postgres", Kind::PostgreSql),
+        ("/usr/bin/redis-server", SoftwareKind::Redis),
+        (
+            "/usr/lib/postgresql/15/bin/postgres",
+            SoftwareKind::PostgreSql,
+        ),
     ] {
         let Some(path) = first(&[path]) else { continue };
         let found = recognise_file(&path).unwrap();
-        let server = found.iter().find(|f| !f.kind.allocates());
+        let server = found.iter().find(|f| !f.kind.has_allocator());
         assert_eq!(server.map(|f| f.kind), Some(kind), "{found:#?}");
     }
 }

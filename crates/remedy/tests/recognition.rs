@@ -14,51 +14,53 @@ mod subjects;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use quell_remedy::{Found, Kind, Linking, Version, recognise_command, recognise_file};
+use quell_remedy::{
+    FoundSoftware, Linking, SoftwareKind, Version, recognise_command, recognise_file,
+};
 
 use forms::Form;
-use subjects::{Subject, Triple};
+use subjects::{ShootdownOrigin, Triple};
 
 /// What has to be found is in here, or the reason why this form can't be had.
 enum Had {
-    Found(Vec<Found>),
+    FoundSoftware(Vec<FoundSoftware>),
     Not(String),
 }
 
 /// Check that each glibc is named right.
 #[test]
 fn glibc() {
-    check(Kind::Glibc);
+    check(SoftwareKind::Glibc);
 }
 
 /// Check that each musl is named right.
 #[test]
 fn musl() {
-    check(Kind::Musl);
+    check(SoftwareKind::Musl);
 }
 
 /// Check that each jemalloc is named right.
 #[test]
 fn jemalloc() {
-    check(Kind::Jemalloc);
+    check(SoftwareKind::Jemalloc);
 }
 
 /// Check that each mimalloc is named right.
 #[test]
 fn mimalloc() {
-    check(Kind::Mimalloc);
+    check(SoftwareKind::Mimalloc);
 }
 
 /// Check that each gperftools is named right.
 #[test]
 fn gperftools() {
-    check(Kind::Gperftools);
+    check(SoftwareKind::Gperftools);
 }
 
 /// Check that google/tcmalloc is named right.
 #[test]
 fn google_tcmalloc() {
-    check(Kind::GoogleTcmalloc);
+    check(SoftwareKind::GoogleTcmalloc);
 }
 
 /// Check that what people install is named right: a Python extension and a Node addon from their registries.
@@ -83,7 +85,7 @@ fn packages() {
 }
 
 /// All forms of all versions of one kind; prints its part of the table.
-fn check(kind: Kind) {
+fn check(kind: SoftwareKind) {
     let dir = tempfile::tempdir().unwrap();
     let mut wrong = 0;
     let mut lines = vec![format!(
@@ -101,7 +103,7 @@ fn check(kind: Kind) {
                     forms.push(form.to_string());
                     continue;
                 }
-                Had::Found(found) => (show(found), judge(subject, form, found)),
+                Had::FoundSoftware(found) => (show(found), judge(subject, form, found)),
             };
             wrong += usize::from(verdict.is_err());
             let verdict = verdict.err().unwrap_or_else(|| "right".to_owned());
@@ -124,7 +126,7 @@ fn check(kind: Kind) {
 }
 
 /// Makes the form and looks at it, as quell would.
-fn find(subject: &Subject, form: Form, dir: &Path) -> Had {
+fn find(subject: &ShootdownOrigin, form: Form, dir: &Path) -> Had {
     let file = match forms::make(subject, form, dir) {
         Ok(file) => file,
         Err(why) => return Had::Not(why),
@@ -135,10 +137,10 @@ fn find(subject: &Subject, form: Form, dir: &Path) -> Had {
     } else {
         recognise_file(&file)
     };
-    Had::Found(found.unwrap())
+    Had::FoundSoftware(found.unwrap())
 }
 
-fn show(found: &[Found]) -> String {
+fn show(found: &[FoundSoftware]) -> String {
     let names = found.iter().map(|one| {
         let version = one.version.map_or("?".to_owned(), |v| v.to_string());
         format!("{} {version}", one.kind)
@@ -147,9 +149,9 @@ fn show(found: &[Found]) -> String {
 }
 
 /// Whether the one allocator that is there was named, with its version, and nothing else.
-fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
+fn judge(subject: &ShootdownOrigin, form: Form, found: &[FoundSoftware]) -> Result<(), String> {
     // The C library comes along wherever a program is looked at.
-    let named: Vec<&Found> = found
+    let named: Vec<&FoundSoftware> = found
         .iter()
         .filter(|one| subject.kind.is_libc() || !one.kind.is_libc())
         .collect();
@@ -169,7 +171,7 @@ fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
     {
         return Err(format!("WRONG: taken for {:?}", one.linking));
     }
-    if kind == Kind::Jemalloc {
+    if kind == SoftwareKind::Jemalloc {
         let conf = format!("{}MALLOC_CONF", subject.prefix.to_uppercase());
         if one.conf_env.as_deref() != Some(&conf) || one.prefix.as_deref() != Some(&subject.prefix)
         {
@@ -188,10 +190,10 @@ fn judge(subject: &Subject, form: Form, found: &[Found]) -> Result<(), String> {
 
 /// Whether the library says its version: mimalloc has a function for that since 1.1, and the crates of jemalloc
 /// before 5.1 leave the version out.
-fn states(kind: Kind, is: Triple) -> bool {
+fn states(kind: SoftwareKind, is: Triple) -> bool {
     match kind {
-        Kind::Mimalloc => is >= (1, 1, 0),
-        Kind::Jemalloc => is >= (5, 1, 0),
+        SoftwareKind::Mimalloc => is >= (1, 1, 0),
+        SoftwareKind::Jemalloc => is >= (5, 1, 0),
         _ => true,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use quell_remedy::Options;
+use quell_remedy::PlanOptions;
 
 /// A share of the program's most resident memory, by which it may grow. Without being asked for one, quell takes
 /// a quarter, and of a small program some megabytes.
@@ -11,9 +11,9 @@ pub(crate) struct Budget(Option<f64>);
 
 impl Budget {
     /// What a plan may be chosen of, where the preload library can be found.
-    pub(crate) fn options(self) -> Options {
-        let default = Options::default();
-        Options {
+    pub(crate) fn options(self) -> PlanOptions {
+        let default = PlanOptions::default();
+        PlanOptions {
             budget: self.0.unwrap_or(default.budget),
             at_least: if self.0.is_some() {
                 0

@@ -245,7 +245,7 @@ pub(crate) struct PlanArgs {
     pub(crate) json: bool,
     /// Print the plan for shell, systemd, docker or k8s, and what that can't hold as comments.
     #[arg(long, value_name = "FORM", conflicts_with = "json")]
-    pub(crate) emit: Option<quell_remedy::emit::Form>,
+    pub(crate) emit: Option<quell_remedy::emit::PlanForm>,
     /// Write the plan as TOML, for `quell run --plan`.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

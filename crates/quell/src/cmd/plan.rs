@@ -11,7 +11,7 @@ use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{Options, Scope};
 use quell_remedy::advice::Advised;
-use quell_remedy::{Found, Plan, Planned, recognise_process};
+use quell_remedy::{FoundSoftware, Plan, Planned, recognise_process};
 use serde::Serialize;
 
 use crate::cli::PlanArgs;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         (None, None, command) => run_once(command)?,
     };
     let theirs = |name: &str| subject.environment.get(name).cloned();
-    let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose(
+    let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose_remedies(
         &subject.observed.found,
         &subject.observed.evidence,
         &args.budget.unwrap_or_default().options(),
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     ]
     .concat();
     let text = if let Some(form) = args.emit {
-        quell_remedy::emit::emit(&plan, &environment, form)
+        quell_remedy::emit::emit_plan(&plan, &environment, form)
     } else if args.json {
         json(&plan, &candidates, &environment, &notes, &subject.observed)?
     } else {
@@ -303,7 +303,7 @@ fn json(
     notes: &[String],
     observed: &Observed,
 ) -> anyhow::Result<String> {
-    let allocator = |f: &Found| Allocator {
+    let allocator = |f: &FoundSoftware| Allocator {
         kind: f.kind.name(),
         version: f.version.map(|v| v.to_string()),
         module: f.module.display().to_string(),

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use quell_event::Cause;
-use quell_remedy::{Evidence, Found, Plan, SHIM_LIBRARY, Source, recognise_command};
+use quell_remedy::{
+    Evidence, FoundSoftware, Plan, SHIM_LIBRARY, ShootdownSource, recognise_command,
+};
 
 use crate::cli::RunArgs;
 use crate::evidence::{for_32_bits, is_secure, not_loaded, unfit_for_choice};
@@ -181,18 +183,18 @@ fn recognise(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
 /// out where another one takes its place.
 fn without_evidence(
     command: &[OsString],
-    found: &[Found],
+    found: &[FoundSoftware],
     env: &impl Fn(&str) -> Option<String>,
 ) -> Plan {
     /// Enough for every remedy to be considered.
     const SUPPOSED: u64 = 1_000;
     let replaced = found.iter().any(|f| f.replaces_malloc && !f.kind.is_libc());
-    let used: Vec<Found> = found
+    let used: Vec<FoundSoftware> = found
         .iter()
         .filter(|f| !(replaced && f.kind.is_libc()))
         .cloned()
         .collect();
-    let supposed = |f: &Found| Source {
+    let supposed = |f: &FoundSoftware| ShootdownSource {
         cause: Cause::MadviseDontneed,
         caller_module: Some(f.module.clone()),
         // Any name that is no wrapper of a system call.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
 use quell_fleet::{AccountOfCode, Process as ProcessRow, Stack as StackRow, Win};
-use quell_remedy::{Found, Source, by_name, table};
+use quell_remedy::{FoundSoftware, ShootdownSource, by_name, table};
 
 use super::{account, wins};
 use crate::report::code::{Code, base};
@@ -22,7 +22,7 @@ pub(super) struct Flat {
     pub(super) account: Vec<AccountOfCode>,
     pub(super) wins: Vec<Win>,
     /// What is mapped of allocators, by process.
-    allocators: HashMap<u32, Vec<Found>>,
+    allocators: HashMap<u32, Vec<FoundSoftware>>,
 }
 
 /// Reads them of a trace.
@@ -89,7 +89,8 @@ fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64
             }
         }
     }
-    let allocators: HashMap<u32, Vec<Found>> = seen.iter().map(|p| (p.pid, mapped(p))).collect();
+    let allocators: HashMap<u32, Vec<FoundSoftware>> =
+        seen.iter().map(|p| (p.pid, mapped(p))).collect();
     let code = Code::new(seen, stacks);
     out.stacks = code
         .stacks()
@@ -120,8 +121,8 @@ fn row(process: &Process, number: u64) -> ProcessRow {
 }
 
 /// What of its mapped code is known by name, each once.
-fn mapped(process: &Process) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn mapped(process: &Process) -> Vec<FoundSoftware> {
+    let mut found: Vec<FoundSoftware> = Vec::new();
     let code = process.modules.iter().filter(|m| m.perms.contains('x'));
     for one in code.filter_map(|m| by_name::of_file(Path::new(&m.path))) {
         if !found.iter().any(|f| f.module == one.module) {
@@ -131,8 +132,8 @@ fn mapped(process: &Process) -> Vec<Found> {
     found
 }
 
-fn source(module: Option<&str>, symbol: Option<&str>) -> Source {
-    Source {
+fn source(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
+    ShootdownSource {
         cause: Cause::Munmap,
         caller_module: module.map(PathBuf::from),
         caller_symbol: symbol.map(str::to_owned),
@@ -144,7 +145,7 @@ fn source(module: Option<&str>, symbol: Option<&str>) -> Source {
 fn stack(
     stack: &Stack,
     code: &Code,
-    allocators: &HashMap<u32, Vec<Found>>,
+    allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
 ) -> StackRow {
     let caller = code.caller(stack.id.cast_signed());
@@ -162,7 +163,7 @@ fn stack(
     }
     let asker = match stack.kind {
         StackKind::User => table::asker(&found, &source(module, symbol)),
-        StackKind::Kernel => table::UNKNOWN,
+        StackKind::Kernel => table::UNKNOWN_ASKER,
     };
     StackRow {
         trace: number,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use quell_event::Tally;
 use quell_event::account::Account;
 use quell_fleet::{Process, Win};
-use quell_remedy::{Found, Spent, could_win};
+use quell_remedy::{FoundSoftware, ObservedTime, could_win};
 
 /// The rows of a trace, whose processes these are, with the allocators that they have mapped; none where it has no account.
 pub(super) fn rows(
     tally: &Tally,
     processes: &[Process],
-    allocators: &HashMap<u32, Vec<Found>>,
+    allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
 ) -> Vec<Win> {
     let Some(account) = &tally.account else {
@@ -21,7 +21,7 @@ pub(super) fn rows(
     let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
     let mut rows = Vec::new();
     for (pid, process) in known {
-        let spent = Spent {
+        let spent = ObservedTime {
             account: of_process(account, pid),
             hits_ns: 0,
             duration_ns: tally.duration_ns,
@@ -63,7 +63,7 @@ fn of_process(account: &Account, pid: u32) -> Account {
 mod tests {
     use quell_event::account::{AccountRow, Part, ProcessTime};
     use quell_event::{Mechanism, Text};
-    use quell_remedy::{Kind, by_name};
+    use quell_remedy::{SoftwareKind, by_name};
 
     use super::*;
 
@@ -105,7 +105,7 @@ mod tests {
             ..Process::default()
         };
         let processes = [process(7, "one"), process(8, "other"), process(9, "bare")];
-        let libc = || vec![by_name::usual(Kind::Glibc)];
+        let libc = || vec![by_name::usual_version(SoftwareKind::Glibc)];
         let allocators = HashMap::from([(7, libc()), (8, libc())]);
         let told = |tally: &Tally| {
             let rows = rows(tally, &processes, &allocators, 3);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use quell_lab::{churn, preload};
-use quell_remedy::{Found, Kind, recognise_file};
+use quell_remedy::{FoundSoftware, SoftwareKind, recognise_file};
 use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
@@ -163,10 +163,10 @@ fn run(case: &mut Case, round: u64) -> anyhow::Result<()> {
 }
 
 /// Every setting that a version knows, and the one that it does not know but is advised on the web.
-fn settings(found: &Found) -> &'static [Setting] {
-    if found.below(4, 1, 0) {
+fn settings(found: &FoundSoftware) -> &'static [Setting] {
+    if found.is_below(4, 1, 0) {
         &[SHIPPED]
-    } else if found.below(5, 0, 0) {
+    } else if found.is_below(5, 0, 0) {
         &[SHIPPED, OFF_5, OFF_4, ONCE_4]
     } else {
         &[SHIPPED, OFF_5, ONCE_5]
@@ -183,7 +183,7 @@ fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
     for library in libraries {
         let found = recognise_file(&library)
             .map_err(|err| usage(format!("{}: {err:#}", library.display())))?;
-        let Some(found) = found.into_iter().find(|f| f.kind == Kind::Jemalloc) else {
+        let Some(found) = found.into_iter().find(|f| f.kind == SoftwareKind::Jemalloc) else {
             return Err(usage(format!("{} is no jemalloc", library.display())));
         };
         for setting in settings(&found) {

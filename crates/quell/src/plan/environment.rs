@@ -28,7 +28,7 @@ pub(crate) fn setup_of(environment: &Environment, plan: &Plan) -> Setup {
 /// Lines for a shell.
 pub(crate) fn shell_exports(environment: &Environment) -> String {
     let line =
-        |(name, value): (&String, &String)| format!("export {name}={}\n", quote::shell(value));
+        |(name, value): (&String, &String)| format!("export {name}={}\n", quote::shell_word(value));
     environment.iter().map(line).collect()
 }
 

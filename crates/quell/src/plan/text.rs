@@ -105,7 +105,7 @@ pub(crate) fn how_to_keep(
 ) -> String {
     let mut out = format!("\n{BOLD}Keep it{BOLD:#}\n");
     for (name, value) in environment {
-        let _ = writeln!(out, "  {}", emit::export(name, value));
+        let _ = writeln!(out, "  {}", emit::shell_export(name, value));
     }
     for start in plan.starts() {
         let _ = writeln!(

@@ -96,12 +96,12 @@ pub(super) fn choose(
     let seen = measure::observe(job, metrics, Setup::NONE)?;
     // A figure of the program may be of a stall that is no part of its time.
     let is_time = !metrics.iter().any(Metric::is_from_output);
-    let options = quell_remedy::Options {
+    let options = quell_remedy::PlanOptions {
         whatever: !is_time,
         ..args.budget.unwrap_or_default().options()
     };
     let Proposal { plan, candidates } =
-        quell_remedy::choose(&seen.found, &seen.evidence, &options, &plan::own_variable);
+        quell_remedy::choose_remedies(&seen.found, &seen.evidence, &options, &plan::own_variable);
     let mut chosen = Chosen {
         plan,
         observed: Some(seen.evidence),
@@ -145,7 +145,7 @@ pub(super) fn choose(
                 None => plan::own_variable(name),
             }
         };
-        let more = quell_remedy::choose(&seen.found, &seen.evidence, &options, &env);
+        let more = quell_remedy::choose_remedies(&seen.found, &seen.evidence, &options, &env);
         Ok(to_try(&Plan::default(), more.candidates, left_out))
     };
     let search = search::Search {

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
-use quell_remedy::Found;
+use quell_remedy::FoundSoftware;
 use quell_remedy::advice::Advised;
 
 use super::failed::{Failed, How};
@@ -72,7 +72,7 @@ fn release_memory() {
 /// What was seen in the observed run.
 pub(crate) struct Seen {
     pub(crate) evidence: quell_remedy::Evidence,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<FoundSoftware>,
     pub(crate) notes: Vec<String>,
     /// Where its time went, where that could be seen.
     pub(crate) account: Option<AccountSummary>,

@@ -1,6 +1,6 @@
 //! Whether what is tried keeps to the budget of memory, as it is measured: what a setting takes in this program no table knows.
 
-use quell_remedy::Options;
+use quell_remedy::PlanOptions;
 use quell_stats::median;
 
 use crate::show::units::percent;
@@ -21,7 +21,7 @@ impl MemoryBudget {
     const UNASKED: f64 = 1.0;
 
     /// What the user allows, or where nothing is said more than what is chosen unmeasured may take.
-    pub(crate) fn of(asked: bool, options: &Options) -> Self {
+    pub(crate) fn of(asked: bool, options: &PlanOptions) -> Self {
         Self {
             share: if asked {
                 options.budget
@@ -59,10 +59,10 @@ mod tests {
     /// Check that a budget which was asked for is kept to, and that without one memory may double.
     #[test]
     fn asked_for() {
-        let options = Options {
+        let options = PlanOptions {
             budget: 0.1,
             at_least: 0,
-            ..Options::default()
+            ..PlanOptions::default()
         };
         assert!((MemoryBudget::of(true, &options).share - 0.1).abs() < 1e-9);
         assert!((MemoryBudget::of(false, &options).share - 1.0).abs() < 1e-9);

@@ -3,7 +3,7 @@
 //! ```text
 //!        ┌───── what is left to try ────────────────┐
 //!        ↓                                          │
-//! sample::observe ─> quell_remedy::choose ─> search::Search ─> pairs::Runs ─> proof::judge ─> text, json
+//! sample::observe ─> quell_remedy::choose_remedies ─> search::Search ─> pairs::Runs ─> proof::judge ─> text, json
 //!        │                                   what wins time       │     ↑ what is left of the plan
 //!        │                                   a run with it failed └> mend::mend, by blame::find
 //!        └──── job::run, watched by watch::Watcher

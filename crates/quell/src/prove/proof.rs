@@ -232,10 +232,10 @@ pub(crate) fn why_nothing(
     }
     match seen {
         0 => "0 shootdowns in the observed run: nothing to stop".to_owned(),
-        _ if seen < quell_remedy::FEW => format!(
+        _ if seen < quell_remedy::FEW_SHOOTDOWNS => format!(
             "{} in the observed run: too few to gain anything (a plan needs {})",
             plural(seen, "shootdown"),
-            quell_remedy::FEW
+            quell_remedy::FEW_SHOOTDOWNS
         ),
         _ if set => "what quell would set is set already".to_owned(),
         _ => format!(

@@ -12,7 +12,7 @@ pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%^".contains(c);
     let word = |w: &S| match w.as_ref() {
         w if !w.is_empty() && w.chars().all(plain) => w.to_owned(),
-        w => quote::shell(w),
+        w => quote::shell_word(w),
     };
     let mut out = String::new();
     for word in argv.iter().map(word) {

@@ -6,13 +6,13 @@ use super::{AdviceEntry, all};
 
 /// Every entry, as docs/advice-catalogue.md has them: `cargo run -p quell-remedy --example advice_page` prints it.
 #[must_use]
-pub fn page() -> String {
+pub fn catalogue_page() -> String {
     let mut entries: Vec<&AdviceEntry> = all().to_vec();
     entries.sort_by_key(|entry| entry.id);
-    entries.into_iter().map(section).collect()
+    entries.into_iter().map(entry_section).collect()
 }
 
-fn section(entry: &AdviceEntry) -> String {
+fn entry_section(entry: &AdviceEntry) -> String {
     let mechanisms: Vec<String> = entry.mechanisms.iter().map(|m| format!("`{m}`")).collect();
     let source = entry
         .source
@@ -22,7 +22,7 @@ fn section(entry: &AdviceEntry) -> String {
             false => word.to_owned(),
         });
     let source: Vec<String> = source.collect();
-    let mut out = format!("\n### {}\n\n{}.\n\n", entry.id, sentence(entry.what));
+    let mut out = format!("\n### {}\n\n{}.\n\n", entry.id, capitalised(entry.what));
     for (name, text) in [
         ("seen by", entry.seen_by),
         ("touches", &mechanisms.join(", ")),
@@ -37,7 +37,7 @@ fn section(entry: &AdviceEntry) -> String {
 }
 
 /// With a large first letter.
-fn sentence(text: &str) -> String {
+fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),

@@ -7,10 +7,10 @@ use quell_event::{Account, HolderRole, Mechanism, Text};
 use serde::{Deserialize, Serialize};
 
 /// Frames of a stack that are looked at: what asks lies within them in all that was met.
-const DEEPEST: usize = 64;
+const MAX_FRAMES: usize = 64;
 
 /// The name under which quell itself holds locks, as it looks at what is mapped.
-const OURSELVES: &str = "quell";
+const OWN_COMM: &str = "quell";
 
 /// All of it. Times are ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ pub fn mapped_files<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeSe
 }
 
 /// The last part of a path.
-fn base(path: &str) -> &str {
+fn last_path_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -156,7 +156,7 @@ impl From<&trace::Frame> for SeenFrame {
     fn from(frame: &trace::Frame) -> Self {
         Self {
             function: frame.symbol.as_deref().unwrap_or_default().into(),
-            file: base(frame.module.as_deref().unwrap_or_default()).into(),
+            file: last_path_part(frame.module.as_deref().unwrap_or_default()).into(),
         }
     }
 }
@@ -171,7 +171,7 @@ impl SeenFrame {
 
     /// Whether it is this function: whole names, before what C++ has in brackets, a version, or a suffix of the compiler.
     #[must_use]
-    pub fn is(&self, function: &str) -> bool {
+    pub fn is_function(&self, function: &str) -> bool {
         let rest = self.function.strip_prefix(function);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['(', '@', '.', '<']))
     }
@@ -180,8 +180,9 @@ impl SeenFrame {
 impl SeenCost {
     /// Whether one of these functions is on the stack.
     #[must_use]
-    pub fn calls(&self, functions: &[&str]) -> bool {
-        let is_one = |frame: &SeenFrame| functions.iter().any(|function| frame.is(function));
+    pub fn calls_any(&self, functions: &[&str]) -> bool {
+        let is_one =
+            |frame: &SeenFrame| functions.iter().any(|function| frame.is_function(function));
         self.stack.iter().any(is_one)
     }
 
@@ -205,7 +206,7 @@ impl SeenCost {
 
     /// The innermost frame that is none of the C library: who asked for it.
     #[must_use]
-    pub fn asker(&self) -> Option<&SeenFrame> {
+    pub fn asking_frame(&self) -> Option<&SeenFrame> {
         let known = |frame: &&SeenFrame| !frame.function.is_empty() || !frame.file.is_empty();
         let mut frames = self.stack.iter().filter(known);
         frames.clone().find(|f| !f.is_libc()).or(frames.next())
@@ -228,7 +229,7 @@ impl Scene {
             cpu_ns: account.run_ns(),
             wall_ns,
             given: by_functions(account),
-            holders: holders(account),
+            holders: holders_of_account(account),
             forks: forked
                 .map(|p| SeenForks {
                     pid: p.pid,
@@ -249,7 +250,7 @@ impl Scene {
     /// Whether so much CPU time is worth a word by itself.
     #[must_use]
     pub fn is_much(&self, cpu_ns: u64) -> bool {
-        super::matters(cpu_ns, self.cpu_ns)
+        super::is_enough_time(cpu_ns, self.cpu_ns)
     }
 
     /// The costs of these mechanisms that are such.
@@ -273,7 +274,7 @@ impl Scene {
 
     /// Whether a process has mapped a file whose path is such.
     #[must_use]
-    pub fn maps(&self, pid: u32, is_such: impl Fn(&str) -> bool) -> bool {
+    pub fn has_mapped(&self, pid: u32, is_such: impl Fn(&str) -> bool) -> bool {
         let mut files = self.files.iter().filter(|f| f.pid == pid);
         files.any(|f| is_such(&f.path))
     }
@@ -315,7 +316,10 @@ fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) 
             advice: Text::default(),
             cpu_ns: 0,
             blocked_ns: 0,
-            stack: cost.stack.and_then(stack).map_or_else(Vec::new, frames),
+            stack: cost
+                .stack
+                .and_then(stack)
+                .map_or_else(Vec::new, frames_of_stack),
         });
         sum.cpu_ns += cost.cpu_ns;
         sum.blocked_ns += cost.blocked_ns;
@@ -326,18 +330,18 @@ fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) 
     whole.into_iter().map(|(_, cost)| cost).collect()
 }
 
-fn frames(stack: &Stack) -> Vec<SeenFrame> {
+fn frames_of_stack(stack: &Stack) -> Vec<SeenFrame> {
     stack
         .frames
         .iter()
-        .take(DEEPEST)
+        .take(MAX_FRAMES)
         .map(SeenFrame::from)
         .collect()
 }
 
-fn holders(account: &Account) -> Vec<SeenHolder> {
+fn holders_of_account(account: &Account) -> Vec<SeenHolder> {
     let rows = account.holders.iter();
-    rows.filter(|row| row.holder_comm.as_str() != OURSELVES)
+    rows.filter(|row| row.holder_comm.as_str() != OWN_COMM)
         .map(|row| SeenHolder {
             waiter: row.pid,
             pid: row.holder_pid,

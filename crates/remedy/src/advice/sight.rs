@@ -20,7 +20,7 @@ pub struct Sight {
 }
 
 /// A time in a sentence, with three digits.
-pub(super) fn time(ns: u64) -> String {
+pub(super) fn time_text(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
         1_000..999_500 => (ns as f64 / 1e3, "µs"),
@@ -35,7 +35,7 @@ pub(super) fn time(ns: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-fn place(comm: &str, asker: Option<&SeenFrame>) -> String {
+fn place_text(comm: &str, asker: Option<&SeenFrame>) -> String {
     match asker {
         // of code without symbols the file is what is known
         Some(frame) if frame.function.is_empty() => format!("{comm}: {}", frame.file),
@@ -46,13 +46,13 @@ fn place(comm: &str, asker: Option<&SeenFrame>) -> String {
 
 impl Sight {
     /// The sum of these costs; none where there are none.
-    pub(super) fn of<'a>(costs: impl Iterator<Item = &'a SeenCost>) -> Option<Self> {
+    pub(super) fn of_costs<'a>(costs: impl Iterator<Item = &'a SeenCost>) -> Option<Self> {
         let mut sight = Self::default();
         let mut places: BTreeMap<String, u64> = BTreeMap::new();
         for cost in costs {
             sight.cpu_ns += cost.cpu_ns;
             sight.blocked_ns += cost.blocked_ns;
-            let place = place(&cost.comm, cost.asker());
+            let place = place_text(&cost.comm, cost.asking_frame());
             *places.entry(place).or_default() += cost.cpu_ns + cost.blocked_ns;
         }
         let dearest = places.into_iter().max_by_key(|(_, ns)| *ns)?;
@@ -69,7 +69,7 @@ impl Sight {
         is_such: impl Fn(&SeenCost) -> bool + Copy,
     ) -> Option<Self> {
         scene.costs_of(first, is_such).next()?;
-        Self::of(scene.costs_of(mechanisms, is_such))
+        Self::of_costs(scene.costs_of(mechanisms, is_such))
     }
 
     /// What others waited for these holders; none where there are none. It says who held the lock, doing what, how often,
@@ -85,13 +85,13 @@ impl Sight {
             because: format!(
                 "{} waits for the lock, the longest {}",
                 holders.iter().map(|h| h.waits).sum::<u64>(),
-                time(longest)
+                time_text(longest)
             ),
         })
     }
 
     /// With something that was seen beside the time.
-    pub(super) fn because(mut self, because: String) -> Self {
+    pub(super) fn with_reason(mut self, because: String) -> Self {
         self.because = because;
         self
     }
@@ -113,7 +113,7 @@ mod tests {
             999_600_000,
             12_340_000_000,
         ]
-        .map(time);
+        .map(time_text);
         let expected = [
             "0 ns", "999 ns", "1.50 µs", "999 µs", "31.0 ms", "1.00 s", "12.3 s",
         ];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quell_event::{HolderRole, Mechanism};
 
-use super::{AdviceEntry, Advised, LEAST_NS, MappedFile, Scene, SeenCost, SeenHolder, advise};
+use super::{AdviceEntry, Advised, MIN_TIME_NS, MappedFile, Scene, SeenCost, SeenHolder, advise};
 
 /// CPU time of a scene that was made up, and the time that passed.
 const SECOND: u64 = 1_000_000_000;
@@ -122,11 +122,11 @@ pub(super) fn fires_by_evidence(entry: &AdviceEntry, scene: &Scene, comm: &str) 
 
     let mut little = scene.clone();
     for cost in little.costs.iter_mut().chain(&mut little.given) {
-        cost.cpu_ns = cost.cpu_ns.min(LEAST_NS / 4);
-        cost.blocked_ns = cost.blocked_ns.min(LEAST_NS / 4);
+        cost.cpu_ns = cost.cpu_ns.min(MIN_TIME_NS / 4);
+        cost.blocked_ns = cost.blocked_ns.min(MIN_TIME_NS / 4);
     }
     for holder in &mut little.holders {
-        holder.blocked_ns = LEAST_NS / 4;
+        holder.blocked_ns = MIN_TIME_NS / 4;
     }
     is_quiet(entry, &little);
 

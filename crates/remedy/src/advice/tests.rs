@@ -120,5 +120,5 @@ fn documented() {
     let text = std::fs::read_to_string(path).unwrap();
     let at = text.find("\n### ").expect("entries");
     let help = "cargo run -p quell-remedy --example advice_page prints what docs/advice-catalogue.md should end with";
-    assert_eq!(&text[at..], page(), "{help}");
+    assert_eq!(&text[at..], catalogue_page(), "{help}");
 }

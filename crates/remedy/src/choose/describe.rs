@@ -2,13 +2,13 @@
 
 use quell_event::Cause;
 
-use crate::Found;
-use crate::share::{Share, Split};
-use crate::words::{counted, percent};
+use crate::FoundSoftware;
+use crate::share::{Share, ShootdownSplit};
+use crate::words::{count_noun, percent};
 
 impl Share {
     /// `: munmap 3, brk 1`, most first.
-    pub(super) fn list(&self) -> String {
+    pub(super) fn cause_list(&self) -> String {
         let mut causes: Vec<(&'static str, u64)> =
             self.causes.iter().map(|(c, n)| (c.name(), *n)).collect();
         causes.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
@@ -19,11 +19,11 @@ impl Share {
         format!(": {}", causes.join(", "))
     }
 
-    pub(super) fn describe(&self, found: &Found, total: u64) -> String {
+    pub(super) fn describe_share(&self, found: &FoundSoftware, total: u64) -> String {
         let mut text = format!(
             "{} of {} ({} %) {} from {}",
             self.shootdowns,
-            counted(total, "shootdown"),
+            count_noun(total, "shootdown"),
             percent(self.shootdowns, total),
             if self.shootdowns == 1 { "is" } else { "are" },
             found.kind.name()
@@ -31,12 +31,12 @@ impl Share {
         if let Some(version) = found.version {
             text.push_str(&format!(" {version}"));
         }
-        text.push_str(&format!(" in {}{}", found.file_name(), self.list()));
-        text + &self.guess()
+        text.push_str(&format!(" in {}{}", found.file_name(), self.cause_list()));
+        text + &self.guess_remark()
     }
 
     /// What no stack says, if there is any.
-    pub(super) fn guess(&self) -> String {
+    pub(super) fn guess_remark(&self) -> String {
         match self.guessed {
             0 => String::new(),
             some => format!("; {some} of them counted to it without a stack that says so"),
@@ -44,23 +44,23 @@ impl Share {
     }
 }
 
-impl Split {
-    fn of(&self, causes: &[Cause]) -> f64 {
+impl ShootdownSplit {
+    fn share_of_causes(&self, causes: &[Cause]) -> f64 {
         let of = |c| self.others.get(c).copied().unwrap_or(0);
         causes.iter().map(of).sum::<u64>() as f64 / self.total.max(1) as f64
     }
 
     /// Copies after fork; without a fork, copy-on-write is the replacing of zero pages.
-    pub(super) fn copies(&self) -> f64 {
-        if self.of(&[Cause::Fork]) > 0.0 {
-            self.of(&[Cause::Fork, Cause::Cow])
+    pub(super) fn copies_share(&self) -> f64 {
+        if self.share_of_causes(&[Cause::Fork]) > 0.0 {
+            self.share_of_causes(&[Cause::Fork, Cause::Cow])
         } else {
             0.0
         }
     }
 
     /// By the making and splitting of huge pages.
-    pub(super) fn huge(&self) -> f64 {
-        self.of(&[Cause::ThpCollapse, Cause::ThpSplit])
+    pub(super) fn huge_pages_share(&self) -> f64 {
+        self.share_of_causes(&[Cause::ThpCollapse, Cause::ThpSplit])
     }
 }

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use super::Choosing;
-use super::weigh::{Weighed, planned, rounded, too_little};
-use crate::remedy::{self, Case, Offer, Remedy, Subject, Verdict};
+use super::weigh::{WeighedChange, planned_from_offer, round_permille, too_little};
+use crate::remedy::{self, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::Share;
 use crate::{Planned, conf};
 
 impl Choosing<'_> {
     /// Adds what an allocator's settings can do to what can be tried, and to no plan.
-    pub(super) fn offer_all(&mut self, subject: Subject<'_>, share: &Share, text: &str) {
-        let case = self.case(subject, share);
+    pub(super) fn offer_all(&mut self, origin: ShootdownOrigin<'_>, share: &Share, text: &str) {
+        let case = self.case_of(origin, share);
         let may = |r: &&&dyn Remedy| {
             r.helps_without_shootdowns() && (!r.preloads() || self.options.preload)
         };
-        for &remedy in remedy::all().iter().filter(may) {
-            if let Some(Verdict::Offer(offers)) = remedy.consider(&case) {
+        for &remedy in remedy::all_remedies().iter().filter(may) {
+            if let Some(RemedyAnswer::Offer(offers)) = remedy.consider(&case) {
                 for offer in offers {
                     if self.is_worth(&case, remedy, &offer) {
-                        self.offer(&case, remedy, &offer, text);
+                        self.offer_change(&case, remedy, &offer, text);
                     }
                 }
             }
@@ -30,24 +30,24 @@ impl Choosing<'_> {
     pub(super) fn say_dropped(&mut self) {
         for (id, said) in std::mem::take(&mut self.dropped) {
             if !self.candidates.iter().any(|c| c.remedy == id) {
-                self.note(said);
+                self.add_note(said);
             }
         }
     }
 
     /// Adds one change to what can be tried, if it would change anything and the budget allows its memory.
-    pub(super) fn offer(
+    pub(super) fn offer_change(
         &mut self,
-        case: &Case<'_>,
+        case: &RemedyCase<'_>,
         remedy: &dyn Remedy,
         offer: &Offer,
         text: &str,
     ) {
-        let allowed = self.budget();
-        let grows = self.memory(offer.memory);
+        let allowed = self.budget_share();
+        let grows = self.memory_share(offer.memory);
         let dear = !offer.allowed && grows.is_some_and(|m| m > allowed + 1e-9);
         let is_set = |(name, value): (&String, &String)| {
-            conf::already(name, (self.env)(name).as_deref(), value)
+            conf::is_set_already(name, (self.env)(name).as_deref(), value)
         };
         let changes = !offer.starts.is_empty() || !offer.sets.iter().all(is_set);
         if dear || !changes {
@@ -61,20 +61,25 @@ impl Choosing<'_> {
         match self.candidates.iter_mut().find(same) {
             Some(known) => {
                 known.evidence = format!("{}; {text}", known.evidence);
-                known.predicted_stop = rounded((known.predicted_stop + stops).min(1.0));
-                Weighed::of(case, remedy, offer).add_to(known);
+                known.predicted_stop = round_permille((known.predicted_stop + stops).min(1.0));
+                WeighedChange::of_origin(case, remedy, offer).add_to(known);
             }
             None => {
-                let weighed = Weighed::of(case, remedy, offer);
-                let planned = planned(remedy, offer, weighed, stops, text);
+                let weighed = WeighedChange::of_origin(case, remedy, offer);
+                let planned = planned_from_offer(remedy, offer, weighed, stops, text);
                 self.candidates.push(planned);
             }
         }
     }
 
     /// Whether a change could win anything that is noticed; said where not.
-    pub(super) fn is_worth(&mut self, case: &Case<'_>, remedy: &dyn Remedy, offer: &Offer) -> bool {
-        let Some(ceiling) = Weighed::of(case, remedy, offer).ceiling else {
+    pub(super) fn is_worth(
+        &mut self,
+        case: &RemedyCase<'_>,
+        remedy: &dyn Remedy,
+        offer: &Offer,
+    ) -> bool {
+        let Some(ceiling) = WeighedChange::of_origin(case, remedy, offer).ceiling else {
             return true;
         };
         if ceiling.is_below_notice() && !self.options.whatever {
@@ -86,24 +91,25 @@ impl Choosing<'_> {
     }
 
     /// Puts a remedy into the plan, or adds to it where it is there already for another origin.
-    pub(super) fn add(&mut self, name: &str, new: Planned) {
+    pub(super) fn add_to_plan(&mut self, name: &str, new: Planned) {
         let preloads = new.sets.contains_key("LD_PRELOAD");
         let same = |p: &&mut Planned| {
             p.remedy == new.remedy && p.starts == new.starts && (preloads || p.sets == new.sets)
         };
         if let Some(known) = self.plan.remedies.iter_mut().find(same) {
-            known.predicted_stop = rounded((known.predicted_stop + new.predicted_stop).min(1.0));
+            known.predicted_stop =
+                round_permille((known.predicted_stop + new.predicted_stop).min(1.0));
             known.evidence = format!("{}; {}", known.evidence, new.evidence);
             // For another allocator a remedy may set another variable besides the library's.
             let mut more = BTreeMap::new();
             for (variable, value) in &new.sets {
                 match known.sets.get_mut(variable) {
-                    Some(set) => *set = conf::together(variable, set, value),
+                    Some(set) => *set = conf::merge_values(variable, set, value),
                     None => drop(more.insert(variable.clone(), value.clone())),
                 }
             }
             known.sets.extend(more.clone());
-            Weighed::again(new.ceiling, new.touches).add_to(known);
+            WeighedChange::from_ceiling(new.ceiling, new.touches).add_to(known);
             self.plan.user_has(name, &more, &self.env);
             return;
         }

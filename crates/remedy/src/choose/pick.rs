@@ -4,15 +4,15 @@ use crate::conf::SHIM_VARIABLE;
 use crate::remedy::{Offer, Remedy};
 
 /// What stops this share of an origin's shootdowns is enough: nothing is added to it.
-pub(super) const ENOUGH: f64 = 0.95;
+pub(super) const ENOUGH_STOPPED: f64 = 0.95;
 /// Predictions are no closer than this: what stops so much more is not worth another change.
-pub(super) const CLOSE: f64 = 0.02;
+pub(super) const PREDICTION_ERROR: f64 = 0.02;
 
 /// A remedy that offers something, and what.
 pub(super) type Candidate = (&'static dyn Remedy, Offer);
 
 /// Some candidates together.
-pub(super) struct Set<'c> {
+pub(super) struct CandidateSet<'c> {
     pub(super) chosen: Vec<&'c Candidate>,
     /// The share of the origin's shootdowns that they are expected to stop together.
     pub(super) stops: f64,
@@ -22,18 +22,18 @@ pub(super) struct Set<'c> {
 
 /// Every set that can be: one tuning or none, with and without the library. `cost` is by how much memory grows
 /// for one, as a share.
-pub(super) fn sets<'c>(
+pub(super) fn candidate_sets<'c>(
     tunings: &'c [Candidate],
     preloads: &'c [Candidate],
     cost: impl Fn(&Candidate) -> Option<f64>,
-) -> Vec<Set<'c>> {
+) -> Vec<CandidateSet<'c>> {
     let mut out = Vec::new();
     let tuned = std::iter::once(None).chain(tunings.iter().map(Some));
     for tuning in tuned {
         for with in [false, true] {
             let library: &[Candidate] = if with { preloads } else { &[] };
             let chosen: Vec<&Candidate> = tuning.into_iter().chain(library).collect();
-            if chosen.is_empty() || (with && preloads.is_empty()) || contradict(&chosen) {
+            if chosen.is_empty() || (with && preloads.is_empty()) || set_same_variable(&chosen) {
                 continue;
             }
             let first = tuning.map_or(0.0, |t| t.1.stops);
@@ -47,7 +47,7 @@ pub(super) fn sets<'c>(
                 .map_or(Some(0.0), &cost)
                 .zip(kept)
                 .map(|(t, k)| t + k);
-            out.push(Set {
+            out.push(CandidateSet {
                 chosen,
                 stops: 1.0 - (1.0 - first) * (1.0 - then.min(1.0)),
                 memory,
@@ -59,7 +59,7 @@ pub(super) fn sets<'c>(
 
 /// Whether two of them set one variable. The library's own don't contradict: of each setting it gets the most that any
 /// of its remedies asks for.
-fn contradict(chosen: &[&Candidate]) -> bool {
+fn set_same_variable(chosen: &[&Candidate]) -> bool {
     let set = |c: &&Candidate| {
         let own = [SHIM_VARIABLE, "LD_PRELOAD"];
         let names = c.1.sets.keys().map(String::as_str);
@@ -78,20 +78,21 @@ fn contradict(chosen: &[&Candidate]) -> bool {
 /// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest
 /// changes, and settings before the library; of those the one that its remedy names first. What nobody
 /// measured the memory of is taken, but last. What is chosen for page faults may stop no shootdown.
-pub(super) fn best<'s, 'c>(
-    sets: &'s [Set<'c>],
+pub(super) fn best_set<'s, 'c>(
+    sets: &'s [CandidateSet<'c>],
     left: f64,
     for_faults: bool,
-) -> Option<&'s Set<'c>> {
-    let fits =
-        |s: &&Set<'_>| s.memory.is_none_or(|m| m <= left + 1e-9) && (s.stops > 0.0 || for_faults);
+) -> Option<&'s CandidateSet<'c>> {
+    let fits = |s: &&CandidateSet<'_>| {
+        s.memory.is_none_or(|m| m <= left + 1e-9) && (s.stops > 0.0 || for_faults)
+    };
     let most = sets
         .iter()
         .filter(fits)
         .map(|s| s.stops)
         .fold(0.0, f64::max);
-    let goal = ENOUGH.min(most - CLOSE);
-    let price = |s: &Set<'_>| {
+    let goal = ENOUGH_STOPPED.min(most - PREDICTION_ERROR);
+    let price = |s: &CandidateSet<'_>| {
         let untried = s.chosen.iter().any(|c| c.1.untried);
         let library = s.chosen.iter().any(|c| c.0.preloads());
         let tuned = s.chosen.iter().any(|c| !c.0.preloads());

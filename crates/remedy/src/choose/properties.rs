@@ -19,7 +19,7 @@ proptest! {
         budget in 0.0..2.0f64,
     ) {
         let modules = ["", APP, LIBC, "/opt/libmimalloc.so"];
-        let sources: Vec<Source> =
+        let sources: Vec<ShootdownSource> =
             causes.iter().map(|(c, m, n)| source(*c, modules[*m], *n)).collect();
         let mut evidence = seen(&sources);
         evidence.max_rss = rss;
@@ -27,8 +27,8 @@ proptest! {
         evidence.cpus = cpus;
         let found = [
             libc(),
-            found(Kind::Jemalloc, APP, Linking::Static, Version::exact(5, 3, 1)),
-            found(Kind::Mimalloc, "/opt/libmimalloc.so", Linking::Static, Version::exact(2, 2, 7)),
+            found(SoftwareKind::Jemalloc, APP, Linking::Static, Version::exact(5, 3, 1)),
+            found(SoftwareKind::Mimalloc, "/opt/libmimalloc.so", Linking::Static, Version::exact(2, 2, 7)),
         ];
         let plan = chosen(&found, &evidence, budget);
         prop_assert!((0.0..=1.0).contains(&plan.predicted_stop()));

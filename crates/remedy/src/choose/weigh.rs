@@ -1,21 +1,21 @@
 //! What of the time a change touches, and what is predicted of it.
 
-use crate::ceiling::ceiling;
-use crate::predict::predict;
-use crate::remedy::{Case, Offer, Remedy};
+use crate::ceiling::origin_ceiling;
+use crate::predict::predict_change;
+use crate::remedy::{Offer, Remedy, RemedyCase};
 use crate::{Planned, RemedyCeiling};
 
 /// What a change could win.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Weighed {
+pub(super) struct WeighedChange {
     /// None where nobody knows where the time went.
     pub(super) ceiling: Option<RemedyCeiling>,
     touches: String,
 }
 
-impl Weighed {
+impl WeighedChange {
     /// Of one origin.
-    pub(super) fn of(case: &Case<'_>, remedy: &dyn Remedy, offer: &Offer) -> Self {
+    pub(super) fn of_origin(case: &RemedyCase<'_>, remedy: &dyn Remedy, offer: &Offer) -> Self {
         let touches = remedy.touches(offer);
         // What is no memory of the kind that the library keeps is passed on.
         let reach = if remedy.preloads() {
@@ -23,10 +23,10 @@ impl Weighed {
         } else {
             1.0
         };
-        Self::again(ceiling(case, touches, reach), touches.in_words())
+        Self::from_ceiling(origin_ceiling(case, touches, reach), touches.in_words())
     }
 
-    pub(super) fn again(ceiling: Option<RemedyCeiling>, touches: String) -> Self {
+    pub(super) fn from_ceiling(ceiling: Option<RemedyCeiling>, touches: String) -> Self {
         let touches = ceiling.map_or_else(String::new, |_| touches);
         Self { ceiling, touches }
     }
@@ -34,23 +34,23 @@ impl Weighed {
     /// Adds it to a change, which has another origin's already, or none yet.
     pub(super) fn add_to(self, planned: &mut Planned) {
         planned.ceiling = match (planned.ceiling, self.ceiling) {
-            (Some(known), Some(more)) => Some(known.and(&more)),
+            (Some(known), Some(more)) => Some(known.with_origin(&more)),
             (known, more) => known.or(more),
         };
         if planned.touches.is_empty() {
             planned.touches = self.touches;
         }
         let ceiling = planned.ceiling;
-        let predicted = ceiling.and_then(|c| predict(&planned.remedy, c.cpu));
-        planned.predicted = predicted.map(|p| p.change.map(rounded));
+        let predicted = ceiling.and_then(|c| predict_change(&planned.remedy, c.cpu));
+        planned.predicted = predicted.map(|p| p.change.map(round_permille));
     }
 }
 
 /// An offer, as a plan has it.
-pub(super) fn planned(
+pub(super) fn planned_from_offer(
     remedy: &dyn Remedy,
     offer: &Offer,
-    weighed: Weighed,
+    weighed: WeighedChange,
     stops: f64,
     text: &str,
 ) -> Planned {
@@ -59,7 +59,7 @@ pub(super) fn planned(
         sets: offer.sets.clone(),
         starts: offer.starts.clone(),
         evidence: text.to_owned(),
-        predicted_stop: rounded(stops),
+        predicted_stop: round_permille(stops),
         cost: offer.cost.clone(),
         memory_allowed: offer.allowed,
         ..Planned::default()
@@ -68,7 +68,7 @@ pub(super) fn planned(
     planned
 }
 
-pub(super) fn rounded(share: f64) -> f64 {
+pub(super) fn round_permille(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 

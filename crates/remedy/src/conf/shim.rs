@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::SHIM_VARIABLE;
 
 /// A setting with a value.
-struct Key {
+struct ShimKey {
     name: &'static str,
     /// Whether it may be a size.
     size: bool,
@@ -15,8 +15,8 @@ struct Key {
 }
 
 /// One that is a size and nothing else.
-const fn size(name: &'static str) -> Key {
-    Key {
+const fn size_key(name: &'static str) -> ShimKey {
+    ShimKey {
         name,
         size: true,
         words: &[],
@@ -24,38 +24,38 @@ const fn size(name: &'static str) -> Key {
 }
 
 /// One that is one of these words.
-const fn words(name: &'static str, words: &'static [&'static str]) -> Key {
-    Key {
+const fn word_key(name: &'static str, words: &'static [&'static str]) -> ShimKey {
+    ShimKey {
         name,
         size: false,
         words,
     }
 }
 
-const KEYS: [Key; 13] = [
-    size("cache"),
-    Key {
+const SHIM_KEYS: [ShimKey; 13] = [
+    size_key("cache"),
+    ShimKey {
         name: "zero",
         size: true,
         words: &["off", "auto"],
     },
-    size("keep"),
-    size("rss"),
-    size("hint"),
-    size("least"),
-    size("lifetimes"),
-    size("firm"),
-    words("free", &["pass", "drop"]),
-    words("malloc_trim", &["pass", "drop"]),
-    words("trim", &["each", "batch"]),
-    size("prefault"),
-    size("huge"),
+    size_key("keep"),
+    size_key("rss"),
+    size_key("hint"),
+    size_key("least"),
+    size_key("lifetimes"),
+    size_key("firm"),
+    word_key("free", &["pass", "drop"]),
+    word_key("malloc_trim", &["pass", "drop"]),
+    word_key("trim", &["each", "batch"]),
+    size_key("prefault"),
+    size_key("huge"),
 ];
 /// Settings without a value.
-const WORDS: [&str; 4] = ["lock", "off", "on", "strict"];
+const SHIM_WORDS: [&str; 4] = ["lock", "off", "on", "strict"];
 
 /// Bytes, with K, M or G behind the number for powers of 1,024.
-fn bytes(text: &str) -> Option<u64> {
+fn parse_bytes(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back()? {
         (at, 'k' | 'K') => (&text[..at], 1 << 10),
         (at, 'm' | 'M') => (&text[..at], 1 << 20),
@@ -68,13 +68,13 @@ fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-impl Key {
+impl ShimKey {
     /// How much this value asks for, to compare it with others of this key; none if it is no value of it.
-    fn need(&self, value: &str) -> Option<u64> {
+    fn value_need(&self, value: &str) -> Option<u64> {
         if let Some(at) = self.words.iter().position(|w| *w == value) {
             return Some(at as u64);
         }
-        let size = bytes(value).filter(|_| self.size)?;
+        let size = parse_bytes(value).filter(|_| self.size)?;
         // Whole pages, and no more than any allocator aligns to.
         if self.name == "hint" && (!size.is_multiple_of(4096) || size > 1 << 30) {
             return None;
@@ -96,10 +96,10 @@ impl Key {
 }
 
 /// How much a setting asks for. None if the library does not know it, which is less than anything.
-pub(super) fn need(setting: &str) -> Option<u64> {
+pub(super) fn setting_need(setting: &str) -> Option<u64> {
     match setting.split_once('=') {
-        Some((key, value)) => KEYS.iter().find(|k| k.name == key)?.need(value),
-        None => WORDS
+        Some((key, value)) => SHIM_KEYS.iter().find(|k| k.name == key)?.value_need(value),
+        None => SHIM_WORDS
             .contains(&setting)
             .then_some(u64::from(setting == "on")),
     }
@@ -107,10 +107,10 @@ pub(super) fn need(setting: &str) -> Option<u64> {
 
 /// The settings of two remedies as one, in which each finds at least what it asks for. Whose comes first does not
 /// matter.
-pub(super) fn together(one: &str, other: &str) -> String {
+pub(super) fn merge_needs(one: &str, other: &str) -> String {
     // Of what one of them says twice the later counts.
     let read = |value| -> BTreeMap<_, _> {
-        super::settings(SHIM_VARIABLE, value)
+        super::keyed_settings(SHIM_VARIABLE, value)
             .into_iter()
             .map(|(key, setting)| (if key == "on" { "off" } else { key }, setting))
             .collect()
@@ -118,7 +118,7 @@ pub(super) fn together(one: &str, other: &str) -> String {
     let mut all = read(one);
     for (key, setting) in read(other) {
         let most = all.entry(key).or_insert(setting);
-        if (need(most), *most) < (need(setting), setting) {
+        if (setting_need(most), *most) < (setting_need(setting), setting) {
             *most = setting;
         }
     }
@@ -126,16 +126,16 @@ pub(super) fn together(one: &str, other: &str) -> String {
 }
 
 /// What the library would refuse in this value, if anything.
-pub(super) fn complaint(value: &str) -> Option<String> {
+pub(super) fn shim_complaint(value: &str) -> Option<String> {
     let bad = value
         .split(',')
         .map(|s| s.trim_matches(|c: char| c.is_ascii_whitespace()))
-        .find(|s| !s.is_empty() && need(s).is_none())?;
-    let keys: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
+        .find(|s| !s.is_empty() && setting_need(s).is_none())?;
+    let keys: Vec<&str> = SHIM_KEYS.iter().map(|k| k.name).collect();
     Some(format!(
         "{SHIM_VARIABLE} holds '{bad}', which is no setting: write {}=… or {}",
         keys.join("=…, "),
-        WORDS.join(", ")
+        SHIM_WORDS.join(", ")
     ))
 }
 
@@ -161,10 +161,10 @@ mod tests {
     /// Check that the library reads what is known here, and that nothing else is in its source.
     #[test]
     fn as_the_library() {
-        let mut keys = KEYS.map(|k| k.name);
+        let mut keys = SHIM_KEYS.map(|k| k.name);
         keys.sort_unstable();
         assert_eq!(of_the_library("Some("), keys);
-        assert_eq!(of_the_library("None)"), WORDS);
+        assert_eq!(of_the_library("None)"), SHIM_WORDS);
     }
 
     /// What the library makes of it, from where it does least.
@@ -216,15 +216,18 @@ mod tests {
     fn most_of_each() {
         let arenas = "cache=512M,rss=600M";
         let purged = "cache=0,rss=600M,zero=off";
-        assert_eq!(together(arenas, purged), "cache=512M,rss=600M,zero=off");
-        assert_eq!(together("zero=64M", "zero=auto"), "zero=64M");
+        assert_eq!(merge_needs(arenas, purged), "cache=512M,rss=600M,zero=off");
+        assert_eq!(merge_needs("zero=64M", "zero=auto"), "zero=64M");
         assert_eq!(
-            together("cache=0,keep=1G", "cache=64M"),
+            merge_needs("cache=0,keep=1G", "cache=64M"),
             "cache=64M,keep=1G"
         );
-        assert_eq!(together("rss=0,huge=4M", "rss=1G,huge=2M"), "huge=2M,rss=0");
         assert_eq!(
-            together("on,off", "lock,cache=1,cache=2"),
+            merge_needs("rss=0,huge=4M", "rss=1G,huge=2M"),
+            "huge=2M,rss=0"
+        );
+        assert_eq!(
+            merge_needs("on,off", "lock,cache=1,cache=2"),
             "cache=2,lock,off"
         );
     }
@@ -233,10 +236,10 @@ mod tests {
         /// Check by the library's own reader that two, or three, remedies get what each asks for, and the same in any order.
         #[test]
         fn loses_no_need(one in any_value(), two in any_value(), three in any_value()) {
-            let both = together(&one, &two);
-            prop_assert_eq!(&both, &together(&two, &one));
-            prop_assert_eq!(together(&both, &three), together(&one, &together(&two, &three)));
-            prop_assert_eq!(&together(&both, &one), &both);
+            let both = merge_needs(&one, &two);
+            prop_assert_eq!(&both, &merge_needs(&two, &one));
+            prop_assert_eq!(merge_needs(&both, &three), merge_needs(&one, &merge_needs(&two, &three)));
+            prop_assert_eq!(&merge_needs(&both, &one), &both);
             for of in [&one, &two] {
                 prop_assert!(at_least(&read(&both), &read(of)), "{both} for {of}");
             }
@@ -245,7 +248,7 @@ mod tests {
         /// Check that nothing is said of what nobody asked for.
         #[test]
         fn adds_nothing(one in any_value(), two in any_value()) {
-            for part in together(&one, &two).split(',').filter(|p| !p.is_empty()) {
+            for part in merge_needs(&one, &two).split(',').filter(|p| !p.is_empty()) {
                 prop_assert!(one.split(',').chain(two.split(',')).any(|p| p == part), "{part}");
             }
         }
@@ -258,7 +261,7 @@ mod tests {
         ) {
             let text = parts.iter().map(|(k, v)| format!("{k}{v}")).collect::<Vec<_>>().join(" ,");
             let read = Settings::default().read(text.as_bytes());
-            prop_assert_eq!(complaint(&text).is_none(), read.is_ok(), "{}", text);
+            prop_assert_eq!(shim_complaint(&text).is_none(), read.is_ok(), "{}", text);
         }
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Dated, Facts};
-use crate::{Found, Kind, Version};
+use super::{DatedOption, Facts};
+use crate::{FoundSoftware, SoftwareKind, Version};
 
 /// What each option proves, newest first (jemalloc's ChangeLog; 5.3.1's seen in Polars 2.1).
-const OPTIONS: &[Dated] = &[
+const DATED_OPTIONS: &[DatedOption] = &[
     ("calloc_madvise_threshold", (5, 3, 1), None),
     ("hpa_slab_max_alloc", (5, 3, 0), Some((5, 3, 0))),
     ("oversize_threshold", (5, 2, 0), Some((5, 2, 1))),
@@ -20,9 +20,9 @@ const OPTIONS: &[Dated] = &[
     ("lg_dirty_mult", (3, 0, 0), Some((4, 0, 4))),
 ];
 
-pub(super) fn jemalloc(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_jemalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let message = facts.elf.find_strings(b"<jemalloc>: ", 1);
-    let options = OPTIONS
+    let options = DATED_OPTIONS
         .iter()
         .find(|(option, _, _)| facts.ends_string(option));
     if message.is_empty() || options.is_none() {
@@ -49,7 +49,8 @@ pub(super) fn jemalloc(facts: &Facts<'_>) -> Option<Found> {
             )
         });
     let replaces_malloc = facts.exports_malloc() && prefix.as_deref() == Some("");
-    let linking = facts.linking(&format!("{}mallctl", prefix.as_deref().unwrap_or_default()));
+    let linking =
+        facts.linking_by_api(&format!("{}mallctl", prefix.as_deref().unwrap_or_default()));
     let how = format!(
         "jemalloc's messages and options, {}, settings from {conf_env}",
         if stated.is_some() {
@@ -58,7 +59,7 @@ pub(super) fn jemalloc(facts: &Facts<'_>) -> Option<Found> {
             "a version range from its options"
         }
     );
-    let mut found = facts.found(Kind::Jemalloc, linking, how);
+    let mut found = facts.found_here(SoftwareKind::Jemalloc, linking, how);
     found.version = version;
     found.conf_env = Some(conf_env);
     found.prefix = prefix;
@@ -91,7 +92,7 @@ fn stated_version(facts: &Facts<'_>) -> Option<Version> {
         .find_strings(b"-g", 4096)
         .into_iter()
         .find_map(|text| {
-            let version = Version::leading(text).filter(|v| (3..=9).contains(&v.from.0))?;
+            let version = Version::parse_leading(text).filter(|v| (3..=9).contains(&v.from.0))?;
             let rest = text
                 .strip_prefix(version.to_string().as_bytes())?
                 .strip_prefix(b"-")?;

@@ -1,11 +1,11 @@
 //! The C libraries: glibc and musl, as libraries or inside a static program.
 
 use super::Facts;
-use crate::{Found, Kind, Linking, Version};
+use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// glibc: `libc.so.6` states its version; a static program holds malloc's messages and the list of
 /// tunables, which dates it.
-pub(super) fn glibc(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_glibc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     if facts.elf.is_library() {
         let banner = facts.string_with("GNU C Library (")?;
         if !facts
@@ -18,14 +18,14 @@ pub(super) fn glibc(facts: &Facts<'_>) -> Option<Found> {
             return None;
         }
         let at = banner.find("release version ")? + "release version ".len();
-        let version = Version::leading(&banner.as_bytes()[at..]);
+        let version = Version::parse_leading(&banner.as_bytes()[at..]);
         let how = banner
             .lines()
             .next()
             .unwrap_or_default()
             .trim_end_matches('.')
             .to_owned();
-        let mut found = facts.found(Kind::Glibc, Linking::SharedLibrary, how);
+        let mut found = facts.found_here(SoftwareKind::Glibc, Linking::SharedLibrary, how);
         found.version = version;
         found.conf_env = Some("GLIBC_TUNABLES".to_owned());
         return Some(found);
@@ -49,7 +49,7 @@ pub(super) fn glibc(facts: &Facts<'_>) -> Option<Found> {
         .iter()
         .find(|(tunable, _, _)| facts.ends_string(tunable));
     let how = "glibc's malloc messages in a static program, dated by its tunables";
-    let mut found = facts.found(Kind::Glibc, Linking::Static, how);
+    let mut found = facts.found_here(SoftwareKind::Glibc, Linking::Static, how);
     found.version = dated.map(|(_, from, to)| Version {
         from: *from,
         to: *to,
@@ -60,7 +60,7 @@ pub(super) fn glibc(facts: &Facts<'_>) -> Option<Found> {
 
 /// musl: the loader is the library and states its version; a static program holds the table of
 /// error messages in musl's order and words.
-pub(super) fn musl(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_musl(facts: &Facts<'_>) -> Option<FoundSoftware> {
     if facts
         .elf
         .find_strings(b"musl libc (", 1)
@@ -72,11 +72,11 @@ pub(super) fn musl(facts: &Facts<'_>) -> Option<Found> {
         // The version is a string of its own: the only one that is nothing but 0.x.y or 1.x.y.
         let strings = facts.elf.find_strings(b"\x001.", 64);
         let version = strings.into_iter().find_map(|s| {
-            let version = Version::leading(s)?;
+            let version = Version::parse_leading(s)?;
             (version.to_string().as_bytes() == s).then_some(version)
         });
-        let mut found = facts.found(
-            Kind::Musl,
+        let mut found = facts.found_here(
+            SoftwareKind::Musl,
             Linking::SharedLibrary,
             "the loader's own words: musl libc",
         );
@@ -91,5 +91,5 @@ pub(super) fn musl(facts: &Facts<'_>) -> Option<Found> {
     facts
         .elf
         .has_string(table)
-        .then(|| facts.found(Kind::Musl, Linking::Static, how))
+        .then(|| facts.found_here(SoftwareKind::Musl, Linking::Static, how))
 }

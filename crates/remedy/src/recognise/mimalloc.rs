@@ -1,11 +1,11 @@
 //! mimalloc 1 to 3: by its options, which it keeps as C strings, and by the code of `mi_version`.
 
-use super::{Dated, Facts};
-use crate::{Found, Kind, Version};
+use super::{DatedOption, Facts};
+use crate::{FoundSoftware, SoftwareKind, Version};
 
 /// What each option proves, newest first, by the sources of all releases from 1.0.0 to 3.4.3. The lines
 /// 1.8/1.9 and 2.1 on were developed side by side with the same options; 2.1.0 and 2.1.1 still have 2.0's.
-const OPTIONS: &[Dated] = &[
+const DATED_OPTIONS: &[DatedOption] = &[
     ("pagemap_commit", (3, 0, 0), None),
     ("page_full_retain", (3, 0, 0), None),
     ("purge_delay", (1, 8, 2), Some((2, 99, 99))),
@@ -14,7 +14,7 @@ const OPTIONS: &[Dated] = &[
     ("page_reset", (1, 0, 0), Some((1, 2, 2))),
 ];
 
-pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_mimalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     // Every version has these two options, and complains about its variables in these words. The prefix of
     // their names alone is no string where the compiler made a number of it.
     let ours = ["mimalloc: ", "show_errors", "show_stats"];
@@ -23,7 +23,7 @@ pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
     }
     facts.string_with("mimalloc_%s")?;
     let stated = stated_version(facts);
-    let by_options = OPTIONS
+    let by_options = DATED_OPTIONS
         .iter()
         .find(|(option, _, _)| facts.ends_string(option))
         .map(|(_, from, to)| Version {
@@ -35,7 +35,11 @@ pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
     } else {
         "mimalloc's options, which give a version range"
     };
-    let mut found = facts.found(Kind::Mimalloc, facts.linking("mi_malloc"), how);
+    let mut found = facts.found_here(
+        SoftwareKind::Mimalloc,
+        facts.linking_by_api("mi_malloc"),
+        how,
+    );
     found.version = stated.or(by_options);
     found.prefix = Some("mi_".to_owned());
     found.replaces_malloc = facts.exports_malloc();
@@ -44,7 +48,7 @@ pub(super) fn mimalloc(facts: &Facts<'_>) -> Option<Found> {
 
 /// `mi_version` is one constant and a return. 209 is 2.0.9 and, since 2.3, 30302 is 3.3.2.
 fn stated_version(facts: &Facts<'_>) -> Option<Version> {
-    let symbol = facts.symbol("mi_version")?;
+    let symbol = facts.symbol_named("mi_version")?;
     let constant = returned_constant(facts.elf.machine(), facts.elf.bytes_at(symbol.address, 16)?)?;
     match constant {
         100..=999 => Some(Version::exact(
@@ -65,7 +69,7 @@ fn stated_version(facts: &Facts<'_>) -> Option<Version> {
 /// The constant that a function returns, where returning a constant is all that it does.
 fn returned_constant(machine: u16, code: &[u8]) -> Option<u32> {
     const X86_64: u16 = 62;
-    const AARCH64: u16 = 183;
+    const ELF_AARCH64: u16 = 183;
     match machine {
         X86_64 => {
             let code = code.strip_prefix(b"\xf3\x0f\x1e\xfa").unwrap_or(code); // endbr64
@@ -74,7 +78,7 @@ fn returned_constant(machine: u16, code: &[u8]) -> Option<u32> {
             }; // mov eax, imm32; ret
             Some(u32::from_le_bytes([a, b, c, d]))
         }
-        AARCH64 => {
+        ELF_AARCH64 => {
             let word = |at: usize| Some(u32::from_le_bytes(code.get(at..at + 4)?.try_into().ok()?));
             let at = if word(0)? == 0xd503_245f { 4 } else { 0 }; // bti c
             let (mov, ret) = (word(at)?, word(at + 4)?);

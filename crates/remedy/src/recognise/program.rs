@@ -3,56 +3,56 @@
 //! A name alone proves nothing (a wrapper may have it), and a text alone neither (a client may print it).
 
 use super::Facts;
-use crate::{Found, Kind, Linking, Version};
+use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// A program: what its file is called, texts that are all in it, and a text that its version follows.
-struct Program {
-    kind: Kind,
+struct ServerSignature {
+    kind: SoftwareKind,
     names: &'static [&'static str],
     texts: &'static [&'static str],
     version: Option<&'static str>,
 }
 
-const PROGRAMS: &[Program] = &[
-    Program {
-        kind: Kind::Valkey,
+const SERVER_SIGNATURES: &[ServerSignature] = &[
+    ServerSignature {
+        kind: SoftwareKind::Valkey,
         names: &["valkey-server", "valkey-check-rdb", "valkey-check-aof"],
         texts: &["lazyfree-lazy-eviction"],
         version: None,
     },
     // Debian's redis-server is a link to redis-check-rdb: one file is all of them.
-    Program {
-        kind: Kind::Redis,
+    ServerSignature {
+        kind: SoftwareKind::Redis,
         names: &["redis-server", "redis-check-rdb", "redis-check-aof"],
         texts: &["lazyfree-lazy-eviction"],
         version: None,
     },
-    Program {
-        kind: Kind::PostgreSql,
+    ServerSignature {
+        kind: SoftwareKind::PostgreSql,
         names: &["postgres"],
         texts: &["shared_buffers", "huge_pages"],
         version: Some("postgres (PostgreSQL) "),
     },
-    Program {
-        kind: Kind::MongoDb,
+    ServerSignature {
+        kind: SoftwareKind::MongoDb,
         names: &["mongod", "mongos"],
         texts: &["tcmallocReleaseRate"],
         version: None,
     },
-    Program {
-        kind: Kind::ClickHouse,
+    ServerSignature {
+        kind: SoftwareKind::ClickHouse,
         names: &["clickhouse"],
         texts: &["max_server_memory_usage_to_ram_ratio"],
         version: None,
     },
-    Program {
-        kind: Kind::MySql,
+    ServerSignature {
+        kind: SoftwareKind::MySql,
         names: &["mysqld", "mariadbd"],
         texts: &["innodb_buffer_pool_size"],
         version: None,
     },
-    Program {
-        kind: Kind::Envoy,
+    ServerSignature {
+        kind: SoftwareKind::Envoy,
         names: &["envoy"],
         texts: &["envoy.overload_actions.shrink_heap"],
         version: None,
@@ -60,28 +60,30 @@ const PROGRAMS: &[Program] = &[
 ];
 
 /// The servers.
-pub(super) fn server(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_server(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let file = facts.path.file_name()?.to_string_lossy();
     // mysqld-debug, mongod-8.0, clickhouse-server.
     let named = |name: &&str| {
         file.strip_prefix(*name)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.', '_']))
     };
-    let program = PROGRAMS.iter().find(|p| p.names.iter().any(named))?;
+    let program = SERVER_SIGNATURES
+        .iter()
+        .find(|p| p.names.iter().any(named))?;
     if !program.texts.iter().all(|t| facts.ends_string(t)) {
         return None;
     }
     let how = format!("its name, {file}, and its settings");
-    let mut found = facts.found(program.kind, Linking::Static, how);
+    let mut found = facts.found_here(program.kind, Linking::Static, how);
     found.version = program.version.and_then(|before| {
         let text = facts.string_with(before)?;
-        Version::leading(text.split_once(before)?.1.as_bytes())
+        Version::parse_leading(text.split_once(before)?.1.as_bytes())
     });
     Some(found)
 }
 
 /// RocksDB, in whatever program: a library of its own, or what it calls its options and says of itself.
-pub(super) fn rocksdb(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_rocksdb(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let texts = [
         "allow_mmap_reads",
         "write_buffer_size",
@@ -95,20 +97,20 @@ pub(super) fn rocksdb(facts: &Facts<'_>) -> Option<Found> {
     } else {
         Linking::Static
     };
-    Some(facts.found(
-        Kind::RocksDb,
+    Some(facts.found_here(
+        SoftwareKind::RocksDb,
         linking,
         "the names of RocksDB's options and counters",
     ))
 }
 
 /// NumPy: its compiled part, by its file's name and by a function that sets whether it asks for huge pages.
-pub(super) fn numpy(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_numpy(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let file = facts.path.file_name()?.to_string_lossy();
     let named =
         file.starts_with("_multiarray_umath.") && facts.ends_string("_set_madvise_hugepage");
     named.then(|| {
         let how = "its compiled part, which can ask for huge pages";
-        facts.found(Kind::NumPy, Linking::SharedLibrary, how)
+        facts.found_here(SoftwareKind::NumPy, Linking::SharedLibrary, how)
     })
 }

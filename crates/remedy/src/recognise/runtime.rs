@@ -1,10 +1,10 @@
 //! Runtimes with an allocator of their own: Go, Java, Node.js, .NET, Erlang.
 
 use super::Facts;
-use crate::{Found, Kind, Linking, Version};
+use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// Go: the build information that the linker writes, with the version inline since Go 1.18.
-pub(super) fn go(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_go(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let info = facts.elf.section(".go.buildinfo")?;
     // Layout (debug/buildinfo): 14 bytes of magic, pointer size, flags; with flag 2 the version
     // string follows at 32, behind its length as a varint.
@@ -14,9 +14,9 @@ pub(super) fn go(facts: &Facts<'_>) -> Option<Found> {
     let inline = info.get(15).is_some_and(|flags| flags & 2 != 0);
     let length = usize::from(*info.get(32).unwrap_or(&0));
     let text = info.get(33..33 + length).filter(|_| inline && length < 128);
-    let version = text.and_then(|t| Version::leading(t.strip_prefix(b"go")?));
-    let mut found = facts.found(
-        Kind::GoRuntime,
+    let version = text.and_then(|t| Version::parse_leading(t.strip_prefix(b"go")?));
+    let mut found = facts.found_here(
+        SoftwareKind::GoRuntime,
         Linking::Static,
         "the Go linker's build information",
     );
@@ -25,7 +25,7 @@ pub(super) fn go(facts: &Facts<'_>) -> Option<Found> {
 }
 
 /// Java: libjvm.so states its version in one long line.
-pub(super) fn jvm(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_jvm(facts: &Facts<'_>) -> Option<FoundSoftware> {
     if facts.path.file_name()? != "libjvm.so" {
         return None;
     }
@@ -33,7 +33,7 @@ pub(super) fn jvm(facts: &Facts<'_>) -> Option<Found> {
     let version = line.as_deref().and_then(|l| {
         let at = l.find(" JRE (")? + " JRE (".len();
         let text = &l[at..];
-        Version::leading(text.as_bytes()).or_else(|| {
+        Version::parse_leading(text.as_bytes()).or_else(|| {
             // 25+36 has no dot.
             let major = text
                 .split(|c: char| !c.is_ascii_digit())
@@ -47,26 +47,26 @@ pub(super) fn jvm(facts: &Facts<'_>) -> Option<Found> {
         || "libjvm.so".to_owned(),
         |l| l.split(", built").next().unwrap_or(&l).to_owned(),
     );
-    let mut found = facts.found(Kind::Jvm, Linking::SharedLibrary, how);
+    let mut found = facts.found_here(SoftwareKind::Jvm, Linking::SharedLibrary, how);
     found.version = version;
     found.conf_env = Some("JAVA_TOOL_OPTIONS".to_owned());
     Some(found)
 }
 
 /// Node.js: the address of its own release, which it can print.
-pub(super) fn node(facts: &Facts<'_>) -> Option<Found> {
-    const RELEASE: &[u8] = b"https://nodejs.org/download/release/v";
+pub(super) fn recognise_node(facts: &Facts<'_>) -> Option<FoundSoftware> {
+    const NODE_RELEASE_URL: &[u8] = b"https://nodejs.org/download/release/v";
     let version = facts
         .elf
-        .find_strings(RELEASE, 8)
+        .find_strings(NODE_RELEASE_URL, 8)
         .into_iter()
         .find_map(|s| {
-            s.strip_prefix(RELEASE)
+            s.strip_prefix(NODE_RELEASE_URL)
                 .filter(|rest| rest.ends_with(b".tar.gz"))
-                .and_then(Version::leading)
+                .and_then(Version::parse_leading)
         })?;
-    let mut found = facts.found(
-        Kind::Node,
+    let mut found = facts.found_here(
+        SoftwareKind::Node,
         Linking::Static,
         "the address of its own Node.js release",
     );
@@ -76,25 +76,31 @@ pub(super) fn node(facts: &Facts<'_>) -> Option<Found> {
 }
 
 /// .NET: its core library has one name everywhere.
-pub(super) fn dotnet(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_dotnet(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let named = facts.path.file_name()? == "libcoreclr.so";
-    named.then(|| facts.found(Kind::DotNet, Linking::SharedLibrary, "libcoreclr.so"))
+    named.then(|| {
+        facts.found_here(
+            SoftwareKind::DotNet,
+            Linking::SharedLibrary,
+            "libcoreclr.so",
+        )
+    })
 }
 
 /// Erlang: a variable that only its virtual machine reads, and what it says with `-V`.
-pub(super) fn beam(facts: &Facts<'_>) -> Option<Found> {
-    const VERSION: &str = "(BEAM) emulator version ";
+pub(super) fn recognise_beam(facts: &Facts<'_>) -> Option<FoundSoftware> {
+    const BEAM_VERSION_TEXT: &str = "(BEAM) emulator version ";
     if !facts.ends_string("ERL_CRASH_DUMP_SECONDS") {
         return None;
     }
-    let line = facts.string_with(VERSION)?;
-    let version = line.split_once(VERSION)?.1;
-    let mut found = facts.found(
-        Kind::Beam,
+    let line = facts.string_with(BEAM_VERSION_TEXT)?;
+    let version = line.split_once(BEAM_VERSION_TEXT)?.1;
+    let mut found = facts.found_here(
+        SoftwareKind::Beam,
         Linking::Static,
         format!("what it says of itself, version {}", version.trim_end()),
     );
-    found.version = Version::leading(version.as_bytes());
+    found.version = Version::parse_leading(version.as_bytes());
     found.conf_env = Some("ERL_FLAGS".to_owned());
     Some(found)
 }

@@ -1,10 +1,10 @@
 //! The two tcmallocs: gperftools', and google/tcmalloc, which share a name and little else.
 
 use super::Facts;
-use crate::{Found, Kind, Linking, Version};
+use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// gperftools states its version in one string, and reads `TCMALLOC_…` variables.
-pub(super) fn gperftools(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_gperftools(facts: &Facts<'_>) -> Option<FoundSoftware> {
     if !facts.elf.has_string(b"\0TCMALLOC_RELEASE_RATE\0")
         || !facts.ends_string("tcmalloc.max_total_thread_cache_bytes")
     {
@@ -16,7 +16,7 @@ pub(super) fn gperftools(facts: &Facts<'_>) -> Option<Found> {
             let strings = facts.elf.find_strings(name.as_bytes(), 16);
             strings
                 .into_iter()
-                .find_map(|s| Version::leading(s.strip_prefix(name.as_bytes())?))
+                .find_map(|s| Version::parse_leading(s.strip_prefix(name.as_bytes())?))
         });
     let how = match stated {
         Some(version) => {
@@ -24,7 +24,11 @@ pub(super) fn gperftools(facts: &Facts<'_>) -> Option<Found> {
         }
         None => "gperftools' TCMALLOC_RELEASE_RATE".to_owned(),
     };
-    let mut found = facts.found(Kind::Gperftools, facts.linking("tc_version"), how);
+    let mut found = facts.found_here(
+        SoftwareKind::Gperftools,
+        facts.linking_by_api("tc_version"),
+        how,
+    );
     found.version = stated;
     found.replaces_malloc = facts.exports_malloc();
     Some(found)
@@ -32,7 +36,7 @@ pub(super) fn gperftools(facts: &Facts<'_>) -> Option<Found> {
 
 /// google/tcmalloc has no version and no environment. Its extension functions are weak symbols that programs
 /// look for, so they are kept; where all symbols are stripped, the names of its properties remain.
-pub(super) fn google(facts: &Facts<'_>) -> Option<Found> {
+pub(super) fn recognise_google(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let extension = |n: &str| n.starts_with("MallocExtension_Internal_");
     let named = facts.symbols_with(extension).count() >= 2;
     // Both by CPU, which gperftools never did.
@@ -50,7 +54,7 @@ pub(super) fn google(facts: &Facts<'_>) -> Option<Found> {
     } else {
         Linking::Static
     };
-    let mut found = facts.found(Kind::GoogleTcmalloc, linking, how);
+    let mut found = facts.found_here(SoftwareKind::GoogleTcmalloc, linking, how);
     found.replaces_malloc = facts.exports_malloc();
     Some(found)
 }

@@ -5,28 +5,28 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, Memory, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::{MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Larger carriers for binaries, or one area for all.
-pub(super) struct Carriers;
+pub(super) struct ErlangCarriers;
 
-const VARIABLE: &str = "ERL_FLAGS";
+const FLAGS_VARIABLE: &str = "ERL_FLAGS";
 /// Of binary_alloc, KB: blocks up to 64 MB share carriers of 64 to 256 MB. In one word each, as a value that stands by itself
 /// could be taken for another option's.
-const SHARED: &str = "+MBsbct65536 +MBsmbcs65536 +MBlmbcs262144";
+const SHARED_CARRIERS: &str = "+MBsbct65536 +MBsmbcs65536 +MBlmbcs262144";
 /// One area of 1 GB of addresses, and what has no room there is mapped as before: without that the machine ends where it is full.
-const AREA: &str = "+MMscs1024 +MMscofalse";
+const ONE_AREA: &str = "+MMscs1024 +MMscofalse";
 
 /// An option's name, as the emulator takes it: the value may be a word of its own.
-fn names(options: &str) -> impl Iterator<Item = &str> {
+fn option_names(options: &str) -> impl Iterator<Item = &str> {
     options
         .split_ascii_whitespace()
         .map(|w| w.trim_end_matches(|c: char| c.is_ascii_digit()))
         .map(|w| w.strip_suffix("false").unwrap_or(w))
 }
 
-impl Remedy for Carriers {
+impl Remedy for ErlangCarriers {
     fn id(&self) -> &'static str {
         "erlang.carriers"
     }
@@ -50,32 +50,34 @@ impl Remedy for Carriers {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Beam)?;
-        let theirs = (case.env)(VARIABLE).unwrap_or_default();
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Beam)?;
+        let theirs = (case.env)(FLAGS_VARIABLE).unwrap_or_default();
         let all = [theirs.as_str(), &case.evidence.command.join(" ")].join(" ");
-        let taken = |ours: &str| names(ours).any(|name| names(&all).any(|their| their == name));
+        let taken = |ours: &str| {
+            option_names(ours).any(|name| option_names(&all).any(|their| their == name))
+        };
         let offer = |flags: &str, cost: &str| {
             (!taken(flags)).then(|| Offer {
-                sets: one(VARIABLE, flags),
+                sets: one_variable(FLAGS_VARIABLE, flags),
                 // only the order of the two is known of shootdowns; runs tell
                 untried: true,
-                memory: Memory::Unknown,
+                memory: MemoryGrowth::Unknown,
                 cost: cost.to_owned(),
                 ..Offer::default()
             })
         };
         let offers: Vec<Offer> = [
-            offer(SHARED, "a carrier of 64 to 256 MB is mapped where there was one for each binary; what is touched of it stays"),
-            offer(AREA, "1 GB of addresses are reserved at the start, and count where memory may not be promised"),
+            offer(SHARED_CARRIERS, "a carrier of 64 to 256 MB is mapped where there was one for each binary; what is touched of it stays"),
+            offer(ONE_AREA, "1 GB of addresses are reserved at the start, and count where memory may not be promised"),
         ]
         .into_iter()
         .flatten()
         .collect();
         if offers.is_empty() {
-            return Some(Verdict::refuse("its carriers' sizes are set already"));
+            return Some(RemedyAnswer::refuse("its carriers' sizes are set already"));
         }
-        Some(Verdict::Offer(offers))
+        Some(RemedyAnswer::Offer(offers))
     }
 }
 
@@ -86,7 +88,7 @@ mod tests {
     /// Check that options are compared by their names, whatever their values.
     #[test]
     fn by_name() {
-        let of = |options| names(options).collect::<Vec<_>>();
+        let of = |options| option_names(options).collect::<Vec<_>>();
         assert_eq!(of("+MBsbct65536 +MMscofalse"), ["+MBsbct", "+MMsco"]);
         assert_eq!(of("+MBsbct 512"), ["+MBsbct", ""]);
     }

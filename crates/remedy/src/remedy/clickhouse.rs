@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Its jemalloc is tuned as any other; but a thread of the server's changes decay meanwhile.
 pub(super) struct ClickHouse;
@@ -29,10 +29,10 @@ impl Remedy for ClickHouse {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::ClickHouse])?;
-        (case.part(&[Cause::MadviseDontneed, Cause::MadviseFree]) >= 0.05).then(|| {
-            Verdict::advise(
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::ClickHouse])?;
+        (case.part_of_causes(&[Cause::MadviseDontneed, Cause::MadviseFree]) >= 0.05).then(|| {
+            RemedyAnswer::advise(
                 &[
                     "<memory_worker_decay_adjustment_period_ms>0</memory_worker_decay_adjustment_period_ms>",
                     "<memory_worker_purge_dirty_pages_threshold_ratio>0</memory_worker_purge_dirty_pages_threshold_ratio>",

@@ -2,13 +2,13 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Would take small objects from malloc, and not from arenas: measured, and refused.
-pub(super) struct Malloc;
+pub(super) struct PythonMalloc;
 
-impl Remedy for Malloc {
+impl Remedy for PythonMalloc {
     fn id(&self) -> &'static str {
         "cpython.malloc"
     }
@@ -29,11 +29,11 @@ impl Remedy for Malloc {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::CPython)?;
-        let arenas = case.part(&[Cause::Munmap]) > 0.0;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::CPython)?;
+        let arenas = case.part_of_causes(&[Cause::Munmap]) > 0.0;
         arenas.then(|| {
-            Verdict::refuse(
+            RemedyAnswer::refuse(
                 "PYTHONMALLOC=malloc stops the munmap of arenas (60 to 1 in the median of three runs), but making \
                  and dropping objects took 1.8 to 2.4 times as long",
             )

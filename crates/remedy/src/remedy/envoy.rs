@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Gives nothing back on a timer.
 pub(super) struct Envoy;
@@ -29,10 +29,10 @@ impl Remedy for Envoy {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::Envoy])?;
-        (case.part(&[Cause::MadviseDontneed]) >= 0.05).then(|| {
-            Verdict::advise(
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::Envoy])?;
+        (case.part_of_causes(&[Cause::MadviseDontneed]) >= 0.05).then(|| {
+            RemedyAnswer::advise(
                 &["memory_allocator_manager: {bytes_to_release: 0}"],
                 "in the bootstrap, and no action envoy.overload_actions.shrink_heap in overload_manager: free memory \
                  is given back by these two only. Not measured here",

@@ -2,25 +2,27 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, heap_trim, one};
-use crate::{Kind, Touches};
+use super::{
+    MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, heap_trim, one_variable,
+};
+use crate::{SoftwareKind, Touches};
 
 /// Never map a block of its own, never trim the heap.
-pub(super) struct Keep;
+pub(super) struct GlibcKeep;
 
 /// Ask for huge pages under the heap and large blocks, so that one fault brings 2 MB.
 pub(super) struct GlibcHugePages;
 
 /// Larger than any block or heap that matters.
-const HUGE: &str = "4294967296";
+const HUGE_THRESHOLD: &str = "4294967296";
 /// From here on blocks are large as in the second of the two loads that were measured (64 KB to 4 MB, and
 /// 1 to 64 MB, with a mean of 1 and 16 MB).
-const BIG: u64 = 8 << 20;
+const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 /// One arena means one lock. On two CPUs nothing was lost by it, and above eight nobody should try.
 const CPUS_MEASURED: u32 = 2;
 const CPUS_MOST: u32 = 8;
 
-impl Remedy for Keep {
+impl Remedy for GlibcKeep {
     fn id(&self) -> &'static str {
         "glibc.keep"
     }
@@ -51,32 +53,35 @@ impl Remedy for Keep {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.allocator(Kind::Glibc)?;
-        if found.below(2, 26, 0) || (found.version.is_none() && found.conf_env.is_none()) {
-            return Some(Verdict::refuse(
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
+        if found.is_below(2, 26, 0) || (found.version.is_none() && found.conf_env.is_none()) {
+            return Some(RemedyAnswer::refuse(
                 "this glibc is older than 2.26 or of unknown age, and has no or other tunables",
             ));
         }
-        let big = case.evidence.mean_block().is_some_and(|b| b >= BIG);
+        let big = case
+            .evidence
+            .mean_block()
+            .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
         // Setting any of these turns the dynamic threshold off, which alone is much worse: so the
         // limits go up together. Up to 2.34 an mmap_threshold over 32 MB is ignored; mmap_max=0 isn't.
         let direct = if found.at_least(2, 35, 0) {
-            format!("glibc.malloc.mmap_threshold={HUGE}")
+            format!("glibc.malloc.mmap_threshold={HUGE_THRESHOLD}")
         } else {
             "glibc.malloc.mmap_max=0".to_owned()
         };
         // malloc_trim(3) gives back whatever is set
         let reached = (1.0 - heap_trim::asked_for(case)).max(0.0);
         let offer = |keys: &[&str], stops: f64, grows: f64, untried: bool| Offer {
-            sets: one("GLIBC_TUNABLES", keys.join(":")),
+            sets: one_variable("GLIBC_TUNABLES", keys.join(":")),
             stops: stops * reached,
-            memory: Memory::Share(grows),
-            cost: cost(big, grows),
+            memory: MemoryGrowth::Share(grows),
+            cost: cost_text(big, grows),
             untried,
             ..Offer::default()
         };
-        let trim = format!("glibc.malloc.trim_threshold={HUGE}");
+        let trim = format!("glibc.malloc.trim_threshold={HUGE_THRESHOLD}");
         // The larger step by which heaps grow keeps blocks over a heap's end from being mapped.
         let pad = "glibc.malloc.top_pad=67108864";
         // Of 8 and 360 shootdowns per 1,000 operations: 0 and 0; 0.8 and 173; 0 and 0.
@@ -108,7 +113,7 @@ impl Remedy for Keep {
                 .push_str("; one arena is one lock for all threads, measured on two CPUs only");
             offers.insert(0, one);
         }
-        Some(Verdict::Offer(offers))
+        Some(RemedyAnswer::Offer(offers))
     }
 }
 
@@ -136,21 +141,21 @@ impl Remedy for GlibcHugePages {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.allocator(Kind::Glibc)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
         // where the program forks as it works, a write would copy 2 MB
         if !found.at_least(2, 35, 0) || faults < MANY_FAULTS || case.forks_at_work() {
             return None;
         }
-        Some(Verdict::to_try(
-            one("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+        Some(RemedyAnswer::to_try(
+            one_variable("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
             "memory grows where blocks are touched thinly; not measured how much",
         ))
     }
 }
 
-fn cost(big: bool, grows: f64) -> String {
+fn cost_text(big: bool, grows: f64) -> String {
     let blocks = if big {
         "with blocks of 1 to 64 MB"
     } else {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, MUCH_HUGE_TIME, Memory, Offer, Remedy, Verdict, one};
-use crate::{Found, Kind, Touches};
+use super::{MUCH_HUGE_TIME, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{FoundSoftware, SoftwareKind, Touches};
 
 /// Lets the heap grow to five times what lives before it is collected, or to a limit.
 pub(super) struct Gogc;
@@ -13,7 +13,7 @@ pub(super) struct Gogc;
 /// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
 pub(super) struct GoToolchain;
 
-const PERCENT: u64 = 400;
+const GROWTH_PERCENT: u64 = 400;
 
 impl Remedy for Gogc {
     fn id(&self) -> &'static str {
@@ -39,25 +39,27 @@ impl Remedy for Gogc {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.allocator(Kind::GoRuntime)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
         match (case.env)("GOGC") {
-            Some(set) if set == "off" => return Some(Verdict::refuse("GOGC is off already")),
-            Some(set) if set.parse().is_ok_and(|n: u64| n >= PERCENT) => {
-                return Some(Verdict::Refuse(format!("GOGC={set} is set already")));
+            Some(set) if set == "off" => return Some(RemedyAnswer::refuse("GOGC is off already")),
+            Some(set) if set.parse().is_ok_and(|n: u64| n >= GROWTH_PERCENT) => {
+                return Some(RemedyAnswer::Refuse(format!("GOGC={set} is set already")));
             }
             _ => {}
         }
         let grow = Offer {
-            sets: one("GOGC", PERCENT.to_string()),
+            sets: one_variable("GOGC", GROWTH_PERCENT.to_string()),
             stops: 0.93,
             // Five times what lives, not twice.
-            memory: Memory::Share(1.5),
+            memory: MemoryGrowth::Share(1.5),
             cost: "the heap may grow to 5 times what lives, instead of twice".to_owned(),
             ..Offer::default()
         };
-        let limit = limited(case, found);
-        Some(Verdict::Offer(std::iter::once(grow).chain(limit).collect()))
+        let limit = memory_limit_offer(case, found);
+        Some(RemedyAnswer::Offer(
+            std::iter::once(grow).chain(limit).collect(),
+        ))
     }
 }
 
@@ -82,16 +84,17 @@ impl Remedy for GoToolchain {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         /// So many of the shootdowns.
-        const PART: f64 = 0.05;
-        let found = case.allocator(Kind::GoRuntime)?;
-        let asks = case.part(&[Cause::MadviseOther, Cause::ThpCollapse]) >= PART
-            || case.huge >= PART
+        const OWN_ADVICE_SHARE: f64 = 0.05;
+        let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
+        let asks = case.part_of_causes(&[Cause::MadviseOther, Cause::ThpCollapse])
+            >= OWN_ADVICE_SHARE
+            || case.huge >= OWN_ADVICE_SHARE
             || case.evidence.huge_time_permille >= MUCH_HUGE_TIME;
-        let is_one = found.at_least(1, 21, 0) && found.below(1, 21, 4);
+        let is_one = found.at_least(1, 21, 0) && found.is_below(1, 21, 4);
         (is_one && asks).then(|| {
-            Verdict::advise(
+            RemedyAnswer::advise(
                 &["build it with Go 1.21.4 or later"],
                 "go.mod's toolchain line. Up to 1.21.3 the runtime collapses its heap into huge pages itself, which may \
                  compact memory while all wait for the heap (golang/go#63334); no variable turns that off",
@@ -101,7 +104,7 @@ impl Remedy for GoToolchain {
 }
 
 /// No collections until the program has grown by what the budget leaves (from Go 1.19 on).
-fn limited(case: &Case<'_>, found: &Found) -> Option<Offer> {
+fn memory_limit_offer(case: &RemedyCase<'_>, found: &FoundSoftware) -> Option<Offer> {
     let (room, peak) = (case.room?, case.evidence.max_rss?);
     let theirs = (case.env)("GOMEMLIMIT").is_some();
     if room == 0 || theirs || !found.at_least(1, 19, 0) {
@@ -115,7 +118,7 @@ fn limited(case: &Case<'_>, found: &Found) -> Option<Offer> {
     Some(Offer {
         sets,
         stops: 0.92,
-        memory: Memory::UpTo(room),
+        memory: MemoryGrowth::UpTo(room),
         cost: format!(
             "the heap grows to {limit} MB before it is collected; measured with a limit of 1 GB, and how much a \
              closer one stops was not"

@@ -2,8 +2,8 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, Memory, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::{MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Turns the return of free spans to the system off.
 pub(super) struct ReleaseRate;
@@ -32,12 +32,12 @@ impl Remedy for ReleaseRate {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Gperftools)?;
-        Some(Verdict::set(
-            one("TCMALLOC_RELEASE_RATE", "0"),
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Gperftools)?;
+        Some(RemedyAnswer::offer_variables(
+            one_variable("TCMALLOC_RELEASE_RATE", "0"),
             0.95,
-            Memory::Unknown,
+            MemoryGrowth::Unknown,
             "freed memory stays resident; not measured how much",
         ))
     }
@@ -66,19 +66,19 @@ impl Remedy for DisableRelease {
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
-        const TOUCHES: Touches = Touches::keeping(
+        const RELEASE_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Advise],
             "no free span is given back, whoever asks, so that none is faulted in again",
         );
-        TOUCHES.and_asked()
+        RELEASE_TOUCHES.and_asked()
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Gperftools)?;
-        Some(Verdict::set(
-            one("TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Gperftools)?;
+        Some(RemedyAnswer::offer_variables(
+            one_variable("TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
             0.95,
-            Memory::Unknown,
+            MemoryGrowth::Unknown,
             "freed memory stays resident; not measured how much",
         ))
     }

@@ -5,31 +5,31 @@ use std::path::Path;
 
 use quell_event::{Cause, Mechanism};
 
-use super::shim_library::{Sizes, not_loaded, offer_library};
-use super::{Case, MANY_FAULTS, Offer, Remedy, Verdict};
+use super::shim_library::{LibrarySizes, not_loaded, offer_library};
+use super::{MANY_FAULTS, Offer, Remedy, RemedyAnswer, RemedyCase};
 use crate::evidence::Evidence;
 use crate::function_names::is_libc_file;
-use crate::{Kind, Touches};
+use crate::{SoftwareKind, Touches};
 
 /// Has the library drop the program's own calls of malloc_trim(3).
-pub(super) struct Drop;
+pub(super) struct DropHeapTrim;
 
 /// And does nothing else that the library can do: what is found is what this wins.
-const SETTINGS: &str = "malloc_trim=drop,cache=0,zero=off,free=pass";
+const DROP_SETTINGS: &str = "malloc_trim=drop,cache=0,zero=off,free=pass";
 
 /// Of what the calls made: each is answered without a call of the kernel's (crates/shim/tests/rules/trims.c).
-const STOPS: f64 = 0.99;
+const STOPPED_SHARE: f64 = 0.99;
 
 /// The share of an origin's shootdowns that the program's own calls of malloc_trim(3) made.
-pub(super) fn asked_for(case: &Case<'_>) -> f64 {
-    if case.allocator(Kind::Glibc).is_none() {
+pub(super) fn asked_for(case: &RemedyCase<'_>) -> f64 {
+    if case.allocator_of_kind(SoftwareKind::Glibc).is_none() {
         return 0.0;
     }
-    trims(case.evidence) as f64 / case.shootdowns().max(1) as f64
+    heap_trim_shootdowns(case.evidence) as f64 / case.shootdowns().max(1) as f64
 }
 
 /// The shootdowns that malloc_trim(3) made.
-fn trims(evidence: &Evidence) -> u64 {
+fn heap_trim_shootdowns(evidence: &Evidence) -> u64 {
     let gives_back = |cause| matches!(cause, Cause::MadviseDontneed | Cause::Brk);
     let by_trim = evidence.sources.iter().filter(|s| {
         let module = s.caller_module.as_deref();
@@ -47,7 +47,7 @@ fn is_trim(symbol: &str) -> bool {
 }
 
 /// A file of the program's, and not the C library, that names the function: nobody else can have called it by name.
-fn caller(evidence: &Evidence) -> Option<&Path> {
+fn trim_caller(evidence: &Evidence) -> Option<&Path> {
     let mut named = evidence.wrappers.iter();
     let names = |(file, wrappers): &(&std::path::PathBuf, &crate::Wrappers)| {
         wrappers.may_trim()
@@ -57,7 +57,7 @@ fn caller(evidence: &Evidence) -> Option<&Path> {
     named.find(names).map(|(file, _)| file.as_path())
 }
 
-impl Remedy for Drop {
+impl Remedy for DropHeapTrim {
     fn id(&self) -> &'static str {
         "shim.malloc-trim"
     }
@@ -93,26 +93,26 @@ impl Remedy for Drop {
         }
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Glibc)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Glibc)?;
         let part = asked_for(case);
         let faults = case.evidence.page_faults.unwrap_or(0);
         // without threads side by side there is no shootdown, and what a trim costs is the faults after it
-        let may = part > 0.0 || faults >= MANY_FAULTS && caller(case.evidence).is_some();
+        let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
         if !may {
             return None;
         }
         if let Some(why) = not_loaded(case) {
-            return Some(Verdict::Refuse(why));
+            return Some(RemedyAnswer::Refuse(why));
         }
-        Some(match Sizes::of(case) {
+        Some(match LibrarySizes::within_budget(case) {
             Ok(sizes) => offer_library(
-                sizes.bounded(SETTINGS),
-                part * STOPS,
-                sizes.memory(),
-                sizes.cost("free"),
+                sizes.with_bound(DROP_SETTINGS),
+                part * STOPPED_SHARE,
+                sizes.memory_growth(),
+                sizes.cost_text("free"),
             ),
-            Err(why) => Verdict::refuse(why),
+            Err(why) => RemedyAnswer::refuse(why),
         })
     }
 }

@@ -2,25 +2,25 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
-use crate::{Found, Kind, Touches};
+use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{FoundSoftware, SoftwareKind, Touches};
 
 /// Turns the timed return of freed pages off, and stops what is left: see the comments inside.
-pub(super) struct Decay;
+pub(super) struct JemallocDecay;
 
 /// Gives freed pages back many ranges at a time (5.3.1).
-pub(super) struct Batch;
+pub(super) struct JemallocBatch;
 
 /// From here on blocks are large as in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
-const BIG: u64 = 8 << 20;
+const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 /// Where what is freed was given back at once before, and is kept in one arena for all large blocks, without huge pages: 14 to 17 %
 /// of demo/polars_demo.py, and under bench/remedies/workload 21 to 28 % (churn), 17 to 22 % (calloc), 4 to 8 % (bursty) and, of blocks of
 /// 1 to 64 MB, 23 to 29 %, with jemalloc 5.3.0 and 5.3.1. With huge pages 47 % of churn.
 const KEPT_NOW_GROWS: f64 = 0.25;
 const LARGE_KEPT_NOW_GROWS: f64 = 0.28;
 /// Huge pages for what it hands out, and for its own metadata too.
-pub(super) const HUGE: &str = "thp:always";
-pub(super) const METADATA: &str = "metadata_thp:always";
+pub(super) const HUGE_SETTING: &str = "thp:always";
+pub(super) const HUGE_METADATA_SETTING: &str = "metadata_thp:always";
 const HUGE_METADATA: &str = "thp:always,metadata_thp:always";
 /// From this share of the shootdowns on it is worth its memory to stop the copies of metadata.
 pub(super) const MUCH_METADATA: f64 = 0.02;
@@ -34,7 +34,7 @@ pub(super) const GIVES_BACK: [Cause; 6] = [
     Cause::Other,
 ];
 
-impl Remedy for Decay {
+impl Remedy for JemallocDecay {
     fn id(&self) -> &'static str {
         "jemalloc.decay"
     }
@@ -52,39 +52,42 @@ impl Remedy for Decay {
     }
 
     fn touches(&self, offer: &Offer) -> Touches {
-        const KEEPS: Touches = Touches::keeping(
+        const KEEPING_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Advise, Mechanism::Unmap],
             "freed pages are neither purged nor unmapped, so that none is faulted in again; with thp:always one fault brings 2 MB",
         );
-        let is_huge = offer.sets.values().any(|conf| conf.contains(HUGE));
+        let is_huge = offer.sets.values().any(|conf| conf.contains(HUGE_SETTING));
         if is_huge {
-            KEEPS.and_everywhere(&[Mechanism::FaultAnon, Mechanism::FaultEntry])
+            KEEPING_TOUCHES.and_everywhere(&[Mechanism::FaultAnon, Mechanism::FaultEntry])
         } else {
-            KEEPS
+            KEEPING_TOUCHES
         }
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.allocator(Kind::Jemalloc)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
         let variable = match variable(found) {
             Ok(variable) => variable,
-            Err(why) => return Some(Verdict::refuse(why)),
+            Err(why) => return Some(RemedyAnswer::refuse(why)),
         };
-        if found.below(5, 0, 0) {
-            return Some(old(case, found, variable));
+        if found.is_below(5, 0, 0) {
+            return Some(old_version_answer(case, found, variable));
         }
         if !found.at_least(5, 0, 0) {
-            return Some(Verdict::refuse(
+            return Some(RemedyAnswer::refuse(
                 "its version is not known, and a key that it does not know is only an error message",
             ));
         }
-        Some(Verdict::Offer(offers(case, found, variable)))
+        Some(RemedyAnswer::Offer(decay_offers(case, found, variable)))
     }
 }
 
 /// jemalloc 5: with huge pages where they help, and without.
-fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
-    let big = case.evidence.mean_block().is_some_and(|b| b >= BIG);
+fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) -> Vec<Offer> {
+    let big = case
+        .evidence
+        .mean_block()
+        .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
     let mut keys = vec!["dirty_decay_ms:-1", "muzzy_decay_ms:-1"];
     // What keeps memory from growing for it. One arena for all blocks from 64 KB on, so that what one thread freed
     // serves another; and free extents may be cut up for blocks up to 2^16 times smaller, not 2^6, instead of
@@ -105,7 +108,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     let apart = found.at_least(5, 2, 0) && !bounded;
     let faults = case.evidence.page_faults.is_none_or(|n| n >= MANY_FAULTS);
     let offer = |key: Option<&str>, grows: f64, cost: &str| {
-        let huge = key.is_some_and(|k| k.starts_with(HUGE));
+        let huge = key.is_some_and(|k| k.starts_with(HUGE_SETTING));
         let metadata = key == Some(HUGE_METADATA);
         let kept_now = at_once && !huge && found.at_least(5, 3, 1);
         let grows = match (at_once, apart, huge) {
@@ -119,8 +122,8 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
         // With huge pages a copy is of 2 MB. Its own metadata has none unless told: of 63 copies of it 50 were left
         // under Polars, and of some 10 under churn next to none.
         let left = if metadata { 0.0 } else { 0.5 };
-        let copied = case.part(&[Cause::Cow]) - left * case.of_metadata();
-        let given = case.part(&GIVES_BACK) + if huge { copied } else { 0.0 };
+        let copied = case.part_of_causes(&[Cause::Cow]) - left * case.of_metadata();
+        let given = case.part_of_causes(&GIVES_BACK) + if huge { copied } else { 0.0 };
         let keys: Vec<&str> = keys.iter().copied().chain(key).collect();
         let measured = if kept_now {
             "14 to 17 % more at the peak for Polars than with dirty_decay_ms:0, 4 to 28 % under churn, measured"
@@ -135,14 +138,14 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
             "not measured how much on this version"
         };
         Offer {
-            sets: one(variable, keys.join(",")),
+            sets: one_variable(variable, keys.join(",")),
             // Before 5.2 huge pages do not help a calloc: 5.1.0's 928 became 1,013.
-            untried: found.below(5, 2, 0) && faults,
+            untried: found.is_below(5, 2, 0) && faults,
             stops: given * if apart { 0.7 } else { 0.95 },
             memory: if bounded || at_once || apart {
-                Memory::Share(grows)
+                MemoryGrowth::Share(grows)
             } else {
-                Memory::Unknown
+                MemoryGrowth::Unknown
             },
             cost: format!("freed memory stays resident: {measured}{cost}"),
             ..Offer::default()
@@ -158,7 +161,7 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
     if thp {
         let grows = if big { 0.3 } else { 0.12 };
         let cost = ", of which huge pages are 6 to 7 %; after a fork a write copies 2 MB (take thp out for a Redis that saves)";
-        out.push(offer(Some(HUGE), grows, cost));
+        out.push(offer(Some(HUGE_SETTING), grows, cost));
         if bounded && case.of_metadata() >= MUCH_METADATA {
             let more = ", and 3 % for huge pages under its metadata";
             let grows = grows + metadata_grows(case);
@@ -190,14 +193,14 @@ fn offers(case: &Case<'_>, found: &Found, variable: &str) -> Vec<Offer> {
 
 /// By how much huge pages under its metadata make memory grow: 25 MB of 905 on two CPUs, where it has eight arenas, each
 /// with metadata of its own; four a CPU on others.
-fn metadata_grows(case: &Case<'_>) -> f64 {
+fn metadata_grows(case: &RemedyCase<'_>) -> f64 {
     const A_CPU: u64 = 13 << 20;
     let most = u64::from(case.evidence.cpus.unwrap_or(1)) * A_CPU;
     let rss = case.evidence.max_rss.unwrap_or(u64::MAX);
     (most as f64 / rss.max(1) as f64).max(0.03)
 }
 
-impl Remedy for Batch {
+impl Remedy for JemallocBatch {
     fn id(&self) -> &'static str {
         "jemalloc.batch"
     }
@@ -224,29 +227,33 @@ impl Remedy for Batch {
         }
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.allocator(Kind::Jemalloc)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
         if !found.at_least(5, 3, 1) {
             return None;
         }
         let variable = variable(found).ok()?;
-        Some(Verdict::set(
-            one(variable, "process_madvise_max_batch:128"),
-            0.5 * case.part(&[Cause::MadviseDontneed]),
-            Memory::Share(0.0),
+        Some(RemedyAnswer::offer_variables(
+            one_variable(variable, "process_madvise_max_batch:128"),
+            0.5 * case.part_of_causes(&[Cause::MadviseDontneed]),
+            MemoryGrowth::Share(0.0),
             "no memory: it is given back as before, in fewer calls",
         ))
     }
 }
 
-pub(super) fn variable(found: &Found) -> Result<&str, &'static str> {
+pub(super) fn variable(found: &FoundSoftware) -> Result<&str, &'static str> {
     let name = found.conf_env.as_deref();
     name.ok_or("the name of its environment variable was not found")
 }
 
 /// jemalloc 3 and 4 return pages when dirty ones exceed a ratio of active ones; -1 never does.
 /// From 4.1 they can decay instead, where the user (or the program) asked for it.
-fn old(case: &Case<'_>, found: &Found, variable: &str) -> Verdict {
+fn old_version_answer(
+    case: &RemedyCase<'_>,
+    found: &FoundSoftware,
+    variable: &str,
+) -> RemedyAnswer {
     let set = (case.env)(variable)
         .or_else(|| found.built_in.clone())
         .unwrap_or_default();
@@ -256,10 +263,10 @@ fn old(case: &Case<'_>, found: &Found, variable: &str) -> Verdict {
     } else {
         "lg_dirty_mult:-1"
     };
-    Verdict::set(
-        one(variable, keys),
-        0.95 * case.part(&GIVES_BACK),
-        Memory::Unknown,
+    RemedyAnswer::offer_variables(
+        one_variable(variable, keys),
+        0.95 * case.part_of_causes(&GIVES_BACK),
+        MemoryGrowth::Unknown,
         "freed memory stays resident; not measured how much (jemalloc 4.5.0: 770 shootdowns per 1,000 operations to 0)",
     )
 }

@@ -5,9 +5,9 @@
 
 use quell_event::Mechanism;
 
-use super::jemalloc::{HUGE, METADATA, MUCH_METADATA, variable};
-use super::{Case, MANY_FAULTS, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, variable};
+use super::{MANY_FAULTS, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Asks for huge pages under what the program gets.
 pub(super) struct JemallocHugePages;
@@ -16,8 +16,8 @@ pub(super) struct JemallocHugePages;
 pub(super) struct JemallocHugeMetadata;
 
 /// One key to try; none where it is set already, or jemalloc's variable is not known.
-fn to_try(case: &Case<'_>, key: &str, cost: &str) -> Option<Verdict> {
-    let found = case.allocator(Kind::Jemalloc)?;
+fn to_try(case: &RemedyCase<'_>, key: &str, cost: &str) -> Option<RemedyAnswer> {
+    let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
     // a word since 5.1
     let variable = variable(found).ok().filter(|_| found.at_least(5, 1, 0))?;
     let name = key.split(':').next().unwrap_or(key);
@@ -25,7 +25,7 @@ fn to_try(case: &Case<'_>, key: &str, cost: &str) -> Option<Verdict> {
     let is_set = theirs
         .split(',')
         .any(|pair| pair.split(':').next() == Some(name));
-    (!is_set).then(|| Verdict::to_try(one(variable, key), cost))
+    (!is_set).then(|| RemedyAnswer::to_try(one_variable(variable, key), cost))
 }
 
 impl Remedy for JemallocHugePages {
@@ -52,14 +52,14 @@ impl Remedy for JemallocHugePages {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         let faults = case.evidence.page_faults.unwrap_or(0);
         if faults < MANY_FAULTS || !case.bears_huge_pages() {
             return None;
         }
         to_try(
             case,
-            HUGE,
+            HUGE_SETTING,
             "6 to 7 % more memory for Polars, measured together with others",
         )
     }
@@ -93,10 +93,14 @@ impl Remedy for JemallocHugeMetadata {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         if case.of_metadata() < MUCH_METADATA || !case.bears_huge_pages() {
             return None;
         }
-        to_try(case, METADATA, "3 % more memory for Polars, measured")
+        to_try(
+            case,
+            HUGE_METADATA_SETTING,
+            "3 % more memory for Polars, measured",
+        )
     }
 }

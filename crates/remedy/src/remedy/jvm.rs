@@ -2,8 +2,8 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Makes the first heap size the largest, where the user has stated that.
 pub(super) struct FixedHeap;
@@ -44,7 +44,7 @@ impl Remedy for FixedHeap {
     }
 
     fn touches(&self, offer: &Offer) -> Touches {
-        const GROWS: Touches = Touches::keeping(
+        const HEAP_TOUCHES: Touches = Touches::keeping(
             &[
                 Mechanism::Map,
                 Mechanism::Unmap,
@@ -55,21 +55,21 @@ impl Remedy for FixedHeap {
         );
         let is_touched = offer.sets.values().any(|o| o.contains("AlwaysPreTouch"));
         if is_touched {
-            GROWS.and_everywhere(&[
+            HEAP_TOUCHES.and_everywhere(&[
                 Mechanism::FaultAnon,
                 Mechanism::FaultHuge,
                 Mechanism::FaultEntry,
                 Mechanism::Zeroing,
             ])
         } else {
-            GROWS
+            HEAP_TOUCHES
         }
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Jvm)?;
-        let all = options(case);
-        let collector = collector(&all);
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Jvm)?;
+        let all = all_options(case);
+        let collector = chosen_collector(&all);
         let keep = match collector {
             Collector::Z => " -XX:-ZUncommit",
             Collector::Shenandoah => " -XX:-ShenandoahUncommit",
@@ -85,7 +85,7 @@ impl Remedy for FixedHeap {
             } else {
                 ""
             };
-            return Some(Verdict::Refuse(format!(
+            return Some(RemedyAnswer::Refuse(format!(
                 "a heap of fixed size, touched at the start, stopped 99 % on Java 17 G1, but its size must be known: \
                  put -Xmx… on the command line or in JAVA_TOOL_OPTIONS, or start java with -Xms and -Xmx equal and -XX:+AlwaysPreTouch{keep}{unsaid}"
             )));
@@ -98,15 +98,15 @@ impl Remedy for FixedHeap {
                 (0.82, "; on this collector it was not measured")
             }
         };
-        let Some(maximum) = bytes(size) else {
-            return Some(Verdict::refuse(format!(
+        let Some(maximum) = parse_size(size) else {
+            return Some(RemedyAnswer::refuse(format!(
                 "-Xmx{size} is no size that java takes"
             )));
         };
         let offer = |options: String, stops: f64, grows: u64, what: &str| Offer {
-            sets: one("JAVA_TOOL_OPTIONS", options),
+            sets: one_variable("JAVA_TOOL_OPTIONS", options),
             stops,
-            memory: Memory::UpTo(grows),
+            memory: MemoryGrowth::UpTo(grows),
             // by -Xmx, and a program that runs for long may come to it by itself
             allowed: true,
             cost: format!(
@@ -117,7 +117,7 @@ impl Remedy for FixedHeap {
         };
         let grows = maximum.saturating_sub(case.evidence.max_rss.unwrap_or(0));
         let touch = format!("-Xms{size} -XX:+AlwaysPreTouch{keep}");
-        Some(Verdict::Offer(vec![
+        Some(RemedyAnswer::Offer(vec![
             offer(touch, stops, grows, "resident from the start is"),
             // the heap is not grown step by step; what is never used is not touched
             offer(
@@ -131,7 +131,7 @@ impl Remedy for FixedHeap {
 }
 
 /// All that is set: what stands on the command line is read after the variables, and counts.
-fn options(case: &Case<'_>) -> String {
+fn all_options(case: &RemedyCase<'_>) -> String {
     let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"];
     let set = set.iter().filter_map(|v| (case.env)(v));
     let words = case.evidence.command.iter();
@@ -140,8 +140,8 @@ fn options(case: &Case<'_>) -> String {
 }
 
 /// One option to try.
-fn to_try(option: &str, cost: &str) -> Verdict {
-    Verdict::to_try(one("JAVA_TOOL_OPTIONS", option), cost)
+fn to_try(option: &str, cost: &str) -> RemedyAnswer {
+    RemedyAnswer::to_try(one_variable("JAVA_TOOL_OPTIONS", option), cost)
 }
 
 impl Remedy for JavaHugePages {
@@ -168,10 +168,10 @@ impl Remedy for JavaHugePages {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Jvm)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Jvm)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
-        let set = options(case);
+        let set = all_options(case);
         if faults < MANY_FAULTS || set.contains("TransparentHugePages") {
             return None;
         }
@@ -211,11 +211,11 @@ impl Remedy for ParallelCollector {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Jvm)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Jvm)?;
         // who has named a collector has chosen its pauses
-        let is_free =
-            collector(&options(case)) == Collector::Default && !options(case).contains("GC");
+        let is_free = chosen_collector(&all_options(case)) == Collector::Default
+            && !all_options(case).contains("GC");
         let faults = case.evidence.page_faults.unwrap_or(0);
         (is_free && faults >= MANY_FAULTS).then(|| {
             to_try(
@@ -227,7 +227,7 @@ impl Remedy for ParallelCollector {
 }
 
 /// The last one that is asked for.
-fn collector(options: &str) -> Collector {
+fn chosen_collector(options: &str) -> Collector {
     let named = |word: &str| match word {
         "-XX:+UseZGC" => Some(Collector::Z),
         "-XX:+UseShenandoahGC" => Some(Collector::Shenandoah),
@@ -240,7 +240,7 @@ fn collector(options: &str) -> Collector {
 }
 
 /// A size as java takes it: `512m`, `2G`, `1073741824`.
-fn bytes(size: &str) -> Option<u64> {
+fn parse_size(size: &str) -> Option<u64> {
     let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &size[digits.len()..] {
         "" => 0,
@@ -260,10 +260,10 @@ mod tests {
     /// Check that sizes are read as java reads them.
     #[test]
     fn sizes() {
-        assert_eq!(bytes("512m"), Some(512 << 20));
-        assert_eq!(bytes("2G"), Some(2 << 30));
-        assert_eq!(bytes("4096"), Some(4096));
-        assert_eq!(bytes("99999999999999t"), None);
-        assert_eq!((bytes("1x"), bytes("")), (None, None));
+        assert_eq!(parse_size("512m"), Some(512 << 20));
+        assert_eq!(parse_size("2G"), Some(2 << 30));
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size("99999999999999t"), None);
+        assert_eq!((parse_size("1x"), parse_size("")), (None, None));
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, LARGE_SHARE, Memory, Offer, Remedy, Subject, Verdict};
+use super::{LARGE_SHARE, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::Touches;
 
 /// One setting against one kind of the kernel's own work.
-pub(super) struct Start {
+pub(super) struct KernelSetting {
     id: &'static str,
     causes: &'static [Cause],
     key: &'static str,
@@ -17,12 +17,12 @@ pub(super) struct Start {
     worse: &'static str,
     source: &'static str,
     cost: &'static str,
-    memory: Memory,
+    memory: MemoryGrowth,
     touches: Touches,
 }
 
 /// No transparent huge pages.
-pub(super) const THP: Start = Start {
+pub(super) const NO_HUGE_PAGES: KernelSetting = KernelSetting {
     id: super::WITHOUT_HUGE_PAGES,
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
     key: "thp",
@@ -31,7 +31,7 @@ pub(super) const THP: Start = Start {
     worse: "a program that gains from huge pages: without them more page faults and TLB misses; jemalloc's thp:always does nothing then",
     source: "prctl(2), PR_SET_THP_DISABLE; kernel mm/khugepaged.c and include/linux/huge_mm.h (MMF_DISABLE_THP). Not measured here",
     cost: "no huge pages: more page faults and TLB misses. By how it works; not measured here",
-    memory: Memory::Share(0.0),
+    memory: MemoryGrowth::Share(0.0),
     touches: Touches::everywhere(
         &[
             Mechanism::FaultHuge,
@@ -43,7 +43,7 @@ pub(super) const THP: Start = Start {
 };
 
 /// No merging of same pages.
-pub(super) const KSM: Start = Start {
+pub(super) const NO_MERGING: KernelSetting = KernelSetting {
     id: "ksm.never",
     causes: &[Cause::Ksm],
     key: "ksm",
@@ -52,7 +52,7 @@ pub(super) const KSM: Start = Start {
     worse: "memory that merging saved is used again; a program that asks for it by madvise(MADV_MERGEABLE) is merged still",
     source: "prctl(2), PR_SET_MEMORY_MERGE (Linux 6.4); kernel Documentation/admin-guide/mm/ksm.rst. Not measured here",
     cost: "pages that are the same are kept twice; how much that is was not measured",
-    memory: Memory::Unknown,
+    memory: MemoryGrowth::Unknown,
     touches: Touches::everywhere(
         &[Mechanism::FaultCow],
         "no page is merged, so that none is copied when it is written",
@@ -60,7 +60,7 @@ pub(super) const KSM: Start = Start {
 };
 
 /// Memory from the node where it is touched first, by a policy of the process's own.
-pub(super) const NUMA: Start = Start {
+pub(super) const LOCAL_MEMORY: KernelSetting = KernelSetting {
     id: "numa.local",
     causes: &[Cause::MigrateNuma],
     key: "numa",
@@ -69,14 +69,14 @@ pub(super) const NUMA: Start = Start {
     worse: "threads that move to another node keep their memory on the old one: pin them too (cpus), or leave it",
     source: "kernel mm/mempolicy.c, vma_policy_mof(); kernel/sched/fair.c, task_numa_work(). Not measured here",
     cost: "memory does not follow its threads to another node. By how it works; not measured here",
-    memory: Memory::Share(0.0),
+    memory: MemoryGrowth::Share(0.0),
     touches: Touches::everywhere(
         &[Mechanism::Migrate],
         "no page is unmapped to see who uses it, and none moves",
     ),
 };
 
-impl Remedy for Start {
+impl Remedy for KernelSetting {
     fn id(&self) -> &'static str {
         self.id
     }
@@ -97,14 +97,14 @@ impl Remedy for Start {
         self.touches
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = case.part(self.causes);
-        if !matches!(case.subject, Subject::Kernel) || part == 0.0 {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let part = case.part_of_causes(self.causes);
+        if !matches!(case.origin, ShootdownOrigin::Kernel) || part == 0.0 {
             return None;
         }
         let of_all = part * case.shootdowns() as f64 / case.total.max(1) as f64;
         if of_all < LARGE_SHARE {
-            return Some(Verdict::Refuse(format!(
+            return Some(RemedyAnswer::Refuse(format!(
                 "{}={} would stop them at a price for the whole program, and is chosen from {:.0} % of all \
                  shootdowns on",
                 self.key,
@@ -112,7 +112,7 @@ impl Remedy for Start {
                 LARGE_SHARE * 100.0
             )));
         }
-        Some(Verdict::Offer(vec![Offer {
+        Some(RemedyAnswer::Offer(vec![Offer {
             starts: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
             // All, by how the kernel works; one in ten is left for what ran before the setting.
             stops: part * 0.9,

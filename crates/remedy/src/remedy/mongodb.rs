@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Gives nothing back on a timer.
 pub(super) struct MongoDb;
@@ -29,10 +29,10 @@ impl Remedy for MongoDb {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::MongoDb])?;
-        (case.part(&[Cause::MadviseDontneed]) >= 0.05).then(|| {
-            Verdict::advise(
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::MongoDb])?;
+        (case.part_of_causes(&[Cause::MadviseDontneed]) >= 0.05).then(|| {
+            RemedyAnswer::advise(
                 &[
                     "setParameter: {tcmallocReleaseRate: 0, tcmallocEnableBackgroundThread: false}",
                 ],

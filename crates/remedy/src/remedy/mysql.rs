@@ -2,13 +2,13 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Large pages for the pool, which nobody moves, splits or merges.
 pub(super) struct MySql;
 
-const MOVED: [Cause; 6] = [
+const MOVING_CAUSES: [Cause; 6] = [
     Cause::Reclaim,
     Cause::MigrateOther,
     Cause::Compaction,
@@ -38,10 +38,13 @@ impl Remedy for MySql {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::MySql])?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::MySql])?;
         let mut settings = Vec::new();
-        let (moved, numa) = (case.part(&MOVED), case.part(&[Cause::MigrateNuma]));
+        let (moved, numa) = (
+            case.part_of_causes(&MOVING_CAUSES),
+            case.part_of_causes(&[Cause::MigrateNuma]),
+        );
         if moved >= 0.05 {
             settings.push("large-pages");
         }
@@ -52,7 +55,7 @@ impl Remedy for MySql {
             return None;
         }
         let sum = (moved + numa) * 100.0;
-        Some(Verdict::advise(
+        Some(RemedyAnswer::advise(
             &settings,
             format!(
                 "under [mysqld] of my.cnf: {sum:.0} % of the shootdowns are by what the kernel does to pages. Those of \

@@ -2,20 +2,20 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Lets each half of the young generation grow further before it is collected.
 pub(super) struct SemiSpace;
 
 /// MB. V8's own is 16 on 64 bits. With 16 and 32 the workers took no less CPU time, with 64 0.65 of the time and with 96
 /// 0.76 (bench/overhead/workers.js); other programs want other sizes, so two are tried.
-const SIZES: [u32; 2] = [64, 128];
-const OPTION: &str = "--max-semi-space-size";
+const SEMI_SPACE_MB: [u32; 2] = [64, 128];
+const SEMI_SPACE_OPTION: &str = "--max-semi-space-size";
 
 /// Whether one of these words sets it, as V8 takes it: with `_` in place of `-`, too.
 fn is_set<'w>(mut words: impl Iterator<Item = &'w str>) -> bool {
-    words.any(|w| w.replace('_', "-").starts_with(OPTION))
+    words.any(|w| w.replace('_', "-").starts_with(SEMI_SPACE_OPTION))
 }
 
 impl Remedy for SemiSpace {
@@ -47,17 +47,17 @@ impl Remedy for SemiSpace {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.allocator(Kind::Node)?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.allocator_of_kind(SoftwareKind::Node)?;
         let theirs = (case.env)("NODE_OPTIONS").unwrap_or_default();
         let command = case.evidence.command.iter().map(String::as_str);
         if is_set(theirs.split_ascii_whitespace()) || is_set(command) {
-            return Some(Verdict::refuse(
+            return Some(RemedyAnswer::refuse(
                 "--max-semi-space-size is set already, in NODE_OPTIONS or on the command line",
             ));
         }
-        let offers = SIZES.iter().map(|size| Offer {
-            sets: one("NODE_OPTIONS", format!("{OPTION}={size}")),
+        let offers = SEMI_SPACE_MB.iter().map(|size| Offer {
+            sets: one_variable("NODE_OPTIONS", format!("{SEMI_SPACE_OPTION}={size}")),
             untried: true,
             cost: format!(
                 "the main thread, and each worker, may have up to {} MB of young objects; 1.6 times the memory was measured with two workers and 64 MB",
@@ -65,7 +65,7 @@ impl Remedy for SemiSpace {
             ),
             ..Offer::default()
         });
-        Some(Verdict::Offer(offers.collect()))
+        Some(RemedyAnswer::Offer(offers.collect()))
     }
 }
 

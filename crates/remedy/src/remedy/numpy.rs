@@ -4,15 +4,15 @@
 
 use quell_event::Mechanism;
 
-use super::{Case, MUCH_HUGE_TIME, Offer, Remedy, Verdict, one};
-use crate::{Kind, Touches};
+use super::{MUCH_HUGE_TIME, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Has it not ask.
-pub(super) struct Unadvised;
+pub(super) struct NumpyUnadvised;
 
-const VARIABLE: &str = "NUMPY_MADVISE_HUGEPAGE";
+const ADVICE_VARIABLE: &str = "NUMPY_MADVISE_HUGEPAGE";
 
-impl Remedy for Unadvised {
+impl Remedy for NumpyUnadvised {
     fn id(&self) -> &'static str {
         "numpy.no-huge-pages"
     }
@@ -40,16 +40,18 @@ impl Remedy for Unadvised {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::NumPy])?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::NumPy])?;
         if case.evidence.huge_time_permille < MUCH_HUGE_TIME {
             return None;
         }
-        if (case.env)(VARIABLE).is_some() {
-            return Some(Verdict::refuse(format!("{VARIABLE} is set already")));
+        if (case.env)(ADVICE_VARIABLE).is_some() {
+            return Some(RemedyAnswer::refuse(format!(
+                "{ADVICE_VARIABLE} is set already"
+            )));
         }
-        Some(Verdict::to_try(
-            one(VARIABLE, "0"),
+        Some(RemedyAnswer::to_try(
+            one_variable(ADVICE_VARIABLE, "0"),
             "512 page faults for one, and more TLB misses",
         ))
     }

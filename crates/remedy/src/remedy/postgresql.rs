@@ -2,14 +2,14 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Huge pages of the pool, which nobody moves, splits or merges.
 pub(super) struct PostgreSql;
 
 /// What the kernel does to pages, and not to those of hugetlbfs.
-const MOVED: [Cause; 7] = [
+const MOVING_CAUSES: [Cause; 7] = [
     Cause::Reclaim,
     Cause::MigrateNuma,
     Cause::MigrateOther,
@@ -40,11 +40,11 @@ impl Remedy for PostgreSql {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let found = case.program(&[Kind::PostgreSql])?;
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let found = case.program_of_kinds(&[SoftwareKind::PostgreSql])?;
         let mut settings = Vec::new();
         let mut why = Vec::new();
-        let moved = case.part(&MOVED);
+        let moved = case.part_of_causes(&MOVING_CAUSES);
         if moved >= 0.05 {
             settings.push("huge_pages = on");
             why.push(format!(
@@ -53,8 +53,8 @@ impl Remedy for PostgreSql {
                 moved * 100.0
             ));
         }
-        let mapped = case.part(&[Cause::Munmap, Cause::Truncate]);
-        if mapped >= 0.05 && !found.below(14, 0, 0) {
+        let mapped = case.part_of_causes(&[Cause::Munmap, Cause::Truncate]);
+        if mapped >= 0.05 && !found.is_below(14, 0, 0) {
             settings.push("min_dynamic_shared_memory = 256MB");
             why.push(
                 "parallel queries take their shared memory from it instead of mapping their own (14 on)"
@@ -64,7 +64,7 @@ impl Remedy for PostgreSql {
         if settings.is_empty() {
             return None;
         }
-        Some(Verdict::advise(
+        Some(RemedyAnswer::advise(
             &settings,
             format!("in postgresql.conf: {}. Not measured here", why.join("; ")),
         ))

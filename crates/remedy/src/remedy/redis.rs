@@ -2,14 +2,14 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Saving forks, and defragmenting frees what it moved.
 pub(super) struct Redis;
 
 /// The share of the shootdowns from which on forks are worth a word.
-const FORKS: f64 = 0.05;
+const MENTIONED_FORK_SHARE: f64 = 0.05;
 
 impl Remedy for Redis {
     fn id(&self) -> &'static str {
@@ -32,16 +32,16 @@ impl Remedy for Redis {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let program = case.program(&[Kind::Redis, Kind::Valkey])?;
-        let file = if program.kind == Kind::Redis {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let program = case.program_of_kinds(&[SoftwareKind::Redis, SoftwareKind::Valkey])?;
+        let file = if program.kind == SoftwareKind::Redis {
             "redis.conf"
         } else {
             "valkey.conf"
         };
-        let forks = case.part(&[Cause::Fork, Cause::Cow]);
-        if forks >= FORKS {
-            return Some(Verdict::advise(
+        let forks = case.part_of_causes(&[Cause::Fork, Cause::Cow]);
+        if forks >= MENTIONED_FORK_SHARE {
+            return Some(RemedyAnswer::advise(
                 &["save \"\"", "appendonly no"],
                 format!(
                     "in {file}, where a replica saves: each save and each rewrite of the log forks, and {:.0} % of \
@@ -51,9 +51,9 @@ impl Remedy for Redis {
                 ),
             ));
         }
-        let back = case.part(&[Cause::MadviseDontneed, Cause::MadviseFree]);
+        let back = case.part_of_causes(&[Cause::MadviseDontneed, Cause::MadviseFree]);
         (back >= 0.2).then(|| {
-            Verdict::advise(
+            RemedyAnswer::advise(
                 &["activedefrag no"],
                 format!(
                     "in {file} (the default): what defragmenting frees is given back. Not measured here"

@@ -2,8 +2,8 @@
 
 use quell_event::Cause;
 
-use super::{Case, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Reads files, instead of mapping and unmapping them.
 pub(super) struct RocksDb;
@@ -29,11 +29,11 @@ impl Remedy for RocksDb {
         Touches::NOTHING
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        case.program(&[Kind::RocksDb])?;
-        let part = case.part(&[Cause::Munmap, Cause::Writeback, Cause::Truncate]);
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        case.program_of_kinds(&[SoftwareKind::RocksDb])?;
+        let part = case.part_of_causes(&[Cause::Munmap, Cause::Writeback, Cause::Truncate]);
         (part >= 0.2).then(|| {
-            Verdict::advise(
+            RemedyAnswer::advise(
                 &["allow_mmap_reads=false", "allow_mmap_writes=false"],
                 "under [DBOptions] of its OPTIONS file, or by the program's own settings, if they are on (the report \
                  shows .sst files as regions then). Not measured here",

@@ -5,35 +5,39 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::shim_library::{CACHED, Sizes, forks, offer_library, refused};
-use super::{Case, Offer, Remedy, Subject, Verdict, mimalloc, undecayed, unpurged};
-use crate::{Kind, Touches};
+use super::shim_library::{
+    CACHED_CAUSES, LibrarySizes, is_copied_by_forks, offer_library, refusal,
+};
+use super::{
+    Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, mimalloc, undecayed, unpurged,
+};
+use crate::{SoftwareKind, Touches};
 
 /// The largest of the blocks of which zeroing stopped nearly all.
-const SMALL: u64 = 4 << 20;
+const SMALL_BLOCK_BYTES: u64 = 4 << 20;
 /// The same for google/tcmalloc, which gives back what lies together: 1.8 to 5 MB where blocks have up to 4 MB, and 12 MB
 /// where they have up to 64.
 const SMALL_TOGETHER: u64 = 8 << 20;
 /// Up to the largest blocks that were measured, and not `auto`, which stops at 1 to 2 MB, from where on zeroing takes
 /// longer than giving back: of google/tcmalloc's 89 shootdowns `auto` left 24, and this 4.
-const ZERO: &str = "zero=64M";
+const ZERO_SETTING: &str = "zero=64M";
 /// For google/tcmalloc with large blocks: what stays in place it may use again or not, and nobody can give it back
 /// later, so that memory grows beyond the bound. With a bound of 1.2 times what was seen, `zero=64M` took 1.32 times the
 /// memory and left 27 % of the shootdowns, and this 1.19 times and 20 % (medians of 6 runs).
 const ZERO_SOME: &str = "zero=16M";
 /// Keeps unmapped regions for later mappings, and gives back in batches what is over.
-pub(super) struct Cache;
+pub(super) struct ShimCache;
 
 /// Answers MADV_DONTNEED by zeroing in place.
-pub(super) struct Zero;
+pub(super) struct ShimZero;
 
 /// google/tcmalloc with large blocks has up to a tenth more in one run than in the next, so that a bound of a quarter over
 /// the observed one was 1.18 to 1.30 times the others.
-const VARIES: f64 = 1.0 / 12.0;
+const RUN_VARIATION: f64 = 1.0 / 12.0;
 /// What zeroing, and dropping MADV_FREE, take the place of.
-const ZEROED: [Cause; 2] = [Cause::MadviseDontneed, Cause::MadviseFree];
+const ZEROED_CAUSES: [Cause; 2] = [Cause::MadviseDontneed, Cause::MadviseFree];
 
-impl Remedy for Cache {
+impl Remedy for ShimCache {
     fn id(&self) -> &'static str {
         "shim.cache"
     }
@@ -62,32 +66,39 @@ impl Remedy for Cache {
         TOUCHES.and_asked()
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let files = case.part_of_files(&CACHED);
-        let part = (case.part_with_copies(&CACHED) - files).max(0.0);
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let files = case.part_of_files(&CACHED_CAUSES);
+        let part = (case.part_with_copies(&CACHED_CAUSES) - files).max(0.0);
         let others = undecayed::concerns(case) || unpurged::concerns(case);
         if (part == 0.0 && files == 0.0) || !concerns(case) || others {
             return None;
         }
         let passed_on = || passed_on(case, part, files);
-        if let Some(why) = refused(case).or_else(|| elsewhere(case)).or_else(passed_on) {
-            return Some(Verdict::Refuse(why));
+        if let Some(why) = refusal(case)
+            .or_else(|| why_never_reused(case))
+            .or_else(passed_on)
+        {
+            return Some(RemedyAnswer::Refuse(why));
         }
         // The library zeroes unless it is told not to.
-        let zero = if forks(case) { ",zero=off" } else { "" };
-        Some(match Sizes::of(case) {
+        let zero = if is_copied_by_forks(case) {
+            ",zero=off"
+        } else {
+            ""
+        };
+        Some(match LibrarySizes::within_budget(case) {
             Ok(sizes) => offer_library(
-                sizes.settings() + zero,
+                sizes.shim_settings() + zero,
                 part * sizes.stops(case.evidence.mean_block()),
-                sizes.memory(),
-                sizes.cost("unmapped"),
+                sizes.memory_growth(),
+                sizes.cost_text("unmapped"),
             ),
-            Err(why) => Verdict::refuse(why),
+            Err(why) => RemedyAnswer::refuse(why),
         })
     }
 }
 
-impl Remedy for Zero {
+impl Remedy for ShimZero {
     fn id(&self) -> &'static str {
         "shim.zero"
     }
@@ -116,44 +127,44 @@ impl Remedy for Zero {
         TOUCHES.and_asked()
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        let part = case.part_with_copies(&ZEROED) - case.part_of_files(&ZEROED);
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        let part = case.part_with_copies(&ZEROED_CAUSES) - case.part_of_files(&ZEROED_CAUSES);
         if part <= 0.0 || !concerns(case) || undecayed::concerns(case) {
             return None;
         }
         // Its own setting does that, and what else it does is for `unpurged`; within a bound only this does: of 3.6.0's 123
         // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
         if case
-            .allocator(Kind::Mimalloc)
-            .is_some_and(|f| mimalloc::setting(f).is_some() && !mimalloc::is_zeroed(case, f))
+            .allocator_of_kind(SoftwareKind::Mimalloc)
+            .is_some_and(|f| mimalloc::purge_setting(f).is_some() && !mimalloc::is_zeroed(case, f))
         {
             return None;
         }
-        if let Some(why) = refused(case) {
-            return Some(Verdict::Refuse(why));
+        if let Some(why) = refusal(case) {
+            return Some(RemedyAnswer::Refuse(why));
         }
-        if forks(case) {
-            return Some(Verdict::refuse(
+        if is_copied_by_forks(case) {
+            return Some(RemedyAnswer::refuse(
                 "the preload library would zero what is given back in place, and the program forks as it works: \
                  what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
                  child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)",
             ));
         }
-        Some(match Sizes::of(case) {
+        Some(match LibrarySizes::within_budget(case) {
             Ok(sizes) => {
                 let sizes = if is_google(case) && !is_small(case) {
-                    sizes.without(VARIES)
+                    sizes.less_share(RUN_VARIATION)
                 } else {
                     sizes
                 };
                 offer_library(
-                    format!("{},{}", sizes.settings(), zero_up_to(case)),
-                    part * zeroed(case, &sizes),
-                    sizes.memory(),
-                    sizes.cost("zeroed"),
+                    format!("{},{}", sizes.shim_settings(), zero_up_to(case)),
+                    part * zeroed_share(case, &sizes),
+                    sizes.memory_growth(),
+                    sizes.cost_text("zeroed"),
                 )
             }
-            Err(why) => Verdict::refuse(why),
+            Err(why) => RemedyAnswer::refuse(why),
         })
     }
 }
@@ -163,67 +174,71 @@ impl Remedy for Zero {
 /// Measured: jemalloc with decay 0 under a prototype that kept 64 MB, 971 to 3.3 with blocks of 64 KB to 4 MB, and
 /// 1,087 to 127 with 1 to 64 MB; google/tcmalloc within a quarter more memory, 78 to 98 % in six runs, since it
 /// gives back what it does not use again soon, and the bound is reached; with what [`ZERO_SOME`] leaves, 80 to 86 % in
-/// seven, in up to 1.30 times the memory, and with [`VARIES`] less room 70 to 83 % in four, in 1.17 to 1.22 times. A
+/// seven, in up to 1.30 times the memory, and with [`RUN_VARIATION`] less room 70 to 83 % in four, in 1.17 to 1.22 times. A
 /// program's own calls where any of 128 ranges is used next, half of them in use: 15, 46 and 66 % where the room was
 /// 0.18, 0.25 and 0.93 of what was seen. What was zeroed serves no other address, so it takes room for all that is not
 /// in use, and not only for what is used again soon. Assumed: blocks of unknown size are large, allocators use again
 /// soon, and where there is little room for one that does, as many calls go to the kernel as the cache would miss.
-fn zeroed(case: &Case<'_>, sizes: &Sizes) -> f64 {
+fn zeroed_share(case: &RemedyCase<'_>, sizes: &LibrarySizes) -> f64 {
     let best = match (is_google(case), is_small(case)) {
         (true, true) => 0.90,
         (true, false) => 0.78,
         (false, true) => 0.99,
         (false, false) => 0.88,
     };
-    let soon = match case.subject {
-        Subject::Own(_) => sizes.of_seen(),
+    let soon = match case.origin {
+        ShootdownOrigin::Own(_) => sizes.of_seen(),
         _ => 1.0,
     };
     let mean = case.evidence.mean_block();
     sizes.stops(mean).min(best).min(soon)
 }
 
-fn is_google(case: &Case<'_>) -> bool {
-    case.allocator(Kind::GoogleTcmalloc).is_some()
+fn is_google(case: &RemedyCase<'_>) -> bool {
+    case.allocator_of_kind(SoftwareKind::GoogleTcmalloc)
+        .is_some()
 }
 
 /// Whether the blocks that are given back are small; those of unknown size are not.
-fn is_small(case: &Case<'_>) -> bool {
+fn is_small(case: &RemedyCase<'_>) -> bool {
     let most = if is_google(case) {
         SMALL_TOGETHER
     } else {
-        SMALL
+        SMALL_BLOCK_BYTES
     };
     let mean = case.evidence.mean_block();
     mean.is_some_and(|bytes| bytes <= most)
 }
 
-fn zero_up_to(case: &Case<'_>) -> &'static str {
+fn zero_up_to(case: &RemedyCase<'_>) -> &'static str {
     if is_google(case) && !is_small(case) {
         ZERO_SOME
     } else {
-        ZERO
+        ZERO_SETTING
     }
 }
 
 /// Why nothing that is kept would be asked for again, if so. mimalloc 1.0.0 takes what it gets: 709 shootdowns
 /// under churn became 169 with a cache of 256 MB. For 2 and later there is `unpurged`.
-fn elsewhere(case: &Case<'_>) -> Option<String> {
-    let found = case.allocator(Kind::Mimalloc)?;
-    (!found.below(1, 3, 0)).then(|| {
+fn why_never_reused(case: &RemedyCase<'_>) -> Option<String> {
+    let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
+    (!found.is_below(1, 3, 0)).then(|| {
         "the preload library can't keep what it unmaps: mimalloc 1 asks for addresses of its own choice when it maps again"
             .to_owned()
     })
 }
 
 /// Whether the calls are any that a library can stand before at all; the kernel's own are not.
-pub(super) fn concerns(case: &Case<'_>) -> bool {
-    matches!(case.subject, Subject::Allocator(_) | Subject::Own(_))
+pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+    matches!(
+        case.origin,
+        ShootdownOrigin::Allocator(_) | ShootdownOrigin::Own(_)
+    )
 }
 
 /// Why the library would pass on what this origin unmaps, if so. It keeps private anonymous memory that can be read and written, and
 /// nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved and opened later, no code.
-fn passed_on(case: &Case<'_>, kept: f64, files: f64) -> Option<String> {
+fn passed_on(case: &RemedyCase<'_>, kept: f64, files: f64) -> Option<String> {
     if kept == 0.0 && files > 0.0 {
         return Some(
             "they are on mappings of files, which the preload library passes on: it keeps anonymous memory"
@@ -231,8 +246,8 @@ fn passed_on(case: &Case<'_>, kept: f64, files: f64) -> Option<String> {
         );
     }
     // Who changes the rights of memory more often than it unmaps any makes code, or opens what it had reserved.
-    let protects = case.part(&[Cause::Mprotect]);
-    (matches!(case.subject, Subject::Own(_)) && protects > kept).then(|| {
+    let protects = case.part_of_causes(&[Cause::Mprotect]);
+    (matches!(case.origin, ShootdownOrigin::Own(_)) && protects > kept).then(|| {
         "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of \
          which the preload library keeps"
             .to_owned()

@@ -2,14 +2,14 @@
 
 use quell_event::Mechanism;
 
-use super::shim_library::{forks, offer_library, refused};
-use super::{Case, MANY_FAULTS, Memory, Offer, Remedy, Verdict};
-use crate::{Kind, Touches};
+use super::shim_library::{is_copied_by_forks, offer_library, refusal};
+use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{SoftwareKind, Touches};
 
 /// Has the library ask for huge pages for mappings from 2 MB on, and do nothing else.
 pub(super) struct LibraryHugePages;
 
-const SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
+const HUGE_SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
 
 impl Remedy for LibraryHugePages {
     fn id(&self) -> &'static str {
@@ -43,26 +43,37 @@ impl Remedy for LibraryHugePages {
         )
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         // glibc has a tunable for it, and jemalloc an option that goes with its decay
-        let kinds = [Kind::Mimalloc, Kind::GoogleTcmalloc, Kind::Beam];
-        let is_one = kinds.iter().any(|kind| case.allocator(*kind).is_some());
+        let kinds = [
+            SoftwareKind::Mimalloc,
+            SoftwareKind::GoogleTcmalloc,
+            SoftwareKind::Beam,
+        ];
+        let is_one = kinds
+            .iter()
+            .any(|kind| case.allocator_of_kind(*kind).is_some());
         let faults = case.evidence.page_faults.unwrap_or(0);
         // where the program forks as it works, a write would copy 2 MB
-        if !is_one || faults < MANY_FAULTS || forks(case) {
+        if !is_one || faults < MANY_FAULTS || is_copied_by_forks(case) {
             return None;
         }
-        if let Some(why) = refused(case) {
-            return Some(Verdict::Refuse(why));
+        if let Some(why) = refusal(case) {
+            return Some(RemedyAnswer::Refuse(why));
         }
         let cost = "memory grows where it is touched thinly; not measured how much";
-        let verdict = offer_library(SETTINGS.to_owned(), 0.0, Memory::Unknown, cost.to_owned());
-        let Verdict::Offer(mut offers) = verdict else {
+        let verdict = offer_library(
+            HUGE_SETTINGS.to_owned(),
+            0.0,
+            MemoryGrowth::Unknown,
+            cost.to_owned(),
+        );
+        let RemedyAnswer::Offer(mut offers) = verdict else {
             return Some(verdict);
         };
         for offer in &mut offers {
             offer.untried = true;
         }
-        Some(Verdict::Offer(offers))
+        Some(RemedyAnswer::Offer(offers))
     }
 }

@@ -4,43 +4,48 @@ use std::collections::BTreeMap;
 
 use quell_event::Cause;
 
-use super::{Case, Memory, Offer, Subject, Verdict};
+use super::{MemoryGrowth, Offer, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::conf::{SHIM_LIBRARY, SHIM_VARIABLE};
-use crate::{Found, Kind, Linking};
+use crate::{FoundSoftware, Linking, SoftwareKind};
 
 /// Less than this keeps nothing that is worth keeping.
-const LEAST: u64 = 4 << 20;
+const MIN_KEPT_BYTES: u64 = 4 << 20;
 /// By so much the program forks as it works. Where fork and copies made 0.2 and 0.3 % of the shootdowns, zeroing stopped
 /// 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies-measured.md).
-const FORKS: f64 = 0.005;
+const MAX_FORK_SHARE: f64 = 0.005;
 /// Of what a program has at its peak, about so much is not in use at another time, and may be kept without
 /// that the peak grows.
-const IDLE: f64 = 0.1;
+const IDLE_MEMORY_SHARE: f64 = 0.1;
 
 /// What the program touches between two looks at its memory comes on top of the bound: at most a share of its memory,
 /// and a few blocks besides, which are smaller in a small program. With bounds of 1.10 and 1.17 times what was seen,
 /// churn and raw took 1.12 to 1.14 times, calloc 1.13 to 1.17, bursty 1.00, and large blocks 1.18 to 1.24. Of 40
 /// programs the median took 0 to 3 % more than the bound. What is left matters: jemalloc's large blocks with decay 0
 /// made 8.5 shootdowns (median of 18 runs) with a bound of 1.19 times, and 6 with 1.205.
-fn above(seen: u64) -> u64 {
+fn above_bound(seen: u64) -> u64 {
     seen / 24 + (3 << 20).min(seen / 32)
 }
 
 /// What the cache gives to later mappings, or gives back in batches.
-pub(super) const CACHED: [Cause; 2] = [Cause::Munmap, Cause::Mmap];
+pub(super) const CACHED_CAUSES: [Cause; 2] = [Cause::Munmap, Cause::Mmap];
 
 /// Whether what stays in place would be copied after a fork.
-pub(super) fn forks(case: &Case<'_>) -> bool {
-    case.copies >= FORKS
+pub(super) fn is_copied_by_forks(case: &RemedyCase<'_>) -> bool {
+    case.copies >= MAX_FORK_SHARE
 }
 
 /// A verdict by which the library is loaded with these settings.
-pub(super) fn offer_library(settings: String, stops: f64, memory: Memory, cost: String) -> Verdict {
+pub(super) fn offer_library(
+    settings: String,
+    stops: f64,
+    memory: MemoryGrowth,
+    cost: String,
+) -> RemedyAnswer {
     let sets = BTreeMap::from([
         ("LD_PRELOAD".to_owned(), SHIM_LIBRARY.to_owned()),
         (SHIM_VARIABLE.to_owned(), settings),
     ]);
-    Verdict::Offer(vec![Offer {
+    RemedyAnswer::Offer(vec![Offer {
         sets,
         stops,
         memory,
@@ -50,7 +55,7 @@ pub(super) fn offer_library(settings: String, stops: f64, memory: Memory, cost: 
 }
 
 /// How much the library may keep, in bytes.
-pub(super) struct Sizes {
+pub(super) struct LibrarySizes {
     /// The most that was resident before, if it was measured.
     seen: Option<u64>,
     /// By how much that may grow.
@@ -59,20 +64,21 @@ pub(super) struct Sizes {
     bound: u64,
 }
 
-impl Sizes {
+impl LibrarySizes {
     /// What the budget leaves; an error says that it is too little.
-    pub(super) fn of(case: &Case<'_>) -> Result<Sizes, &'static str> {
+    pub(super) fn within_budget(case: &RemedyCase<'_>) -> Result<LibrarySizes, &'static str> {
         let (seen, more) = match (case.evidence.max_rss, case.room) {
-            (Some(seen), Some(room)) => {
-                (Some(seen), room.saturating_sub(above(seen)).max(room / 4))
-            }
+            (Some(seen), Some(room)) => (
+                Some(seen),
+                room.saturating_sub(above_bound(seen)).max(room / 4),
+            ),
             // What the library keeps if nothing is said.
             _ => (None, 64 << 20),
         };
-        if more < LEAST {
+        if more < MIN_KEPT_BYTES {
             return Err("the memory budget leaves the preload library nothing to keep memory in");
         }
-        Ok(Sizes {
+        Ok(LibrarySizes {
             seen,
             more,
             bound: seen.unwrap_or(0) + more,
@@ -80,9 +86,9 @@ impl Sizes {
     }
 
     /// Less by this share of what was seen; so the bound may be below what was seen.
-    pub(super) fn without(self, share: f64) -> Sizes {
+    pub(super) fn less_share(self, share: f64) -> LibrarySizes {
         let without = (self.seen.unwrap_or(0) as f64 * share) as u64;
-        Sizes {
+        LibrarySizes {
             more: self.more.saturating_sub(without).max(self.more / 4),
             bound: self.bound.saturating_sub(without),
             ..self
@@ -91,7 +97,7 @@ impl Sizes {
 
     /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as that: with less, a program that
     /// frees all that it has takes a shootdown for every 36 MB of what is over, and may map it again.
-    pub(super) fn settings(&self) -> String {
+    pub(super) fn shim_settings(&self) -> String {
         match self.seen {
             Some(_) => {
                 let bound = self.bound >> 20;
@@ -102,7 +108,7 @@ impl Sizes {
     }
 
     /// These settings, and no more resident memory than the bound.
-    pub(super) fn bounded(&self, settings: &str) -> String {
+    pub(super) fn with_bound(&self, settings: &str) -> String {
         match self.seen {
             Some(_) => format!("{settings},rss={}M", self.bound >> 20),
             None => settings.to_owned(),
@@ -117,14 +123,14 @@ impl Sizes {
         }
     }
 
-    pub(super) fn memory(&self) -> Memory {
+    pub(super) fn memory_growth(&self) -> MemoryGrowth {
         // Where little is left, the bound is a quarter of that.
-        let above = self.seen.map_or(0, above);
-        Memory::UpTo(self.more + above.min(3 * self.more))
+        let above = self.seen.map_or(0, above_bound);
+        MemoryGrowth::UpTo(self.more + above.min(3 * self.more))
     }
 
     /// What was observed says nothing of how many processes there are: so this says what holds of each.
-    pub(super) fn cost(&self, what: &str) -> String {
+    pub(super) fn cost_text(&self, what: &str) -> String {
         let kept = match self.seen {
             Some(seen) => {
                 let (bound, seen) = (self.bound >> 20, seen >> 20);
@@ -144,8 +150,10 @@ impl Sizes {
 
     /// The share of the calls that give back `mean` bytes each which it stops.
     pub(super) fn stops(&self, mean: Option<u64>) -> f64 {
-        let idle = self.seen.map_or(0.0, |seen| seen as f64 * IDLE);
-        kept(self.more as f64 + idle, mean)
+        let idle = self
+            .seen
+            .map_or(0.0, |seen| seen as f64 * IDLE_MEMORY_SHARE);
+        kept_share(self.more as f64 + idle, mean)
     }
 
     /// The room as a share of what was seen, 1 where that is not known.
@@ -157,14 +165,14 @@ impl Sizes {
 
 /// The share of the calls that give back `mean` bytes each which `pool` bytes stop. A fit: of the raw workload,
 /// 64 KB to 4 MB, 3.5 % were left with 17 MB, 1.5 % with 28 MB, 0.3 % with 64 MB.
-fn kept(pool: f64, mean: Option<u64>) -> f64 {
+fn kept_share(pool: f64, mean: Option<u64>) -> f64 {
     const MEASURED_MEAN: u64 = 1 << 20;
     let blocks = pool / mean.unwrap_or(MEASURED_MEAN).max(4096) as f64;
     (1.0 - (1.0 + 0.35 * blocks).powi(-2)).min(0.99)
 }
 
 /// Why the library can't be loaded, or is not to be, if so.
-pub(super) fn not_loaded(case: &Case<'_>) -> Option<String> {
+pub(super) fn not_loaded(case: &RemedyCase<'_>) -> Option<String> {
     if (case.env)(SHIM_VARIABLE).is_some_and(|v| v.split(',').any(|w| w.trim() == "off")) {
         return Some("QUELL_SHIM=off is set".to_owned());
     }
@@ -178,16 +186,16 @@ pub(super) fn not_loaded(case: &Case<'_>) -> Option<String> {
     if let Some(why) = &case.evidence.unfit {
         return Some(why.clone());
     }
-    let of = |f: &&Found| match case.subject {
-        Subject::Allocator(found) => f.module == found.module,
-        Subject::Own(file) => f.module == *file,
+    let of = |f: &&FoundSoftware| match case.origin {
+        ShootdownOrigin::Allocator(found) => f.module == found.module,
+        ShootdownOrigin::Own(file) => f.module == *file,
         _ => false,
     };
     if case
         .found
         .iter()
         .filter(of)
-        .any(|f| f.kind == Kind::GoRuntime)
+        .any(|f| f.kind == SoftwareKind::GoRuntime)
     {
         return Some(
             "Go calls the kernel itself, and not through the C library: a preload library reaches none of it"
@@ -195,7 +203,7 @@ pub(super) fn not_loaded(case: &Case<'_>) -> Option<String> {
         );
     }
     let libc = |linking| {
-        let is = |f: &&Found| f.kind.is_libc() && f.linking == linking;
+        let is = |f: &&FoundSoftware| f.kind.is_libc() && f.linking == linking;
         case.found.iter().any(|f| is(&f))
     };
     if !libc(Linking::SharedLibrary) {
@@ -212,22 +220,22 @@ pub(super) fn not_loaded(case: &Case<'_>) -> Option<String> {
 }
 
 /// Why the library can't help here, if it can't.
-pub(super) fn refused(case: &Case<'_>) -> Option<String> {
+pub(super) fn refusal(case: &RemedyCase<'_>) -> Option<String> {
     if let Some(why) = not_loaded(case) {
         return Some(why);
     }
-    let Subject::Allocator(found) = case.subject else {
+    let ShootdownOrigin::Allocator(found) = case.origin else {
         return None;
     };
     let why = match found.kind {
-        Kind::Glibc => {
+        SoftwareKind::Glibc => {
             "glibc's malloc calls munmap and madvise by names inside the library: nothing can stand between"
         }
-        Kind::Musl => {
+        SoftwareKind::Musl => {
             "musl's malloc calls munmap and madvise by names inside the library: nothing can stand between"
         }
-        Kind::Gperftools => "gperftools maps by system calls of its own",
-        Kind::Jvm | Kind::Node | Kind::DotNet => {
+        SoftwareKind::Gperftools => "gperftools maps by system calls of its own",
+        SoftwareKind::Jvm | SoftwareKind::Node | SoftwareKind::DotNet => {
             "it was not tried on this runtime, which reserves memory and generates code in it"
         }
         _ => return None,
@@ -245,19 +253,19 @@ mod tests {
     fn as_measured() {
         let mean = Some(1_300_000);
         for (pool, left) in [(17.0, 0.036), (28.0, 0.015), (64.0, 0.003)] {
-            let stops = kept(pool * 1024.0 * 1024.0, mean);
+            let stops = kept_share(pool * 1024.0 * 1024.0, mean);
             assert!((stops - (1.0 - left)).abs() < 0.01, "{pool}: {stops}");
         }
-        assert!(kept(16e6, Some(64 << 20)) < 0.2);
+        assert!(kept_share(16e6, Some(64 << 20)) < 0.2);
     }
 
     proptest! {
         /// Check that it is a share, and that more memory never stops less.
         #[test]
         fn is_a_share(pool in 0..1u64 << 50, more in 0..1u64 << 50, mean in proptest::option::of(any::<u64>())) {
-            let stops = kept(pool as f64, mean);
+            let stops = kept_share(pool as f64, mean);
             prop_assert!((0.0..=1.0).contains(&stops));
-            prop_assert!(kept((pool + more) as f64, mean) >= stops);
+            prop_assert!(kept_share((pool + more) as f64, mean) >= stops);
         }
     }
 }

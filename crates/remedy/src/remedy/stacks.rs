@@ -2,16 +2,16 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::{Case, Memory, Offer, Remedy, Subject, Verdict, one};
-use crate::{Kind, Touches};
+use super::{MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, one_variable};
+use crate::{SoftwareKind, Touches};
 
 /// Lets more stacks wait for the next thread before they are unmapped.
-pub(super) struct Cache;
+pub(super) struct StackCache;
 
 /// 1 GiB of addresses, 128 stacks of 8 MB.
-const SIZE: u64 = 1 << 30;
+const CACHED_STACK_BYTES: u64 = 1 << 30;
 
-impl Remedy for Cache {
+impl Remedy for StackCache {
     fn id(&self) -> &'static str {
         "glibc.stacks"
     }
@@ -38,32 +38,32 @@ impl Remedy for Cache {
         }
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
-        if !matches!(case.subject, Subject::Threads) {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+        if !matches!(case.origin, ShootdownOrigin::Threads) {
             return None;
         }
-        let glibc = case.found.iter().find(|f| f.kind == Kind::Glibc)?;
-        let part = case.part(&[Cause::Munmap]);
+        let glibc = case.found.iter().find(|f| f.kind == SoftwareKind::Glibc)?;
+        let part = case.part_of_causes(&[Cause::Munmap]);
         if part == 0.0 {
-            return Some(Verdict::refuse(
+            return Some(RemedyAnswer::refuse(
                 "each thread that ends gives its stack back with one madvise(MADV_DONTNEED), and no setting stops \
                  that: a pool of threads that stay would",
             ));
         }
         if !glibc.at_least(2, 34, 0) {
-            return Some(Verdict::refuse(
+            return Some(RemedyAnswer::refuse(
                 "glibc.pthread.stack_cache_size is a setting from glibc 2.34 on: a pool of threads that stay \
                  would stop them",
             ));
         }
-        Some(Verdict::set(
-            one(
+        Some(RemedyAnswer::offer_variables(
+            one_variable(
                 "GLIBC_TUNABLES",
-                format!("glibc.pthread.stack_cache_size={SIZE}"),
+                format!("glibc.pthread.stack_cache_size={CACHED_STACK_BYTES}"),
             ),
             part * 0.9,
             // Of a stack in the cache, madvise has given the pages back.
-            Memory::Share(0.0),
+            MemoryGrowth::Share(0.0),
             "addresses, not memory: of a stack that waits, the pages were given back. By how it works; not measured here",
         ))
     }

@@ -5,9 +5,9 @@
 
 use quell_event::Mechanism;
 
-use super::shim_library::{Sizes, forks, offer_library, refused};
-use super::{Case, Offer, Remedy, Subject, Verdict};
-use crate::{Kind, Touches};
+use super::shim_library::{LibrarySizes, is_copied_by_forks, offer_library, refusal};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use crate::{SoftwareKind, Touches};
 
 /// Has jemalloc 5 give back at once, and zeroes that.
 pub(super) struct Undecayed;
@@ -16,15 +16,17 @@ pub(super) struct Undecayed;
 /// stopped of churn, 88 to 91 % of calloc, 91 to 99 % of bursty (bench/remedies/workload), and 90 to 95 % of demo/polars_demo.py, at 0.6 to
 /// 0.9 of the time. With `retain:false`, where jemalloc unmaps instead, it was as many of churn and calloc in as much memory, and 20 % of
 /// the last, whose blocks are small or not used at all.
-const BEST: f64 = 0.88;
+const BEST_STOPPED_SHARE: f64 = 0.88;
 /// Of blocks of 1 to 64 MB 72 to 89 % were stopped with 5.3.0, and 46 % with 5.3.1: near the bound large ranges go at once.
 const BEST_LARGE: f64 = 0.67;
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
-pub(super) fn concerns(case: &Case<'_>) -> bool {
-    match case.subject {
-        Subject::Allocator(found) => {
-            found.kind == Kind::Jemalloc && found.at_least(5, 0, 0) && found.conf_env.is_some()
+pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+    match case.origin {
+        ShootdownOrigin::Allocator(found) => {
+            found.kind == SoftwareKind::Jemalloc
+                && found.at_least(5, 0, 0)
+                && found.conf_env.is_some()
         }
         _ => false,
     }
@@ -52,14 +54,14 @@ impl Remedy for Undecayed {
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
-        const TOUCHES: Touches = Touches::keeping(
+        const UNDECAYED_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
             "what is unmapped or purged is kept and handed out again, without faults",
         );
-        TOUCHES.and_asked()
+        UNDECAYED_TOUCHES.and_asked()
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         if !concerns(case) {
             return None;
         }
@@ -67,44 +69,44 @@ impl Remedy for Undecayed {
         if part == 0.0 {
             return None;
         }
-        if let Some(why) = refused(case) {
-            return Some(Verdict::Refuse(why));
+        if let Some(why) = refusal(case) {
+            return Some(RemedyAnswer::Refuse(why));
         }
-        let found = case.allocator(Kind::Jemalloc)?;
+        let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
         let variable = found.conf_env.clone()?;
-        let sizes = match Sizes::of(case) {
+        let sizes = match LibrarySizes::within_budget(case) {
             Ok(sizes) => sizes,
-            Err(why) => return Some(Verdict::refuse(why)),
+            Err(why) => return Some(RemedyAnswer::refuse(why)),
         };
-        let memory = sizes.memory();
+        let memory = sizes.memory_growth();
         // At once and not after a while: what jemalloc holds back, nobody bounds.
         let mut keys = "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned();
         let best = if case.has_large_blocks() {
             BEST_LARGE
         } else {
-            BEST
+            BEST_STOPPED_SHARE
         };
         let stops = part * sizes.stops(case.evidence.mean_block()).min(best);
         // Faults, which zeroing saves, are no part of what the library measures for `auto`.
         let mut zero = "64M";
-        if forks(case) {
+        if is_copied_by_forks(case) {
             // What a child has too would be copied to be zeroed: it unmaps instead, and the library keeps that.
             zero = "off";
             keys.push_str(",retain:false");
         }
         let library = offer_library(
-            format!("{},zero={zero}", sizes.settings()),
+            format!("{},zero={zero}", sizes.shim_settings()),
             stops,
             memory,
-            sizes.cost("freed"),
+            sizes.cost_text("freed"),
         );
-        let Verdict::Offer(offers) = library else {
+        let RemedyAnswer::Offer(offers) = library else {
             return Some(library);
         };
         let with = |mut o: Offer| {
             o.sets.insert(variable.clone(), keys.clone());
             o
         };
-        Some(Verdict::Offer(offers.into_iter().map(with).collect()))
+        Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
     }
 }

@@ -6,10 +6,10 @@
 
 use quell_event::{Cause, Mechanism};
 
-use super::mimalloc::{DELAY, STOPS, is_zeroed, setting};
-use super::shim_library::{CACHED, Sizes, offer_library, refused};
-use super::{Case, Offer, Remedy, Subject, Verdict};
-use crate::{Kind, Touches};
+use super::mimalloc::{DELAY_VARIABLE, STOPPED_SHARE, is_zeroed, purge_setting};
+use super::shim_library::{CACHED_CAUSES, LibrarySizes, offer_library, refusal};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use crate::{SoftwareKind, Touches};
 
 /// Turns purging off, drops MADV_FREE, and keeps what is unmapped.
 pub(super) struct Unpurged;
@@ -17,22 +17,24 @@ pub(super) struct Unpurged;
 /// From this share of the shootdowns on it is worth to keep what is unmapped. Where 5 % were munmap, the same bound was
 /// better used for what is freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache,
 /// and with one 2 to 17 % in 1.20 times.
-const WORTH: f64 = 0.1;
+const MIN_UNMAP_SHARE: f64 = 0.1;
 /// What is not purged comes on top of the bound, since nobody can give it back: 3.1.5 took 1.20 to 1.25 times the memory
 /// with a bound of 1.2 times what was seen, and 1.17 with 1.1 (medians of 5 and 6 runs).
-const UNPURGED: f64 = 1.0 / 12.0;
+const UNPURGED_GROWTH: f64 = 1.0 / 12.0;
 /// And what is not decommitted: 2.0.9 took 1.22 to 1.29 times with a bound of 1.05 (medians of four proofs), and 1.21 with
 /// 0.91 to 0.95, which left 20 to 23 % of the shootdowns (medians of 6 runs).
-const UNDECOMMITTED: f64 = 0.27;
+const UNDECOMMITTED_GROWTH: f64 = 0.27;
 /// What that leaves of the cache stops no more in versions that decommit.
-const LITTLE: f64 = 0.82;
+const SMALL_CACHE_SHARE: f64 = 0.82;
 /// What a segment of mimalloc 2 is aligned to (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
-const SEGMENT: &str = "hint=32M";
+const SEGMENT_HINT: &str = "hint=32M";
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
-pub(super) fn concerns(case: &Case<'_>) -> bool {
-    match case.subject {
-        Subject::Allocator(found) => found.kind == Kind::Mimalloc && found.at_least(2, 0, 0),
+pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+    match case.origin {
+        ShootdownOrigin::Allocator(found) => {
+            found.kind == SoftwareKind::Mimalloc && found.at_least(2, 0, 0)
+        }
         _ => false,
     }
 }
@@ -59,60 +61,64 @@ impl Remedy for Unpurged {
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
-        const TOUCHES: Touches = Touches::keeping(
+        const UNPURGED_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
             "what is unmapped or purged is kept and handed out again, without faults",
         );
-        TOUCHES.and_asked()
+        UNPURGED_TOUCHES.and_asked()
     }
 
-    fn consider(&self, case: &Case<'_>) -> Option<Verdict> {
+    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         if !concerns(case) {
             return None;
         }
-        let found = case.allocator(Kind::Mimalloc)?;
+        let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
         if is_zeroed(case, found) {
             return None;
         }
-        let (variable, value) = setting(found)?;
-        let unmapped = case.part(&CACHED);
-        let freed = case.part(&[Cause::MadviseFree]);
-        let cached = unmapped >= WORTH;
+        let (variable, value) = purge_setting(found)?;
+        let unmapped = case.part_of_causes(&CACHED_CAUSES);
+        let freed = case.part_of_causes(&[Cause::MadviseFree]);
+        let cached = unmapped >= MIN_UNMAP_SHARE;
         if freed == 0.0 && !cached {
             return None;
         }
-        if let Some(why) = refused(case) {
-            return Some(Verdict::Refuse(why));
+        if let Some(why) = refusal(case) {
+            return Some(RemedyAnswer::Refuse(why));
         }
-        let sizes = match Sizes::of(case) {
+        let sizes = match LibrarySizes::within_budget(case) {
             Ok(sizes) => sizes,
-            Err(why) => return Some(Verdict::refuse(why)),
+            Err(why) => return Some(RemedyAnswer::refuse(why)),
         };
-        let memory = sizes.memory();
-        let given = freed + case.part(&[Cause::MadviseDontneed, Cause::Cow]);
+        let memory = sizes.memory_growth();
+        let given = freed + case.part_of_causes(&[Cause::MadviseDontneed, Cause::Cow]);
         // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does
         // or never has a reason to.
-        let set = variable == DELAY || given >= WORTH;
-        let undecommitted = cached && set && variable != DELAY;
+        let set = variable == DELAY_VARIABLE || given >= MIN_UNMAP_SHARE;
+        let undecommitted = cached && set && variable != DELAY_VARIABLE;
         let sizes = match (cached && set, undecommitted) {
-            (true, true) => sizes.without(UNDECOMMITTED),
-            (true, false) => sizes.without(UNPURGED),
+            (true, true) => sizes.less_share(UNDECOMMITTED_GROWTH),
+            (true, false) => sizes.less_share(UNPURGED_GROWTH),
             (false, _) => sizes,
         };
         let (mut settings, kept) = if cached {
             let kept = sizes.stops(case.evidence.mean_block());
-            (sizes.settings(), kept * unmapped)
+            (sizes.shim_settings(), kept * unmapped)
         } else {
             (sizes.without_cache(), 0.0)
         };
         settings += ",zero=off";
         if cached && !found.at_least(3, 0, 0) {
-            settings = settings + "," + SEGMENT;
+            settings = settings + "," + SEGMENT_HINT;
         }
-        let stops = STOPS * if set { given } else { freed } + kept;
-        let stops = stops.min(if undecommitted { LITTLE } else { 1.0 });
-        let library = offer_library(settings, stops, memory, sizes.cost("freed"));
-        let Verdict::Offer(offers) = library else {
+        let stops = STOPPED_SHARE * if set { given } else { freed } + kept;
+        let stops = stops.min(if undecommitted {
+            SMALL_CACHE_SHARE
+        } else {
+            1.0
+        });
+        let library = offer_library(settings, stops, memory, sizes.cost_text("freed"));
+        let RemedyAnswer::Offer(offers) = library else {
             return Some(library);
         };
         let with = |mut o: Offer| {
@@ -121,6 +127,6 @@ impl Remedy for Unpurged {
             }
             o
         };
-        Some(Verdict::Offer(offers.into_iter().map(with).collect()))
+        Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quell_remedy::Kind;
+use quell_remedy::SoftwareKind;
 
-use crate::subjects::{MULTIARCH, MUSL, Subject};
+use crate::subjects::{MULTIARCH, MUSL, ShootdownOrigin};
 
 /// How it is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Form {
 
 impl Form {
     /// Those that there can be of a kind: a C library is not put inside extensions.
-    pub(crate) fn of(kind: Kind) -> Vec<Form> {
+    pub(crate) fn of(kind: SoftwareKind) -> Vec<Form> {
         use Form::{Dynamic, Library, Node, Python, Rust, Static, StaticStripped, WholeStatic};
         if kind.is_libc() {
             return vec![Library, Dynamic, Static, WholeStatic];
@@ -54,10 +54,10 @@ impl Form {
     }
 
     /// Whether a version, or a range, has to be said: a stripped static musl and google/tcmalloc hold none.
-    pub(crate) fn states_version(self, kind: Kind) -> bool {
+    pub(crate) fn states_version(self, kind: SoftwareKind) -> bool {
         match kind {
-            Kind::Musl => self.is_own_library(),
-            Kind::GoogleTcmalloc => false,
+            SoftwareKind::Musl => self.is_own_library(),
+            SoftwareKind::GoogleTcmalloc => false,
             _ => true,
         }
     }
@@ -109,7 +109,7 @@ fn main() { unsafe { free(std::hint::black_box(malloc(9999))) }; println!(\"{}\"
 ";
 
 /// Makes it, or says why it can't be had.
-pub(crate) fn make(subject: &Subject, form: Form, dir: &Path) -> Result<PathBuf, String> {
+pub(crate) fn make(subject: &ShootdownOrigin, form: Form, dir: &Path) -> Result<PathBuf, String> {
     let no_library = "its library is not here";
     let no_archive = "its archive is not here";
     let shared = || subject.shared.clone().ok_or(no_library.to_owned());
@@ -118,9 +118,9 @@ pub(crate) fn make(subject: &Subject, form: Form, dir: &Path) -> Result<PathBuf,
     let extension = ["-shared", "-fPIC", "-s", "-Wl,--exclude-libs,ALL"];
     match form {
         Form::Library => shared(),
-        Form::Dynamic if subject.kind == Kind::Musl => bare(subject, dir, &[], &shared()?),
+        Form::Dynamic if subject.kind == SoftwareKind::Musl => bare(subject, dir, &[], &shared()?),
         // The machine's own C library needs nothing, and the others need their loader.
-        Form::Dynamic if subject.kind == Kind::Glibc => cc(subject, dir, PROGRAM, &[], &[]),
+        Form::Dynamic if subject.kind == SoftwareKind::Glibc => cc(subject, dir, PROGRAM, &[], &[]),
         Form::Dynamic => {
             let library = shared()?;
             // The newer tag does not hold for the libraries of libraries, and another place may have this one.
@@ -143,7 +143,7 @@ pub(crate) fn make(subject: &Subject, form: Form, dir: &Path) -> Result<PathBuf,
 
 /// Compiles with the C library that the allocator was built for.
 fn cc(
-    subject: &Subject,
+    subject: &ShootdownOrigin,
     dir: &Path,
     source: &str,
     args: &[&str],
@@ -166,7 +166,7 @@ fn cc(
 }
 
 /// What makes the compiler use the C library of a root, and its own start files.
-fn root_args(subject: &Subject) -> Vec<String> {
+fn root_args(subject: &ShootdownOrigin) -> Vec<String> {
     let Some(root) = &subject.root else {
         return Vec::new();
     };
@@ -189,8 +189,11 @@ fn root_args(subject: &Subject) -> Vec<String> {
 }
 
 /// The C++ library, for those that are written in C++.
-fn c_plus_plus(subject: &Subject, whole: bool) -> Vec<String> {
-    if !matches!(subject.kind, Kind::Gperftools | Kind::GoogleTcmalloc) {
+fn c_plus_plus(subject: &ShootdownOrigin, whole: bool) -> Vec<String> {
+    if !matches!(
+        subject.kind,
+        SoftwareKind::Gperftools | SoftwareKind::GoogleTcmalloc
+    ) {
         return Vec::new();
     }
     // A root has the shared one without the name that compilers look for.
@@ -203,9 +206,14 @@ fn c_plus_plus(subject: &Subject, whole: bool) -> Vec<String> {
 }
 
 /// A C library's own headers and start files, and nothing of the compiler's, which may be of another age.
-fn bare(subject: &Subject, dir: &Path, args: &[&str], libc: &Path) -> Result<PathBuf, String> {
+fn bare(
+    subject: &ShootdownOrigin,
+    dir: &Path,
+    args: &[&str],
+    libc: &Path,
+) -> Result<PathBuf, String> {
     let root = subject.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let musl = subject.kind == Kind::Musl;
+    let musl = subject.kind == SoftwareKind::Musl;
     let own = root.join(&(if musl { MUSL } else { MULTIARCH })[1..]);
     if !own.join("crt1.o").exists() {
         return Err("its start files are not here".to_owned());
@@ -239,7 +247,7 @@ fn bare(subject: &Subject, dir: &Path, args: &[&str], libc: &Path) -> Result<Pat
 }
 
 /// Without cargo: rustc and the archive, all of it, as a `-sys` crate links it.
-fn rust(subject: &Subject, dir: &Path, archive: &Path) -> Result<PathBuf, String> {
+fn rust(subject: &ShootdownOrigin, dir: &Path, archive: &Path) -> Result<PathBuf, String> {
     let (input, output) = (dir.join("source.rs"), dir.join("made"));
     let prefixed = ["malloc", "free"]
         .iter()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quell_remedy::{Kind, Version};
+use quell_remedy::{SoftwareKind, Version};
 
 pub(crate) type Triple = (u32, u32, u32);
 
@@ -13,8 +13,8 @@ pub(crate) const MULTIARCH: &str = "/usr/lib/x86_64-linux-gnu";
 pub(crate) const MUSL: &str = "/usr/lib/x86_64-linux-musl";
 
 /// One version of one allocator.
-pub(crate) struct Subject {
-    pub(crate) kind: Kind,
+pub(crate) struct ShootdownOrigin {
+    pub(crate) kind: SoftwareKind,
     pub(crate) version: Option<Triple>,
     /// Who built it.
     pub(crate) from: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Subject {
     pub(crate) root: Option<PathBuf>,
 }
 
-impl Subject {
+impl ShootdownOrigin {
     pub(crate) fn label(&self) -> String {
         let version = self
             .version
@@ -42,7 +42,7 @@ impl Subject {
 
 /// Names of the folders under `target/allocators`, and of Debian's packages: library, its file, its archives.
 type Names = (
-    Kind,
+    SoftwareKind,
     &'static str,
     &'static [(&'static str, &'static str)],
     &'static str,
@@ -51,28 +51,28 @@ type Names = (
 
 const NAMES: &[Names] = &[
     (
-        Kind::Glibc,
+        SoftwareKind::Glibc,
         "glibc",
         &[("libc6", "libc.so.6")],
         "libc6-dev",
         &["libc.a"],
     ),
     (
-        Kind::Musl,
+        SoftwareKind::Musl,
         "musl",
         &[("musl", "ld-musl-x86_64.so.1")],
         "musl-tools",
         &["libc.a"],
     ),
     (
-        Kind::Jemalloc,
+        SoftwareKind::Jemalloc,
         "jemalloc",
         &[("libjemalloc2", "libjemalloc.so.2")],
         "libjemalloc-dev",
         &["libjemalloc.a", "libjemalloc_pic.a"],
     ),
     (
-        Kind::Mimalloc,
+        SoftwareKind::Mimalloc,
         "mimalloc",
         &[
             ("libmimalloc2.0", "libmimalloc.so.2"),
@@ -83,7 +83,7 @@ const NAMES: &[Names] = &[
         &["libmimalloc.a"],
     ),
     (
-        Kind::Gperftools,
+        SoftwareKind::Gperftools,
         "gperftools",
         &[
             ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
@@ -93,7 +93,7 @@ const NAMES: &[Names] = &[
         &["libtcmalloc_minimal.a"],
     ),
     (
-        Kind::GoogleTcmalloc,
+        SoftwareKind::GoogleTcmalloc,
         "tcmalloc",
         &[],
         "",
@@ -101,7 +101,7 @@ const NAMES: &[Names] = &[
     ),
 ];
 
-fn names(kind: Kind) -> &'static Names {
+fn names(kind: SoftwareKind) -> &'static Names {
     NAMES.iter().find(|names| names.0 == kind).unwrap()
 }
 
@@ -110,8 +110,8 @@ fn built() -> PathBuf {
 }
 
 /// All that there are of a kind, the machine's first.
-pub(crate) fn all(kind: Kind) -> Vec<Subject> {
-    let mut found: Vec<Subject> = of_machine(kind).into_iter().collect();
+pub(crate) fn all(kind: SoftwareKind) -> Vec<ShootdownOrigin> {
+    let mut found: Vec<ShootdownOrigin> = of_machine(kind).into_iter().collect();
     let folders = std::fs::read_dir(built()).into_iter().flatten().flatten();
     found.extend(folders.filter_map(|entry| of_bench(kind, &entry.path())));
     found.sort_by_key(|one| (one.from != MACHINE, one.version));
@@ -119,9 +119,13 @@ pub(crate) fn all(kind: Kind) -> Vec<Subject> {
 }
 
 /// Debian's own, whose version dpkg tells.
-fn of_machine(kind: Kind) -> Option<Subject> {
+fn of_machine(kind: SoftwareKind) -> Option<ShootdownOrigin> {
     let (_, _, packages, _, archives) = names(kind);
-    let folder = if kind == Kind::Musl { MUSL } else { MULTIARCH };
+    let folder = if kind == SoftwareKind::Musl {
+        MUSL
+    } else {
+        MULTIARCH
+    };
     packages.iter().find_map(|(package, library)| {
         let out = Command::new("dpkg-query")
             .args(["-W", "-f", "${Status} ${Version}", package])
@@ -133,9 +137,9 @@ fn of_machine(kind: Kind) -> Option<Subject> {
             .into_iter()
             .map(|f| Path::new(f).join(library));
         let archive = |name: &&str| Some(Path::new(folder).join(name)).filter(|p| p.exists());
-        Some(Subject {
+        Some(ShootdownOrigin {
             kind,
-            version: Version::leading(version.as_bytes()).map(|v| v.from),
+            version: Version::parse_leading(version.as_bytes()).map(|v| v.from),
             from: MACHINE,
             shared: shared.find(|path| path.exists()),
             archive: archives.first().and_then(archive),
@@ -147,7 +151,7 @@ fn of_machine(kind: Kind) -> Option<Subject> {
 }
 
 /// A folder `NAME-VERSION` of bench/remedies/allocators.
-fn of_bench(kind: Kind, folder: &Path) -> Option<Subject> {
+fn of_bench(kind: SoftwareKind, folder: &Path) -> Option<ShootdownOrigin> {
     let (_, name, _, _, archives) = names(kind);
     let version = folder
         .file_name()?
@@ -159,9 +163,9 @@ fn of_bench(kind: Kind, folder: &Path) -> Option<Subject> {
     let lib = folder.join("lib");
     let libraries = std::fs::read_dir(&lib).unwrap().flatten().map(|e| e.path());
     let archive = |name: &&str| Some(lib.join(name)).filter(|p| p.exists());
-    Some(Subject {
+    Some(ShootdownOrigin {
         kind,
-        version: Version::leading(version.as_bytes()).map(|v| v.from),
+        version: Version::parse_leading(version.as_bytes()).map(|v| v.from),
         from: "built",
         shared: libraries
             .into_iter()
@@ -189,10 +193,10 @@ pub(crate) fn packages() -> Vec<(PathBuf, String, String)> {
 }
 
 /// A line for each thing that would be tried if it were there.
-pub(crate) fn missing(kind: Kind, found: &[Subject]) -> Vec<String> {
+pub(crate) fn missing(kind: SoftwareKind, found: &[ShootdownOrigin]) -> Vec<String> {
     let (_, name, packages, dev, _) = names(kind);
     let mut lines = Vec::new();
-    let machine: Vec<&Subject> = found.iter().filter(|one| one.from == MACHINE).collect();
+    let machine: Vec<&ShootdownOrigin> = found.iter().filter(|one| one.from == MACHINE).collect();
     if machine.is_empty() && !packages.is_empty() {
         lines.push(format!("{name}: {} is not installed", packages[0].0));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use quell_host::under;
-use quell_remedy::{Evidence, Found, Kind, Recognised};
+use quell_remedy::{Evidence, FoundSoftware, Recognised, SoftwareKind};
 
 use crate::finding::{Read, Severity, Status};
 use crate::fix::Fix;
@@ -30,7 +30,7 @@ pub(super) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 /// What an allocator in a process may listen to.
 pub(super) struct Seen<'a> {
     /// All allocators in it.
-    pub(super) all: &'a [Found],
+    pub(super) all: &'a [FoundSoftware],
     /// Its environment.
     pub(super) env: &'a Env<'a>,
     /// Its arguments; `None` if they can't be read.
@@ -42,8 +42,8 @@ pub(super) struct Seen<'a> {
 /// Asks about each allocator of these kinds in the process. The worst answers are put together.
 pub(super) fn each(
     process: &Process,
-    kinds: &[Kind],
-    judge: impl Fn(&Found, &Seen<'_>) -> Checked,
+    kinds: &[SoftwareKind],
+    judge: impl Fn(&FoundSoftware, &Seen<'_>) -> Checked,
 ) -> Checked {
     let maps = process.path("maps");
     let all = match process.recognised() {
@@ -53,7 +53,7 @@ pub(super) fn each(
         }
     };
     let found = all.found.iter().filter(|f| kinds.contains(&f.kind));
-    let found: Vec<&Found> = found.collect();
+    let found: Vec<&FoundSoftware> = found.collect();
     if found.is_empty() {
         return without(kinds, all).read([Read::new(maps, "none found")]);
     }
@@ -91,7 +91,7 @@ fn unreadable(environ: &Value) -> Option<&'static str> {
 }
 
 /// None of these kinds was found: because there is none, or because a file could not be read.
-fn without(kinds: &[Kind], all: &Recognised) -> Checked {
+fn without(kinds: &[SoftwareKind], all: &Recognised) -> Checked {
     // code that the program made as it runs (a JIT's memfd) is no file of an allocator, readable or not
     let missed = |line: &&String| !line.contains("not an ELF file") && !line.contains(" /memfd:");
     let names: Vec<&str> = kinds.iter().map(|k| k.name()).collect();
@@ -151,7 +151,7 @@ pub(super) fn variable(env: &Env<'_>, name: &str) -> (Option<String>, Read) {
 }
 
 /// Adds what quell itself would set (crates/remedy, measured in docs/remedies.md), behind what the user has set.
-pub(super) fn remedied(mut checked: Checked, found: &Found, env: &Env<'_>) -> Checked {
+pub(super) fn remedied(mut checked: Checked, found: &FoundSoftware, env: &Env<'_>) -> Checked {
     // as if all of its shootdowns came from this allocator. Without page faults, so that no huge pages are
     // asked for: they are weighed where the faults are counted (quell plan)
     let evidence = Evidence {
@@ -233,8 +233,9 @@ pub(super) mod made {
     }
 
     /// An allocator of this version, and what was found of it.
-    pub(in super::super) fn found(kind: Kind, version: (u32, u32, u32)) -> Found {
-        let mut found = Found::new(kind, "/lib/x.so", quell_remedy::Linking::SharedLibrary, "");
+    pub(in super::super) fn found(kind: SoftwareKind, version: (u32, u32, u32)) -> FoundSoftware {
+        let mut found =
+            FoundSoftware::new(kind, "/lib/x.so", quell_remedy::Linking::SharedLibrary, "");
         found.version = Some(quell_remedy::Version::exact(
             version.0, version.1, version.2,
         ));
@@ -243,8 +244,8 @@ pub(super) mod made {
 
     /// What a rule says of an allocator in this environment.
     pub(in super::super) fn judged(
-        judge: fn(&Found, &Seen<'_>) -> Checked,
-        found: &Found,
+        judge: fn(&FoundSoftware, &Seen<'_>) -> Checked,
+        found: &FoundSoftware,
         env: &[(&str, &str)],
     ) -> Checked {
         let get = |name: &str| {
@@ -277,7 +278,9 @@ mod tests {
         source: "",
         causes: &[],
         check: Check::Process(|_, process| {
-            each(process, &[Kind::Jemalloc], |_, _| Checked::hazard("x"))
+            each(process, &[SoftwareKind::Jemalloc], |_, _| {
+                Checked::hazard("x")
+            })
         }),
     };
     const MAPS: &str = "400000-401000 r-xp 00000000 fe:00 5 /opt/app";

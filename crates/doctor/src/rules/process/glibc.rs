@@ -1,7 +1,7 @@
 //! ALLOC-GLIBC: glibc's malloc gives memory back.
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::{Read, Severity};
 use crate::look::Look;
@@ -30,16 +30,16 @@ fn check(_: &Look<'_>, process: &Process) -> Checked {
     // asked first: it holds whatever the environment says, and where that can't be read
     let all = process.recognised().ok();
     let replaced = all.and_then(|all| replaced(process.path("maps"), &all.found));
-    replaced.unwrap_or_else(|| common::each(process, &[Kind::Glibc], judge))
+    replaced.unwrap_or_else(|| common::each(process, &[SoftwareKind::Glibc], judge))
 }
 
-fn replaced(maps: String, all: &[Found]) -> Option<Checked> {
+fn replaced(maps: String, all: &[FoundSoftware]) -> Option<Checked> {
     let other = all.iter().find(|f| f.replaces_malloc)?;
     let said = format!("{} takes the place of its malloc", other.kind);
     Some(Checked::ok(said).read([Read::new(maps, other.to_string())]))
 }
 
-fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
+fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     if found.version.is_none() {
         return Checked::unknown(format!("how old {found} is can't be told"));
     }
@@ -86,8 +86,8 @@ fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
 }
 
 /// A setting of malloc, by its tunable or the older variable. Tunables came with 2.26.
-fn setting(env: &Env<'_>, found: &Found, tunable: &str, alias: &str) -> Option<u64> {
-    let tunables = env("GLIBC_TUNABLES").filter(|_| !found.below(2, 26, 0));
+fn setting(env: &Env<'_>, found: &FoundSoftware, tunable: &str, alias: &str) -> Option<u64> {
+    let tunables = env("GLIBC_TUNABLES").filter(|_| !found.is_below(2, 26, 0));
     let tunables = tunables.unwrap_or_default();
     let own = |t: &str| {
         let value = t.strip_prefix("glibc.malloc.")?.strip_prefix(tunable)?;
@@ -135,7 +135,7 @@ mod tests {
                         glibc.malloc.top_pad=67108864";
 
     fn with(version: (u32, u32, u32), env: &[(&str, &str)]) -> Checked {
-        judged(judge, &found(Kind::Glibc, version), env)
+        judged(judge, &found(SoftwareKind::Glibc, version), env)
     }
 
     /// Check a real recognition, of a static program: the defaults are a hazard with quell's own remedy.
@@ -193,7 +193,7 @@ mod tests {
     /// Check that an allocator that takes malloc's place makes glibc's a bystander, and one beside it doesn't.
     #[test]
     fn another_takes_its_place() {
-        let mut other = found(Kind::Jemalloc, (5, 3, 0));
+        let mut other = found(SoftwareKind::Jemalloc, (5, 3, 0));
         assert_eq!(replaced("maps".to_owned(), &[other.clone()]), None);
         other.replaces_malloc = true;
         let checked = replaced("maps".to_owned(), &[other]).unwrap();

@@ -1,7 +1,7 @@
 //! ALLOC-JE: jemalloc gives memory back after a while.
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::Severity;
 use crate::look::Look;
@@ -25,10 +25,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[Kind::Jemalloc], judge)
+    common::each(process, &[SoftwareKind::Jemalloc], judge)
 }
 
-fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
+fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     let read = given(found, seen).map(|(name, _)| common::variable(seen.env, &name).1);
     let Some(settings) = Settings::of(found, seen) else {
         return Checked::unknown(format!("what {found} listens to can't be told")).read(read);
@@ -71,7 +71,7 @@ mod tests {
     const BOUNDED: &str = "oversize_threshold:65536,lg_extent_max_active_fit:16";
 
     fn with(version: (u32, u32, u32), conf: &str) -> Checked {
-        let mut found = found(Kind::Jemalloc, version);
+        let mut found = found(SoftwareKind::Jemalloc, version);
         found.conf_env = Some("MALLOC_CONF".to_owned());
         let env = [("MALLOC_CONF", conf)];
         judged(judge, &found, if conf.is_empty() { &[] } else { &env })
@@ -137,7 +137,7 @@ mod tests {
     /// Check that what was built in counts, and that the environment wins.
     #[test]
     fn built_in_settings_count() {
-        let mut found = found(Kind::Jemalloc, (5, 3, 0));
+        let mut found = found(SoftwareKind::Jemalloc, (5, 3, 0));
         found.conf_env = Some("MALLOC_CONF".to_owned());
         found.built_in = Some("dirty_decay_ms:-1".to_owned());
         assert_eq!(judged(judge, &found, &[]).status, Some(Status::Ok));

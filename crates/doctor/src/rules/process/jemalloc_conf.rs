@@ -1,6 +1,6 @@
 //! ALLOC-JE-CONF: settings that jemalloc does not read.
 
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::Severity;
 use crate::fix::Fix;
@@ -47,10 +47,10 @@ const KEYS: &[(&str, Version, Option<Version>)] = &[
 ];
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[Kind::Jemalloc], judge)
+    common::each(process, &[SoftwareKind::Jemalloc], judge)
 }
 
-fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
+fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     let Some((name, text)) = given(found, seen) else {
         return Checked::ok("no settings are given");
     };
@@ -86,7 +86,7 @@ fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
     wanted(Checked::hazard(wrong.join("; ")), found, seen).read(read)
 }
 
-fn version(found: &Found) -> String {
+fn version(found: &FoundSoftware) -> String {
     found
         .version
         .map_or("unknown".to_owned(), |v| v.to_string())
@@ -127,13 +127,13 @@ pub(super) struct Settings(Vec<String>);
 
 impl Settings {
     /// `None` if the version or the variable is not known.
-    pub(super) fn of(found: &Found, seen: &Seen<'_>) -> Option<Self> {
+    pub(super) fn of(found: &FoundSoftware, seen: &Seen<'_>) -> Option<Self> {
         found.version?;
         let variable = found.conf_env.as_ref()?;
         Some(Self::with(found, seen, (seen.env)(variable)))
     }
 
-    fn with(found: &Found, seen: &Seen<'_>, own: Option<String>) -> Self {
+    fn with(found: &FoundSoftware, seen: &Seen<'_>, own: Option<String>) -> Self {
         // the name that a link points to is the string: /etc/malloc.conf, /etc/je_malloc.conf
         let name = found.conf_env.clone().unwrap_or_default();
         let name = name
@@ -165,7 +165,7 @@ impl Settings {
     }
 
     /// Whether freed memory is never given back.
-    pub(super) fn keeps(&self, found: &Found) -> bool {
+    pub(super) fn keeps(&self, found: &FoundSoftware) -> bool {
         if found.at_least(5, 0, 0) {
             return self.number("dirty_decay_ms") == Some(-1);
         }
@@ -176,12 +176,12 @@ impl Settings {
         } else {
             "lg_dirty_mult"
         };
-        found.below(5, 0, 0) && self.number(key) == Some(-1)
+        found.is_below(5, 0, 0) && self.number(key) == Some(-1)
     }
 }
 
 /// What the user meant for it: its own variable, or where that is not set, one that no jemalloc in the process reads.
-pub(super) fn given(found: &Found, seen: &Seen<'_>) -> Option<(String, String)> {
+pub(super) fn given(found: &FoundSoftware, seen: &Seen<'_>) -> Option<(String, String)> {
     let with = |name: &str| Some((name.to_owned(), (seen.env)(name)?));
     let read = |name: &str| seen.all.iter().any(|f| f.conf_env.as_deref() == Some(name));
     let own = found.conf_env.as_deref().and_then(with);
@@ -190,7 +190,7 @@ pub(super) fn given(found: &Found, seen: &Seen<'_>) -> Option<(String, String)> 
 
 /// Adds settings that keep memory: what the user meant, corrected, where that does, and otherwise with quell's
 /// remedy behind it. Every rule about jemalloc comes to the same, so that no two contradict each other.
-pub(super) fn wanted(checked: Checked, found: &Found, seen: &Seen<'_>) -> Checked {
+pub(super) fn wanted(checked: Checked, found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     let Some(variable) = &found.conf_env else {
         return checked;
     };
@@ -209,7 +209,7 @@ pub(super) fn wanted(checked: Checked, found: &Found, seen: &Seen<'_>) -> Checke
 }
 
 /// The same settings, without blanks, and in the words of this version.
-fn corrected(found: &Found, text: &str) -> String {
+fn corrected(found: &FoundSoftware, text: &str) -> String {
     let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
     let (mut known, mut told) = (Vec::new(), Vec::new());
     for (key, value) in pairs.map(|(key, value)| (key.trim(), value.trim())) {
@@ -224,16 +224,16 @@ fn corrected(found: &Found, text: &str) -> String {
     told.join(",")
 }
 
-fn is_foreign(found: &Found, key: &str) -> bool {
+fn is_foreign(found: &FoundSoftware, key: &str) -> bool {
     KEYS.iter().any(|(name, since, until)| {
-        let old = found.below(since.0, since.1, since.2);
+        let old = found.is_below(since.0, since.1, since.2);
         let new = until.is_some_and(|u| found.at_least(u.0, u.1, u.2));
         *name == key && (old || new)
     })
 }
 
 /// How long freed pages stay, in the words of this version; nothing for what it has no words for.
-fn translated(found: &Found, key: &str, value: &str) -> Vec<String> {
+fn translated(found: &FoundSoftware, key: &str, value: &str) -> Vec<String> {
     let Ok(n) = value.parse::<i64>() else {
         return Vec::new();
     };
@@ -270,7 +270,7 @@ mod tests {
     use crate::rules::process::common::made::{REDIS, asked, found, judged};
 
     fn with(version: Version, conf: &str) -> Checked {
-        let mut found = found(Kind::Jemalloc, version);
+        let mut found = found(SoftwareKind::Jemalloc, version);
         found.conf_env = Some("MALLOC_CONF".to_owned());
         judged(judge, &found, &[("MALLOC_CONF", conf)])
     }

@@ -1,7 +1,7 @@
 //! ALLOC-JVM: the heap of a Java virtual machine grows, shrinks, and is touched as it is used.
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
@@ -41,10 +41,10 @@ const TAKES_VALUE: [&str; 13] = [
 ];
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[Kind::Jvm], judge)
+    common::each(process, &[SoftwareKind::Jvm], judge)
 }
 
-fn judge(_found: &Found, seen: &Seen<'_>) -> Checked {
+fn judge(_found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     let Some(arguments) = &seen.arguments else {
         return Checked::unknown("its arguments can't be read");
     };

@@ -1,7 +1,7 @@
 //! PROC-LAZYFREE: memory that the process gave back, and that is taken when somebody needs it.
 
 use quell_event::Cause;
-use quell_remedy::Kind;
+use quell_remedy::SoftwareKind;
 
 use crate::finding::Severity;
 use crate::fix::Fix;
@@ -32,7 +32,7 @@ fn check(_: &Look<'_>, process: &Process) -> Checked {
             let said = format!("{} kB were given back and not taken yet", bytes >> 10);
             let mut checked = Checked::hazard(said);
             // jemalloc does so with pages that were unused for dirty_decay_ms; others only where they are told to
-            let knobs = common::each(process, &[Kind::Jemalloc], |found, seen| {
+            let knobs = common::each(process, &[SoftwareKind::Jemalloc], |found, seen| {
                 jemalloc_conf::wanted(Checked::hazard(""), found, seen)
             });
             checked.fixes.extend(knobs.fixes);

@@ -1,7 +1,7 @@
 //! ALLOC-MI: mimalloc gives memory back.
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::{Read, Severity};
 use crate::fix::Fix;
@@ -30,10 +30,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[Kind::Mimalloc], judge)
+    common::each(process, &[SoftwareKind::Mimalloc], judge)
 }
 
-fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
+fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     // which knob belongs to which version, crates/remedy knows: asked as if nothing were set
     let remedy = common::remedied(Checked::hazard(""), found, &|_| None);
     let knob = remedy.fixes.iter().find_map(|fix| match fix {
@@ -115,7 +115,7 @@ mod tests {
     use crate::rules::process::common::made::{asked, found, judged};
 
     fn with(version: (u32, u32, u32), env: &[(&str, &str)]) -> Checked {
-        judged(judge, &found(Kind::Mimalloc, version), env)
+        judged(judge, &found(SoftwareKind::Mimalloc, version), env)
     }
 
     /// Check a real recognition: the default delay is a hazard, and -1 is none.

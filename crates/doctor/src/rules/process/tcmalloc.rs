@@ -1,7 +1,7 @@
 //! ALLOC-TC: tcmalloc gives memory back.
 
 use quell_event::Cause;
-use quell_remedy::{Found, Kind};
+use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::Severity;
 use crate::fix::Fix;
@@ -27,11 +27,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[Kind::Gperftools, Kind::GoogleTcmalloc], judge)
+    common::each(
+        process,
+        &[SoftwareKind::Gperftools, SoftwareKind::GoogleTcmalloc],
+        judge,
+    )
 }
 
-fn judge(found: &Found, seen: &Seen<'_>) -> Checked {
-    if found.kind == Kind::GoogleTcmalloc {
+fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
+    if found.kind == SoftwareKind::GoogleTcmalloc {
         return Checked::unknown(
             "google's tcmalloc reads no variable and gives back what the program tells it to, which can't be seen",
         )
@@ -110,7 +114,7 @@ mod tests {
     /// Check that the aggressive mode is worse, whatever the rate, and that both are switched off.
     #[test]
     fn aggressive_is_worse() {
-        let found = found(Kind::Gperftools, (2, 10, 0));
+        let found = found(SoftwareKind::Gperftools, (2, 10, 0));
         let rated = |env: &[(&str, &str)]| judged(judge, &found, env);
         let both = rated(&[(AGGRESSIVE, "true")]);
         assert_eq!(both.severity, Some(Severity::High));
@@ -124,7 +128,7 @@ mod tests {
     /// Check that google's tcmalloc, which nothing outside tells, is unknown.
     #[test]
     fn googles_is_unknown() {
-        let found = found(Kind::GoogleTcmalloc, (0, 0, 0));
+        let found = found(SoftwareKind::GoogleTcmalloc, (0, 0, 0));
         assert_eq!(judged(judge, &found, &[]).status, Some(Status::Unknown));
     }
 

@@ -5,17 +5,17 @@ use quell_event::Mechanism;
 use crate::advice::{AdviceEntry, Scene, SeenHolder, Sight};
 
 /// Writes to /proc/PID/clear_refs.
-fn clears(holder: &SeenHolder) -> bool {
+fn clears_refs(holder: &SeenHolder) -> bool {
     holder.doing.starts_with("write /proc/") && holder.doing.ends_with("/clear_refs")
 }
 
 /// The processes that do, which mostly read smaps after it.
-pub(super) fn clearers(scene: &Scene) -> Vec<u32> {
-    let holders = scene.holders.iter().filter(|h| clears(h));
+pub(super) fn clearing_pids(scene: &Scene) -> Vec<u32> {
+    let holders = scene.holders.iter().filter(|h| clears_refs(h));
     holders.map(|h| h.pid).collect()
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "proc.clear-refs",
     what: "another process clears the accessed bits of this one's pages, and holds its lock meanwhile",
     seen_by: "waits for the lock of an address space that who writes /proc/PID/clear_refs holds",
@@ -27,13 +27,13 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://github.com/google/cadvisor/issues/3679 https://github.com/google/cadvisor/issues/3670",
     instead_of: &[],
     look: |scene| {
-        let clearers = clearers(scene);
+        let clearers = clearing_pids(scene);
         let theirs = scene.holders.iter().filter(|h| {
             h.mechanism == Mechanism::LockMmap
                 && clearers.contains(&h.pid)
                 && h.doing.contains(" /proc/")
         });
-        let clearing = scene.holders.iter().filter(|h| clears(h));
+        let clearing = scene.holders.iter().filter(|h| clears_refs(h));
         let place = Sight::of_holders(clearing)?.place;
         Some(Sight {
             place,
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn fires_on_a_monitor() {
         let scene = recorded("04-cadvisor-clear-refs");
-        let advised = fires(&ENTRY, &scene);
+        let advised = fires(&ADVICE_ENTRY, &scene);
         assert!(
             advised.place.starts_with("python3: write /proc/"),
             "{advised:?}"
@@ -65,6 +65,6 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let scene = waits_for("cadvisor", "write /proc/12/clear_refs");
-        fires_by_evidence(&ENTRY, &scene, "victim");
+        fires_by_evidence(&ADVICE_ENTRY, &scene, "victim");
     }
 }

@@ -5,7 +5,7 @@ use quell_event::Mechanism;
 use super::dotnet_retain::is_collector;
 use crate::advice::{AdviceEntry, Sight};
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.virtual-reset",
     what: ".NET's collector asks for MADV_DONTNEED_LOCKED where it means MADV_FREE: pages go at once",
     seen_by: "madvise(MADV_DONTNEED_LOCKED) by libcoreclr.so or libclrgc.so",
@@ -18,7 +18,7 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     look: |scene| {
         let given = scene.given.iter();
         let is_reset = |advice: &str| advice == "MADV_DONTNEED_LOCKED";
-        Sight::of(
+        Sight::of_costs(
             given.filter(|c| {
                 c.mechanism == Mechanism::Advise && is_reset(&c.advice) && is_collector(c)
             }),
@@ -36,12 +36,12 @@ mod tests {
     fn goes_by_evidence() {
         let by = |stack| gives("MADV_DONTNEED_LOCKED", stack);
         fires_by_evidence(
-            &ENTRY,
+            &ADVICE_ENTRY,
             &by("GCToOSInterface::VirtualReset (libcoreclr.so)"),
             "dotnet",
         );
-        fires_by_evidence(&ENTRY, &by("? (libclrgc.so)"), "dotnet");
-        is_quiet(&ENTRY, &gives("MADV_FREE", "? (libcoreclr.so)"));
-        is_quiet(&ENTRY, &recorded("17-advice-24"));
+        fires_by_evidence(&ADVICE_ENTRY, &by("? (libclrgc.so)"), "dotnet");
+        is_quiet(&ADVICE_ENTRY, &gives("MADV_FREE", "? (libcoreclr.so)"));
+        is_quiet(&ADVICE_ENTRY, &recorded("17-advice-24"));
     }
 }

@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Unmap,
     Mechanism::Advise,
     Mechanism::LockMmap,
@@ -13,22 +13,22 @@ const MECHANISMS: &[Mechanism] = &[
 
 /// The collector's own calls; it lies in the runtime's library, or in one of its own.
 pub(super) fn is_collector(cost: &SeenCost) -> bool {
-    let asker = cost.asker();
+    let asker = cost.asking_frame();
     asker.is_some_and(|f| f.file.starts_with("libclrgc") || f.file.starts_with("libcoreclr.so"))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.retain-vm",
     what: ".NET's collector gives memory back to the system, and takes it again",
     seen_by: "munmap and madvise by libcoreclr.so or libclrgc.so",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "System.GC.RetainVM=true (DOTNET_GCRetainVM=1): memory that would be given back is kept for later use; it keeps \
              the peak",
     why: "by default segments that are no longer needed are released to the system; Microsoft's documentation names the setting, \
           and no figure",
     source: "https://learn.microsoft.com/dotnet/core/runtime-config/garbage-collector",
     instead_of: &[],
-    look: |scene| Sight::of(scene.costs_of(MECHANISMS, is_collector)),
+    look: |scene| Sight::of_costs(scene.costs_of(TOUCHED_MECHANISMS, is_collector)),
 };
 
 #[cfg(test)]
@@ -40,8 +40,12 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "munmap (libc.so.6) < ? (libclrgc.so) < ? (libclrgc.so) < ? (libcoreclr.so)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Unmap, stack)]), "dotnet");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Unmap, stack)]),
+            "dotnet",
+        );
         let other = "munmap (libc.so.6) < deflateEnd (libz.so.1) < ? (libcoreclr.so)";
-        is_quiet(&ENTRY, &scene(&[(Mechanism::Unmap, other)]));
+        is_quiet(&ADVICE_ENTRY, &scene(&[(Mechanism::Unmap, other)]));
     }
 }

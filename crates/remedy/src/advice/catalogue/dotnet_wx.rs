@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
     Mechanism::Unmap,
     Mechanism::FaultFile,
@@ -12,16 +12,16 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-fn compiles(cost: &SeenCost) -> bool {
+fn is_compilation(cost: &SeenCost) -> bool {
     cost.is_in("libclrjit.so")
-        || cost.calls(&["ExecutableAllocator::MapRW", "ExecutableAllocator::UnmapRW"])
+        || cost.calls_any(&["ExecutableAllocator::MapRW", "ExecutableAllocator::UnmapRW"])
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "dotnet.write-xor-execute",
     what: ".NET maps code a second time to write it, for each method that it compiles",
     seen_by: "mmap, munmap and faults of shared memory below libclrjit.so or ExecutableAllocator::MapRW",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "DOTNET_EnableWriteXorExecute=0, where that protection may be given up; or code compiled ahead (ReadyToRun)",
     why: "no page is writable and executable at once from .NET 7 on, so that writing takes a mapping: a slower \
           Expression.Compile in .NET 7 was as fast as before with it off",
@@ -31,8 +31,8 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
         Sight::if_any_of(
             &[Mechanism::Map, Mechanism::Unmap],
             scene,
-            MECHANISMS,
-            compiles,
+            TOUCHED_MECHANISMS,
+            is_compilation,
         )
     },
 };
@@ -46,6 +46,6 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "mmap (libc.so.6) < ? (libcoreclr.so) < ? (libclrjit.so) < ? (libcoreclr.so)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Map, stack)]), "dotnet");
+        fires_by_evidence(&ADVICE_ENTRY, &scene(&[(Mechanism::Map, stack)]), "dotnet");
     }
 }

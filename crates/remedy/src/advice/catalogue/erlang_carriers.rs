@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
     Mechanism::Unmap,
     Mechanism::LockMmap,
@@ -12,22 +12,22 @@ const MECHANISMS: &[Mechanism] = &[
 ];
 
 fn is_carrier(cost: &SeenCost) -> bool {
-    const CALLS: &[&str] = &["erts_mmap", "erts_munmap", "erts_mremap"];
-    cost.is_within("erts_mseg_") || cost.calls(CALLS)
+    const CARRIER_FUNCTIONS: &[&str] = &["erts_mmap", "erts_munmap", "erts_mremap"];
+    cost.is_within("erts_mseg_") || cost.calls_any(CARRIER_FUNCTIONS)
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "erlang.carriers",
     what: "Erlang's allocators map memory for large binaries and heaps, and unmap it",
     seen_by: "mmap and munmap below erts_mseg_…",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "+MMscs MB +MMsco false (a super carrier as large as the peak; without the second it ends where that is full) or \
              +MMmcs 30 (more segments are kept); both keep memory, and quell prove tries the like",
     why: "a segment that is free goes back to the system where ten are kept already. Copies of 20 binaries of 1 MB on OTP 25, two \
           CPUs: 1.3 s of CPU time by default, 0.42 s with +MMscs 512, 0.45 s with +MMmcs 30",
     source: "https://www.erlang.org/doc/apps/erts/erts_alloc.html",
     instead_of: &[],
-    look: |scene| Sight::if_any_of(&[Mechanism::Unmap], scene, MECHANISMS, is_carrier),
+    look: |scene| Sight::if_any_of(&[Mechanism::Unmap], scene, TOUCHED_MECHANISMS, is_carrier),
 };
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     /// Check that copies of large binaries are told.
     #[test]
     fn fires_on_binaries() {
-        let advised = fires(&ENTRY, &recorded("erlang-binaries"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("erlang-binaries"));
         assert!(advised.place.contains("beam.smp"), "{advised:?}");
     }
 
@@ -46,6 +46,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "munmap (libc.so.6) < ? (beam.smp) < erts_mseg_dealloc_opt (beam.smp)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Unmap, stack)]), "beam.smp");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Unmap, stack)]),
+            "beam.smp",
+        );
     }
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use quell_event::Mechanism;
 
-use crate::advice::sight::time;
+use crate::advice::sight::time_text;
 use crate::advice::{AdviceEntry, Scene, SeenCost, Sight};
 
 /// A fork that takes less is of a small process.
 const LARGE_NS: u64 = 1_000_000;
 
-pub(super) const MECHANISMS: &[Mechanism] = &[Mechanism::Fork, Mechanism::LockMmap];
+pub(super) const TOUCHED_MECHANISMS: &[Mechanism] = &[Mechanism::Fork, Mechanism::LockMmap];
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "fork.spawn",
     what: "fork copies the page tables of a large process",
     seen_by: "forks of a millisecond or more each, and waits for the lock that they hold",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "posix_spawn(3) or vfork(2) where the child executes another program; where it does not, a fork server that is \
              started while the process is small; madvise(MADV_DONTFORK) on what no child needs",
     why: "a fork takes as long as the parent is large, and its threads wait for it at their next page fault; posix_spawn takes \
@@ -42,8 +42,8 @@ pub(super) fn of_forks(scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Op
     let dearest = costs.iter().max_by_key(|c| c.cpu_ns)?;
     let each = scene.each_fork_ns(dearest.pid)?;
     let times = scene.forks.iter().find(|f| f.pid == dearest.pid)?.forks;
-    let mut sight =
-        Sight::of(costs.iter().copied())?.because(format!("{} each, {times} times", time(each)));
+    let mut sight = Sight::of_costs(costs.iter().copied())?
+        .with_reason(format!("{} each, {times} times", time_text(each)));
     let pids: BTreeSet<u32> = costs.iter().map(|c| c.pid).collect();
     let held = scene.holders.iter();
     let held = held.filter(|h| h.doing.as_str() == "fork" && pids.contains(&h.pid));
@@ -69,14 +69,14 @@ mod tests {
     fn fires_by_size(scene: &Scene) -> Advised {
         let mut small = scene.clone();
         small.forks[0].forks = 1_000;
-        is_quiet(&ENTRY, &small);
+        is_quiet(&ADVICE_ENTRY, &small);
         // any stack will do: the fork itself is the evidence
         let mut other = scene.clone();
         other.costs[0].mechanism = Mechanism::Exec;
-        is_quiet(&ENTRY, &other);
+        is_quiet(&ADVICE_ENTRY, &other);
         let mut named = scene.clone();
         named.costs[0].comm = "server".into();
-        fires(&ENTRY, &named)
+        fires(&ADVICE_ENTRY, &named)
     }
 
     /// Check that a shell's many small forks are none.
@@ -84,6 +84,6 @@ mod tests {
     fn small_forks_are_none() {
         let mut shell = scene(&[(Mechanism::Fork, "_Fork (libc.so.6) < forkshell (dash)")]);
         shell.forks[0].forks = 300;
-        is_quiet(&ENTRY, &shell);
+        is_quiet(&ADVICE_ENTRY, &shell);
     }
 }

@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Unmap,
     Mechanism::Map,
     Mechanism::LockMmap,
@@ -16,11 +16,11 @@ fn of_files(cost: &SeenCost) -> bool {
     cost.is_within("_unmap0") || cost.is_within("_map0")
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "java.arena-close",
     what: "Java unmaps files one by one",
     seen_by: "unmaps below unmap0 of libnio.so, with the maps of map0",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "one shared Arena for all files that live equally long (a segment's), closed once (Lucene does so since July 2024); or \
              Arena.ofAuto, which the collector unmaps",
     why: "closing a shared arena also stops every thread for a handshake and deoptimizes its topmost frame, which is in no \
@@ -32,7 +32,7 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
         scene
             .costs_of(&unmaps, |cost| cost.is_within("_unmap0"))
             .next()?;
-        Sight::of(scene.costs_of(MECHANISMS, of_files))
+        Sight::of_costs(scene.costs_of(TOUCHED_MECHANISMS, of_files))
     },
 };
 
@@ -44,7 +44,7 @@ mod tests {
     /// Check that the closing of arenas is told by the code that unmaps.
     #[test]
     fn fires_on_arenas() {
-        let advised = fires(&ENTRY, &recorded("19-java-arena-close"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("19-java-arena-close"));
         assert!(advised.place.contains("unmap0 (libnio.so)"), "{advised:?}");
     }
 
@@ -53,6 +53,6 @@ mod tests {
     fn goes_by_evidence() {
         let stack =
             "munmap (libc.so.6) < Java_sun_nio_ch_UnixFileDispatcherImpl_unmap0 (libnio.so) < ?";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Unmap, stack)]), "java");
+        fires_by_evidence(&ADVICE_ENTRY, &scene(&[(Mechanism::Unmap, stack)]), "java");
     }
 }

@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Protect,
     Mechanism::LockMmap,
     Mechanism::ShootdownWait,
@@ -15,11 +15,11 @@ pub(super) fn is_luajit(cost: &SeenCost) -> bool {
     frames.any(|f| f.file.contains("luajit") || f.function.starts_with("lj_"))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "luajit.machine-code",
     what: "LuaJIT makes its code writable and executable again for each trace that it compiles",
     seen_by: "mprotect by LuaJIT's code",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "larger limits, so that traces are not flushed and compiled again: \
              require(\"jit.opt\").start(\"maxtrace=20000\", \"maxmcode=65536\", \"sizemcode=1024\") first of all; or jit.off() \
              where traces never settle",
@@ -27,7 +27,7 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
           larger limits; an emulator lost \"any trace of lag\"",
     source: "https://github.com/zeta0134/LuaGB/pull/13",
     instead_of: &[],
-    look: |scene| Sight::if_any_of(&[Mechanism::Protect], scene, MECHANISMS, is_luajit),
+    look: |scene| Sight::if_any_of(&[Mechanism::Protect], scene, TOUCHED_MECHANISMS, is_luajit),
 };
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     /// Check that code which is compiled again and again is told by its protection, also of a library without symbols.
     #[test]
     fn fires_on_traces() {
-        let advised = fires(&ENTRY, &recorded("13-luajit-churn"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("13-luajit-churn"));
         assert!(advised.place.contains("luajit21"), "{advised:?}");
         assert!(advised.cpu_ns > 1_000_000_000, "{advised:?}");
     }
@@ -47,6 +47,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "mprotect (libc.so.6) < lj_mcode_reserve (nvim) < lj_asm_trace (nvim)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Protect, stack)]), "luajit");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Protect, stack)]),
+            "luajit",
+        );
     }
 }

@@ -4,10 +4,10 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
+const TOUCHED_MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
 /// What Lucene's files are called: a segment's number behind an underscore, and one of these.
-const ENDINGS: &[&str] = &[
+const INDEX_SUFFIXES: &[&str] = &[
     "cfs", "doc", "pos", "pay", "tim", "tip", "tmd", "dvd", "nvd", "kdd", "kdi", "dim", "fdt",
     "vec", "vem", "vex", "veq",
 ];
@@ -16,7 +16,7 @@ fn is_of_index(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let segment = name.strip_prefix('_').unwrap_or_default();
     let ending = segment.rsplit('.').next().unwrap_or_default();
-    segment.starts_with(|c: char| c.is_ascii_alphanumeric()) && ENDINGS.contains(&ending)
+    segment.starts_with(|c: char| c.is_ascii_alphanumeric()) && INDEX_SUFFIXES.contains(&ending)
 }
 
 /// Java's code, which is in no file: what the JVM's own libraries wait for is their start.
@@ -24,11 +24,11 @@ fn is_java(cost: &SeenCost) -> bool {
     cost.stack.first().is_some_and(|f| f.file.is_empty())
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "lucene.preload",
     what: "searches wait for pages of Lucene's index",
     seen_by: "major faults of Java's own code in a process that has files of a Lucene index mapped",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "Elasticsearch and OpenSearch: index.store.preload: [\"nvd\", \"dvd\", \"tim\", \"doc\", \"dim\"] where these fit into \
              memory; more memory for the page cache (a smaller heap) where they do not",
     why: "after a start the index is read page by page as searches touch it; with the setting files are read as the index is \
@@ -36,7 +36,9 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://www.elastic.co/docs/reference/elasticsearch/index-settings/preloading-data-into-file-system-cache",
     instead_of: &[],
     look: |scene| {
-        Sight::of(scene.costs_of(MECHANISMS, |c| is_java(c) && scene.maps(c.pid, is_of_index)))
+        Sight::of_costs(scene.costs_of(TOUCHED_MECHANISMS, |c| {
+            is_java(c) && scene.has_mapped(c.pid, is_of_index)
+        }))
     },
 };
 
@@ -52,14 +54,17 @@ mod tests {
             Mechanism::FaultMajor,
             "? < ? < JavaMain (libjli.so)",
         )]));
-        is_quiet(&ENTRY, &waiting);
+        is_quiet(&ADVICE_ENTRY, &waiting);
         is_quiet(
-            &ENTRY,
+            &ADVICE_ENTRY,
             &with_file(waiting.clone(), "/usr/lib/jvm/lib/modules"),
         );
-        is_quiet(&ENTRY, &with_file(waiting.clone(), "/tmp/_notes.txt"));
+        is_quiet(
+            &ADVICE_ENTRY,
+            &with_file(waiting.clone(), "/tmp/_notes.txt"),
+        );
         fires(
-            &ENTRY,
+            &ADVICE_ENTRY,
             &with_file(
                 waiting.clone(),
                 "/data/indices/x/0/index/_6f_Lucene84_0.doc",
@@ -67,9 +72,9 @@ mod tests {
         );
         let at_start = "ClassFileParser::parse_stream(ClassFileStream const*) (libjvm.so) < ? < ?";
         let at_start = asleep(scene(&[(Mechanism::FaultMajor, at_start)]));
-        is_quiet(&ENTRY, &with_file(at_start, "/data/_6q.cfs"));
+        is_quiet(&ADVICE_ENTRY, &with_file(at_start, "/data/_6q.cfs"));
         let mut faults = with_file(waiting, "/data/_6q.cfs");
         faults.costs[0].mechanism = Mechanism::FaultFile;
-        is_quiet(&ENTRY, &faults);
+        is_quiet(&ADVICE_ENTRY, &faults);
     }
 }

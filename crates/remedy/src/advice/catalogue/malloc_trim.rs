@@ -4,17 +4,17 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, Sight};
 
-pub(super) const MECHANISMS: &[Mechanism] = &[
+pub(super) const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Advise,
     Mechanism::LockMmap,
     Mechanism::ShootdownWait,
 ];
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "malloc.trim",
     what: "the program has malloc_trim(3) give freed pages back, and faults them in again",
     seen_by: "madvise below malloc_trim",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "call it after rare large peaks, and not by a timer or after each request (Java: no -XX:TrimNativeHeapInterval); \
              no tunable of glibc stops it, and quell prove tries to drop the calls",
     why: "it looks at each free block of every arena and gives whole pages back whatever M_TRIM_THRESHOLD says: 7 to 11 ms a call \
@@ -22,8 +22,8 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://github.com/amule-org/amule/pull/1156 https://github.com/s3fs-fuse/s3fs-fuse/issues/936",
     instead_of: &[],
     look: |scene| {
-        Sight::if_any_of(&[Mechanism::Advise], scene, MECHANISMS, |cost| {
-            cost.calls(&["malloc_trim"])
+        Sight::if_any_of(&[Mechanism::Advise], scene, TOUCHED_MECHANISMS, |cost| {
+            cost.calls_any(&["malloc_trim"])
         })
     },
 };
@@ -36,7 +36,7 @@ mod tests {
     /// Check that a timer's trims are told with the thread that asks for them.
     #[test]
     fn fires_on_a_timer() {
-        let advised = fires(&ENTRY, &recorded("02-malloc-trim-timer"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("02-malloc-trim-timer"));
         assert_eq!(advised.place, "trim: trimmer (trim)");
     }
 
@@ -44,6 +44,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "madvise (libc.so.6) < malloc_trim (libc.so.6) < sweep (rippled)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Advise, stack)]), "rippled");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Advise, stack)]),
+            "rippled",
+        );
     }
 }

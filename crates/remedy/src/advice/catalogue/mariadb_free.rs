@@ -11,7 +11,7 @@ fn is_pool(cost: &SeenCost) -> bool {
     is_server && frames().any(|f| f.function.starts_with("buf_"))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "mariadb.free",
     what: "MariaDB gives each free page of its buffer pool back by madvise(MADV_FREE)",
     seen_by: "madvise(MADV_FREE) below functions of InnoDB's buffer pool (buf_…)",
@@ -23,7 +23,7 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     instead_of: &[],
     look: |scene| {
         let given = scene.given.iter();
-        Sight::of(given.filter(|c| {
+        Sight::of_costs(given.filter(|c| {
             c.mechanism == Mechanism::Advise && c.advice.as_str() == "MADV_FREE" && is_pool(c)
         }))
     },
@@ -38,10 +38,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "buf_LRU_block_free_non_file_page(buf_block_t*) (mariadbd)";
-        fires_by_evidence(&ENTRY, &gives("MADV_FREE", stack), "mariadbd");
-        is_quiet(&ENTRY, &gives("MADV_DONTNEED", stack));
+        fires_by_evidence(&ADVICE_ENTRY, &gives("MADV_FREE", stack), "mariadbd");
+        is_quiet(&ADVICE_ENTRY, &gives("MADV_DONTNEED", stack));
         is_quiet(
-            &ENTRY,
+            &ADVICE_ENTRY,
             &gives("MADV_FREE", "je_pages_purge_lazy (mariadbd)"),
         );
     }

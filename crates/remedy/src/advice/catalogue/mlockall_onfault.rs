@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Populate,
     Mechanism::FaultAnon,
     Mechanism::FaultFile,
@@ -13,21 +13,21 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::ReclaimDirect,
 ];
 
-fn locks(cost: &SeenCost) -> bool {
-    cost.calls(&["mlockall"])
+fn is_locking(cost: &SeenCost) -> bool {
+    cost.calls_any(&["mlockall"])
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "mlockall.onfault",
     what: "mlockall(2) brings in every page that is mapped, used or not",
     seen_by: "time below mlockall",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "MCL_ONFAULT (Linux 4.4): pages are locked when they are first touched; or mlock(2) on what must never wait",
     why: "stacks, arenas and files are brought in whole, most of which is never used; Android's low memory killer locks so for \
           that reason",
     source: "https://man7.org/linux/man-pages/man2/mlock.2.html",
     instead_of: &[],
-    look: |scene| Sight::of(scene.costs_of(MECHANISMS, locks)),
+    look: |scene| Sight::of_costs(scene.costs_of(TOUCHED_MECHANISMS, is_locking)),
 };
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     /// Check that a program which locks 1 GB that it does not touch is told so.
     #[test]
     fn fires_on_a_program() {
-        let advised = fires(&ENTRY, &recorded("mlockall"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("mlockall"));
         assert!(advised.place.contains("main (lockall)"), "{advised:?}");
     }
 
@@ -46,6 +46,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "mlockall (libc.so.6) < main (corosync)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Populate, stack)]), "corosync");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Populate, stack)]),
+            "corosync",
+        );
     }
 }

@@ -4,7 +4,7 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
-const MECHANISMS: &[Mechanism] = &[
+const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::Map,
     Mechanism::Unmap,
     Mechanism::Protect,
@@ -15,15 +15,15 @@ const MECHANISMS: &[Mechanism] = &[
     Mechanism::Zeroing,
 ];
 
-fn compiles(cost: &SeenCost) -> bool {
+fn is_compilation(cost: &SeenCost) -> bool {
     cost.is_in("llvmjit.so")
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "postgresql.jit",
     what: "PostgreSQL compiles parts of queries, and maps and protects memory for the code",
     seen_by: "mappings, protection and page faults below llvmjit.so",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "jit=off, or a higher jit_above_cost, for short queries; fewer connections that each load the compiler",
     why: "compilation pays for long queries only: the manual says that for short ones it often costs more than it saves",
     source: "https://www.postgresql.org/docs/current/jit-decision.html",
@@ -32,8 +32,8 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
         Sight::if_any_of(
             &[Mechanism::Map, Mechanism::Unmap, Mechanism::Protect],
             scene,
-            MECHANISMS,
-            compiles,
+            TOUCHED_MECHANISMS,
+            is_compilation,
         )
     },
 };
@@ -48,6 +48,10 @@ mod tests {
     fn goes_by_evidence() {
         let stack = "mprotect (libc.so.6) < llvm::sys::Memory::protectMappedMemory() (libLLVM-14.so.1) < \
                      llvm_compile_expr (llvmjit.so) < ExecReadyExpr (postgres)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Protect, stack)]), "postgres");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Protect, stack)]),
+            "postgres",
+        );
     }
 }

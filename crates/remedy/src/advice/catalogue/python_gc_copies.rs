@@ -5,7 +5,7 @@ use quell_event::Mechanism;
 use crate::advice::{AdviceEntry, Sight};
 
 /// In versions from 3.7 to 3.14.
-const COLLECTOR: &[&str] = &[
+const COLLECTOR_FUNCTIONS: &[&str] = &[
     "gc_collect_main",
     "gc_collect_generations",
     "gc_collect_region",
@@ -17,13 +17,13 @@ const COLLECTOR: &[&str] = &[
     "visit_reachable",
 ];
 
-const MECHANISMS: &[Mechanism] = &[Mechanism::FaultCow, Mechanism::FaultEntry];
+const TOUCHED_MECHANISMS: &[Mechanism] = &[Mechanism::FaultCow, Mechanism::FaultEntry];
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "python.gc-copies",
     what: "Python's garbage collector writes into objects that processes share since a fork, and each page is copied",
     seen_by: "copies at a first write (fault.cow) below CPython's collector",
-    mechanisms: MECHANISMS,
+    mechanisms: TOUCHED_MECHANISMS,
     switch: "gc.disable() in the parent, gc.freeze() right before it forks, gc.enable() in the child; with Gunicorn: \
              preload_app and a hook that calls gc.freeze()",
     why: "a collection writes two words before every object that it visits; with gc.freeze() 24 workers took 31 % less memory \
@@ -31,8 +31,8 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://github.com/frappe/frappe/pull/21474 https://github.com/python/cpython/issues/75739",
     instead_of: &["python.object-copies"],
     look: |scene| {
-        Sight::if_any_of(&[Mechanism::FaultCow], scene, MECHANISMS, |cost| {
-            cost.calls(COLLECTOR)
+        Sight::if_any_of(&[Mechanism::FaultCow], scene, TOUCHED_MECHANISMS, |cost| {
+            cost.calls_any(COLLECTOR_FUNCTIONS)
         })
     },
 };
@@ -45,7 +45,7 @@ mod tests {
     /// Check that workers which collect what they have from their parent are told so.
     #[test]
     fn fires_on_workers() {
-        let advised = fires(&ENTRY, &recorded("python-gc-fork"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("python-gc-fork"));
         assert!(advised.place.contains("python"), "{advised:?}");
     }
 
@@ -53,6 +53,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "update_refs (libpython3.11.so.1.0) < gc_collect_main (libpython3.11.so.1.0)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::FaultCow, stack)]), "gunicorn");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::FaultCow, stack)]),
+            "gunicorn",
+        );
     }
 }

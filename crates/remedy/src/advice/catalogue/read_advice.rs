@@ -5,18 +5,18 @@ use quell_event::Mechanism;
 use crate::advice::{AdviceEntry, SeenHolder, Sight};
 
 /// These change the mapping, and take the lock of the address space for writing.
-const CHANGING: &[&str] = &["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"];
+const CHANGING_ADVICE: &[&str] = &["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"];
 
-fn advises(holder: &SeenHolder) -> bool {
+fn changes_read_advice(holder: &SeenHolder) -> bool {
     let Some(advice) = holder.doing.strip_prefix("madvise(") else {
         return false;
     };
-    CHANGING
+    CHANGING_ADVICE
         .iter()
         .any(|name| advice.starts_with(&format!("{name})")))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "mmap.read-advice",
     what: "threads change the read-ahead advice of mappings as they work, and all others wait for the lock",
     seen_by: "waits for the lock of an address space that its own madvise(MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL) holds",
@@ -28,15 +28,14 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://github.com/opensearch-project/OpenSearch/issues/20933",
     instead_of: &["lucene.prefetch"],
     look: |scene| {
-        let own = scene
-            .holders
-            .iter()
-            .filter(|h| h.mechanism == Mechanism::LockMmap && h.pid == h.waiter && advises(h));
+        let own = scene.holders.iter().filter(|h| {
+            h.mechanism == Mechanism::LockMmap && h.pid == h.waiter && changes_read_advice(h)
+        });
         let mut sight = Sight::of_holders(own)?;
         let given = scene
             .given
             .iter()
-            .filter(|c| CHANGING.contains(&c.advice.as_str()));
+            .filter(|c| CHANGING_ADVICE.contains(&c.advice.as_str()));
         sight.cpu_ns = given.map(|c| c.cpu_ns).sum();
         Some(sight)
     },
@@ -50,7 +49,7 @@ mod tests {
     /// Check that those are named who change the advice, and not the many that wait in mincore.
     #[test]
     fn fires_on_a_convoy() {
-        let advised = fires(&ENTRY, &recorded("06-madvise-convoy"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("06-madvise-convoy"));
         assert!(
             advised.place.contains("convoy: madvise(MADV_"),
             "{advised:?}"
@@ -62,10 +61,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let mut own = waits_for("search", "madvise(MADV_RANDOM) of 16 pages");
-        is_quiet(&ENTRY, &own);
+        is_quiet(&ADVICE_ENTRY, &own);
         own.holders[0].pid = own.holders[0].waiter;
-        fires(&ENTRY, &own);
+        fires(&ADVICE_ENTRY, &own);
         own.holders[0].doing = "madvise(MADV_DONTNEED) of 16 pages".into();
-        is_quiet(&ENTRY, &own);
+        is_quiet(&ADVICE_ENTRY, &own);
     }
 }

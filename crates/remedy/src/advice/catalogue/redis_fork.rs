@@ -5,7 +5,7 @@ use quell_event::Mechanism;
 use super::fork_spawn::of_forks;
 use crate::advice::AdviceEntry;
 
-const ASKERS: &[&str] = &[
+const FORKING_FUNCTIONS: &[&str] = &[
     "redisFork",
     "serverFork",
     "rdbSaveBackground",
@@ -14,7 +14,7 @@ const ASKERS: &[&str] = &[
     "rewriteAppendOnlyFileBackground",
 ];
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "redis.fork",
     what: "each background save forks, and copies the page tables while no command is served",
     seen_by: "forks of a millisecond or more below redisFork, rdbSaveBackground or rewriteAppendOnlyFileBackground",
@@ -24,7 +24,7 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     why: "a fork takes 9 to 13 ms for each GB of memory on physical machines, and 23 ms under KVM",
     source: "https://redis.io/topics/latency (fork time in different systems)",
     instead_of: &["fork.spawn"],
-    look: |scene| of_forks(scene, |cost| cost.calls(ASKERS)),
+    look: |scene| of_forks(scene, |cost| cost.calls_any(FORKING_FUNCTIONS)),
 };
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
     /// Check that a Redis that saves is told how long one fork takes.
     #[test]
     fn fires_on_a_save() {
-        let advised = fires(&ENTRY, &recorded("redis-bgsave"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("redis-bgsave"));
         assert!(advised.because.contains(" each, "), "{advised:?}");
         assert!(advised.place.starts_with("redis-server"), "{advised:?}");
     }
@@ -44,6 +44,10 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let stack = "_Fork (libc.so.6) < fork (libc.so.6) < redisFork (redis-server) < rdbSaveBackground (redis-server)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Fork, stack)]), "redis-server");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Fork, stack)]),
+            "redis-server",
+        );
     }
 }

@@ -2,18 +2,20 @@
 
 use quell_event::Mechanism;
 
-use super::clear_refs::clearers;
+use super::clear_refs::clearing_pids;
 use crate::advice::{AdviceEntry, SeenHolder, Sight};
 
 /// Files of a process whose reader walks its page tables with the lock held.
-const WALKING: &[&str] = &["/smaps", "/smaps_rollup", "/numa_maps", "/pagemap"];
+const WALKING_FILES: &[&str] = &["/smaps", "/smaps_rollup", "/numa_maps", "/pagemap"];
 
-fn walks(holder: &SeenHolder) -> bool {
+fn walks_page_tables(holder: &SeenHolder) -> bool {
     holder.doing.starts_with("read /proc/")
-        && WALKING.iter().any(|file| holder.doing.ends_with(file))
+        && WALKING_FILES
+            .iter()
+            .any(|file| holder.doing.ends_with(file))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "proc.smaps",
     what: "another process reads this one's smaps, and holds its lock meanwhile",
     seen_by: "waits for the lock of an address space that who reads /proc/PID/smaps, smaps_rollup, numa_maps or pagemap holds",
@@ -25,11 +27,10 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://github.com/ncabatoff/process-exporter/issues/246 https://github.com/influxdata/telegraf/issues/15295",
     instead_of: &[],
     look: |scene| {
-        let told = clearers(scene);
-        let readers = scene
-            .holders
-            .iter()
-            .filter(|h| h.mechanism == Mechanism::LockMmap && walks(h) && !told.contains(&h.pid));
+        let told = clearing_pids(scene);
+        let readers = scene.holders.iter().filter(|h| {
+            h.mechanism == Mechanism::LockMmap && walks_page_tables(h) && !told.contains(&h.pid)
+        });
         Sight::of_holders(readers)
     },
 };
@@ -43,8 +44,8 @@ mod tests {
     #[test]
     fn goes_by_evidence() {
         let scene = waits_for("process-exporte", "read /proc/12/smaps_rollup");
-        let advised = fires_by_evidence(&ENTRY, &scene, "mysqld");
+        let advised = fires_by_evidence(&ADVICE_ENTRY, &scene, "mysqld");
         assert_eq!(advised.place, "process-exporte: read /proc/12/smaps_rollup");
-        is_quiet(&ENTRY, &waits_for("ps", "read /proc/12/maps"));
+        is_quiet(&ADVICE_ENTRY, &waits_for("ps", "read /proc/12/maps"));
     }
 }

@@ -2,12 +2,12 @@
 
 use quell_event::Mechanism;
 
-use super::wasmtime_resident::{FAULTS, is_pool, is_wasmtime};
+use super::wasmtime_resident::{REFAULT_MECHANISMS, is_pool, is_wasmtime};
 use crate::advice::{AdviceEntry, Sight};
 
-const MAPPING: &[Mechanism] = &[Mechanism::Map, Mechanism::Unmap, Mechanism::Protect];
+const MAPPING_MECHANISMS: &[Mechanism] = &[Mechanism::Map, Mechanism::Unmap, Mechanism::Protect];
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "wasmtime.pool",
     what: "wasmtime maps memory for each instance, and unmaps it",
     seen_by: "mmap, munmap and mprotect by wasmtime's own code, and none of its pooling allocator on the stack",
@@ -29,17 +29,18 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     source: "https://docs.wasmtime.dev/api/wasmtime/struct.PoolingAllocationConfig.html",
     instead_of: &["wasmtime.keep-resident"],
     look: |scene| {
-        let mapping = Sight::of(scene.costs_of(MAPPING, |c| is_wasmtime(c) && !is_pool(c)))?;
+        let mapping =
+            Sight::of_costs(scene.costs_of(MAPPING_MECHANISMS, |c| is_wasmtime(c) && !is_pool(c)))?;
         if !scene.is_much(mapping.cpu_ns) {
             return None;
         }
         let mechanisms = [
-            MAPPING,
-            FAULTS,
+            MAPPING_MECHANISMS,
+            REFAULT_MECHANISMS,
             &[Mechanism::ShootdownWait, Mechanism::LockMmap],
         ]
         .concat();
-        let all = Sight::of(scene.costs_of(&mechanisms, is_wasmtime))?;
+        let all = Sight::of_costs(scene.costs_of(&mechanisms, is_wasmtime))?;
         Some(Sight {
             place: mapping.place,
             ..all
@@ -55,15 +56,19 @@ mod tests {
     /// Check that instances on demand are told the pool, and those of a pool are not.
     #[test]
     fn fires_on_instances() {
-        let advised = fires(&ENTRY, &recorded("12-wasmtime-ondemand"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("12-wasmtime-ondemand"));
         assert!(advised.place.contains("wasmtime"), "{advised:?}");
-        is_quiet(&ENTRY, &recorded("12-wasmtime-pool"));
+        is_quiet(&ADVICE_ENTRY, &recorded("12-wasmtime-pool"));
     }
 
     /// Check that it goes by wasmtime's unmapping.
     #[test]
     fn goes_by_evidence() {
         let stack = "munmap (libc.so.6) < <wasmtime::runtime::vm::mmap::Mmap>::drop (server)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Unmap, stack)]), "wasmtime");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Unmap, stack)]),
+            "wasmtime",
+        );
     }
 }

@@ -5,7 +5,7 @@ use quell_event::Mechanism;
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 /// Faults that are not there where pages stay.
-pub(super) const FAULTS: &[Mechanism] = &[
+pub(super) const REFAULT_MECHANISMS: &[Mechanism] = &[
     Mechanism::FaultAnon,
     Mechanism::FaultFile,
     Mechanism::FaultCow,
@@ -14,17 +14,17 @@ pub(super) const FAULTS: &[Mechanism] = &[
 ];
 
 /// The pool, and its queue of what is to be given back.
-const POOL: &[&str] = &["pooling", "decommit"];
+const POOL_NAMESPACES: &[&str] = &["pooling", "decommit"];
 
 pub(super) fn is_wasmtime(cost: &SeenCost) -> bool {
     cost.is_within("wasmtime::") || cost.is_in("_libwasmtime") || cost.is_in("libwasmtime")
 }
 
 pub(super) fn is_pool(cost: &SeenCost) -> bool {
-    POOL.iter().any(|part| cost.is_within(part))
+    POOL_NAMESPACES.iter().any(|part| cost.is_within(part))
 }
 
-pub(super) const ENTRY: AdviceEntry = AdviceEntry {
+pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     id: "wasmtime.keep-resident",
     what: "wasmtime's pool gives each instance's pages back by madvise, and the next one faults them in again",
     seen_by: "madvise by wasmtime's pooling allocator, with the faults of the code that it runs",
@@ -45,12 +45,12 @@ pub(super) const ENTRY: AdviceEntry = AdviceEntry {
     instead_of: &[],
     look: |scene| {
         let advise = [Mechanism::Advise];
-        let given = Sight::of(scene.costs_of(&advise, |c| is_wasmtime(c) && is_pool(c)))?;
+        let given = Sight::of_costs(scene.costs_of(&advise, |c| is_wasmtime(c) && is_pool(c)))?;
         if !scene.is_much(given.cpu_ns) {
             return None;
         }
-        let mechanisms = [&advise, FAULTS, &[Mechanism::ShootdownWait]].concat();
-        let all = Sight::of(scene.costs_of(&mechanisms, is_wasmtime))?;
+        let mechanisms = [&advise, REFAULT_MECHANISMS, &[Mechanism::ShootdownWait]].concat();
+        let all = Sight::of_costs(scene.costs_of(&mechanisms, is_wasmtime))?;
         Some(Sight {
             place: given.place,
             ..all
@@ -66,15 +66,19 @@ mod tests {
     /// Check that a pool that gives pages back is told to keep them, with the faults that this makes.
     #[test]
     fn fires_on_a_pool() {
-        let advised = fires(&ENTRY, &recorded("12-wasmtime-pool"));
+        let advised = fires(&ADVICE_ENTRY, &recorded("12-wasmtime-pool"));
         assert!(advised.place.contains("pool"), "{advised:?}");
-        is_quiet(&ENTRY, &recorded("12-wasmtime-ondemand"));
+        is_quiet(&ADVICE_ENTRY, &recorded("12-wasmtime-ondemand"));
     }
 
     /// Check that it goes by the pool's madvise.
     #[test]
     fn goes_by_evidence() {
         let stack = "madvise (libc.so.6) < <wasmtime::runtime::vm::instance::allocator::pooling::decommit_queue>::flush (server)";
-        fires_by_evidence(&ENTRY, &scene(&[(Mechanism::Advise, stack)]), "wasmtime");
+        fires_by_evidence(
+            &ADVICE_ENTRY,
+            &scene(&[(Mechanism::Advise, stack)]),
+            "wasmtime",
+        );
     }
 }

@@ -4,7 +4,7 @@ use quell_event::account::Account;
 
 /// Where the time of a run went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct ObservedTime {
     /// The account.
     pub account: Account,
     /// What those that were watched lost as victims, ns: no sample tells it.
