@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = quell_remedy::Version::leading(bytes);
+    let _ = quell_remedy::Version::parse_leading(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(plan) = quell_remedy::Plan::from_toml(text) {
         // what was read is written so that it is read again

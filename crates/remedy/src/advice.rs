@@ -1,9 +1,9 @@
-//! Advice where no setting reaches: what was seen in a program's time, and the switch of its own, or the change in it, that
-//! is known to cure it.
+//! Advice where no setting reaches. An entry recognises something in a program's time, and names the program's own switch, or the
+//! change in the program, that is known to cure it.
 //!
-//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL_ENTRIES`. An entry goes by what was seen
-//! (a function on a stack, a holder of a lock, an advice that was given) and never by a program's name alone; it says a
-//! source that its author has read; and it has a test of its own.
+//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL_ENTRIES`. An entry rests on evidence (a
+//! function on a stack, a holder of a lock, an advice that was given) and never on a program's name alone; it says a source that
+//! its author has read; and it has a test of its own.
 
 mod catalogue;
 mod page;
@@ -22,7 +22,7 @@ pub use page::catalogue_page;
 pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, SeenHolder, mapped_files};
 pub use sight::Sight;
 
-/// What an entry could touch has to be at least this share of CPU time, or of the time that passed.
+/// An entry is advised only if it could touch this share of CPU time, or of the time that passed.
 const MIN_TIME_SHARE: f64 = 0.01;
 
 /// And so long: less may be a few samples that fell there by chance.
@@ -32,19 +32,19 @@ const MIN_TIME_NS: u64 = 10_000_000;
 pub struct AdviceEntry {
     /// Its stable name.
     pub id: &'static str,
-    /// What is seen, and begins a line.
+    /// The observation; a line of the report begins with it.
     pub what: &'static str,
-    /// What it goes by, for documentation.
+    /// The evidence that it needs, for documentation.
     pub seen_by: &'static str,
     /// Whose time it can touch.
     pub mechanisms: &'static [Mechanism],
     /// The program's own switch, or the change.
     pub switch: &'static str,
-    /// Why that costs time, and what was measured or reported.
+    /// The reason why that costs time, with the figure that was measured or reported.
     pub why: &'static str,
     /// Who says so.
     pub source: &'static str,
-    /// More general entries that say less of the same time: they are not told beside it.
+    /// More general entries that cover the same time: they are not shown beside this one.
     pub instead_of: &'static [&'static str],
     /// Finds it; none where it is not seen.
     pub look: fn(&Scene) -> Option<Sight>,
@@ -61,16 +61,16 @@ pub fn all() -> &'static [&'static AdviceEntry] {
 pub struct Advised {
     /// The entry's name.
     pub id: &'static str,
-    /// What is seen.
+    /// The observation.
     pub what: &'static str,
     /// The program's own switch, or the change.
     pub switch: &'static str,
     /// The process and the function that had it done, the dearest.
     #[serde(rename = "where")]
     pub place: String,
-    /// What of it was seen beside the time: how long one takes, how often, who held the lock. Empty where that is nothing.
+    /// Evidence beside the time: the length of one call, the number of calls, or who held the lock. Empty where there is none.
     pub because: String,
-    /// Why that costs time, and what was measured or reported.
+    /// The reason why that costs time, with the figure that was measured or reported.
     pub why: &'static str,
     /// Who says so.
     pub source: &'static str,
@@ -85,7 +85,7 @@ fn is_enough_time(ns: u64, of: u64) -> bool {
     ns >= MIN_TIME_NS && ns as f64 >= MIN_TIME_SHARE * of as f64
 }
 
-/// Whether what was seen is.
+/// Whether an entry's time is long enough to be advised.
 fn is_worth(scene: &Scene, sight: &Sight) -> bool {
     scene.is_much(sight.cpu_ns) || is_enough_time(sight.blocked_ns, scene.wall_ns)
 }

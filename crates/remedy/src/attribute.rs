@@ -9,7 +9,7 @@ use crate::function_names::is_asked;
 use crate::owner::{Owner, is_of_heap, likely_owner, owner_of};
 use crate::share::{Share, ShootdownSplit};
 
-/// The causes by which allocators give memory back, or change what is mapped.
+/// The causes by which allocators give memory back, or change mappings.
 fn by_allocators(cause: Cause) -> bool {
     matches!(
         cause,
@@ -31,7 +31,7 @@ pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> 
     };
     let sum: u64 = evidence.sources.iter().map(|s| s.shootdowns).sum();
     out.total = if sum > 0 { sum } else { evidence.shootdowns };
-    // what the others are decides of these
+    // These copies are counted last, because the calls of the others decide whose they are.
     let mut zeros: Vec<&ShootdownSource> = Vec::new();
     for source in &evidence.sources {
         if let Some(index) = after_a_split(found, evidence, source) {
@@ -69,7 +69,8 @@ pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> 
 }
 
 impl ShootdownSplit {
-    /// Counts a source to its owner. What only may be somebody's is nobody's: a remedy needs a stack that says so, or the heap.
+    /// Counts a source to its owner. A source whose owner is only likely is counted to nobody: a remedy needs a stack or the heap
+    /// as evidence.
     fn count_to_owner(&mut self, found: &[FoundSoftware], source: &ShootdownSource, owner: Owner) {
         let share = match owner {
             Owner::Allocator(index, false) => &mut self.allocators[index],
@@ -102,7 +103,7 @@ impl ShootdownSplit {
     }
 }
 
-/// Whether a region is a mapping of a file, or of memory with a name that is shared: not what an allocator hands out.
+/// Whether a region is a mapping of a file, or of shared memory with a name. Allocators hand out neither.
 fn is_of_file(region: &str) -> bool {
     region.starts_with("file ")
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
-/// What a file of this name is, with the version that its name tells or else one of which most is known.
+/// Recognises a file by its name, with the version in the name or else a version that is well known.
 #[must_use]
 pub fn of_file(path: &Path) -> Option<FoundSoftware> {
     let name = path.file_name()?.to_str()?;
@@ -23,7 +23,7 @@ pub fn of_file(path: &Path) -> Option<FoundSoftware> {
     Some(found)
 }
 
-/// What a file is whose function called, where the function's name tells.
+/// Recognises the file that a calling function lies in, by the function's name.
 #[must_use]
 pub fn of_symbol(symbol: &str, module: &Path) -> Option<FoundSoftware> {
     let mut found = usual_version(kind_of_symbol(symbol)?);

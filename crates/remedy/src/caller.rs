@@ -35,8 +35,8 @@ pub(crate) enum CalledBy {
     Others,
 }
 
-/// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and
-/// beside it what that called of these.
+/// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and beside
+/// it the function of theirs that it called.
 pub(crate) fn called_by(case: &RemedyCase<'_>, row: &AccountRow) -> CalledBy {
     match case.origin {
         ShootdownOrigin::Allocator(found) => by_allocator(case, found, row),
@@ -77,7 +77,8 @@ fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) 
     }
 }
 
-/// What a thread that held a lock was in, as the account words it: `munmap of 2 pages`, `madvise(MADV_FREE) of 1 page`.
+/// The call that a thread was in while it held a lock, from the words of the account: `munmap of 2 pages`, `madvise(MADV_FREE) of
+/// 1 page`.
 pub(crate) fn call_of(doing: &str) -> Option<Mechanism> {
     match doing.split([' ', '(']).next()? {
         "munmap" => Some(Mechanism::Unmap),

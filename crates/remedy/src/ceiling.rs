@@ -1,4 +1,4 @@
-//! The most that a change could win: the time, in the run that was observed, of what it can touch.
+//! The most that a change could win: the time of everything that it can touch, in the run that was observed.
 
 use quell_event::account::{Account, AccountRow, AccountSummary};
 use quell_event::{Cause, Mechanism, Tally};
@@ -30,7 +30,7 @@ pub struct RemedyCeiling {
 const MIN_NOTICED_SHARE: f64 = 0.01;
 
 impl RemedyCeiling {
-    /// It is below what anybody notices.
+    /// Whether nobody would notice the change.
     #[must_use]
     pub fn is_below_notice(&self) -> bool {
         self.cpu < MIN_NOTICED_SHARE && self.wall < MIN_NOTICED_SHARE
@@ -137,7 +137,7 @@ impl OriginTime<'_> {
         }
     }
 
-    /// What of these the origin had done.
+    /// The sum of the rows whose calls this origin made.
     fn reached_sum(&self, of: &[Mechanism]) -> SampleSum {
         let rows = self.rows().filter(|r| of.contains(&r.mechanism));
         SampleSum::of_rows(rows.filter(|r| self.is_reached(r)))
@@ -148,7 +148,8 @@ impl OriginTime<'_> {
         part_or(self.case.shootdowns() as f64, self.case.total as f64, 0.0)
     }
 
-    /// The part of this origin's calls that the change reaches: not of what the program asks for, where it does not.
+    /// The part of this origin's calls that the change reaches: releases that the program requests count only where it reaches
+    /// those too.
     fn part_reached(&self) -> f64 {
         let rows = self
             .rows()
@@ -161,8 +162,8 @@ impl OriginTime<'_> {
         )
     }
 
-    /// The part of what the whole program does by these calls that this origin does, as far as the change reaches it. Where they
-    /// took too little time to be sampled, its shootdowns tell.
+    /// The part of the whole program's calls of this kind that this origin makes, as far as the change reaches it. Where the
+    /// calls took too little time to be sampled, shootdowns decide.
     fn part_of(&self, calls: &[Mechanism]) -> f64 {
         let otherwise = self.of_shootdowns() * self.part_reached();
         let (its, all) = (self.reached_sum(calls), self.sum_rows(calls));
@@ -256,12 +257,12 @@ impl OriginTime<'_> {
         (touched, hits)
     }
 
-    /// Whether what is for all memory is for this program's: of an allocator only if it is in use.
+    /// Whether a change of all memory concerns this program: an allocator's setting only if that allocator is in use.
     fn is_everywhere(&self) -> bool {
         !matches!(self.case.origin, ShootdownOrigin::Allocator(_)) || self.is_in_use()
     }
 
-    /// The part of the waits for the lock of the address space while it was held for what the change can touch.
+    /// The part of the waits for the lock of the address space while calls held it that the change can touch.
     fn part_of_lock(&self, again: f64, reach: f64) -> f64 {
         let holders = self.spent.account.holders.iter();
         let (mut touched, mut all) = (0.0, 0.0);
@@ -308,7 +309,8 @@ pub(crate) fn origin_ceiling(
     })
 }
 
-/// The account as if all of memory management were so many samples: for what they stand for, and its interval.
+/// The account with all of memory management replaced by this many samples: it gives the time that they stand for, with its
+/// interval.
 fn summary_of_samples(spent: &ObservedTime, samples: u64) -> Option<AccountSummary> {
     let row = AccountRow {
         pid: 0,

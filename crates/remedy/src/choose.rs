@@ -1,4 +1,4 @@
-//! Choosing remedies: for each origin of shootdowns what stops most of them, within a budget of memory.
+//! Choosing remedies: for each origin of shootdowns the changes that stop most of them, within a budget of memory.
 
 mod describe;
 mod offers;
@@ -22,7 +22,7 @@ const SMALL_SHARE: f64 = 0.02;
 /// A file's own calls, and the kernel's work, with less than this share are not mentioned.
 const MENTIONED_DIVISOR: u64 = 20;
 
-/// What may be chosen.
+/// Bounds of the choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlanOptions {
     /// By which share of its maximum the resident memory may grow, as predicted: 0.25 is a quarter.
@@ -31,7 +31,8 @@ pub struct PlanOptions {
     pub at_least: u64,
     /// Whether the preload library may be chosen: not where nobody is there to say where it lies.
     pub preload: bool,
-    /// Whether what can't win time is offered too: a figure of the program's own may be of a stall that is no part of its time.
+    /// Whether changes that can't win time are offered too: a metric of the program's own may measure a stall that is no part of
+    /// its time.
     pub whatever: bool,
 }
 
@@ -46,17 +47,17 @@ impl Default for PlanOptions {
     }
 }
 
-/// What could be done for a program.
+/// Everything that could be done for a program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Proposal {
-    /// What stops most of the shootdowns, as predicted.
+    /// The changes that stop most of the shootdowns, as predicted.
     pub plan: Plan,
     /// Every single change that may help, each for itself: whether it wins time only runs can tell. The dearest origin's
     /// first; within the budget of memory as far as that is known.
     pub candidates: Vec<Planned>,
 }
 
-/// Chooses remedies for what was found, from what was observed, as [`choose_plan`] does by default. `env` is the
+/// Chooses a plan for the software that was found, from one observed run, as [`choose_plan`] does with its defaults. `env` is the
 /// environment that the program was observed in.
 pub fn plan(
     found: &[FoundSoftware],
@@ -129,13 +130,13 @@ struct Choosing<'a> {
     split: &'a ShootdownSplit,
     options: &'a PlanOptions,
     env: &'a dyn Fn(&str) -> Option<String>,
-    /// The share of the maximum of memory that what is chosen is expected to take.
+    /// The share of the maximum of memory that the chosen changes are expected to take.
     spent: f64,
-    /// What the budget left when the library was first chosen, from which its sizes are; none before.
+    /// The budget that was left when the library was first chosen, since its sizes are made from it; none before.
     library: Option<Option<u64>>,
     plan: Plan,
     candidates: Vec<Planned>,
-    /// What could win too little for one origin, by name, and the words for that.
+    /// Changes that could win too little for one origin, by name, each with its note.
     dropped: Vec<(&'static str, String)>,
 }
 
@@ -196,7 +197,7 @@ impl<'a> Choosing<'a> {
         }
     }
 
-    /// What no allocator asked for.
+    /// Chooses for shootdowns that no allocator caused.
     fn choose_for_rest(&mut self) {
         let split = self.split;
         if self.evidence.shootdowns < FEW_SHOOTDOWNS {
@@ -288,7 +289,7 @@ impl<'a> Choosing<'a> {
         }
     }
 
-    /// What programs with settings of their own can do where nobody interrupts anybody.
+    /// Offers the settings of programs that have their own, where there are next to no shootdowns.
     fn offer_of_programs(&mut self) {
         let all = self.all_by_cause();
         let found = self.found;
@@ -348,7 +349,7 @@ impl<'a> Choosing<'a> {
 
     /// The share by which memory may grow.
     fn budget_share(&self) -> f64 {
-        // What was not measured is within no budget, and without one everything is.
+        // A program whose memory was not measured has no budget to keep.
         let Some(rss) = self.evidence.max_rss else {
             return f64::INFINITY;
         };
@@ -417,11 +418,11 @@ impl<'a> Choosing<'a> {
         for (remedy, offer) in tunings.iter().chain(&preloads) {
             self.offer_change(&case, *remedy, offer, text);
         }
-        // of what nobody knows to stop anything only runs tell
+        // The effect of an untried offer is known by runs only.
         let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
         tunings.retain(is_known);
         preloads.retain(is_known);
-        // What the library keeps it keeps once, for whomever.
+        // The library's memory counts once, whichever origins it serves.
         let sets = candidate_sets(&tunings, &preloads, |(remedy, offer)| {
             if remedy.preloads() && self.library.is_some() {
                 return Some(0.0);
@@ -429,7 +430,7 @@ impl<'a> Choosing<'a> {
             self.memory_share(offer.memory)
         });
         let left = self.budget_left();
-        // What is chosen for page faults may have no shootdown of its own to stop.
+        // Changes for page faults may have no shootdown of their own to stop.
         let for_faults = self.evidence.shootdowns < FEW_SHOOTDOWNS;
         let best = best_set(&sets, left, for_faults);
         let stops = best.map_or(0.0, |b| b.stops);
@@ -479,7 +480,7 @@ impl<'a> Choosing<'a> {
             self.library = Some(case.room);
         }
         self.spent += best.memory.unwrap_or(0.0).max(0.0);
-        // what is promised is of all that the victims suffer, as what is measured
+        // The promise is a share of all that the victims suffer, because that is measured later.
         let all = total + self.evidence.by_strangers;
         let part = share.shootdowns as f64 / all.max(1) as f64;
         let chosen: Vec<Candidate> = best.chosen.iter().map(|c| (c.0, c.1.clone())).collect();

@@ -6,7 +6,7 @@ mod shim;
 enum Syntax {
     /// `key:value,key:value` (jemalloc), `key=value:key=value` (glibc), `key=value,…` (Go, libquell).
     Pairs { between: char, inside: char },
-    /// Words, where a later one wins (Java, Node, Erlang with what is set in the same word).
+    /// Words, where a later one wins: Java's, Node's, and Erlang's if value and option are one word.
     Words,
     /// Libraries, of which the first one that has a function gives it to all. Colons or blanks part them (ld.so(8)).
     Libraries,
@@ -40,8 +40,8 @@ fn variable_syntax(variable: &str) -> Syntax {
     }
 }
 
-/// The settings in a value, as (key, setting). A blank around a setting is dropped: jemalloc refuses
-/// all that follows a blank, so a user who wrote one did not get what was meant.
+/// The settings in a value, as (key, setting). A blank around a setting is dropped: jemalloc refuses everything that follows a
+/// blank, so such a user's setting has no effect.
 fn keyed_settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     match variable_syntax(variable) {
         Syntax::Pairs { between, inside } => value
@@ -134,8 +134,8 @@ fn preload_rank(path: &str) -> usize {
     }
 }
 
-/// What two remedies set, as one value. The preload library's is the most that either asks for; elsewhere the later
-/// one's setting counts.
+/// The values of two remedies for one variable, as one. Of the preload library's settings the larger need of the two counts;
+/// elsewhere the later setting counts.
 pub(crate) fn merge_values(variable: &str, one: &str, other: &str) -> String {
     if variable == SHIM_VARIABLE {
         shim::merge_needs(one, other)
@@ -182,7 +182,7 @@ pub(crate) fn replaced_settings(variable: &str, base: Option<&str>, ours: &str) 
         .collect()
 }
 
-/// What is wrong with a value that the user set, if its reader would refuse it.
+/// The fault in a value that the user set, if its reader would refuse it.
 pub(crate) fn value_complaint(variable: &str, value: &str) -> Option<String> {
     let Syntax::Pairs { between, inside } = variable_syntax(variable) else {
         return None;

@@ -1,4 +1,4 @@
-//! Which pages are copied because of what an allocator did: copying one is a shootdown by `cow`.
+//! Pages that are copied because of an allocator's habits: each copy is a shootdown by `cow`.
 //!
 //! A page that was only read is the zero page, and so is one of a huge page that was split while it held
 //! nothing but zeros; the first write to it copies, with a shootdown. Neither is the allocator's own call,
@@ -10,9 +10,9 @@ use crate::function_names::is_libc_file;
 use crate::share::{Share, ShootdownSplit};
 use crate::{Evidence, FoundSoftware, Linking, ShootdownSource, SoftwareKind};
 
-/// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page
-/// and then copied, with a shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars.
-/// Of a stripped file all of jemalloc's code that copies counts: what else copies is the program's own code.
+/// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page and then copied, with a
+/// shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars. In a stripped file all copies by jemalloc's code count:
+/// copies elsewhere are the program's own code.
 pub(crate) fn in_metadata(found: &[FoundSoftware], source: &ShootdownSource) -> bool {
     if source.cause != Cause::Cow {
         return false;
@@ -38,16 +38,16 @@ pub(crate) fn is_metadata(found: &[FoundSoftware], source: &ShootdownSource) -> 
     }
 }
 
-/// Counts copies of the zero page ([`is_of_zeros`]) to whose memory they most likely are of; how many are nobody's.
+/// Counts copies of the zero page ([`is_of_zeros`]) to the most likely owner of the memory; returns the number that is nobody's.
 ///
-/// A page is the zero page if it is read before it is written: by a program that looks first, or by `realloc` of a large
-/// block, which copies all of it, also what nobody wrote yet. The stack says only who writes. So they are taken for
-/// memory of what the writing file maps by itself, or of the allocator: of the one that gives back most, since what is
-/// given back is the zero page again. The C library writes for anybody (`memset`).
+/// A page is the zero page if it is read before it is written: by a program that looks first, or by `realloc` of a large block,
+/// which copies all of it, also pages that nobody wrote yet. The stack shows only who writes. So the copies are taken for memory
+/// that the writing file maps by itself, or for an allocator's: for the one that gives back most, since memory that was given
+/// back is the zero page again. The C library writes for anybody (`memset`).
 ///
-/// jemalloc's are all counted to it, for huge pages stop them whether or not the memory was given back before: of Polars
-/// 300 to 1,100 of 500 to 1,600 shootdowns of some runs, and 20 of 400 of others. Of others only those that what they
-/// give back explains.
+/// jemalloc's are all counted to it, because huge pages stop them whether or not the memory was given back before: of Polars 300
+/// to 1,100 of 500 to 1,600 shootdowns of some runs, and 20 of 400 of others. To other allocators only as many are counted as
+/// they gave pages back.
 pub(crate) fn share_out(
     found: &[FoundSoftware],
     evidence: &Evidence,
@@ -106,10 +106,10 @@ pub(crate) fn after_a_split(
     evidence.sources.iter().any(frees).then_some(index)
 }
 
-/// How many more copies may be of memory that these calls give back, which is mapped anew, read first and then
-/// written: no more pages are copied than were given back. What the preload library serves again, or zeroes in place, is
-/// there and writable, so that nothing is copied. Seen of a program that reads each page of what it maps before it
-/// writes it: 26 % of the shootdowns were by munmap, the others by cow, and the library stopped 97 % of all.
+/// The number of further copies that may be of memory which these calls give back, and which is mapped anew, read first and then
+/// written: no more pages are copied than were given back. Memory that the preload library serves again, or zeroes in place, is
+/// there and writable, so that nothing is copied. In a program that reads each page of a mapping before it writes it, 26 % of the
+/// shootdowns were by munmap, the others by cow, and the library stopped 97 % of all.
 ///
 /// The pages of a full flush are not known: 33 or more. They are taken for 4 MB, so that of larger blocks too little is
 /// promised, and of a large table that stays, filled by a program that once unmaps something else, not much too much.
@@ -131,7 +131,7 @@ pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
     given.saturating_sub(share.refaulted)
 }
 
-/// Whether what is copied can only be the zero page: it lies in anonymous memory, and nobody forks or has forked.
+/// Whether a copy can only be of the zero page: it lies in anonymous memory, and the process never forked.
 pub(crate) fn is_of_zeros(evidence: &Evidence, source: &ShootdownSource) -> bool {
     let anonymous = source
         .region

@@ -1,4 +1,4 @@
-//! What each remedy could win of one program's time at most, by its account alone: for questions over many hosts, where neither
+//! The most that each remedy could win of one program's time, by its account alone: for questions over many hosts, where neither
 //! the programs' files nor their memory are at hand.
 
 use std::collections::BTreeSet;
@@ -14,22 +14,23 @@ use crate::remedy::{self, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::Share;
 use crate::{Evidence, FoundSoftware, table};
 
-/// What a remedy could win for one origin.
+/// The gain that a remedy could have for one origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PossibleWin {
     /// Whose calls: an allocator, or the program's own.
     pub asker: &'static str,
     /// The remedy.
     pub remedy: &'static str,
-    /// The most. Without what the program's threads lost as victims: whose calls those were the account does not say.
+    /// The most. Time that the program's threads lost as victims is left out, because the account does not say whose calls caused
+    /// it.
     pub ceiling: RemedyCeiling,
 }
 
 /// Shootdowns that make every remedy considered: here the time decides.
 const MANY_SHOOTDOWNS: u64 = 1_000_000;
 
-/// What each remedy could win of a program with these allocators, as in a plan for a trace, where faults may all be on memory that was
-/// given back. What is not seen to be called is left out, and so is what wins nothing.
+/// The most that each remedy could win of a program with these allocators, as in a plan for a trace, where all faults may be on
+/// memory that was given back. Calls that were not seen are left out, and so are remedies that win nothing.
 #[must_use]
 pub fn could_win(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleWin> {
     let evidence = Evidence {

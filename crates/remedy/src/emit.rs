@@ -1,4 +1,4 @@
-//! A plan in the form of what starts the program elsewhere.
+//! A plan in the form of another launcher: a shell, systemd, Docker, Kubernetes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,8 +55,8 @@ impl PlanForm {
         }
     }
 
-    /// What is to be done before, where the plan preloads quell's library: its place on this machine may be another
-    /// after a restart, and is none in an image. A shell asks for it.
+    /// The step to do before, where the plan preloads quell's library: its place on this machine may be another after a restart,
+    /// and an image has none. A shell asks quell for the place.
     fn first_step(self) -> Option<String> {
         const LIBRARY_COMMAND: &str = "\"$(quell run --library)\"";
         match self {
@@ -83,8 +83,8 @@ impl FromStr for PlanForm {
     }
 }
 
-/// The plan in one form, with `environment` as what it makes of the program's. What that form can't hold is said in
-/// comments, so that nobody takes it for all there is.
+/// The plan in one form, with `environment` as the values after merging. Parts that the form can't hold become comments, so that
+/// nobody takes it for the whole plan.
 #[must_use]
 pub fn emit_plan(plan: &Plan, environment: &BTreeMap<String, String>, form: PlanForm) -> String {
     let ids: Vec<&str> = plan.remedies.iter().map(|r| r.remedy.as_str()).collect();
@@ -145,7 +145,7 @@ fn push_comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "# {text}");
 }
 
-/// What comes before and behind the preload library in LD_PRELOAD, if it is there. Its folder may be another after a restart.
+/// The text before and behind the preload library in LD_PRELOAD, if it is there. Its folder may be another after a restart.
 fn around_library(preload: &str) -> Option<(&str, &str)> {
     let mut start = 0;
     for path in preload.split_inclusive([':', ' ']) {
@@ -201,7 +201,7 @@ fn variable_line(form: PlanForm, name: &str, value: &str) -> Option<String> {
     })
 }
 
-/// What is done at the start, as a directive of that form; or what would do it.
+/// A start of the plan as a directive of that form; an error is the command that would do it.
 fn start_directive(form: PlanForm, start: &Start) -> Result<String, String> {
     if form == PlanForm::Systemd {
         return systemd_directive(start);

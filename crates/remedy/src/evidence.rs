@@ -1,4 +1,4 @@
-//! What was observed of one run: what a plan rests on.
+//! The observation of one run, on which a plan rests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::observed_time::ObservedTime;
 /// program make a few dozen.
 pub const FEW_SHOOTDOWNS: u64 = 50;
 
-/// What was observed of one run: the input of a plan.
+/// The observation of one run: the input of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// All shootdowns of the program.
@@ -36,7 +36,7 @@ pub struct Evidence {
     /// Shootdowns whose range is not known: of more than 33 pages (`tlb_single_page_flush_ceiling`), or
     /// of everything.
     pub full: u64,
-    /// Which of the C library's functions about memory each file may call, where that can be told.
+    /// The functions of the C library about memory that each file may call, where its symbols show that.
     pub wrappers: BTreeMap<PathBuf, Wrappers>,
     /// The program runs with the rights of its file (set-user-id and the like), so that the loader
     /// ignores `LD_PRELOAD`.
@@ -45,20 +45,20 @@ pub struct Evidence {
     pub unfit: Option<String>,
     /// How much of its CPU time huge pages took, to be found, zeroed and mapped, in parts of a thousand.
     pub huge_time_permille: u32,
-    /// The words of its command, where it is known: what they set nobody need guess.
+    /// The words of its command, where it is known, because they hold settings too.
     pub command: Vec<String>,
     /// Where its time went, if that was watched.
     pub spent: Option<ObservedTime>,
 }
 
 impl Evidence {
-    /// About how much memory is given back by one shootdown, bytes; none where nothing says.
+    /// The mean size of a block that is given back by one shootdown, in bytes; none where nothing bounds it.
     ///
-    /// Memory that is given back and used again is faulted in again, so that the faults bound it from
-    /// above; but where nobody runs beside the culprit there is no shootdown, and so much more is faulted in for
-    /// each, and of fewer than [`FEW_SHOOTDOWNS`] they say nothing: 17 of a Redis and its 57,000 faults made blocks of 8 MB, where
-    /// values have 0.4. All that was ever resident bounds it too: a program is taken to hold 32 such blocks at once.
-    /// The ranges that the kernel tells bound it from below.
+    /// Memory that is given back and used again is faulted in again, so the faults bound it from above. Where no thread runs
+    /// beside the culprit there is no shootdown, though, and the faults of such calls would be counted to the others; with fewer
+    /// than [`FEW_SHOOTDOWNS`] they say nothing: 17 of a Redis and its 57,000 faults made blocks of 8 MB, where values have 0.4.
+    /// The largest resident memory bounds it too: a program is taken to hold 32 such blocks at once. The ranges that the kernel
+    /// reports bound it from below.
     #[must_use]
     pub fn mean_block(&self) -> Option<u64> {
         const PAGE_BYTES: u64 = 4096;
@@ -85,7 +85,7 @@ pub struct ShootdownSource {
     pub caller_module: Option<PathBuf>,
     /// The function in that file, where it has a name.
     pub caller_symbol: Option<String>,
-    /// What lies at the address range: a file, `[heap]`, `[stack]`, an arena.
+    /// The mapping at the address range: a file, `[heap]`, `[stack]`, an arena.
     pub region: Option<String>,
     /// How many.
     pub shootdowns: u64,

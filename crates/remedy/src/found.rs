@@ -1,4 +1,4 @@
-//! What was recognised: an allocator or a runtime, where it is, and how it listens.
+//! Recognised software: an allocator or a runtime, where it is, and how it takes settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -126,7 +126,7 @@ pub enum Linking {
 /// One allocator or runtime, recognised in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSoftware {
-    /// What it is.
+    /// The kind of software.
     pub kind: SoftwareKind,
     /// Its version, or the range it must lie in.
     pub version: Option<Version>,
@@ -134,7 +134,7 @@ pub struct FoundSoftware {
     pub module: PathBuf,
     /// The environment variable that it reads its settings from, where one is known.
     pub conf_env: Option<String>,
-    /// What its functions' names start with: nothing, `je_`, `_rjem_`.
+    /// The prefix of its functions' names: none, `je_`, `_rjem_`.
     pub prefix: Option<String>,
     /// Whether it is a library of its own.
     pub linking: Linking,
@@ -142,7 +142,7 @@ pub struct FoundSoftware {
     pub replaces_malloc: bool,
     /// Settings that were built in, in the syntax of the environment variable.
     pub built_in: Option<String>,
-    /// What was recognised, for the user.
+    /// The evidence for the recognition, for the user.
     pub how: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the name of a function or of its file says of it.
+//! Facts that the name of a function, or of its file, tells.
 
 use std::path::Path;
 

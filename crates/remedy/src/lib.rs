@@ -2,13 +2,13 @@
 //!
 //! * [`recognise_file`], [`recognise_modules`], [`recognise_process`] and [`recognise_command`] say
 //!   which allocators live in a program, by reading files only.
-//! * [`plan()`] chooses remedies from what was observed and what was found.
-//! * [`advice`] says what no setting reaches: a program's own switch, by what was seen in its time.
-//! * A [`Plan`] is TOML that people read and edit, an environment to start a program with, and what is
-//!   done to it before it starts ([`Start`]).
+//! * [`plan()`] chooses remedies for the software that was found, from one observed run.
+//! * [`advice`] names a program's own switch where no setting reaches, by the evidence in its time.
+//! * A [`Plan`] is TOML that people read and edit, an environment to start a program with, and changes to the process before
+//!   it starts ([`Start`]).
 //!
-//! To add a remedy, add a file under `src/remedy/` and name it in `remedy::ALL`; to recognise
-//! something new, add a file under `src/recognise/` and name it in `recognise::ALL`.
+//! To add a remedy, add a file under `src/remedy/` and name it in `remedy::ALL_REMEDIES`; to recognise something new, add a file
+//! under `src/recognise/` and name it in `recognise::ALL_RECOGNISERS`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -7,7 +7,7 @@ use quell_event::account::Account;
 pub struct ObservedTime {
     /// The account.
     pub account: Account,
-    /// What those that were watched lost as victims, ns: no sample tells it.
+    /// Time that the watched threads lost as victims, ns: no sample shows it.
     pub hits_ns: u64,
     /// How long was watched, ns.
     pub duration_ns: u64,

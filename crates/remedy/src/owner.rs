@@ -25,8 +25,8 @@ pub(crate) fn owner_of(
         // The same file may be known by different paths: /lib is a link to /usr/lib.
         let same =
             |f: &FoundSoftware| f.module == *module || f.module.file_name() == module.file_name();
-        // The C library's malloc has no frame pointers: what is next on the stack has called that. Runtimes such as
-        // Go's make system calls of their own, by no name.
+        // The C library's malloc has no frame pointers: the next function on the stack is its caller. Runtimes such as Go's make
+        // system calls of their own, by no name.
         let named = |w: &Wrappers| w.may_ask(source.cause);
         let silent = !wrappers.get(module).is_none_or(named)
             && !found.iter().any(|f| f.kind.has_allocator() && same(f));

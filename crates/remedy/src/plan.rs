@@ -1,4 +1,4 @@
-//! What a plan is, and what it makes of an environment.
+//! A plan, and the environment that it makes.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::{RemedyCeiling, Start, conf, quote, start};
 /// The remedies chosen for one program, each with its evidence and its cost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// What to set.
+    /// The changes to make.
     pub remedies: Vec<Planned>,
-    /// What was considered and refused, with the reason, and what the user should know.
+    /// Remedies that were considered and refused, with the reason, and remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -20,13 +20,13 @@ pub struct Planned {
     pub remedy: String,
     /// The environment variables that it sets.
     pub sets: BTreeMap<String, String>,
-    /// What is done to the process before it starts: keys and values of [`Start`].
+    /// Changes to the process before it starts: keys and values of [`Start`].
     pub starts: BTreeMap<String, String>,
-    /// What speaks for it, in a sentence with figures.
+    /// The evidence for it, in a sentence with figures.
     pub evidence: String,
     /// The share of all observed shootdowns that it is expected to stop, 0 to 1.
     pub predicted_stop: f64,
-    /// What it costs, in words with the figure.
+    /// The cost of it, in words with the figure.
     pub cost: String,
     /// The most that it could win, in the run that was observed; none where nobody knows where the time went.
     pub ceiling: Option<RemedyCeiling>,
@@ -40,7 +40,7 @@ pub struct Planned {
 }
 
 impl Plan {
-    /// Notes what the user's environment has to do with what would be set; true if it is set already.
+    /// Notes how the user's environment meets these settings; true if all of them are set already.
     pub(crate) fn user_has(
         &mut self,
         found: &str,
@@ -88,7 +88,7 @@ impl Plan {
             };
             ours.insert(name, all);
         }
-        // First what the remedies want of each other, then over the user's: theirs is not one more need.
+        // The remedies' needs are merged first, and only then the user's value: that is no further need.
         let over = |(name, value): (&String, String)| {
             let all = conf::merge_setting(name, base(name).as_deref(), &value);
             (name.clone(), all)
@@ -107,8 +107,8 @@ impl Plan {
         (f64::min(sum, 1.0) * 1000.0).round() / 1000.0
     }
 
-    /// What is done to the process before it starts, of all remedies, one for each key. Of a plan that was
-    /// read or chosen that is all of it; of one that was put together wrongly, nothing.
+    /// The changes to the process before it starts, of all remedies, one for each key. A plan that was read or chosen has no
+    /// contradiction; of one that was put together wrongly this is empty.
     #[must_use]
     pub fn starts(&self) -> Vec<Start> {
         let tables = self.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));

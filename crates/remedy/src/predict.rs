@@ -1,15 +1,15 @@
-//! What a change is predicted to do to CPU time: an interval, by what changes with about that ceiling did when they were measured.
+//! Predicts the change of CPU time by a remedy, as an interval, from measured changes with about the same ceiling.
 //!
-//! A table in this tree has measured rows: the ceiling of a change in a program's observed run, and by how much CPU time changed with
-//! it. The share of the ceiling that a change won is taken to come by chance from that of the rows: of [`NEAREST_ROWS`] of them the
-//! least and the most are an interval that holds the next one in 90 of 100 cases, whatever its distribution (Wilks,
-//! "Determination of sample sizes for setting tolerance limits", 1941: of n in any order the next is between the least and the
-//! most with n - 1 of n + 1). They are those of the same remedy first, and then those whose ceiling is nearest: where little is at stake
-//! noise is a larger share of it.
+//! A table in this tree has measured rows: the ceiling of a change in a program's observed run, and the change of CPU time that
+//! it made. The prediction assumes that the share of the ceiling which a change wins comes by chance from the shares of the rows:
+//! the least and the most of [`NEAREST_ROWS`] of them are an interval that holds the next one in 90 of 100 cases, whatever its
+//! distribution (Wilks, "Determination of sample sizes for setting tolerance limits", 1941: of n in any order the next is between
+//! the least and the most with n - 1 of n + 1). Rows of the same remedy come first, and then those with the nearest ceiling: with
+//! a small ceiling noise is a larger share.
 
 use std::sync::LazyLock;
 
-/// With so many rows the next one is between the least and the most with 18 of 20.
+/// With this many rows the next one lies between the least and the most with a chance of 18 in 20.
 pub const NEAREST_ROWS: usize = 19;
 
 /// A measured change.
@@ -17,7 +17,7 @@ pub const NEAREST_ROWS: usize = 19;
 pub struct MeasuredGain {
     /// The remedy.
     pub remedy: String,
-    /// What ran.
+    /// The program that ran.
     pub program: String,
     /// The ceiling in the observed run, as a share of CPU time.
     pub ceiling: f64,
@@ -66,8 +66,8 @@ fn read_gains(text: &str) -> Vec<MeasuredGain> {
     lines.skip(1).filter_map(row).collect()
 }
 
-/// What a change with this ceiling, a share of CPU time, is predicted to do; none where too few rows were measured, or where there
-/// is no ceiling.
+/// Predicts the change of CPU time for a remedy with this ceiling, a share of CPU time; none where too few rows were measured, or
+/// where there is no ceiling.
 #[must_use]
 pub fn predict_change(remedy: &str, ceiling: f64) -> Option<Predicted> {
     predict_from(measured_gains().iter(), remedy, ceiling)

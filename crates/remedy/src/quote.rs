@@ -1,9 +1,9 @@
-//! Values, written so that each reader gets back what was meant.
+//! Quotes values, so that each reader gets back exactly the value.
 
 use quell_event::text::{self, is_plain};
 
-/// For a POSIX shell. What is not plain is left to printf(1), so that the line is safe to look at and to paste; `$'…'` is
-/// not known to every shell.
+/// A word for a POSIX shell. Characters that are not plain are left to printf(1), so that the line is safe to look at and to
+/// paste; `$'…'` is not known to every shell.
 #[must_use]
 pub fn shell_word(value: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
@@ -54,8 +54,8 @@ pub fn systemd_line(name: &str, value: &str) -> String {
     format!("Environment=\"{name}={text}\"")
 }
 
-/// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself, and nothing stands for a line's
-/// end or what else is not plain: none then.
+/// A word of a Dockerfile's ENV, where `\` takes the meaning from `"`, `$` and itself; none where the value has a line's end or
+/// another character that cannot be written there.
 #[must_use]
 pub fn dockerfile_word(value: &str) -> Option<String> {
     if !value.chars().all(is_plain) {
@@ -98,8 +98,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What systemd makes of a quoted assignment (config_parse_environ() in src/core/load-fragment.c: quotes and
-    /// escapes first, then specifiers).
+    /// Reads a quoted assignment as systemd does (config_parse_environ() in src/core/load-fragment.c: quotes and escapes first,
+    /// then specifiers).
     fn systemd_reads(line: &str) -> String {
         let text = line.strip_prefix("Environment=\"").unwrap();
         let text = text.strip_suffix('"').unwrap();
@@ -123,7 +123,7 @@ mod tests {
         String::from_utf8(out).unwrap().replace("%%", "%")
     }
 
-    /// What Docker makes of a word in double quotes (processDoubleQuote() of BuildKit's shell/lex.go).
+    /// Reads a word in double quotes as Docker does (processDoubleQuote() of BuildKit's shell/lex.go).
     fn docker_reads(word: &str) -> String {
         let text = word.strip_prefix('"').unwrap().strip_suffix('"').unwrap();
         let mut out = String::new();
@@ -140,8 +140,7 @@ mod tests {
         out
     }
 
-    /// What Kubernetes makes of a value, where no variable is known (Expand() of its
-    /// third_party/forked/golang/expansion).
+    /// Reads a value as Kubernetes does, where no variable is known (Expand() of its third_party/forked/golang/expansion).
     fn kubernetes_reads(yaml: &str) -> String {
         let text: String = serde_json::from_str(yaml).unwrap();
         let mut out = String::new();

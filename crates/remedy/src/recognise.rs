@@ -1,6 +1,6 @@
 //! Which allocators and runtimes live in a file, a set of files, a process or a command.
 //!
-//! Recognition goes by what survives strip(1): constants of the allocator, which must look as a C
+//! Recognition rests on constants that strip(1) leaves, which must look as a C
 //! compiler leaves them (ended by NUL). Rust and Go do not end their constants so, and that keeps
 //! quell, which holds the same words, from recognising itself.
 
@@ -23,7 +23,7 @@ use quell_host::{maps, needed, under};
 
 use crate::{FoundSoftware, Linking, Wrappers};
 
-/// What a recogniser looks at: one ELF file, and the name to report it under.
+/// The input of a recogniser: one ELF file, and the name to report it under.
 pub(crate) struct Facts<'a> {
     pub(crate) elf: &'a ElfFile,
     pub(crate) path: &'a Path,
@@ -104,8 +104,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// An option that only some versions have: the oldest, and the newest if newer ones dropped it or
-/// are told by another option.
+/// An option that only some versions have: the oldest, and the newest if newer ones dropped it or another option proves them.
 type DatedOption = (&'static str, (u32, u32, u32), Option<(u32, u32, u32)>);
 
 type Recogniser = fn(&Facts<'_>) -> Option<FoundSoftware>;
@@ -129,25 +128,25 @@ const ALL_RECOGNISERS: &[Recogniser] = &[
     program::recognise_numpy,
 ];
 
-/// What was found in several files, and which of them could not be read.
+/// The software found in several files, with remarks about files that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recognised {
-    /// What was found, each once.
+    /// The software that was found, each once.
     pub found: Vec<FoundSoftware>,
     /// One line for each file that could not be read, with the reason.
     pub skipped: Vec<String>,
-    /// What the user should know about how it was looked for.
+    /// Remarks for the user about the search.
     pub notes: Vec<String>,
-    /// Which of the C library's functions about memory each file may call, where that can be told.
+    /// The functions of the C library about memory that each file may call, where its symbols show that.
     pub wrappers: BTreeMap<PathBuf, Wrappers>,
 }
 
-/// What lives in one file. A file that is no 64-bit ELF file is an error.
+/// Recognises the software in one file. A file that is no 64-bit ELF file is an error.
 pub fn recognise_file(path: &Path) -> Result<Vec<FoundSoftware>> {
     recognise_as(path, path).map(|looked| looked.found)
 }
 
-/// What was seen in one file.
+/// The result for one file.
 struct LookedFile {
     found: Vec<FoundSoftware>,
     wrappers: Option<(PathBuf, Wrappers)>,
@@ -167,7 +166,7 @@ fn recognise_as(real: &Path, shown: &Path) -> Result<LookedFile> {
     })
 }
 
-/// What lives in several files, each looked at once; what cannot be read is skipped and said.
+/// Recognises the software in several files, each read once; a file that cannot be read is noted and skipped.
 pub fn recognise_modules<'a>(paths: impl Iterator<Item = &'a Path>) -> Recognised {
     let mut out = Recognised::default();
     let mut seen = HashSet::new();
@@ -193,7 +192,7 @@ impl Recognised {
     }
 }
 
-/// What lives in a running process, by the files that it has mapped executable.
+/// Recognises the software in a running process, by the files that it has mapped executable.
 ///
 /// A file whose name is gone, or that lies in another mount namespace, is read through the links in
 /// `/proc/PID/map_files` or under `/proc/PID/root`, as far as the caller may.
@@ -225,10 +224,9 @@ pub fn recognise_process(root: &Path, pid: u32) -> Result<Recognised> {
     Ok(out)
 }
 
-/// What lives in a command before it is started: the program and the libraries that it names.
+/// Recognises the software in a command before it is started: in the program and the libraries that it names.
 ///
-/// For an interpreter that is only what is known before it runs; extensions that a script loads are
-/// seen by [`recognise_process`] or from a trace.
+/// For an interpreter that is only part of it: extensions that a script loads are seen by [`recognise_process`] or from a trace.
 pub fn recognise_command(
     argv: &[OsString],
     env: &impl Fn(&str) -> Option<OsString>,

@@ -60,21 +60,21 @@ pub(crate) const WITHOUT_HUGE_PAGES: &str = "thp.never";
 pub trait Remedy: Sync {
     /// Its stable name, such as `jemalloc.decay`.
     fn id(&self) -> &'static str;
-    /// What it stops, in a sentence.
+    /// The class of shootdowns that it stops, in a sentence.
     fn stops(&self) -> &'static str;
-    /// What makes it worse, or when not to use it, in a sentence.
+    /// The conditions that make it worse, or under which not to use it, in a sentence.
     fn worse(&self) -> &'static str;
     /// The measurement or document that it rests on.
     fn source(&self) -> &'static str;
     /// Whether it helps in this case, and how; none where it is not for such cases.
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer>;
-    /// What of a run's time this change can touch, and why. The most that it can win is the time of that.
+    /// The part of a run's time that this change can touch, and why. The most that it can win is that time.
     fn touches(&self, offer: &Offer) -> Touches;
-    /// Whether it needs the preload library. What can be tuned is tuned first.
+    /// Whether it needs the preload library. Settings are preferred.
     fn preloads(&self) -> bool {
         false
     }
-    /// Whether it may win time where there are next to no shootdowns: of what needs the library, few do.
+    /// Whether it may win time where there are next to no shootdowns: few remedies by the library do.
     fn helps_without_shootdowns(&self) -> bool {
         !self.preloads()
     }
@@ -95,13 +95,13 @@ pub enum ShootdownOrigin<'a> {
     Kernel,
 }
 
-/// One origin of shootdowns in one observed program: what a remedy decides on.
+/// One origin of shootdowns in one observed program: the input of a remedy's decision.
 pub struct RemedyCase<'a> {
     /// Who asked.
     pub origin: ShootdownOrigin<'a>,
     /// All that was found in the program.
     pub found: &'a [FoundSoftware],
-    /// What was observed of it.
+    /// The observation of the run.
     pub evidence: &'a Evidence,
     /// All shootdowns that were observed.
     pub total: u64,
@@ -111,7 +111,7 @@ pub struct RemedyCase<'a> {
     pub huge: f64,
     /// Bytes by which memory may still grow; none where the program's memory was not measured.
     pub room: Option<u64>,
-    /// What the user's environment holds.
+    /// The user's environment.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) share: &'a Share,
 }
@@ -201,7 +201,7 @@ impl<'a> RemedyCase<'a> {
     }
 }
 
-/// What a remedy says of a case.
+/// A remedy's answer to a case.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RemedyAnswer {
     /// Do one of these: the first one that the budget allows.
@@ -210,25 +210,25 @@ pub enum RemedyAnswer {
     Advise {
         /// The lines for that file, as its reader wants them.
         settings: Vec<String>,
-        /// The file, what they do, what was measured, and the source.
+        /// The file, the effect of the lines, the measurement, and the source.
         why: String,
     },
     /// Do nothing, and say why.
     Refuse(String),
 }
 
-/// A change, and what it is expected to do.
+/// A change, and its expected effect.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
     /// Variables to set; several settings in one are written as its reader wants them.
     pub sets: BTreeMap<String, String>,
-    /// What is done before the program starts: keys and values of [`crate::Start`].
+    /// Changes to the process before it starts: keys and values of [`crate::Start`].
     pub starts: BTreeMap<String, String>,
     /// The share of this origin's shootdowns that it is expected to stop, 0 to 1.
     pub stops: f64,
     /// How much memory it is expected to take.
     pub memory: MemoryGrowth,
-    /// What it costs, with the figure and where that was measured.
+    /// The cost, with the figure and where that was measured.
     pub cost: String,
     /// Its price on a machine like this one was not measured: taken only where nothing else does.
     pub untried: bool,
@@ -245,7 +245,7 @@ pub enum MemoryGrowth {
     Unknown,
     /// By this share of it, as measured; less than nothing where it shrank.
     Share(f64),
-    /// By so many bytes at most.
+    /// By this number of bytes at most.
     UpTo(u64),
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct ShootdownSplit {
     pub(crate) total: u64,
 }
 
-/// What one allocator asked for.
+/// The shootdowns of one allocator, or of another origin.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Share {
     /// In all.
@@ -39,7 +39,7 @@ pub(crate) struct Share {
     pub(crate) of_files: BTreeMap<Cause, u64>,
     /// How many are copies of its own metadata.
     pub(crate) metadata: u64,
-    /// How many are copies of what it had given back, and that go with that.
+    /// The number of copies of memory that it had given back: they vanish when that stops.
     pub(crate) refaulted: u64,
 }
 

@@ -1,7 +1,7 @@
-//! What is done to a process between fork and exec: settings that no environment variable holds.
+//! Changes to a process between fork and exec: settings that no environment variable holds.
 //!
-//! A program inherits them through execve(2) and passes them on to what it starts. The set is closed, and
-//! each value is checked when a plan is read, so that who applies them has nothing left to refuse.
+//! A program inherits them through execve(2) and passes them on to its children. The set is closed, and each value is checked
+//! when a plan is read, so that nothing can be refused when it is applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +77,7 @@ impl Start {
     ///
     /// # Errors
     ///
-    /// If there is no such key, or it does not take that value: in one line, with what it takes.
+    /// If there is no such key, or it does not take that value: in one line that names the values it takes.
     pub fn parse(key: &str, value: &str) -> Result<Start> {
         let takes = |what: &str| anyhow!("{key} is '{}', not {what}", value.escape_debug());
         match (key, value) {

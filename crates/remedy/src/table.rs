@@ -1,6 +1,6 @@
-//! What each remedy is expected to stop, by who asks and why: a table for questions over many programs at once.
+//! The expected effect of each remedy, by asker and cause: a table for questions over many programs at once.
 //!
-//! Nothing is said here that a plan does not say: each row is the plan for a program that makes only such shootdowns.
+//! It says nothing that a plan does not say: each row is the plan for a program that makes only such shootdowns.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ const ASKING_KINDS: [SoftwareKind; 12] = [
 /// Enough for a plan.
 const PLAN_SHOOTDOWNS: u64 = 1_000;
 
-/// What a remedy is expected to stop.
+/// The share that a remedy is expected to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The name of an allocator or runtime, [`OWN_CALLS`], [`ENDING_THREADS`] or [`UNKNOWN_ASKER`].

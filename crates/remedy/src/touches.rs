@@ -1,8 +1,8 @@
-//! What of a run's time a change can touch, and why: the words in which a remedy says it.
+//! The part of a run's time that a change can touch, and why, as a remedy states it.
 
 use quell_event::Mechanism;
 
-/// What of a run's time a change can touch. The time of it is the most that the change can win ([`crate::RemedyCeiling`]).
+/// The part of a run's time that a change can touch. Its time is the most that the change can win ([`crate::RemedyCeiling`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touches {
     /// The calls of its origin that it makes fewer or cheaper. Their shootdowns are touched with them, and the waits for the
@@ -10,17 +10,17 @@ pub struct Touches {
     pub calls: &'static [Mechanism],
     /// It keeps memory that its origin gives back, so that this is not faulted in and zeroed again.
     pub again: bool,
-    /// What it touches whoever had it done: huge pages are for all memory.
+    /// Mechanisms that it touches whichever origin caused them: huge pages are for all memory.
     pub everywhere: &'static [Mechanism],
-    /// It reaches also what the program gives back by calls of its own, such as `malloc_trim(3)`, which are not the
-    /// allocator's to decide.
+    /// It also reaches memory that the program gives back by calls of its own, such as `malloc_trim(3)`, about which the
+    /// allocator does not decide.
     pub asked: bool,
     /// Why these, and no others, in a sentence.
     pub because: &'static str,
 }
 
 impl Touches {
-    /// Of what only advises or refuses: there is no change.
+    /// The value of a remedy that only advises or refuses: it changes nothing.
     pub const NOTHING: Self = Self {
         calls: &[],
         again: false,
@@ -29,7 +29,7 @@ impl Touches {
         because: "it sets nothing",
     };
 
-    /// Of an allocator's setting to keep what it would give back by these calls.
+    /// The value of an allocator's setting that keeps memory which these calls would give back.
     #[must_use]
     pub const fn keeping(calls: &'static [Mechanism], because: &'static str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Touches {
         }
     }
 
-    /// Of a setting about huge pages, or about what the kernel does by itself.
+    /// The value of a setting about huge pages, or about the kernel's own work.
     #[must_use]
     pub const fn everywhere(everywhere: &'static [Mechanism], because: &'static str) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Touches {
         format!("{}: {}", names.join(", "), self.because)
     }
 
-    /// The same, and what the program asks for by itself.
+    /// The same, with the releases that the program requests by itself.
     #[must_use]
     pub const fn and_asked(self) -> Self {
         Self {

@@ -54,7 +54,7 @@ impl Version {
         self.to == Some(self.from)
     }
 
-    /// Reads `1.2` or `1.2.3` at the start of a text; what follows is left alone.
+    /// Reads `1.2` or `1.2.3` at the start of a text, and ignores the rest.
     #[must_use]
     pub fn parse_leading(text: &[u8]) -> Option<Version> {
         let end = text

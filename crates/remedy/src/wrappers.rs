@@ -6,7 +6,7 @@
 use quell_event::Cause;
 use quell_host::elf::ElfFile;
 
-/// The functions that a file names among its dynamic symbols. A static program's are not told.
+/// The functions that a file names among its dynamic symbols. A static program has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrappers(u8);
 

@@ -1,4 +1,4 @@
-//! What a trace says of a program's time, as far as advice needs it: whole stacks, where the account has functions.
+//! A program's time as advice needs it: whole stacks, where the account has functions only.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,10 +6,10 @@ use quell_event::trace::{self, Process, Stack, StackCost};
 use quell_event::{Account, HolderRole, Mechanism, Text};
 use serde::{Deserialize, Serialize};
 
-/// Frames of a stack that are looked at: what asks lies within them in all that was met.
+/// The caller lies within this many frames in all stacks that were met, so no more are kept.
 const MAX_FRAMES: usize = 64;
 
-/// The name under which quell itself holds locks, as it looks at what is mapped.
+/// The name under which quell itself holds locks while it reads the mappings of a process.
 const OWN_COMM: &str = "quell";
 
 /// All of it. Times are ns.
@@ -19,9 +19,9 @@ pub struct Scene {
     pub cpu_ns: u64,
     /// The time that passed.
     pub wall_ns: u64,
-    /// What each stack cost.
+    /// The cost of each stack.
     pub costs: Vec<SeenCost>,
-    /// What each kind of advice to madvise(2) cost, by the function that gave it: a part of `costs`.
+    /// The cost of each kind of advice to madvise(2), by the function that gave it: a part of `costs`.
     pub given: Vec<SeenCost>,
     /// Who held locks that others waited for.
     pub holders: Vec<SeenHolder>,
@@ -31,14 +31,14 @@ pub struct Scene {
     pub files: Vec<MappedFile>,
 }
 
-/// What one stack of a process cost by one mechanism.
+/// The cost of one stack of a process by one mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenCost {
     /// The process.
     pub pid: u32,
     /// Its name.
     pub comm: Text,
-    /// What the kernel did.
+    /// The work that the kernel did.
     pub mechanism: Mechanism,
     /// The advice, as `MADV_FREE`; empty but in [`Scene::given`].
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -63,7 +63,7 @@ pub struct SeenFrame {
     pub file: Text,
 }
 
-/// A process that held a lock, and what it was doing when others waited for it.
+/// A process that held a lock, and the call that it was in while others waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenHolder {
     /// The process that waited.
@@ -74,7 +74,7 @@ pub struct SeenHolder {
     pub comm: Text,
     /// Whose lock it was.
     pub mechanism: Mechanism,
-    /// What it was doing.
+    /// The call that it was in.
     pub doing: Text,
     /// How it held it.
     pub role: HolderRole,
@@ -169,7 +169,7 @@ impl SeenFrame {
         OF_LIBC.iter().any(|name| self.file.starts_with(name))
     }
 
-    /// Whether it is this function: whole names, before what C++ has in brackets, a version, or a suffix of the compiler.
+    /// Whether it is this function. Whole names are compared, without C++'s arguments, a version, or a suffix of the compiler.
     #[must_use]
     pub fn is_function(&self, function: &str) -> bool {
         let rest = self.function.strip_prefix(function);
@@ -186,7 +186,7 @@ impl SeenCost {
         self.stack.iter().any(is_one)
     }
 
-    /// Whether a function on the stack has this in its name: a namespace, or what all names of a library begin with.
+    /// Whether a function on the stack has this text in its name: a namespace, or the prefix of a library.
     #[must_use]
     pub fn is_within(&self, part: &str) -> bool {
         self.stack.iter().any(|frame| frame.function.contains(part))
@@ -214,8 +214,8 @@ impl SeenCost {
 }
 
 impl Scene {
-    /// Of an account with what is known of it by stacks; where that is nothing, stacks have the functions that the account
-    /// has. `files` are those that processes have mapped.
+    /// The scene of an account, with its stacks where the trace has any; elsewhere each stack is the one function that the
+    /// account names. `files` are those that processes have mapped.
     #[must_use]
     pub fn new<'a>(
         account: &Account,
@@ -247,7 +247,7 @@ impl Scene {
         scene
     }
 
-    /// Whether so much CPU time is worth a word by itself.
+    /// Whether this CPU time is a share of the program's that is worth advice.
     #[must_use]
     pub fn is_much(&self, cpu_ns: u64) -> bool {
         super::is_enough_time(cpu_ns, self.cpu_ns)
@@ -263,7 +263,7 @@ impl Scene {
         costs.filter(move |cost| cost.is_of(mechanisms) && is_such(cost))
     }
 
-    /// What one of a process's forks took.
+    /// The time that one of a process's forks takes.
     #[must_use]
     pub fn each_fork_ns(&self, pid: u32) -> Option<u64> {
         let forks = self.forks.iter().find(|f| f.pid == pid)?.forks;
@@ -305,7 +305,7 @@ fn by_functions(account: &Account) -> Vec<SeenCost> {
 }
 
 fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) -> Vec<SeenCost> {
-    // what is done within a mechanism is of no matter here
+    // Parts of a mechanism don't matter here, so their costs are added up.
     let mut whole: HashMap<(u32, Mechanism, Option<u32>), SeenCost> = HashMap::new();
     for cost in costs {
         let key = (cost.pid, cost.mechanism, cost.stack);

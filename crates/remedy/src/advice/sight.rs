@@ -1,4 +1,4 @@
-//! What an entry saw: the time that it can touch, and where.
+//! The result of one entry of the catalogue: the time that its advice can touch, and where it was spent.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Sight {
     pub blocked_ns: u64,
     /// The process and the function that cost most.
     pub place: String,
-    /// What was seen beside the time.
+    /// Evidence beside the time.
     pub because: String,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn time_text(ns: u64) -> String {
 
 fn place_text(comm: &str, asker: Option<&SeenFrame>) -> String {
     match asker {
-        // of code without symbols the file is what is known
+        // Code without symbols is known by its file only.
         Some(frame) if frame.function.is_empty() => format!("{comm}: {}", frame.file),
         Some(frame) => format!("{comm}: {}", String::from(frame.clone())),
         None => comm.to_owned(),
@@ -60,8 +60,8 @@ impl Sight {
         Some(sight)
     }
 
-    /// The sum of such costs of all these mechanisms, where at least one is of the first few: these tell that it is what the entry
-    /// is about, and the others go with it.
+    /// The sum of such costs of all these mechanisms, where at least one is of the first few: these prove that the entry applies,
+    /// and the others come with it.
     pub(super) fn if_any_of(
         first: &[Mechanism],
         scene: &Scene,
@@ -72,8 +72,8 @@ impl Sight {
         Self::of_costs(scene.costs_of(mechanisms, is_such))
     }
 
-    /// What others waited for these holders; none where there are none. It says who held the lock, doing what, how often,
-    /// and the longest wait.
+    /// The time that others waited for these holders; none where there are none. It names the holder and its call, counts the
+    /// waits and gives the longest.
     pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a SeenHolder>) -> Option<Self> {
         let holders: Vec<&SeenHolder> = holders.collect();
         let dearest = holders.iter().max_by_key(|h| h.blocked_ns)?;

@@ -1,4 +1,4 @@
-//! What shootdowns are made of, in words and shares.
+//! Descriptions of shootdowns in words and shares.
 
 use quell_event::Cause;
 
@@ -35,7 +35,7 @@ impl Share {
         text + &self.guess_remark()
     }
 
-    /// What no stack says, if there is any.
+    /// A remark about shootdowns that no stack proves, if there are any.
     pub(super) fn guess_remark(&self) -> String {
         match self.guessed {
             0 => String::new(),

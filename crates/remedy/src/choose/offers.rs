@@ -1,4 +1,4 @@
-//! What is offered to be tried, and what is put into a plan.
+//! Changes that are offered to be tried, and changes that go into a plan.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::share::Share;
 use crate::{Planned, conf};
 
 impl Choosing<'_> {
-    /// Adds what an allocator's settings can do to what can be tried, and to no plan.
+    /// Offers an allocator's settings to be tried, without putting them into the plan.
     pub(super) fn offer_all(&mut self, origin: ShootdownOrigin<'_>, share: &Share, text: &str) {
         let case = self.case_of(origin, share);
         let may = |r: &&&dyn Remedy| {
@@ -26,7 +26,7 @@ impl Choosing<'_> {
         }
     }
 
-    /// Says what could win too little for every origin.
+    /// Notes the changes that could win too little for every origin.
     pub(super) fn say_dropped(&mut self) {
         for (id, said) in std::mem::take(&mut self.dropped) {
             if !self.candidates.iter().any(|c| c.remedy == id) {
@@ -35,7 +35,7 @@ impl Choosing<'_> {
         }
     }
 
-    /// Adds one change to what can be tried, if it would change anything and the budget allows its memory.
+    /// Offers one change to be tried, if it would change anything and the budget allows its memory.
     pub(super) fn offer_change(
         &mut self,
         case: &RemedyCase<'_>,

@@ -1,14 +1,14 @@
-//! Of what several remedies offer for one origin, the set that is taken.
+//! Chooses one set of changes among all that several remedies offer for one origin.
 
 use crate::conf::SHIM_VARIABLE;
 use crate::remedy::{Offer, Remedy};
 
-/// What stops this share of an origin's shootdowns is enough: nothing is added to it.
+/// A set that stops this share of an origin's shootdowns is enough: nothing is added to it.
 pub(super) const ENOUGH_STOPPED: f64 = 0.95;
-/// Predictions are no closer than this: what stops so much more is not worth another change.
+/// Predictions are no more exact than this: another change has to stop more to be worth it.
 pub(super) const PREDICTION_ERROR: f64 = 0.02;
 
-/// A remedy that offers something, and what.
+/// A remedy with one of its offers.
 pub(super) type Candidate = (&'static dyn Remedy, Offer);
 
 /// Some candidates together.
@@ -38,7 +38,7 @@ pub(super) fn candidate_sets<'c>(
             }
             let first = tuning.map_or(0.0, |t| t.1.stops);
             let then: f64 = library.iter().map(|l| l.1.stops).sum();
-            // What the library keeps is bounded once for all that it does.
+            // The library bounds its memory once for all of its remedies, so the largest counts.
             let kept: Option<f64> = library
                 .iter()
                 .map(&cost)
@@ -75,9 +75,9 @@ fn set_same_variable(chosen: &[&Candidate]) -> bool {
     all.len() < count
 }
 
-/// The set that stops enough, or nearly as much as any, within what is left of the budget: with the fewest
-/// changes, and settings before the library; of those the one that its remedy names first. What nobody
-/// measured the memory of is taken, but last. What is chosen for page faults may stop no shootdown.
+/// The set that stops enough, or nearly as much as any, within the budget that is left: with the fewest changes, and settings
+/// before the library; among equal ones the first of its remedy. Offers whose memory nobody measured are taken last. A set that
+/// is chosen for page faults may stop no shootdown.
 pub(super) fn best_set<'s, 'c>(
     sets: &'s [CandidateSet<'c>],
     left: f64,

@@ -1,4 +1,4 @@
-//! What holds for any evidence.
+//! Properties that hold for any evidence.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,11 +1,11 @@
-//! What of the time a change touches, and what is predicted of it.
+//! The time that a change touches, and the gain that is predicted from it.
 
 use crate::ceiling::origin_ceiling;
 use crate::predict::predict_change;
 use crate::remedy::{Offer, Remedy, RemedyCase};
 use crate::{Planned, RemedyCeiling};
 
-/// What a change could win.
+/// The gain that a change could have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct WeighedChange {
     /// None where nobody knows where the time went.
@@ -17,7 +17,7 @@ impl WeighedChange {
     /// Of one origin.
     pub(super) fn of_origin(case: &RemedyCase<'_>, remedy: &dyn Remedy, offer: &Offer) -> Self {
         let touches = remedy.touches(offer);
-        // What is no memory of the kind that the library keeps is passed on.
+        // The library passes on memory of other kinds than it keeps.
         let reach = if remedy.preloads() {
             case.part_kept()
         } else {
@@ -72,7 +72,7 @@ pub(super) fn round_permille(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-/// That a change touches too little to win what is noticed.
+/// The note that a change touches too little for a gain that anybody would notice.
 pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &RemedyCeiling) -> String {
     format!(
         "{}: not offered, it touches {:.1} % of CPU time and {:.1} % of the time that passed",

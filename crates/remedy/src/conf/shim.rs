@@ -1,4 +1,4 @@
-//! What `QUELL_SHIM` may hold, as `crates/shim/src/settings.rs` reads it. The library is no dependency, since it
+//! The settings that `QUELL_SHIM` may hold, as `crates/shim/src/settings.rs` reads them. The library is no dependency, since it
 //! is built for other people's programs; a test compares the two.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ struct ShimKey {
     name: &'static str,
     /// Whether it may be a size.
     size: bool,
-    /// What else it may be, that which does least first.
+    /// The words that it may be instead, from the least effect to the most.
     words: &'static [&'static str],
 }
 
@@ -62,7 +62,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
         (at, 'g' | 'G') => (&text[..at], 1 << 30),
         _ => (text, 1),
     };
-    // Not what parse() takes besides: "+1".
+    // parse() would also take "+1", and the library does not.
     let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let number: u64 = all.then(|| digits.parse().ok())??;
     number.checked_mul(unit)
@@ -85,7 +85,7 @@ impl ShimKey {
         Some(match (self.name, size) {
             // No bound.
             ("rss", 0) => u64::MAX,
-            // From this size, or after so many, on: the smaller, the more.
+            // These are thresholds (a size, a number): the smaller, the more the library does.
             ("least" | "lifetimes", size) => u64::MAX - size,
             (_, 0) => 0,
             // From this size on: the smaller, the more.
@@ -105,10 +105,9 @@ pub(super) fn setting_need(setting: &str) -> Option<u64> {
     }
 }
 
-/// The settings of two remedies as one, in which each finds at least what it asks for. Whose comes first does not
-/// matter.
+/// The settings of two remedies as one value, in which each finds at least the amount that it needs. Their order does not matter.
 pub(super) fn merge_needs(one: &str, other: &str) -> String {
-    // Of what one of them says twice the later counts.
+    // Of a setting that stands twice in one value the later one counts.
     let read = |value| -> BTreeMap<_, _> {
         super::keyed_settings(SHIM_VARIABLE, value)
             .into_iter()
@@ -125,7 +124,7 @@ pub(super) fn merge_needs(one: &str, other: &str) -> String {
     all.into_values().collect::<Vec<_>>().join(",")
 }
 
-/// What the library would refuse in this value, if anything.
+/// The first setting in this value that the library would refuse, with the words for the user.
 pub(super) fn shim_complaint(value: &str) -> Option<String> {
     let bad = value
         .split(',')
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(of_the_library("None)"), SHIM_WORDS);
     }
 
-    /// What the library makes of it, from where it does least.
+    /// Reads a value as the library does, starting from its weakest settings.
     fn read(value: &str) -> Settings {
         let mut settings = Settings {
             cache: 0,
@@ -205,7 +204,7 @@ mod tests {
             && more.strict >= less.strict
     }
 
-    /// What remedies may ask for.
+    /// Any value that remedies may need.
     fn any_value() -> impl Strategy<Value = String> {
         let part = "(cache|keep|rss|prefault|huge|zero|least)=(0|[0-9]{1,3}[KM]?)|lifetimes=[0-5]?[0-9]|hint=(0|[0-9]{1,3}M)|zero=(off|auto)|free=(drop|pass)|malloc_trim=(drop|pass)|trim=(batch|each)|lock|strict";
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))

@@ -1,6 +1,6 @@
 //! jemalloc 3 to 5, under every prefix, as a library or inside something else.
 //!
-//! What survives strip: its messages start with `<jemalloc>: `, its options are C strings, and the
+//! strip leaves three things: its messages start with `<jemalloc>: `, its options are C strings, and the
 //! `version` control returns `X.Y.Z-N-gHASH` (a hash may be cut, Redis builds with `-0-g0`; a build
 //! from a tarball without version says 0.0.0, and then the options tell the range).
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::{DatedOption, Facts};
 use crate::{FoundSoftware, SoftwareKind, Version};
 
-/// What each option proves, newest first (jemalloc's ChangeLog; 5.3.1's seen in Polars 2.1).
+/// The versions that each option proves, newest first (jemalloc's ChangeLog; 5.3.1's seen in Polars 2.1).
 const DATED_OPTIONS: &[DatedOption] = &[
     ("calloc_madvise_threshold", (5, 3, 1), None),
     ("hpa_slab_max_alloc", (5, 3, 0), Some((5, 3, 0))),

@@ -3,8 +3,8 @@
 use super::{DatedOption, Facts};
 use crate::{FoundSoftware, SoftwareKind, Version};
 
-/// What each option proves, newest first, by the sources of all releases from 1.0.0 to 3.4.3. The lines
-/// 1.8/1.9 and 2.1 on were developed side by side with the same options; 2.1.0 and 2.1.1 still have 2.0's.
+/// The versions that each option proves, newest first, by the sources of all releases from 1.0.0 to 3.4.3. The lines 1.8/1.9 and
+/// 2.1 on were developed side by side with the same options; 2.1.0 and 2.1.1 still have 2.0's.
 const DATED_OPTIONS: &[DatedOption] = &[
     ("pagemap_commit", (3, 0, 0), None),
     ("page_full_retain", (3, 0, 0), None),

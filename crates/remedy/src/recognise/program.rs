@@ -1,11 +1,11 @@
-//! Programs that have settings of their own: by the file's name and what only they say.
+//! Programs that have settings of their own: they are recognised by the file's name and by texts that only they hold.
 //!
 //! A name alone proves nothing (a wrapper may have it), and a text alone neither (a client may print it).
 
 use super::Facts;
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
-/// A program: what its file is called, texts that are all in it, and a text that its version follows.
+/// The signature of a server: its file's name, texts that are all in it, and the text before its version.
 struct ServerSignature {
     kind: SoftwareKind,
     names: &'static [&'static str],
@@ -82,7 +82,7 @@ pub(super) fn recognise_server(facts: &Facts<'_>) -> Option<FoundSoftware> {
     Some(found)
 }
 
-/// RocksDB, in whatever program: a library of its own, or what it calls its options and says of itself.
+/// RocksDB, in whatever program: a library of its own, or the names of its options and its messages.
 pub(super) fn recognise_rocksdb(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let texts = [
         "allow_mmap_reads",

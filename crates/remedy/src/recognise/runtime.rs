@@ -87,7 +87,7 @@ pub(super) fn recognise_dotnet(facts: &Facts<'_>) -> Option<FoundSoftware> {
     })
 }
 
-/// Erlang: a variable that only its virtual machine reads, and what it says with `-V`.
+/// Erlang: a variable that only its virtual machine reads, and its answer to `-V`.
 pub(super) fn recognise_beam(facts: &Facts<'_>) -> Option<FoundSoftware> {
     const BEAM_VERSION_TEXT: &str = "(BEAM) emulator version ";
     if !facts.ends_string("ERL_CRASH_DUMP_SECONDS") {

@@ -15,7 +15,8 @@ const FLAGS_VARIABLE: &str = "ERL_FLAGS";
 /// Of binary_alloc, KB: blocks up to 64 MB share carriers of 64 to 256 MB. In one word each, as a value that stands by itself
 /// could be taken for another option's.
 const SHARED_CARRIERS: &str = "+MBsbct65536 +MBsmbcs65536 +MBlmbcs262144";
-/// One area of 1 GB of addresses, and what has no room there is mapped as before: without that the machine ends where it is full.
+/// One area of 1 GB of addresses. Blocks that find no room there are mapped as before: without that the machine ends where it is
+/// full.
 const ONE_AREA: &str = "+MMscs1024 +MMscofalse";
 
 /// An option's name, as the emulator takes it: the value may be a word of its own.

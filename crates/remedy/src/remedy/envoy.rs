@@ -1,4 +1,4 @@
-//! Envoy: what its tcmalloc gives back.
+//! Envoy: the memory that its tcmalloc gives back.
 
 use quell_event::Cause;
 

@@ -7,7 +7,7 @@ use quell_event::{Cause, Mechanism};
 use super::{MUCH_HUGE_TIME, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// Lets the heap grow to five times what lives before it is collected, or to a limit.
+/// Lets the heap grow to five times its live objects before it is collected, or to a limit.
 pub(super) struct Gogc;
 
 /// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
@@ -51,7 +51,7 @@ impl Remedy for Gogc {
         let grow = Offer {
             sets: one_variable("GOGC", GROWTH_PERCENT.to_string()),
             stops: 0.93,
-            // Five times what lives, not twice.
+            // The heap is five times its live objects, and not twice.
             memory: MemoryGrowth::Share(1.5),
             cost: "the heap may grow to 5 times what lives, instead of twice".to_owned(),
             ..Offer::default()
@@ -85,7 +85,7 @@ impl Remedy for GoToolchain {
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        /// So many of the shootdowns.
+        /// The minimum share of the shootdowns.
         const OWN_ADVICE_SHARE: f64 = 0.05;
         let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
         let asks = case.part_of_causes(&[Cause::MadviseOther, Cause::ThpCollapse])
@@ -103,7 +103,7 @@ impl Remedy for GoToolchain {
     }
 }
 
-/// No collections until the program has grown by what the budget leaves (from Go 1.19 on).
+/// No collections until the program has grown by the rest of the budget (from Go 1.19 on).
 fn memory_limit_offer(case: &RemedyCase<'_>, found: &FoundSoftware) -> Option<Offer> {
     let (room, peak) = (case.room?, case.evidence.max_rss?);
     let theirs = (case.env)("GOMEMLIMIT").is_some();

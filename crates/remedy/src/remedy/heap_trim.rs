@@ -14,10 +14,11 @@ use crate::{SoftwareKind, Touches};
 /// Has the library drop the program's own calls of malloc_trim(3).
 pub(super) struct DropHeapTrim;
 
-/// And does nothing else that the library can do: what is found is what this wins.
+/// The library does nothing else, so that the measured gain belongs to this remedy alone.
 const DROP_SETTINGS: &str = "malloc_trim=drop,cache=0,zero=off,free=pass";
 
-/// Of what the calls made: each is answered without a call of the kernel's (crates/shim/tests/rules/trims.c).
+/// The share of these calls' shootdowns that is stopped: each call is answered without one of the kernel's
+/// (crates/shim/tests/rules/trims.c).
 const STOPPED_SHARE: f64 = 0.99;
 
 /// The share of an origin's shootdowns that the program's own calls of malloc_trim(3) made.
@@ -97,7 +98,7 @@ impl Remedy for DropHeapTrim {
         case.allocator_of_kind(SoftwareKind::Glibc)?;
         let part = asked_for(case);
         let faults = case.evidence.page_faults.unwrap_or(0);
-        // without threads side by side there is no shootdown, and what a trim costs is the faults after it
+        // Without threads side by side there is no shootdown, and a trim costs the faults after it.
         let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
         if !may {
             return None;

@@ -5,7 +5,7 @@ use quell_event::{Cause, Mechanism};
 use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// Turns the timed return of freed pages off, and stops what is left: see the comments inside.
+/// Turns the timed return of freed pages off, and stops the rest too: see the comments inside.
 pub(super) struct JemallocDecay;
 
 /// Gives freed pages back many ranges at a time (5.3.1).
@@ -13,18 +13,19 @@ pub(super) struct JemallocBatch;
 
 /// From here on blocks are large as in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
 const LARGE_BLOCK_BYTES: u64 = 8 << 20;
-/// Where what is freed was given back at once before, and is kept in one arena for all large blocks, without huge pages: 14 to 17 %
+/// The growth where memory was given back at once before, and is now kept in one arena for all large blocks, without huge pages:
+/// 14 to 17 %
 /// of demo/polars_demo.py, and under bench/remedies/workload 21 to 28 % (churn), 17 to 22 % (calloc), 4 to 8 % (bursty) and, of blocks of
 /// 1 to 64 MB, 23 to 29 %, with jemalloc 5.3.0 and 5.3.1. With huge pages 47 % of churn.
 const KEPT_NOW_GROWS: f64 = 0.25;
 const LARGE_KEPT_NOW_GROWS: f64 = 0.28;
-/// Huge pages for what it hands out, and for its own metadata too.
+/// Huge pages for blocks of the program, and for jemalloc's own metadata too.
 pub(super) const HUGE_SETTING: &str = "thp:always";
 pub(super) const HUGE_METADATA_SETTING: &str = "metadata_thp:always";
 const HUGE_METADATA: &str = "thp:always,metadata_thp:always";
 /// From this share of the shootdowns on it is worth its memory to stop the copies of metadata.
 pub(super) const MUCH_METADATA: f64 = 0.02;
-/// What giving pages back looks like. `Other` is a total of which nothing else is known.
+/// The causes that give pages back. `Other` is a total without known causes.
 pub(super) const GIVES_BACK: [Cause; 6] = [
     Cause::MadviseDontneed,
     Cause::MadviseFree,
@@ -89,7 +90,7 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
         .mean_block()
         .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
     let mut keys = vec!["dirty_decay_ms:-1", "muzzy_decay_ms:-1"];
-    // What keeps memory from growing for it. One arena for all blocks from 64 KB on, so that what one thread freed
+    // These settings keep memory from growing. One arena for all blocks from 64 KB on, so that memory which one thread freed
     // serves another; and free extents may be cut up for blocks up to 2^16 times smaller, not 2^6, instead of
     // mapping more beside them.
     // In 5.2 that arena gives back at once, whatever decay says: with a threshold of 65536 churn's 74 became
@@ -100,7 +101,7 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
     } else if found.at_least(5, 2, 0) {
         keys.push("oversize_threshold:0");
     }
-    // Then what it kept by default is not there yet: 95 and 167 MB became 152 and 241.
+    // Then the memory that jemalloc keeps by default is not there yet: 95 and 167 MB became 152 and 241.
     let set = (case.env)(variable).or_else(|| found.built_in.clone());
     let at_once = set.is_some_and(|s| s.split(',').any(|s| s.trim() == "dirty_decay_ms:0"));
     // 5.2 under churn: 112 to 35 with huge pages, and to 24 without, in 1.43 and 1.16 times the memory; large
@@ -119,8 +120,8 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
             (_, true, false) => grows.max(0.16),
             _ => grows,
         };
-        // With huge pages a copy is of 2 MB. Its own metadata has none unless told: of 63 copies of it 50 were left
-        // under Polars, and of some 10 under churn next to none.
+        // With huge pages a copy is of 2 MB. jemalloc's own metadata has none without its setting: of 63 copies of metadata 50
+        // were left under Polars, and of some 10 under churn next to none.
         let left = if metadata { 0.0 } else { 0.5 };
         let copied = case.part_of_causes(&[Cause::Cow]) - left * case.of_metadata();
         let given = case.part_of_causes(&GIVES_BACK) + if huge { copied } else { 0.0 };
@@ -151,10 +152,9 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
             ..Offer::default()
         }
     };
-    // thp:always (a word since 5.1) takes away page faults, and the zeroing of a large calloc by
-    // MADV_DONTNEED, which no decay setting stops up to 5.3.0. metadata_thp takes away what
-    // is left (jemalloc's own metadata is read before it is written, and each of its pages then
-    // costs a shootdown to replace the zero page), for 3 % of the memory: worth it where that is much
+    // thp:always (a word since 5.1) takes away page faults, and the zeroing of a large calloc by MADV_DONTNEED, which no decay
+    // setting stops up to 5.3.0. metadata_thp takes away the rest (jemalloc's own metadata is read before it is written, and each
+    // of its pages then costs a shootdown to replace the zero page), for 3 % of the memory: worth it where that is a large part
     // of the shootdowns. Polars: 305 to 792 became 50 to 57 without it and 4 to 15 with it.
     let thp = found.at_least(5, 1, 0) && faults && case.bears_huge_pages();
     let mut out = Vec::new();

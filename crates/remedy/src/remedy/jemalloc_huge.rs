@@ -1,7 +1,7 @@
-//! jemalloc: huge pages, for what it hands out or for its own metadata, each by itself.
+//! jemalloc: huge pages, for the program's blocks or for its own metadata, each by itself.
 //!
 //! The plan without runs takes them together with the settings that keep memory ([`super::jemalloc`]), as that stops the most
-//! shootdowns. What wins time is another question: huge pages alone may, or may be all that loses. So each is tried alone.
+//! shootdowns. Time is another question: huge pages alone may win it, or may be all that loses. So each is tried alone.
 
 use quell_event::Mechanism;
 
@@ -9,7 +9,7 @@ use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, variab
 use super::{MANY_FAULTS, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
-/// Asks for huge pages under what the program gets.
+/// Asks for huge pages under the program's blocks.
 pub(super) struct JemallocHugePages;
 
 /// Asks for huge pages under jemalloc's own metadata.

@@ -119,7 +119,7 @@ impl Remedy for FixedHeap {
         let touch = format!("-Xms{size} -XX:+AlwaysPreTouch{keep}");
         Some(RemedyAnswer::Offer(vec![
             offer(touch, stops, grows, "resident from the start is"),
-            // the heap is not grown step by step; what is never used is not touched
+            // The heap is not grown step by step, and memory that is never used is not touched.
             offer(
                 format!("-Xms{size}{keep}"),
                 0.5 * stops,
@@ -130,7 +130,7 @@ impl Remedy for FixedHeap {
     }
 }
 
-/// All that is set: what stands on the command line is read after the variables, and counts.
+/// All options that are set. Those on the command line are read after the variables, and override them.
 fn all_options(case: &RemedyCase<'_>) -> String {
     let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"];
     let set = set.iter().filter_map(|v| (case.env)(v));

@@ -1,4 +1,4 @@
-//! What the kernel does to a program by itself, and the setting of a process that keeps it away.
+//! The kernel's own work on a program's memory, and the setting of a process that keeps it away.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ impl Remedy for KernelSetting {
         }
         Some(RemedyAnswer::Offer(vec![Offer {
             starts: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
-            // All, by how the kernel works; one in ten is left for what ran before the setting.
+            // All of them, by how the kernel works; one in ten is left for the time before the setting.
             stops: part * 0.9,
             memory: self.memory,
             cost: self.cost.to_owned(),

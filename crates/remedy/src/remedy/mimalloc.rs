@@ -33,23 +33,23 @@ pub(super) fn purge_setting(found: &FoundSoftware) -> Option<(&'static str, &'st
     }
 }
 
-/// From this share of MADV_DONTNEED on, what is dear is left to zeroing in place.
+/// From this share of MADV_DONTNEED on, versions whose purging is costly to turn off are left to zeroing in place.
 const MOSTLY_ADVICE_SHARE: f64 = 0.9;
 
-/// Whether what is not purged takes so much that within a budget another remedy may be needed.
+/// Whether memory that is not purged takes so many bytes that within a budget another remedy may be needed.
 fn is_dear(case: &RemedyCase<'_>, found: &FoundSoftware) -> bool {
-    // 3.0.1 has 6 GB of what others have in 150 MB, purged or not
+    // 3.0.1 takes 6 GB where other versions take 150 MB, purged or not.
     found.at_least(3, 3, 0) && case.has_large_blocks()
 }
 
-/// Whether it is the allocator of a runtime that has it inside, such as Bun, whose programs differ more than what was measured
-/// of the library by itself.
+/// Whether it is the allocator inside a runtime, such as Bun: programs of a runtime differ more than the programs that were
+/// measured with the library by itself.
 fn is_within_a_runtime(found: &FoundSoftware) -> bool {
     found.at_least(3, 0, 0) && found.linking == Linking::Static
 }
 
-/// Whether the preload library zeroes in place what this allocator's own setting takes too much memory for, and does
-/// nothing else with it.
+/// Whether this allocator's own setting takes too much memory, so that the preload library zeroes in place instead, and does
+/// nothing else.
 pub(super) fn is_zeroed(case: &RemedyCase<'_>, found: &FoundSoftware) -> bool {
     is_dear(case, found) && case.part_of_causes(&[Cause::MadviseDontneed]) > MOSTLY_ADVICE_SHARE
 }

@@ -1,4 +1,4 @@
-//! MongoDB: what its tcmalloc gives back.
+//! MongoDB: the memory that its tcmalloc gives back.
 
 use quell_event::Cause;
 

@@ -8,7 +8,7 @@ use crate::{SoftwareKind, Touches};
 /// Huge pages of the pool, which nobody moves, splits or merges.
 pub(super) struct PostgreSql;
 
-/// What the kernel does to pages, and not to those of hugetlbfs.
+/// Work of the kernel on ordinary pages, which it does not do to those of hugetlbfs.
 const MOVING_CAUSES: [Cause; 7] = [
     Cause::Reclaim,
     Cause::MigrateNuma,

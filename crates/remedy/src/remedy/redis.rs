@@ -1,11 +1,11 @@
-//! Redis and Valkey: what their own configuration can do.
+//! Redis and Valkey: settings of their own configuration.
 
 use quell_event::Cause;
 
 use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
 use crate::{SoftwareKind, Touches};
 
-/// Saving forks, and defragmenting frees what it moved.
+/// Saving forks, and defragmenting frees the blocks that it moved.
 pub(super) struct Redis;
 
 /// The share of the shootdowns from which on forks are worth a word.

@@ -1,7 +1,7 @@
-//! The preload library `libquell.so`: for what no setting reaches.
+//! The preload library `libquell.so`, for allocators and programs that no setting reaches.
 //!
-//! It stands between a program and the C library's mmap, munmap and madvise, so it reaches what calls those
-//! by name, and nothing else.
+//! It stands between a program and the C library's mmap, munmap and madvise, so it reaches calls of these functions by name, and
+//! nothing else.
 
 use quell_event::{Cause, Mechanism};
 
@@ -15,17 +15,17 @@ use crate::{SoftwareKind, Touches};
 
 /// The largest of the blocks of which zeroing stopped nearly all.
 const SMALL_BLOCK_BYTES: u64 = 4 << 20;
-/// The same for google/tcmalloc, which gives back what lies together: 1.8 to 5 MB where blocks have up to 4 MB, and 12 MB
-/// where they have up to 64.
+/// The same for google/tcmalloc, which gives neighbouring blocks back together: 1.8 to 5 MB where blocks have up to 4 MB, and 12
+/// MB where they have up to 64.
 const SMALL_TOGETHER: u64 = 8 << 20;
 /// Up to the largest blocks that were measured, and not `auto`, which stops at 1 to 2 MB, from where on zeroing takes
 /// longer than giving back: of google/tcmalloc's 89 shootdowns `auto` left 24, and this 4.
 const ZERO_SETTING: &str = "zero=64M";
-/// For google/tcmalloc with large blocks: what stays in place it may use again or not, and nobody can give it back
-/// later, so that memory grows beyond the bound. With a bound of 1.2 times what was seen, `zero=64M` took 1.32 times the
-/// memory and left 27 % of the shootdowns, and this 1.19 times and 20 % (medians of 6 runs).
+/// For google/tcmalloc with large blocks: it may use memory that stays in place again or not, and nobody can give it back later,
+/// so that memory grows beyond the bound. With a bound of 1.2 times the observed memory, `zero=64M` took 1.32 times the memory
+/// and left 27 % of the shootdowns, and this 1.19 times and 20 % (medians of 6 runs).
 const ZERO_SOME: &str = "zero=16M";
-/// Keeps unmapped regions for later mappings, and gives back in batches what is over.
+/// Keeps unmapped regions for later mappings, and gives the surplus back in batches.
 pub(super) struct ShimCache;
 
 /// Answers MADV_DONTNEED by zeroing in place.
@@ -34,7 +34,7 @@ pub(super) struct ShimZero;
 /// google/tcmalloc with large blocks has up to a tenth more in one run than in the next, so that a bound of a quarter over
 /// the observed one was 1.18 to 1.30 times the others.
 const RUN_VARIATION: f64 = 1.0 / 12.0;
-/// What zeroing, and dropping MADV_FREE, take the place of.
+/// Zeroing, and dropping MADV_FREE, replace these calls.
 const ZEROED_CAUSES: [Cause; 2] = [Cause::MadviseDontneed, Cause::MadviseFree];
 
 impl Remedy for ShimCache {
@@ -80,7 +80,7 @@ impl Remedy for ShimCache {
         {
             return Some(RemedyAnswer::Refuse(why));
         }
-        // The library zeroes unless it is told not to.
+        // The library zeroes by default.
         let zero = if is_copied_by_forks(case) {
             ",zero=off"
         } else {
@@ -132,7 +132,7 @@ impl Remedy for ShimZero {
         if part <= 0.0 || !concerns(case) || undecayed::concerns(case) {
             return None;
         }
-        // Its own setting does that, and what else it does is for `unpurged`; within a bound only this does: of 3.6.0's 123
+        // mimalloc's own setting does that, and `unpurged` does the rest; within a bound only this remedy does: of 3.6.0's 123
         // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
         if case
             .allocator_of_kind(SoftwareKind::Mimalloc)
@@ -169,16 +169,16 @@ impl Remedy for ShimZero {
     }
 }
 
-/// The share of what is given back in place that zeroing stops.
+/// The share of in-place releases that zeroing stops.
 ///
-/// Measured: jemalloc with decay 0 under a prototype that kept 64 MB, 971 to 3.3 with blocks of 64 KB to 4 MB, and
-/// 1,087 to 127 with 1 to 64 MB; google/tcmalloc within a quarter more memory, 78 to 98 % in six runs, since it
-/// gives back what it does not use again soon, and the bound is reached; with what [`ZERO_SOME`] leaves, 80 to 86 % in
-/// seven, in up to 1.30 times the memory, and with [`RUN_VARIATION`] less room 70 to 83 % in four, in 1.17 to 1.22 times. A
-/// program's own calls where any of 128 ranges is used next, half of them in use: 15, 46 and 66 % where the room was
-/// 0.18, 0.25 and 0.93 of what was seen. What was zeroed serves no other address, so it takes room for all that is not
-/// in use, and not only for what is used again soon. Assumed: blocks of unknown size are large, allocators use again
-/// soon, and where there is little room for one that does, as many calls go to the kernel as the cache would miss.
+/// Measured: jemalloc with decay 0 under a prototype that kept 64 MB, 971 to 3.3 with blocks of 64 KB to 4 MB, and 1,087 to 127
+/// with 1 to 64 MB; google/tcmalloc within a quarter more memory, 78 to 98 % in six runs, since it gives back memory that it does
+/// not use again soon, and the bound is reached; with [`ZERO_SOME`] 80 to 86 % in seven, in up to 1.30 times the memory, and with
+/// [`RUN_VARIATION`] less room 70 to 83 % in four, in 1.17 to 1.22 times. A program's own calls where any of 128 ranges is used
+/// next, half of them in use: 15, 46 and 66 % where the room was 0.18, 0.25 and 0.93 of the observed memory. Zeroed memory serves
+/// no other address, so it takes room for all memory that is not in use, and not only for memory that is used again soon.
+/// Assumed: blocks of unknown size are large, allocators use memory again soon, and where there is little room for one that does,
+/// as many calls go to the kernel as the cache would miss.
 fn zeroed_share(case: &RemedyCase<'_>, sizes: &LibrarySizes) -> f64 {
     let best = match (is_google(case), is_small(case)) {
         (true, true) => 0.90,
@@ -218,8 +218,8 @@ fn zero_up_to(case: &RemedyCase<'_>) -> &'static str {
     }
 }
 
-/// Why nothing that is kept would be asked for again, if so. mimalloc 1.0.0 takes what it gets: 709 shootdowns
-/// under churn became 169 with a cache of 256 MB. For 2 and later there is `unpurged`.
+/// The reason why kept memory would never be used again, if it would not. mimalloc 1.0.0 takes any address: 709 shootdowns under
+/// churn became 169 with a cache of 256 MB. For 2 and later there is `unpurged`.
 fn why_never_reused(case: &RemedyCase<'_>) -> Option<String> {
     let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
     (!found.is_below(1, 3, 0)).then(|| {
@@ -236,8 +236,9 @@ pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
     )
 }
 
-/// Why the library would pass on what this origin unmaps, if so. It keeps private anonymous memory that can be read and written, and
-/// nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved and opened later, no code.
+/// The reason why the library would pass on this origin's unmappings, if it would. It keeps private anonymous memory that can be
+/// read and written, and nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved and opened
+/// later, no code.
 fn passed_on(case: &RemedyCase<'_>, kept: f64, files: f64) -> Option<String> {
     if kept == 0.0 && files > 0.0 {
         return Some(
@@ -245,7 +246,7 @@ fn passed_on(case: &RemedyCase<'_>, kept: f64, files: f64) -> Option<String> {
                 .to_owned(),
         );
     }
-    // Who changes the rights of memory more often than it unmaps any makes code, or opens what it had reserved.
+    // A program that changes protections more often than it unmaps makes code, or opens memory that it had reserved.
     let protects = case.part_of_causes(&[Cause::Mprotect]);
     (matches!(case.origin, ShootdownOrigin::Own(_)) && protects > kept).then(|| {
         "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of \

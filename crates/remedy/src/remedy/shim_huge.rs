@@ -1,4 +1,4 @@
-//! Huge pages under what an allocator maps, by the preload library: for those that have no setting for it.
+//! Huge pages under an allocator's mappings, by the preload library: for allocators that have no setting for it.
 
 use quell_event::Mechanism;
 

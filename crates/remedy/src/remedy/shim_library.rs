@@ -1,4 +1,5 @@
-//! What every remedy by the preload library rests on: whether it can be loaded, how much it may keep, and how it is asked for.
+//! The base of every remedy by the preload library: whether it can be loaded, how much memory it may keep, and the settings for
+//! that.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +11,25 @@ use crate::{FoundSoftware, Linking, SoftwareKind};
 
 /// Less than this keeps nothing that is worth keeping.
 const MIN_KEPT_BYTES: u64 = 4 << 20;
-/// By so much the program forks as it works. Where fork and copies made 0.2 and 0.3 % of the shootdowns, zeroing stopped
-/// 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies-measured.md).
+/// From this share on forks are part of the program's work. Where fork and copies made 0.2 and 0.3 % of the shootdowns, zeroing
+/// stopped 99.8 %; where they made 0.6 to 6 %, anything from 99 % to making them 20 times as many (docs/remedies-measured.md).
 const MAX_FORK_SHARE: f64 = 0.005;
-/// Of what a program has at its peak, about so much is not in use at another time, and may be kept without
-/// that the peak grows.
+/// At any moment about this share of a program's peak memory is not in use, and may be kept without raising the peak.
 const IDLE_MEMORY_SHARE: f64 = 0.1;
 
-/// What the program touches between two looks at its memory comes on top of the bound: at most a share of its memory,
-/// and a few blocks besides, which are smaller in a small program. With bounds of 1.10 and 1.17 times what was seen,
-/// churn and raw took 1.12 to 1.14 times, calloc 1.13 to 1.17, bursty 1.00, and large blocks 1.18 to 1.24. Of 40
-/// programs the median took 0 to 3 % more than the bound. What is left matters: jemalloc's large blocks with decay 0
-/// made 8.5 shootdowns (median of 18 runs) with a bound of 1.19 times, and 6 with 1.205.
+/// The memory that the program touches between two looks of the library comes on top of the bound: at most a share of its memory,
+/// and a few blocks besides, which are smaller in a small program. With bounds of 1.10 and 1.17 times the observed memory, churn
+/// and raw took 1.12 to 1.14 times, calloc 1.13 to 1.17, bursty 1.00, and large blocks 1.18 to 1.24. Of 40 programs the median
+/// took 0 to 3 % more than the bound. Small differences of the bound matter: jemalloc's large blocks with decay 0 made 8.5
+/// shootdowns (median of 18 runs) with a bound of 1.19 times, and 6 with 1.205.
 fn above_bound(seen: u64) -> u64 {
     seen / 24 + (3 << 20).min(seen / 32)
 }
 
-/// What the cache gives to later mappings, or gives back in batches.
+/// The calls that the cache saves: it gives memory to later mappings, or gives it back in batches.
 pub(super) const CACHED_CAUSES: [Cause; 2] = [Cause::Munmap, Cause::Mmap];
 
-/// Whether what stays in place would be copied after a fork.
+/// Whether memory that stays in place would be copied after a fork.
 pub(super) fn is_copied_by_forks(case: &RemedyCase<'_>) -> bool {
     case.copies >= MAX_FORK_SHARE
 }
@@ -65,14 +65,14 @@ pub(super) struct LibrarySizes {
 }
 
 impl LibrarySizes {
-    /// What the budget leaves; an error says that it is too little.
+    /// The sizes that the budget allows; an error says that it is too little.
     pub(super) fn within_budget(case: &RemedyCase<'_>) -> Result<LibrarySizes, &'static str> {
         let (seen, more) = match (case.evidence.max_rss, case.room) {
             (Some(seen), Some(room)) => (
                 Some(seen),
                 room.saturating_sub(above_bound(seen)).max(room / 4),
             ),
-            // What the library keeps if nothing is said.
+            // The library's own default.
             _ => (None, 64 << 20),
         };
         if more < MIN_KEPT_BYTES {
@@ -85,7 +85,7 @@ impl LibrarySizes {
         })
     }
 
-    /// Less by this share of what was seen; so the bound may be below what was seen.
+    /// Sizes that are smaller by this share of the observed memory; so the bound may lie below it.
     pub(super) fn less_share(self, share: f64) -> LibrarySizes {
         let without = (self.seen.unwrap_or(0) as f64 * share) as u64;
         LibrarySizes {
@@ -95,8 +95,8 @@ impl LibrarySizes {
         }
     }
 
-    /// For QUELL_SHIM. With the bound of resident memory the cache may be as large as that: with less, a program that
-    /// frees all that it has takes a shootdown for every 36 MB of what is over, and may map it again.
+    /// The value of QUELL_SHIM. With the bound of resident memory the cache may be as large as the bound: a smaller one would
+    /// cost a program that frees all its memory a shootdown for every 36 MB of surplus, which it may map again.
     pub(super) fn shim_settings(&self) -> String {
         match self.seen {
             Some(_) => {
@@ -115,7 +115,7 @@ impl LibrarySizes {
         }
     }
 
-    /// The same without a cache of what is unmapped.
+    /// The same without a cache of unmapped regions.
     pub(super) fn without_cache(&self) -> String {
         match self.seen {
             Some(_) => format!("cache=0,rss={}M", self.bound >> 20),
@@ -129,7 +129,7 @@ impl LibrarySizes {
         MemoryGrowth::UpTo(self.more + above.min(3 * self.more))
     }
 
-    /// What was observed says nothing of how many processes there are: so this says what holds of each.
+    /// The observation does not say how many processes there are, so this states the cost of each.
     pub(super) fn cost_text(&self, what: &str) -> String {
         let kept = match self.seen {
             Some(seen) => {
@@ -156,7 +156,7 @@ impl LibrarySizes {
         kept_share(self.more as f64 + idle, mean)
     }
 
-    /// The room as a share of what was seen, 1 where that is not known.
+    /// The room as a share of the observed memory, 1 where that is not known.
     pub(super) fn of_seen(&self) -> f64 {
         let share = |seen: u64| self.more as f64 / seen.max(1) as f64;
         self.seen.map_or(1.0, share).min(1.0)

@@ -1,7 +1,7 @@
 //! jemalloc over the preload library: it gives back at once, and the library zeroes in place of that.
 //!
-//! jemalloc by itself keeps without a bound (decay -1), or gives back after a while. Without a while (decay 0) it gives
-//! back each extent as it is freed, and the library keeps its memory within a bound of what is resident.
+//! jemalloc by itself keeps memory without a bound (decay -1), or gives it back after a while. Without a while (decay 0) it gives
+//! back each extent as it is freed, and the library keeps resident memory within a bound.
 
 use quell_event::Mechanism;
 
@@ -79,7 +79,7 @@ impl Remedy for Undecayed {
             Err(why) => return Some(RemedyAnswer::refuse(why)),
         };
         let memory = sizes.memory_growth();
-        // At once and not after a while: what jemalloc holds back, nobody bounds.
+        // At once and not after a while, because nothing bounds the memory that jemalloc holds back.
         let mut keys = "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned();
         let best = if case.has_large_blocks() {
             BEST_LARGE
@@ -87,10 +87,10 @@ impl Remedy for Undecayed {
             BEST_STOPPED_SHARE
         };
         let stops = part * sizes.stops(case.evidence.mean_block()).min(best);
-        // Faults, which zeroing saves, are no part of what the library measures for `auto`.
+        // `auto` does not measure the faults that zeroing saves.
         let mut zero = "64M";
         if is_copied_by_forks(case) {
-            // What a child has too would be copied to be zeroed: it unmaps instead, and the library keeps that.
+            // Pages shared with a child would be copied to be zeroed: jemalloc unmaps instead, and the library keeps that memory.
             zero = "off";
             keys.push_str(",retain:false");
         }

@@ -1,8 +1,8 @@
-//! mimalloc over the preload library: purging is off, what is freed by MADV_FREE whatever is set is dropped, and what is
-//! unmapped is kept.
+//! mimalloc over the preload library: purging is off, MADV_FREE, which it calls whatever is set, is dropped, and unmapped memory
+//! is kept.
 //!
-//! mimalloc 2 asks for addresses of its own choice when it maps again, to have its segments aligned; the library is told
-//! what of that matters. mimalloc 3 takes what it gets.
+//! mimalloc 2 asks for addresses of its own choice when it maps again, to have its segments aligned; a setting tells the library
+//! which of these addresses it may ignore. mimalloc 3 takes any address.
 
 use quell_event::{Cause, Mechanism};
 
@@ -11,22 +11,22 @@ use super::shim_library::{CACHED_CAUSES, LibrarySizes, offer_library, refusal};
 use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::{SoftwareKind, Touches};
 
-/// Turns purging off, drops MADV_FREE, and keeps what is unmapped.
+/// Turns purging off, drops MADV_FREE, and keeps unmapped memory.
 pub(super) struct Unpurged;
 
-/// From this share of the shootdowns on it is worth to keep what is unmapped. Where 5 % were munmap, the same bound was
-/// better used for what is freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache,
-/// and with one 2 to 17 % in 1.20 times.
+/// From this share of the shootdowns on it is worth keeping unmapped memory. Where 5 % were munmap, the same bound was better
+/// used for memory freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache, and with one 2
+/// to 17 % in 1.20 times.
 const MIN_UNMAP_SHARE: f64 = 0.1;
-/// What is not purged comes on top of the bound, since nobody can give it back: 3.1.5 took 1.20 to 1.25 times the memory
-/// with a bound of 1.2 times what was seen, and 1.17 with 1.1 (medians of 5 and 6 runs).
+/// Memory that is not purged comes on top of the bound, since nobody can give it back: 3.1.5 took 1.20 to 1.25 times the memory
+/// with a bound of 1.2 times the observed memory, and 1.17 with 1.1 (medians of 5 and 6 runs).
 const UNPURGED_GROWTH: f64 = 1.0 / 12.0;
-/// And what is not decommitted: 2.0.9 took 1.22 to 1.29 times with a bound of 1.05 (medians of four proofs), and 1.21 with
-/// 0.91 to 0.95, which left 20 to 23 % of the shootdowns (medians of 6 runs).
+/// Memory that is not decommitted comes on top too: 2.0.9 took 1.22 to 1.29 times with a bound of 1.05 (medians of four proofs),
+/// and 1.21 with 0.91 to 0.95, which left 20 to 23 % of the shootdowns (medians of 6 runs).
 const UNDECOMMITTED_GROWTH: f64 = 0.27;
-/// What that leaves of the cache stops no more in versions that decommit.
+/// The small cache that is left then stops no more than this, in versions that decommit.
 const SMALL_CACHE_SHARE: f64 = 0.82;
-/// What a segment of mimalloc 2 is aligned to (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
+/// The alignment of a segment of mimalloc 2 (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
 const SEGMENT_HINT: &str = "hint=32M";
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.

@@ -3,7 +3,7 @@
 use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
 use crate::{SoftwareKind, Touches};
 
-/// A kind without a remedy in the environment, and what is known instead.
+/// Software that has no remedy in its environment, with the advice that is known instead.
 pub(super) struct KindWithoutRemedy {
     id: &'static str,
     kind: SoftwareKind,
@@ -25,7 +25,7 @@ pub(super) const NO_GOOGLE_REMEDY: KindWithoutRemedy = KindWithoutRemedy {
           look at its calls of SetBackgroundReleaseRate (MongoDB: tcmallocReleaseRate)",
 };
 
-/// Node takes the one setting that stopped some on its command line only; what wins time may make more.
+/// Node takes the one setting that stopped some on its command line only, and a setting that wins time may make more.
 pub(super) const NO_NODE_REMEDY: KindWithoutRemedy = KindWithoutRemedy {
     id: "node.none",
     kind: SoftwareKind::Node,

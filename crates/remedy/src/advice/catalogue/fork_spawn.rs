@@ -26,7 +26,7 @@ pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
     look: |scene| of_forks(scene, |_| true),
 };
 
-/// The forks of such stacks, where one is large, with what others waited for them.
+/// The forks from such stacks, if one of them is large, with the time that other threads waited for them.
 pub(super) fn of_forks(scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Option<Sight> {
     let is_large = |cost: &&SeenCost| {
         scene

@@ -6,7 +6,7 @@ use crate::advice::{AdviceEntry, SeenCost, Sight};
 
 const TOUCHED_MECHANISMS: &[Mechanism] = &[Mechanism::FaultMajor];
 
-/// What Lucene's files are called: a segment's number behind an underscore, and one of these.
+/// Endings of Lucene's file names: a segment's number follows an underscore, and then one of these.
 const INDEX_SUFFIXES: &[&str] = &[
     "cfs", "doc", "pos", "pay", "tim", "tip", "tmd", "dvd", "nvd", "kdd", "kdi", "dim", "fdt",
     "vec", "vem", "vex", "veq",
@@ -19,7 +19,7 @@ fn is_of_index(path: &str) -> bool {
     segment.starts_with(|c: char| c.is_ascii_alphanumeric()) && INDEX_SUFFIXES.contains(&ending)
 }
 
-/// Java's code, which is in no file: what the JVM's own libraries wait for is their start.
+/// Whether it is Java's code, which lies in no file. Waits of the JVM's own libraries belong to its start.
 fn is_java(cost: &SeenCost) -> bool {
     cost.stack.first().is_some_and(|f| f.file.is_empty())
 }

@@ -1,4 +1,4 @@
-//! RocksDB, told to read its tables through mappings.
+//! RocksDB, with the option that reads its tables through mappings.
 
 use quell_event::Mechanism;
 

@@ -1,4 +1,4 @@
-//! Monitors that read what a process has mapped, page by page.
+//! Monitors that read the mappings of a process page by page.
 
 use quell_event::Mechanism;
 

@@ -10,7 +10,7 @@ const TOUCHED_MECHANISMS: &[Mechanism] = &[
     Mechanism::ShootdownWait,
 ];
 
-/// What a program calls, in C and C++.
+/// The functions that a program calls for this, in C and C++.
 const RELEASE_FUNCTIONS: &[&str] = &[
     "MallocExtension_ReleaseFreeMemory",
     "MallocExtension_ReleaseToSystem",

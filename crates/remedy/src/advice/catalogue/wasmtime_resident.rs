@@ -13,7 +13,7 @@ pub(super) const REFAULT_MECHANISMS: &[Mechanism] = &[
     Mechanism::Zeroing,
 ];
 
-/// The pool, and its queue of what is to be given back.
+/// Namespaces of the pool, and of its queue of memory to give back.
 const POOL_NAMESPACES: &[&str] = &["pooling", "decommit"];
 
 pub(super) fn is_wasmtime(cost: &SeenCost) -> bool {
