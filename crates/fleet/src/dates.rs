@@ -6,10 +6,10 @@ use chrono::{Datelike as _, Days, NaiveDate};
 
 use crate::DAY_NS;
 
-/// What `--since` says.
+/// The value of `--since`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// So many days before the newest trace.
+    /// This number of days before the newest trace.
     Days(u64),
     /// From the beginning of a day on, and to the end of another; days since 1970, UTC.
     Dates(u64, Option<u64>),
@@ -19,7 +19,7 @@ impl Since {
     /// The moments that it means, ns since 1970, where the newest trace began at `newest`: the first one that counts, and
     /// the first one after.
     #[must_use]
-    pub fn range(self, newest: u64) -> (u64, u64) {
+    pub fn moment_range(self, newest: u64) -> (u64, u64) {
         let after = newest.saturating_add(1);
         match self {
             Self::Days(days) => (after.saturating_sub(days.saturating_mul(DAY_NS)), after),
@@ -35,19 +35,19 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRITE: &str =
+        const DATES_HELP: &str =
             "write days, such as 7, or dates, such as 2026-11-19 or 2026-11-12..2026-11-18";
         if let Ok(days) = text.parse::<u64>() {
             return match days {
                 1..=36_500 => Ok(Self::Days(days)),
-                _ => Err(WRITE.to_owned()),
+                _ => Err(DATES_HELP.to_owned()),
             };
         }
         let (from, to) = match text.split_once("..") {
-            Some((from, to)) => (from, Some(parse(to).ok_or(WRITE)?)),
+            Some((from, to)) => (from, Some(parse_day(to).ok_or(DATES_HELP)?)),
             None => (text, None),
         };
-        let from = parse(from).ok_or(WRITE)?;
+        let from = parse_day(from).ok_or(DATES_HELP)?;
         if to.is_some_and(|to| to < from) {
             return Err("the second date is before the first".to_owned());
         }
@@ -55,13 +55,13 @@ impl FromStr for Since {
     }
 }
 
-const FORMAT: &str = "%Y-%m-%d";
+const DAY_FORMAT: &str = "%Y-%m-%d";
 
 /// Days since 1970 of `YYYY-MM-DD`.
-fn parse(text: &str) -> Option<u64> {
-    let date = NaiveDate::parse_from_str(text, FORMAT).ok()?;
+fn parse_day(text: &str) -> Option<u64> {
+    let date = NaiveDate::parse_from_str(text, DAY_FORMAT).ok()?;
     // of a month or day with one digit it makes two
-    let exact = date.format(FORMAT).to_string() == text;
+    let exact = date.format(DAY_FORMAT).to_string() == text;
     let days = (date - NaiveDate::default()).num_days();
     (exact && (1970..=2200).contains(&date.year())).then_some(days.unsigned_abs())
 }
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Option<u64> {
 #[must_use]
 pub fn day(wall_ns: u64) -> String {
     let date = NaiveDate::default() + Days::new(wall_ns / DAY_NS);
-    date.format(FORMAT).to_string()
+    date.format(DAY_FORMAT).to_string()
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
             assert!(text.parse::<Since>().is_err(), "{text}");
         }
         for days in [0, 59, 19_782, 20_769, 47_540] {
-            assert_eq!(parse(&day(days * DAY_NS)), Some(days));
+            assert_eq!(parse_day(&day(days * DAY_NS)), Some(days));
         }
         assert_eq!(day(20_769 * DAY_NS + 5), "2026-11-12");
     }
@@ -111,13 +111,16 @@ mod tests {
     #[test]
     fn ranges() {
         let newest = 100 * DAY_NS + 5;
-        assert_eq!(Since::Days(7).range(newest), (93 * DAY_NS + 6, newest + 1));
         assert_eq!(
-            Since::Dates(90, None).range(newest),
+            Since::Days(7).moment_range(newest),
+            (93 * DAY_NS + 6, newest + 1)
+        );
+        assert_eq!(
+            Since::Dates(90, None).moment_range(newest),
             (90 * DAY_NS, newest + 1)
         );
         assert_eq!(
-            Since::Dates(90, Some(91)).range(newest),
+            Since::Dates(90, Some(91)).moment_range(newest),
             (90 * DAY_NS, 92 * DAY_NS)
         );
     }

@@ -9,24 +9,24 @@ use quell_event::Text;
 use quell_event::trace::{Error, Meta, Trace};
 
 /// A folder with this file is taken for a trace.
-const META: &str = "meta.json";
-/// What a trace has beside its events.
-const SIDES: [&str; 2] = ["processes.jsonl", "stacks.jsonl"];
+const META_FILE: &str = "meta.json";
+/// The files that a trace has beside its events.
+const SIDE_FILES: [&str; 2] = ["processes.jsonl", "stacks.jsonl"];
 /// No tree of traces is deeper; one that is leads nowhere.
-const DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A trace that is whole.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundTrace {
     /// Its folder.
     pub dir: PathBuf,
-    /// What the recording is.
+    /// The recording's own description.
     pub meta: Meta,
     /// Its events.
     pub files: Vec<PathBuf>,
 }
 
-impl Found {
+impl FoundTrace {
     /// How long it was recorded, ns.
     #[must_use]
     pub fn traced_ns(&self) -> u64 {
@@ -35,26 +35,26 @@ impl Found {
     }
 }
 
-/// What is in a tree.
+/// The traces of a folder tree.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub struct TraceTree {
     /// The traces that are whole, by host and beginning.
-    pub traces: Vec<Found>,
+    pub traces: Vec<FoundTrace>,
     /// How many were passed over, by why.
     pub passed: BTreeMap<&'static str, u64>,
-    /// One of each of these, and what is wrong with it.
+    /// The first trace of each reason, with its fault.
     pub examples: BTreeMap<&'static str, String>,
 }
 
-impl Tree {
+impl TraceTree {
     /// How many traces were passed over.
     #[must_use]
     pub fn passed_over(&self) -> u64 {
         self.passed.values().sum()
     }
 
-    /// Counts one that is passed over; what is wrong with it is told of the first.
-    pub fn pass(&mut self, why: &'static str, text: impl FnOnce() -> String) {
+    /// Counts a trace that is passed over, and keeps the fault of the first one for each reason.
+    pub fn pass_over(&mut self, why: &'static str, text: impl FnOnce() -> String) {
         *self.passed.entry(why).or_default() += 1;
         self.examples.entry(why).or_insert_with(text);
     }
@@ -66,28 +66,28 @@ impl Tree {
 /// # Errors
 ///
 /// The folder itself can't be read.
-pub fn find(dir: &Path) -> io::Result<Tree> {
+pub fn find_traces(dir: &Path) -> io::Result<TraceTree> {
     // said as it is, and not as one of many that can't be read
     fs::read_dir(dir)?;
-    let mut tree = Tree::default();
+    let mut tree = TraceTree::default();
     let mut seen = HashSet::new();
-    look(dir, DEPTH, &mut tree, &mut seen);
+    look_through(dir, MAX_DEPTH, &mut tree, &mut seen);
     tree.traces.sort_by(|a, b| {
-        let key = |f: &Found| (f.meta.host.clone(), f.meta.start_wall_ns, f.dir.clone());
+        let key = |f: &FoundTrace| (f.meta.host.clone(), f.meta.start_wall_ns, f.dir.clone());
         key(a).cmp(&key(b))
     });
     Ok(tree)
 }
 
-/// What makes two folders the same recording.
-type Same = (Text, u64, u64, u64);
+/// Two folders with the same values are one recording.
+type RecordingId = (Text, u64, u64, u64);
 
-fn look(dir: &Path, depth: usize, tree: &mut Tree, seen: &mut HashSet<Same>) {
-    if dir.join(META).exists() {
-        return judge(dir, tree, seen);
+fn look_through(dir: &Path, depth: usize, tree: &mut TraceTree, seen: &mut HashSet<RecordingId>) {
+    if dir.join(META_FILE).exists() {
+        return take_or_pass_over(dir, tree, seen);
     }
-    let unreadable = |tree: &mut Tree, why: String| {
-        tree.pass("unreadable", || format!("{}: {why}", dir.display()));
+    let unreadable = |tree: &mut TraceTree, why: String| {
+        tree.pass_over("unreadable", || format!("{}: {why}", dir.display()));
     };
     if depth == 0 {
         return unreadable(tree, "too deep".to_owned());
@@ -104,11 +104,11 @@ fn look(dir: &Path, depth: usize, tree: &mut Tree, seen: &mut HashSet<Same>) {
     // so that of two copies the same one counts each time
     below.sort();
     for dir in below {
-        look(&dir, depth - 1, tree, seen);
+        look_through(&dir, depth - 1, tree, seen);
     }
 }
 
-fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
+fn take_or_pass_over(dir: &Path, tree: &mut TraceTree, seen: &mut HashSet<RecordingId>) {
     let trace = match Trace::open(dir) {
         Ok(trace) => trace,
         Err(err) => {
@@ -118,15 +118,15 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
                 Some(Error::Unreadable(..)) => "unreadable",
                 _ => "damaged",
             };
-            return tree.pass(why, || format!("{err:#}"));
+            return tree.pass_over(why, || format!("{err:#}"));
         }
     };
     let meta = trace.meta();
     let Some(ended) = meta.ended else {
-        return tree.pass("cut short", || format!("{}: it has no end", dir.display()));
+        return tree.pass_over("cut short", || format!("{}: it has no end", dir.display()));
     };
     let Some(files) = trace.sealed_files() else {
-        return tree.pass("unsealed", || format!("{}: it has a tail", dir.display()));
+        return tree.pass_over("unsealed", || format!("{}: it has a tail", dir.display()));
     };
     let files = files.into_iter().map(Path::to_owned).collect();
     let same = (
@@ -136,24 +136,24 @@ fn judge(dir: &Path, tree: &mut Tree, seen: &mut HashSet<Same>) {
         ended.rows,
     );
     if seen.contains(&same) {
-        return tree.pass("there twice", || format!("{}: a copy", dir.display()));
+        return tree.pass_over("there twice", || format!("{}: a copy", dir.display()));
     }
-    let lacks = |name| lacks(&dir.join(name)).map(|what| (name, what));
-    if let Some((name, what)) = SIDES.into_iter().find_map(lacks) {
-        return tree.pass("incomplete", || format!("{}: {name} {what}", dir.display()));
+    let lacks = |name| missing_part(&dir.join(name)).map(|what| (name, what));
+    if let Some((name, what)) = SIDE_FILES.into_iter().find_map(lacks) {
+        return tree.pass_over("incomplete", || format!("{}: {name} {what}", dir.display()));
     }
     seen.insert(same);
     let meta = meta.clone();
-    tree.traces.push(Found {
+    tree.traces.push(FoundTrace {
         dir: dir.to_owned(),
         meta,
         files,
     });
 }
 
-/// What a file of lines lacks. They are made with each trace, also where they stay empty, and in one that was ended in order
-/// their last line is whole: a copy that was interrupted is not so.
-fn lacks(path: &Path) -> Option<&'static str> {
+/// The fault of a file of lines, if it has one. Each trace has these files, even where they are empty, and a trace that was ended
+/// in order ends each line: an interrupted copy does not.
+fn missing_part(path: &Path) -> Option<&'static str> {
     let last = || -> io::Result<Option<u8>> {
         let size = match fs::metadata(path)? {
             is if is.is_file() => is.len(),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn edit(dir: &Path, from: &str, to: &str) {
-        let meta = dir.join(META);
+        let meta = dir.join(META_FILE);
         let text = fs::read_to_string(&meta).unwrap();
         assert!(text.contains(from), "{text}");
         fs::write(meta, text.replace(from, to)).unwrap();
@@ -218,7 +218,7 @@ mod tests {
         fs::create_dir(dir.path().join("empty")).unwrap();
         fs::write(dir.path().join("file"), "x").unwrap();
         std::os::unix::fs::symlink(dir.path(), dir.path().join("circle")).unwrap();
-        let tree = find(dir.path()).unwrap();
+        let tree = find_traces(dir.path()).unwrap();
         let all: Vec<_> = tree
             .traces
             .iter()
@@ -233,10 +233,13 @@ mod tests {
             .collect();
         assert_eq!(all, [("a", 1, 100, 1), ("a", 3, 100, 1), ("b", 2, 100, 1)]);
         assert_eq!(tree.passed_over(), 0);
-        assert_eq!(find(&odd).unwrap().traces.len(), 1);
-        assert!(find(&dir.path().join("nowhere")).is_err());
-        assert!(find(&dir.path().join("file")).is_err());
-        assert_eq!(find(&dir.path().join("empty")).unwrap().traces.len(), 0);
+        assert_eq!(find_traces(&odd).unwrap().traces.len(), 1);
+        assert!(find_traces(&dir.path().join("nowhere")).is_err());
+        assert!(find_traces(&dir.path().join("file")).is_err());
+        assert_eq!(
+            find_traces(&dir.path().join("empty")).unwrap().traces.len(),
+            0
+        );
     }
 
     /// Check that what is not whole is passed over, counted by why, and named.
@@ -274,7 +277,7 @@ mod tests {
         let pipe = at("piped/stacks.jsonl");
         let made = std::process::Command::new("mkfifo").arg(pipe).status();
         assert!(made.unwrap().success());
-        let tree = find(dir.path()).unwrap();
+        let tree = find_traces(dir.path()).unwrap();
         assert_eq!(tree.traces.len(), 1);
         let passed: Vec<_> = tree.passed.iter().map(|(why, n)| (*why, *n)).collect();
         assert_eq!(

@@ -12,23 +12,23 @@ use quell_event::text::{clean, is_plain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Engine, Question, views};
+use crate::{Engine, Question, view_statements};
 
-const RUNNER: &str = include_str!("runner.py");
-/// Of what the engine says when it fails no more is kept, bytes.
-const SAID: u64 = 1 << 20;
+const RUNNER_SCRIPT: &str = include_str!("runner.py");
+/// Of the engine's messages no more is kept when it fails.
+const MAX_SAID_BYTES: u64 = 1 << 20;
 /// How often is looked whether all is to stop.
-const STEP: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What an engine is asked.
-pub struct Job<'a> {
+/// The questions for an engine, and how to run it.
+pub struct EngineJob<'a> {
     /// Which.
     pub engine: Engine,
     /// The Python that has it.
     pub python: &'a OsStr,
     /// The prepared folder.
     pub dir: &'a str,
-    /// What is asked.
+    /// The questions.
     pub questions: &'a [Question],
     /// Rows of each answer at most.
     pub limit: Option<usize>,
@@ -38,7 +38,7 @@ pub struct Job<'a> {
 
 /// An answer: rows of as many values as there are columns.
 #[derive(Debug, Deserialize)]
-pub struct Answer {
+pub struct QuestionAnswer {
     /// The question's name.
     pub question: String,
     /// How long the engine took, ns.
@@ -51,55 +51,55 @@ pub struct Answer {
 
 /// Python has no such module, or there is no Python.
 #[derive(Debug)]
-pub struct Missing(String);
+pub struct EngineMissing(String);
 
-impl fmt::Display for Missing {
+impl fmt::Display for EngineMissing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for EngineMissing {}
 
 /// The engine was there, and failed.
 #[derive(Debug)]
-pub struct Failed(String);
+pub struct EngineFailed(String);
 
-impl fmt::Display for Failed {
+impl fmt::Display for EngineFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for EngineFailed {}
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct JobRequest<'a> {
     engine: &'static str,
     dir: &'a str,
     memory: String,
     views: Vec<String>,
-    questions: Vec<Asked>,
+    questions: Vec<AskedQuestion>,
     limit: Option<usize>,
 }
 
 #[derive(Serialize)]
-struct Asked {
+struct AskedQuestion {
     name: &'static str,
     sql: &'static str,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Line {
-    Missing { missing: String },
-    Answer(Answer),
+enum RunnerLine {
+    EngineMissing { missing: String },
+    QuestionAnswer(QuestionAnswer),
 }
 
 /// Ended when it is dropped: Ctrl-C may have been for quell alone.
-struct Running(Child);
+struct RunningEngine(Child);
 
-impl Drop for Running {
+impl Drop for RunningEngine {
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(Some(_))) {
             let _ = self.0.kill();
@@ -108,28 +108,31 @@ impl Drop for Running {
     }
 }
 
-impl Job<'_> {
+impl EngineJob<'_> {
     /// Runs it, and hands over each answer when it is there.
     ///
     /// # Errors
     ///
-    /// [`Missing`] where there is no Python or no engine; [`Failed`], with what the engine says.
-    pub fn run(&self, mut each: impl FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    /// [`EngineMissing`] where there is no Python or no engine; [`EngineFailed`], with the engine's message.
+    pub fn run(
+        &self,
+        mut each: impl FnMut(QuestionAnswer) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let python = self.python.display();
         let started = Command::new(self.python)
             .arg("-c")
-            .arg(RUNNER)
+            .arg(RUNNER_SCRIPT)
             .env("PYTHONIOENCODING", "utf-8")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
         let mut child = match started {
-            Ok(child) => Running(child),
+            Ok(child) => RunningEngine(child),
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 let text =
                     format!("there is no {python}: install Python 3, or name one with --python");
-                return Err(Missing(text).into());
+                return Err(EngineMissing(text).into());
             }
             Err(err) => return Err(err).with_context(|| format!("can't start {python}")),
         };
@@ -138,13 +141,13 @@ impl Job<'_> {
         let said = thread::spawn(move || {
             let mut said = Vec::new();
             if let Some(mut stderr) = stderr {
-                let _ = (&mut stderr).take(SAID).read_to_end(&mut said);
+                let _ = (&mut stderr).take(MAX_SAID_BYTES).read_to_end(&mut said);
                 let _ = io::copy(&mut stderr, &mut io::sink());
             }
             String::from_utf8_lossy(&said).into_owned()
         });
         let stdin = child.0.stdin.take().context("Python has no stdin")?;
-        let told = serde_json::to_vec(&self.told())?;
+        let told = serde_json::to_vec(&self.request())?;
         // one that fails at once does not read it: its words say more than the pipe's
         let _ = { stdin }.write_all(&told);
         let stdout = child.0.stdout.take().context("Python has no stdout")?;
@@ -158,20 +161,22 @@ impl Job<'_> {
         });
         let mut answers = 0;
         loop {
-            let line = match lines.recv_timeout(STEP) {
+            let line = match lines.recv_timeout(STOP_CHECK_INTERVAL) {
                 Ok(line) => line.context("can't read the answer")?,
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if (self.stopped)() => anyhow::bail!("interrupted"),
                 Err(RecvTimeoutError::Timeout) => continue,
             };
             match serde_json::from_str(&line) {
-                Ok(Line::Answer(mut answer)) => {
+                Ok(RunnerLine::QuestionAnswer(mut answer)) => {
                     answer.rows.iter_mut().flatten().for_each(clean_value);
                     answers += 1;
                     each(answer)?;
                 }
-                Ok(Line::Missing { missing }) => return Err(self.missing(&missing).into()),
-                // an engine may print what it likes
+                Ok(RunnerLine::EngineMissing { missing }) => {
+                    return Err(self.missing_module(&missing).into());
+                }
+                // An engine may print lines of its own.
                 Err(_) => {}
             }
         }
@@ -185,36 +190,36 @@ impl Job<'_> {
             let what = if said.trim().is_empty() {
                 format!("it says nothing, and ended with {status}")
             } else {
-                gist(&said)
+                error_line(&said)
             };
-            return Err(Failed(format!("{engine} failed: {what}")).into());
+            return Err(EngineFailed(format!("{engine} failed: {what}")).into());
         }
         Ok(())
     }
 
-    fn told(&self) -> Told<'_> {
-        let asked = |q: &Question| Asked {
+    fn request(&self) -> JobRequest<'_> {
+        let asked = |q: &Question| AskedQuestion {
             name: q.name,
             sql: q.sql,
         };
-        Told {
+        JobRequest {
             engine: self.engine.name(),
             dir: self.dir,
             memory: format!("{}m", memory_mb()),
-            views: views(self.engine, self.dir),
+            views: view_statements(self.engine, self.dir),
             questions: self.questions.iter().map(asked).collect(),
             limit: self.limit,
         }
     }
 
-    fn missing(&self, module: &str) -> Missing {
+    fn missing_module(&self, module: &str) -> EngineMissing {
         let python = self.python.display();
-        let package = self.engine.package();
+        let package = self.engine.pypi_package();
         let java = match self.engine {
             Engine::DuckDb => "",
             Engine::Spark => " (it needs Java 17 too)",
         };
-        Missing(format!(
+        EngineMissing(format!(
             "{python} has no module {module}{java}: '{python} -m pip install {package}'; or in an environment of its own: \
              'python3 -m venv fleet && fleet/bin/pip install {package}', and --python fleet/bin/python"
         ))
@@ -239,8 +244,8 @@ fn clean_value(value: &mut Value) {
     }
 }
 
-/// The line that says what went wrong: of Python's traceback the last one, of Java's the first exception.
-fn gist(said: &str) -> String {
+/// The line that names the failure: of Python's traceback the last one, of Java's the first exception.
+fn error_line(said: &str) -> String {
     let lines = || said.lines().map(str::trim).filter(|l| !l.is_empty());
     let java = lines().find(|l| l.contains("JAVA_HOME") || l.contains("JAVA_GATEWAY_EXITED"));
     let error = |l: &&str| {
@@ -266,9 +271,9 @@ mod tests {
         assert_eq!(values, [serde_json::json!("a?[31m\nb?"), 7.into()]);
     }
 
-    fn ask(python: &str) -> anyhow::Result<Vec<Answer>> {
+    fn ask(python: &str) -> anyhow::Result<Vec<QuestionAnswer>> {
         let mut answers = Vec::new();
-        let job = Job {
+        let job = EngineJob {
             engine: Engine::DuckDb,
             python: OsStr::new(python),
             dir: "/nowhere",
@@ -311,7 +316,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let none = ask("/nowhere/python3").unwrap_err();
         assert!(
-            none.is::<Missing>() && none.to_string().contains("install Python 3"),
+            none.is::<EngineMissing>() && none.to_string().contains("install Python 3"),
             "{none}"
         );
         let err = ask(&python(
@@ -320,7 +325,7 @@ mod tests {
         ))
         .unwrap_err();
         assert!(
-            err.is::<Missing>() && err.to_string().contains("-m pip install duckdb"),
+            err.is::<EngineMissing>() && err.to_string().contains("-m pip install duckdb"),
             "{err}"
         );
         let err = ask(&python(
@@ -328,7 +333,7 @@ mod tests {
             "echo 'Traceback' >&2; echo 'IOError: no file' >&2; echo '  hint' >&2; exit 1",
         ))
         .unwrap_err();
-        assert!(!err.is::<Missing>());
+        assert!(!err.is::<EngineMissing>());
         assert_eq!(err.to_string(), "duckdb failed: IOError: no file");
         // all said, yet an answer is not there
         assert!(ask(&python(dir.path(), "cat >/dev/null")).is_err());

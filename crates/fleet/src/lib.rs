@@ -1,8 +1,8 @@
 //! Questions over the traces of many hosts.
 //!
-//! The questions are SQL, a file each under `sql/`, and run as they are on DuckDB and on Spark, over views of the traces'
-//! Parquet files and of small tables that are made of what stands beside these. [`find`] looks for the traces, a
-//! [`Prepared`] folder holds what the views are of, and [`Job`] has Python run an engine.
+//! The questions are SQL, a file each under `sql/`, and run unchanged on DuckDB and on Spark: over views of the traces' Parquet
+//! files and of small tables that are made from the files beside them. [`find_traces`] looks for the traces, a [`PreparedFolder`]
+//! holds the files behind the views, and [`EngineJob`] runs an engine by Python.
 
 mod dates;
 mod find;
@@ -12,11 +12,13 @@ mod question;
 mod schema;
 
 pub use dates::{Since, day};
-pub use find::{Found, Tree, find};
-pub use job::{Answer, Failed, Job, Missing};
-pub use prepared::Prepared;
-pub use question::{Question, SUMMARY};
-pub use schema::{AccountOfCode, Process, Remedy, Stack, TABLES, Trace, Win, views};
+pub use find::{FoundTrace, TraceTree, find_traces};
+pub use job::{EngineFailed, EngineJob, EngineMissing, QuestionAnswer};
+pub use prepared::PreparedFolder;
+pub use question::{Question, SUMMARY_QUESTIONS};
+pub use schema::{
+    CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, StackRow, TraceRow, WinRow, view_statements,
+};
 
 /// An engine that runs SQL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +40,9 @@ impl Engine {
         }
     }
 
-    /// What to install for it from PyPI.
+    /// The package to install for it from PyPI.
     #[must_use]
-    pub fn package(self) -> &'static str {
+    pub fn pypi_package(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",
             Self::Spark => "pyspark",

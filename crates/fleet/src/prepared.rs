@@ -8,25 +8,27 @@ use anyhow::Context as _;
 use quell_event::Text;
 use serde::Serialize;
 
-use crate::find::Found;
-use crate::schema::{self, AccountOfCode, Process, Remedy, Stack, TABLES, Trace, Win};
+use crate::find::FoundTrace;
+use crate::schema::{
+    self, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, StackRow, TraceRow, WinRow,
+};
 use crate::{Engine, Question};
 
-/// What would mean something else in a path within SQL, or to who looks for files.
-const ODD: &[char] = &[
+/// Characters with another meaning in a path within SQL, or in a pattern of files.
+const ODD_CHARACTERS: &[char] = &[
     '\'', '"', '`', '\\', '*', '?', '[', ']', '{', '}', '\n', ':', '%',
 ];
 
 /// A folder that is being filled.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedFolder {
     dir: PathBuf,
     traces: u64,
-    /// In the order of [`TABLES`].
+    /// In the order of [`MADE_TABLES`].
     tables: Vec<BufWriter<File>>,
 }
 
-impl Prepared {
+impl PreparedFolder {
     /// Begins to fill a folder, which is there and empty.
     ///
     /// # Errors
@@ -36,7 +38,9 @@ impl Prepared {
         let dir = dir
             .canonicalize()
             .with_context(|| format!("can't find {}", dir.display()))?;
-        let is_plain = dir.to_str().is_some_and(|text| !text.contains(ODD));
+        let is_plain = dir
+            .to_str()
+            .is_some_and(|text| !text.contains(ODD_CHARACTERS));
         anyhow::ensure!(
             is_plain,
             "{} has a character in it that SQL takes for something else: name another folder, by TMPDIR or --prepare",
@@ -45,7 +49,10 @@ impl Prepared {
         let make = || -> io::Result<Vec<BufWriter<File>>> {
             fs::create_dir(dir.join("events"))?;
             let file = |(name, _): &(&str, _)| File::create_new(dir.join(format!("{name}.jsonl")));
-            TABLES.iter().map(|t| file(t).map(BufWriter::new)).collect()
+            MADE_TABLES
+                .iter()
+                .map(|t| file(t).map(BufWriter::new))
+                .collect()
         };
         let tables = make().with_context(|| format!("can't write to {}", dir.display()))?;
         Ok(Self {
@@ -55,7 +62,7 @@ impl Prepared {
         })
     }
 
-    fn row(&mut self, table: usize, row: &impl Serialize) -> anyhow::Result<()> {
+    fn write_row(&mut self, table: usize, row: &impl Serialize) -> anyhow::Result<()> {
         let file = &mut self.tables[table];
         serde_json::to_writer(&mut *file, row)
             .map_err(io::Error::from)
@@ -68,7 +75,7 @@ impl Prepared {
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn trace(&mut self, found: &Found, period: u64) -> anyhow::Result<()> {
+    pub fn add_trace(&mut self, found: &FoundTrace, period: u64) -> anyhow::Result<()> {
         let number = self.traces;
         self.traces += 1;
         for (n, file) in found.files.iter().enumerate() {
@@ -77,7 +84,7 @@ impl Prepared {
             let link = || std::os::unix::fs::symlink(file.canonicalize()?, link);
             link().with_context(|| format!("can't link to {}", file.display()))?;
         }
-        let row = Trace {
+        let row = TraceRow {
             trace: number,
             host: found.meta.host.to_string(),
             start_ns: found.meta.start_wall_ns,
@@ -88,7 +95,7 @@ impl Prepared {
             kernel: found.meta.kernel.to_string(),
             dir: Text::of(&found.dir).into(),
         };
-        self.row(0, &row)
+        self.write_row(0, &row)
     }
 
     /// Adds a process.
@@ -96,8 +103,8 @@ impl Prepared {
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn process(&mut self, process: &Process) -> anyhow::Result<()> {
-        self.row(1, process)
+    pub fn add_process(&mut self, process: &ProcessRow) -> anyhow::Result<()> {
+        self.write_row(1, process)
     }
 
     /// Adds a stack.
@@ -105,38 +112,38 @@ impl Prepared {
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn stack(&mut self, stack: &Stack) -> anyhow::Result<()> {
-        self.row(2, stack)
+    pub fn add_stack(&mut self, stack: &StackRow) -> anyhow::Result<()> {
+        self.write_row(2, stack)
     }
 
-    /// Adds what a remedy is expected to stop.
+    /// Adds the share of shootdowns that a remedy is expected to stop.
     ///
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn remedy(&mut self, remedy: &Remedy) -> anyhow::Result<()> {
-        self.row(3, remedy)
+    pub fn add_remedy(&mut self, remedy: &RemedyRow) -> anyhow::Result<()> {
+        self.write_row(3, remedy)
     }
 
-    /// Adds what memory management cost.
+    /// Adds the cost of memory management in one function.
     ///
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn account(&mut self, row: &AccountOfCode) -> anyhow::Result<()> {
-        self.row(4, row)
+    pub fn add_account(&mut self, row: &CodeAccountRow) -> anyhow::Result<()> {
+        self.write_row(4, row)
     }
 
-    /// Adds what a remedy could win.
+    /// Adds the gain that a remedy could have.
     ///
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn win(&mut self, row: &Win) -> anyhow::Result<()> {
-        self.row(5, row)
+    pub fn add_win(&mut self, row: &WinRow) -> anyhow::Result<()> {
+        self.write_row(5, row)
     }
 
-    /// Ends it: writes what is left, the definitions of the views, and the questions. Returns where it lies.
+    /// Ends it: writes the buffered lines, the definitions of the views, and the questions. Returns the folder's path.
     ///
     /// # Errors
     ///
@@ -149,7 +156,7 @@ impl Prepared {
             }
             let text = self.dir.to_string_lossy().into_owned();
             for engine in [Engine::DuckDb, Engine::Spark] {
-                let views = schema::views(engine, &text).join(";\n");
+                let views = schema::view_statements(engine, &text).join(";\n");
                 fs::write(
                     self.dir.join(format!("views-{}.sql", engine.name())),
                     views + ";\n",
@@ -182,15 +189,15 @@ mod tests {
         let mut writer = Writer::create(&trace, &Meta::default(), false).unwrap();
         writer.push(&Shootdown::default());
         writer.finish(1, |_| ()).unwrap();
-        let found = crate::find(dir.path()).unwrap().traces;
+        let found = crate::find_traces(dir.path()).unwrap().traces;
         let out = dir.path().join("out");
         fs::create_dir(&out).unwrap();
-        let mut prepared = Prepared::begin(&out).unwrap();
-        prepared.trace(&found[0], 3).unwrap();
+        let mut prepared = PreparedFolder::begin(&out).unwrap();
+        prepared.add_trace(&found[0], 3).unwrap();
         prepared
-            .stack(&Stack {
+            .add_stack(&StackRow {
                 frames: "a\nb".to_owned(),
-                ..Stack::default()
+                ..StackRow::default()
             })
             .unwrap();
         let text = prepared.end().unwrap();
@@ -220,9 +227,9 @@ mod tests {
             fs::read_to_string(out.join("causes.sql")).unwrap(),
             Question::named("causes").unwrap().sql
         );
-        assert!(Prepared::begin(&out).is_err(), "it is not empty");
+        assert!(PreparedFolder::begin(&out).is_err(), "it is not empty");
         let odd = dir.path().join("it's");
         fs::create_dir(&odd).unwrap();
-        assert!(Prepared::begin(&odd).is_err());
+        assert!(PreparedFolder::begin(&odd).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! The questions: SQL, a file each, which says in its first comment what it answers.
+//! The questions: SQL, a file each, whose first comment says which question it answers.
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What it is asked by.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The answer's title.
     pub title: &'static str,
@@ -37,8 +37,9 @@ questions! {
     "victims" = "Who is hit",
 }
 
-/// What is told where no question is asked.
-pub const SUMMARY: [&str; 6] = ["time", "wins", "causes", "binaries", "changes", "remedies"];
+/// The questions that are answered where none is named.
+pub const SUMMARY_QUESTIONS: [&str; 6] =
+    ["time", "wins", "causes", "binaries", "changes", "remedies"];
 
 impl Question {
     /// The question of this name.
@@ -47,9 +48,9 @@ impl Question {
         Self::ALL.iter().find(|q| q.name == name).copied()
     }
 
-    /// What it answers, in a sentence: the first one of its comment.
+    /// The sentence that says which question it answers: the first one of its comment.
     #[must_use]
-    pub fn about(self) -> String {
+    pub fn summary_sentence(self) -> String {
         let comment: Vec<&str> = self
             .sql
             .lines()
@@ -72,13 +73,25 @@ mod tests {
     fn questions_are_complete() {
         assert_eq!(Question::ALL.len(), 10);
         for question in Question::ALL {
-            assert!(question.about().ends_with('.'), "{}", question.about());
-            assert!(question.about().len() < 160, "{}", question.about());
+            assert!(
+                question.summary_sentence().ends_with('.'),
+                "{}",
+                question.summary_sentence()
+            );
+            assert!(
+                question.summary_sentence().len() < 160,
+                "{}",
+                question.summary_sentence()
+            );
             assert!(!question.sql.contains(';'), "{}", question.name);
             assert!(question.sql.contains("order by"), "{}", question.name);
             assert_eq!(Question::named(question.name), Some(*question));
         }
         assert_eq!(Question::named("weather"), None);
-        assert!(SUMMARY.iter().all(|name| Question::named(name).is_some()));
+        assert!(
+            SUMMARY_QUESTIONS
+                .iter()
+                .all(|name| Question::named(name).is_some())
+        );
     }
 }

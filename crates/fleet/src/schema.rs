@@ -1,4 +1,4 @@
-//! What the questions are asked of: the tables beside the events, and the views of all, for each engine.
+//! The tables beside the events, and the views over both, for each engine.
 
 use serde::Serialize;
 
@@ -6,8 +6,8 @@ use crate::Engine;
 
 /// A trace.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Trace {
-    /// Its number, from 0: what ties all tables together.
+pub struct TraceRow {
+    /// Its number, from 0, which ties all tables together.
     pub trace: u64,
     /// The machine's name.
     pub host: String,
@@ -29,7 +29,7 @@ pub struct Trace {
 
 /// A process, from a time to a time.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Process {
+pub struct ProcessRow {
     /// The trace.
     pub trace: u64,
     /// The process.
@@ -50,7 +50,7 @@ pub struct Process {
 
 /// A stack.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Stack {
+pub struct StackRow {
     /// The trace.
     pub trace: u64,
     /// Its number there: `user_stack` or `kernel_stack` of events.
@@ -65,9 +65,9 @@ pub struct Stack {
     pub asker: String,
 }
 
-/// What a remedy is expected to stop.
+/// The share of shootdowns that a remedy is expected to stop.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Remedy {
+pub struct RemedyRow {
     /// Who asks.
     pub asker: String,
     /// Why.
@@ -78,26 +78,26 @@ pub struct Remedy {
     pub permille: u32,
 }
 
-/// What memory management cost one function of a process.
+/// The cost of memory management in one function of a process.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct AccountOfCode {
+pub struct CodeAccountRow {
     /// The trace.
     pub trace: u64,
     /// The process.
     pub pid: u32,
-    /// As of [`Process`]; `[kernel]` of the kernel's own threads.
+    /// As of [`ProcessRow`]; `[kernel]` of the kernel's own threads.
     pub program: String,
-    /// As of [`Process`].
+    /// As of [`ProcessRow`].
     pub build_id: String,
-    /// What the kernel did.
+    /// The work that the kernel did.
     pub mechanism: String,
-    /// And what within that.
+    /// The part of that work.
     pub part: String,
     /// The function that had it done, with its file; empty where it is not known.
     pub code: String,
     /// Samples of CPU time.
     pub samples: u64,
-    /// What they stand for, ns.
+    /// The CPU time that they stand for, ns.
     pub cpu_ns: u64,
     /// How often a thread was made to sleep.
     pub waits: u64,
@@ -105,16 +105,16 @@ pub struct AccountOfCode {
     pub blocked_ns: u64,
 }
 
-/// What a remedy could win for one origin of a process at most.
+/// The most that a remedy could win for one origin of a process.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Win {
+pub struct WinRow {
     /// The trace.
     pub trace: u64,
     /// The process.
     pub pid: u32,
-    /// As of [`Process`].
+    /// As of [`ProcessRow`].
     pub program: String,
-    /// As of [`Process`].
+    /// As of [`ProcessRow`].
     pub build_id: String,
     /// Whose calls.
     pub asker: String,
@@ -127,7 +127,7 @@ pub struct Win {
 }
 
 /// Tables that are made: name and columns. `true` is text, else it is a number.
-pub const TABLES: [(&str, &[(&str, bool)]); 6] = [
+pub const MADE_TABLES: [(&str, &[(&str, bool)]); 6] = [
     (
         "traces",
         &[
@@ -206,9 +206,9 @@ pub const TABLES: [(&str, &[(&str, bool)]); 6] = [
     ),
 ];
 
-/// Of the events' columns: name in the views and what it is made of. Unsigned numbers of 64 bits are of another type in
-/// each engine, so all are made signed; truth is 0 or 1, which can be summed up.
-const CULPRIT: &[(&str, &str)] = &[
+/// Columns of the events: the name in the views, and the expression that makes it. Unsigned numbers of 64 bits are of another
+/// type in each engine, so all are made signed; truth is 0 or 1, which can be summed up.
+const CULPRIT_COLUMNS: &[(&str, &str)] = &[
     ("shootdown", "cast(id as bigint)"),
     ("t_ns", "cast(t_ns as bigint)"),
     ("wait_ns", "cast(wait_ns as bigint)"),
@@ -231,7 +231,7 @@ const CULPRIT: &[(&str, &str)] = &[
     ("kernel_stack", "cast(kernel_stack as bigint)"),
     ("user_stack", "cast(user_stack as bigint)"),
 ];
-const VICTIM: &[(&str, &str)] = &[
+const VICTIM_COLUMNS: &[(&str, &str)] = &[
     ("victim_index", "cast(victim_index as bigint)"),
     (
         "seen",
@@ -252,8 +252,8 @@ const VICTIM: &[(&str, &str)] = &[
 /// The statements that define the views, over a prepared folder. `full` is a word of SQL, so it is quoted as the
 /// engine wants it.
 #[must_use]
-pub fn views(engine: Engine, dir: &str) -> Vec<String> {
-    let mut out: Vec<String> = TABLES
+pub fn view_statements(engine: Engine, dir: &str) -> Vec<String> {
+    let mut out: Vec<String> = MADE_TABLES
         .iter()
         .map(|(name, columns)| match engine {
             Engine::DuckDb => {
@@ -316,11 +316,11 @@ pub fn views(engine: Engine, dir: &str) -> Vec<String> {
     };
     out.push(format!(
         "{view} hits as select {number} as trace, {} from {from}",
-        columns(&[CULPRIT, VICTIM])
+        columns(&[CULPRIT_COLUMNS, VICTIM_COLUMNS])
     ));
     out.push(format!(
         "{view} shootdowns as select {number} as trace, {} from {from} where victim_index = 0",
-        columns(&[CULPRIT])
+        columns(&[CULPRIT_COLUMNS])
     ));
     out
 }
@@ -333,14 +333,14 @@ mod tests {
     #[test]
     fn tables_have_their_columns() {
         let rows = [
-            serde_json::to_value(Trace::default()).unwrap(),
-            serde_json::to_value(Process::default()).unwrap(),
-            serde_json::to_value(Stack::default()).unwrap(),
-            serde_json::to_value(Remedy::default()).unwrap(),
-            serde_json::to_value(AccountOfCode::default()).unwrap(),
-            serde_json::to_value(Win::default()).unwrap(),
+            serde_json::to_value(TraceRow::default()).unwrap(),
+            serde_json::to_value(ProcessRow::default()).unwrap(),
+            serde_json::to_value(StackRow::default()).unwrap(),
+            serde_json::to_value(RemedyRow::default()).unwrap(),
+            serde_json::to_value(CodeAccountRow::default()).unwrap(),
+            serde_json::to_value(WinRow::default()).unwrap(),
         ];
-        for (row, (name, columns)) in rows.iter().zip(TABLES) {
+        for (row, (name, columns)) in rows.iter().zip(MADE_TABLES) {
             let row = row.as_object().unwrap();
             assert_eq!(row.len(), columns.len(), "{name}");
             for (column, text) in columns {

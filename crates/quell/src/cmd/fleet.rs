@@ -10,7 +10,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use quell_event::trace::{Error, Trace};
-use quell_fleet::{Failed, Job, Prepared, Question, SUMMARY, Tree, day, find};
+use quell_fleet::{
+    EngineFailed, EngineJob, PreparedFolder, Question, SUMMARY_QUESTIONS, TraceTree, day,
+    find_traces,
+};
 
 use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         return print(question(OsStr::new(name))?.sql);
     }
     let (questions, dir) = words(args)?;
-    let tree = find(&dir)
+    let tree = find_traces(&dir)
         .map_err(|err| usage(format!("can't look for traces in {}: {err}", dir.display())))?;
     passed_over(&tree, tree.traces.len());
     if tree.traces.is_empty() {
@@ -49,7 +52,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let alone = matches!(&*questions, [one] if one.name == COMPARE);
-    let Tree {
+    let TraceTree {
         mut traces, passed, ..
     } = tree;
     let future = of_the_future(&mut traces, wall_ns());
@@ -96,7 +99,7 @@ fn print(text: &str) -> anyhow::Result<ExitCode> {
 fn list() -> String {
     let mut t = Table::new(&["question", "what it answers"]);
     for question in Question::ALL {
-        t.row(vec![question.name.to_owned(), question.about()]);
+        t.row(vec![question.name.to_owned(), question.summary_sentence()]);
     }
     t.text()
 }
@@ -143,7 +146,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     if questions.is_empty() {
         let wanted = |name: &&&str| args.since.is_none() || **name != COMPARE;
         questions.extend(
-            SUMMARY
+            SUMMARY_QUESTIONS
                 .iter()
                 .filter(wanted)
                 .filter_map(|name| Question::named(name)),
@@ -152,7 +155,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     Ok((questions, dir.into()))
 }
 
-fn passed_over(tree: &Tree, whole: usize) {
+fn passed_over(tree: &TraceTree, whole: usize) {
     if tree.passed_over() == 0 {
         return;
     }
@@ -218,9 +221,9 @@ fn fill(
         "reading {}",
         plural(choice.traces.len() as u64, "trace")
     ));
-    let prepared = Prepared::begin(dir)?;
-    let mut late = Tree::default();
-    let pass = |why, line: String| late.pass(why, || line);
+    let prepared = PreparedFolder::begin(dir)?;
+    let mut late = TraceTree::default();
+    let pass = |why, line: String| late.pass_over(why, || line);
     let filled = fleet::prepare(choice, prepared, || busy.0.tick(), &interrupted, pass);
     drop(busy);
     passed_over(&late, choice.traces.len());
@@ -244,7 +247,7 @@ fn prepare(choice: &mut Choice, out: &Path) -> anyhow::Result<ExitCode> {
 
 /// An engine that fails may say nothing of which trace it failed at: names one that can't be read here either.
 fn in_the_way(err: anyhow::Error, choice: &Choice) -> anyhow::Error {
-    if !err.is::<Failed>() {
+    if !err.is::<EngineFailed>() {
         return err;
     }
     say!("quell: {err:#}; looking for a trace that is damaged");
@@ -280,7 +283,7 @@ fn ask(
         "asking {}",
         quell_fleet::Engine::from(args.engine).name()
     ));
-    let job = Job {
+    let job = EngineJob {
         engine: args.engine.into(),
         python: &args.python,
         dir: &dir,

@@ -64,7 +64,7 @@ pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
 /// Was quell asked for what can't be, rather than stopped half-way?
 fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
     err.is::<Usage>()
-        || err.is::<quell_fleet::Missing>()
+        || err.is::<quell_fleet::EngineMissing>()
         || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
         || err
             .downcast_ref()

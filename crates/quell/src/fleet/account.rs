@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use quell_event::{Mechanism, Tally};
-use quell_fleet::{AccountOfCode as Row, Process};
+use quell_fleet::{CodeAccountRow as Row, ProcessRow};
 
 use crate::show::account::with_file;
 
 /// The rows of a trace, whose processes these are; none where it has no account.
-pub(super) fn rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row> {
+pub(super) fn rows(tally: &Tally, processes: &[ProcessRow], number: u64) -> Vec<Row> {
     let Some(account) = &tally.account else {
         return Vec::new();
     };
@@ -18,7 +18,7 @@ pub(super) fn rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row
         .map(|p| (p.pid, p.comm.as_str()))
         .collect();
     // as it was last, after what a shell has executed
-    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
+    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
     let row = |pid: u32, mechanism: Mechanism| {
         let process = known.get(&pid);
         let program = match process {
@@ -124,11 +124,11 @@ mod tests {
             victims: vec![victim(7), victim(7), victim(0), victim(99)],
             ..Tally::default()
         };
-        let process = |program: &str| Process {
+        let process = |program: &str| ProcessRow {
             pid: 7,
             program: program.to_owned(),
             build_id: "b".to_owned(),
-            ..Process::default()
+            ..ProcessRow::default()
         };
         let told = |tally: &Tally| {
             let rows = rows(tally, &[process("sh"), process("app")], 3);

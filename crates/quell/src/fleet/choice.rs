@@ -1,6 +1,6 @@
 //! Which traces of a tree are asked of, and which period each is of.
 
-use quell_fleet::{DAY_NS, Found, Since};
+use quell_fleet::{DAY_NS, FoundTrace, Since};
 
 /// The period where nobody says another.
 const WEEK: u64 = 7 * DAY_NS;
@@ -8,7 +8,7 @@ const WEEK: u64 = 7 * DAY_NS;
 /// The traces that are asked of.
 pub(crate) struct Choice {
     /// Each with its period: 0 is the last one.
-    pub(crate) traces: Vec<(Found, u64)>,
+    pub(crate) traces: Vec<(FoundTrace, u64)>,
     /// The first moment that counts and the first one after, ns since 1970.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
@@ -38,7 +38,7 @@ impl Choice {
 
 /// Takes out the traces that began more than a day after now, ns since 1970: their host's clock is wrong, and one of them
 /// would make all others old. A day, as clocks differ a little and nobody would look at an old trace for that.
-pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> {
+pub(crate) fn of_the_future(traces: &mut Vec<FoundTrace>, now_ns: u64) -> Vec<FoundTrace> {
     let latest = now_ns.saturating_add(DAY_NS);
     traces
         .extract_if(.., |t| t.meta.start_wall_ns > latest)
@@ -46,14 +46,14 @@ pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> 
 }
 
 /// Chooses. `before`: the period before the one that is asked of too, to compare with.
-pub(crate) fn choose(traces: Vec<Found>, since: Option<Since>, before: bool) -> Choice {
-    let begun = |t: &Found| t.meta.start_wall_ns;
+pub(crate) fn choose(traces: Vec<FoundTrace>, since: Option<Since>, before: bool) -> Choice {
+    let begun = |t: &FoundTrace| t.meta.start_wall_ns;
     let newest = traces.iter().map(begun).max().unwrap_or(0);
     let oldest = traces.iter().map(begun).min().unwrap_or(0);
     let (from_ns, to_ns, period_ns) = match since {
         None => (oldest, newest.saturating_add(1), WEEK),
         Some(since) => {
-            let (from, to) = since.range(newest);
+            let (from, to) = since.moment_range(newest);
             let period = to.saturating_sub(from).max(1);
             let first = if before {
                 from.saturating_sub(period)
@@ -63,7 +63,7 @@ pub(crate) fn choose(traces: Vec<Found>, since: Option<Since>, before: bool) -> 
             (first, to, period)
         }
     };
-    let period = |t: &Found| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
+    let period = |t: &FoundTrace| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
     Choice {
         traces: traces
             .into_iter()
@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    fn traces(days: &[u64]) -> Vec<Found> {
-        let found = |day: &u64| Found {
+    fn traces(days: &[u64]) -> Vec<FoundTrace> {
+        let found = |day: &u64| FoundTrace {
             dir: "t".into(),
             meta: Meta {
                 host: format!("h{day}").into(),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn periods(choice: &Choice) -> Vec<(u64, u64)> {
-        let of = |(t, p): &(Found, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
+        let of = |(t, p): &(FoundTrace, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
         choice.traces.iter().map(of).collect()
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn the_future_is_taken_out() {
         let mut all = traces(&[99, 130, 100, 101, 102]);
         let out = of_the_future(&mut all, 100 * DAY_NS);
-        let days = |of: &[Found]| -> Vec<u64> {
+        let days = |of: &[FoundTrace]| -> Vec<u64> {
             of.iter().map(|t| t.meta.start_wall_ns / DAY_NS).collect()
         };
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
-use quell_fleet::{AccountOfCode, Process as ProcessRow, Stack as StackRow, Win};
+use quell_fleet::{CodeAccountRow, ProcessRow, StackRow, WinRow};
 use quell_remedy::{FoundSoftware, ShootdownSource, by_name, table};
 
 use super::{account, wins};
@@ -19,8 +19,8 @@ pub(super) struct Flat {
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) stacks: Vec<StackRow>,
-    pub(super) account: Vec<AccountOfCode>,
-    pub(super) wins: Vec<Win>,
+    pub(super) account: Vec<CodeAccountRow>,
+    pub(super) wins: Vec<WinRow>,
     /// What is mapped of allocators, by process.
     allocators: HashMap<u32, Vec<FoundSoftware>>,
 }

@@ -1,6 +1,6 @@
 //! Answers for scripts: one JSON object, or CSV.
 
-use quell_fleet::Answer;
+use quell_fleet::QuestionAnswer;
 use serde_json::{Map, Value, json};
 
 use super::Asked;
@@ -8,7 +8,7 @@ use super::Asked;
 /// All answers, rows as objects.
 pub(crate) fn json(asked: &Asked<'_>) -> Value {
     let choice = asked.choice;
-    let answer = |answer: &Answer| {
+    let answer = |answer: &QuestionAnswer| {
         let rows: Vec<Value> = answer
             .rows
             .iter()
@@ -40,7 +40,7 @@ fn object(columns: &[String], row: &[Value]) -> Value {
 /// # Errors
 ///
 /// If it can't be written, which is not known to happen.
-pub(crate) fn csv(answer: &Answer) -> anyhow::Result<String> {
+pub(crate) fn csv(answer: &QuestionAnswer) -> anyhow::Result<String> {
     let field = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -61,7 +61,7 @@ mod tests {
     /// Check that fields are quoted where they must be, and numbers stay as they are.
     #[test]
     fn csv_is_quoted() {
-        let answer = Answer {
+        let answer = QuestionAnswer {
             question: "stacks".to_owned(),
             took_ns: 1,
             columns: vec!["stack".to_owned(), "n".to_owned(), "x".to_owned()],

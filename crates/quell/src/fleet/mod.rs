@@ -8,7 +8,7 @@ pub(crate) mod text;
 mod wins;
 
 use quell_event::trace::Trace;
-use quell_fleet::{Answer, Engine, Prepared, Remedy};
+use quell_fleet::{Engine, PreparedFolder, QuestionAnswer, RemedyRow};
 use quell_remedy::table;
 
 pub(crate) use choice::{Choice, choose, of_the_future};
@@ -19,7 +19,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) choice: &'a Choice,
     /// Traces that were passed over, by why.
     pub(crate) passed: &'a std::collections::BTreeMap<&'static str, u64>,
-    pub(crate) answers: &'a [Answer],
+    pub(crate) answers: &'a [QuestionAnswer],
 }
 
 /// Fills a folder with what the views are of. `told` is called before each trace, and it ends early where it is `stopped`.
@@ -30,13 +30,13 @@ pub(crate) struct Asked<'a> {
 /// The folder can't be written to.
 pub(crate) fn prepare(
     choice: &mut Choice,
-    mut prepared: Prepared,
+    mut prepared: PreparedFolder,
     mut told: impl FnMut(),
     stopped: &dyn Fn() -> bool,
     mut passed: impl FnMut(&'static str, String),
 ) -> anyhow::Result<String> {
     for row in table::table() {
-        prepared.remedy(&Remedy {
+        prepared.add_remedy(&RemedyRow {
             asker: row.asker.to_owned(),
             cause: row.cause.name().to_owned(),
             remedy: row.remedy,
@@ -59,19 +59,19 @@ pub(crate) fn prepare(
             passed(why, format!("{}: {line}", found.dir.display()));
             continue;
         }
-        prepared.trace(&found, period)?;
+        prepared.add_trace(&found, period)?;
         choice.traces.push((found, period));
         for process in &flat.processes {
-            prepared.process(process)?;
+            prepared.add_process(process)?;
         }
         for stack in &flat.stacks {
-            prepared.stack(stack)?;
+            prepared.add_stack(stack)?;
         }
         for row in &flat.account {
-            prepared.account(row)?;
+            prepared.add_account(row)?;
         }
         for row in &flat.wins {
-            prepared.win(row)?;
+            prepared.add_win(row)?;
         }
     }
     prepared.end()

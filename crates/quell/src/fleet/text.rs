@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_fleet::{Answer, Question, day};
+use quell_fleet::{Question, QuestionAnswer, day};
 use serde_json::Value;
 
 use super::Asked;
@@ -61,7 +61,7 @@ fn is_text(column: &str) -> bool {
     )
 }
 
-fn table(answer: &Answer, top: usize) -> String {
+fn table(answer: &QuestionAnswer, top: usize) -> String {
     let headings: Vec<String> = answer.columns.iter().map(|c| title(c)).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut t = Table::new(&headings);
@@ -117,7 +117,7 @@ fn rate(n: f64) -> String {
     }
 }
 
-fn stacks(out: &mut String, answer: &Answer, top: usize) {
+fn stacks(out: &mut String, answer: &QuestionAnswer, top: usize) {
     for row in answer.rows.iter().take(top) {
         let of = |column: &str| {
             let at = answer.columns.iter().position(|c| c == column);
@@ -156,7 +156,7 @@ mod tests {
     use crate::fleet::choose;
 
     fn shown(question: &str, columns: &[&str], rows: Vec<Vec<Value>>, top: usize) -> String {
-        let answers = [Answer {
+        let answers = [QuestionAnswer {
             question: question.to_owned(),
             took_ns: 1,
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),

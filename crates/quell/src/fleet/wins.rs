@@ -4,21 +4,21 @@ use std::collections::HashMap;
 
 use quell_event::Tally;
 use quell_event::account::Account;
-use quell_fleet::{Process, Win};
+use quell_fleet::{ProcessRow, WinRow};
 use quell_remedy::{FoundSoftware, ObservedTime, could_win};
 
 /// The rows of a trace, whose processes these are, with the allocators that they have mapped; none where it has no account.
 pub(super) fn rows(
     tally: &Tally,
-    processes: &[Process],
+    processes: &[ProcessRow],
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
-) -> Vec<Win> {
+) -> Vec<WinRow> {
     let Some(account) = &tally.account else {
         return Vec::new();
     };
     // as it was last, after what a shell has executed
-    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
+    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
     let mut rows = Vec::new();
     for (pid, process) in known {
         let spent = ObservedTime {
@@ -31,7 +31,7 @@ pub(super) fn rows(
         }
         let found = allocators.get(&pid).map_or(&[][..], Vec::as_slice);
         let wins = could_win(found, &spent).into_iter();
-        rows.extend(wins.map(|win| Win {
+        rows.extend(wins.map(|win| WinRow {
             trace: number,
             pid,
             program: process.program.clone(),
@@ -99,17 +99,17 @@ mod tests {
             }),
             ..Tally::default()
         };
-        let process = |pid, program: &str| Process {
+        let process = |pid, program: &str| ProcessRow {
             pid,
             program: program.to_owned(),
-            ..Process::default()
+            ..ProcessRow::default()
         };
         let processes = [process(7, "one"), process(8, "other"), process(9, "bare")];
         let libc = || vec![by_name::usual_version(SoftwareKind::Glibc)];
         let allocators = HashMap::from([(7, libc()), (8, libc())]);
         let told = |tally: &Tally| {
             let rows = rows(tally, &processes, &allocators, 3);
-            let row = |w: &Win| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
+            let row = |w: &WinRow| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
             rows.iter().map(row).collect::<Vec<_>>()
         };
         assert_eq!(
