@@ -3,7 +3,7 @@
 //! Fields are integers: `count`, `ns` or `now`, as they are; of times also how many lie within each bound since the agent
 //! started, and the percentiles of the last interval, which that language can't make of bounds.
 
-use quell_export::influx::Point;
+use quell_export::influx::InfluxPoint;
 
 use crate::figures::{BOUNDS, Figures, Value};
 
@@ -40,7 +40,7 @@ pub fn lines(figures: &Figures, host: &str) -> String {
                     fields
                 }
             };
-            let point = Point {
+            let point = InfluxPoint {
                 measurement: family.name,
                 tags,
                 fields: fields

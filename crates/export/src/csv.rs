@@ -11,7 +11,7 @@ use crate::Rows;
 
 /// A line. The names are the header, and part of the contract; `docs/trace-format.md` has units.
 #[derive(Serialize)]
-struct Line<'a> {
+struct CsvLine<'a> {
     id: u64,
     victim_index: u16,
     t_ns: u64,
@@ -23,8 +23,8 @@ struct Line<'a> {
     comm: Cow<'a, str>,
     cpu: u16,
     cgroup: u64,
-    start: Address,
-    end: Address,
+    start: HexAddress,
+    end: HexAddress,
     full: bool,
     pages: u64,
     own_mm: bool,
@@ -40,15 +40,15 @@ struct Line<'a> {
 }
 
 /// In hexadecimal: spreadsheets and data frames round decimal numbers of 64 bits.
-struct Address(u64);
+struct HexAddress(u64);
 
-impl Serialize for Address {
+impl Serialize for HexAddress {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{:#x}", self.0))
     }
 }
 
-impl<'a> From<&'a Row> for Line<'a> {
+impl<'a> From<&'a Row> for CsvLine<'a> {
     fn from(row: &'a Row) -> Self {
         Self {
             id: row.id,
@@ -62,8 +62,8 @@ impl<'a> From<&'a Row> for Line<'a> {
             comm: row.comm.text(),
             cpu: row.cpu,
             cgroup: row.cgroup,
-            start: Address(row.start),
-            end: Address(row.end),
+            start: HexAddress(row.start),
+            end: HexAddress(row.end),
             full: row.full(),
             pages: row.pages(),
             own_mm: row.own_mm,
@@ -81,10 +81,10 @@ impl<'a> From<&'a Row> for Line<'a> {
 }
 
 /// The header, for a trace without a row.
-const HEADER: &str = "id,victim_index,t_ns,wait_ns,cause,syscall,pid,tid,comm,cpu,cgroup,start,end,full,pages,\
+const CSV_HEADER: &str = "id,victim_index,t_ns,wait_ns,cause,syscall,pid,tid,comm,cpu,cgroup,start,end,full,pages,\
 own_mm,kernel_stack,user_stack,victim_cpu,victim_pid,victim_tid,victim_comm,bystander,delay_ns,stall_ns";
 
-/// The writer's own error, which `csv` hides: a reader that has gone is told apart by it.
+/// The writer's own error, which `csv` hides: it tells whether the reader has gone.
 fn cause_of(err: ::csv::Error) -> io::Error {
     match err.into_kind() {
         ::csv::ErrorKind::Io(err) => err,
@@ -98,12 +98,12 @@ fn cause_of(err: ::csv::Error) -> io::Error {
 ///
 /// If the trace can't be read or `out` can't be written.
 pub fn write(rows: &Rows<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-    writeln!(out, "{HEADER}").context("can't write CSV")?;
+    writeln!(out, "{CSV_HEADER}").context("can't write CSV")?;
     let mut out = ::csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(out);
-    rows.each(|row| {
-        let written = out.serialize(Line::from(row));
+    rows.each_row(|row| {
+        let written = out.serialize(CsvLine::from(row));
         written.map_err(cause_of).context("can't write CSV")
     })?;
     out.flush().context("can't write CSV")

@@ -6,11 +6,11 @@ use std::io::Write;
 
 use anyhow::Context as _;
 
-use crate::samples::{self, Origin};
+use crate::samples::{self, SampleOrigin};
 use crate::{Rows, Stacks, Weight};
 
-/// Writes a line for each thread name, stack and cause, sorted: the name, the program's frames, the
-/// kernel's, the cause in brackets, or the mechanism and its part, the weight. What weighs nothing has no line.
+/// Writes a line for each thread name, stack and cause, sorted: the name, the program's frames, the kernel's, the cause in
+/// brackets, or the mechanism and its part, the weight. Stacks without weight have no line.
 ///
 /// # Errors
 ///
@@ -23,8 +23,8 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (origin, sums) in samples::sum_of(rows, weight)? {
-        let line = lines.entry(line(&origin, stacks)).or_default();
-        *line = line.saturating_add(sums.weigh(weight));
+        let line = lines.entry(folded_line(&origin, stacks)).or_default();
+        *line = line.saturating_add(sums.weight_of(weight));
     }
     for (line, n) in lines.iter().filter(|(_, n)| **n > 0) {
         writeln!(out, "{line} {n}").context("can't write folded stacks")?;
@@ -32,11 +32,11 @@ pub fn write(
     Ok(())
 }
 
-fn line(origin: &Origin, stacks: &Stacks) -> String {
-    let mut line = part(&origin.comm.text());
+fn folded_line(origin: &SampleOrigin, stacks: &Stacks) -> String {
+    let mut line = plain_part(&origin.comm.text());
     for frame in origin.frames(stacks) {
         line.push(';');
-        line.push_str(&part(&frame.to_string()));
+        line.push_str(&plain_part(&frame.to_string()));
     }
     for what in origin.what.frames() {
         line.push(';');
@@ -45,8 +45,8 @@ fn line(origin: &Origin, stacks: &Stacks) -> String {
     line
 }
 
-/// A name without what separates names and lines. Empty ones would be lost by readers.
-fn part(name: &str) -> String {
+/// A name without the characters that separate names and lines. An empty name gets a text, because readers would drop it.
+fn plain_part(name: &str) -> String {
     if name.trim().is_empty() {
         return "[no name]".to_owned();
     }

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use crate::{Measure, Rows, measure};
 
-/// Lines for each halving of the distance to 100 %: what all HdrHistogram tools print.
+/// Lines for each halving of the distance to 100 %, as all HdrHistogram tools print them.
 const TICKS_PER_HALF: u32 = 5;
 /// Values are printed in µs.
 const NS_PER_UNIT: f64 = 1e3;
@@ -19,18 +19,18 @@ const NS_PER_UNIT: f64 = 1e3;
 ///
 /// If the trace can't be read or `out` can't be written.
 pub fn write(rows: &Rows<'_>, measure: Measure, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut histogram = measure::histogram()?;
-    rows.each(|row| {
-        if let Some(ns) = measure.of(row) {
-            measure::record(&mut histogram, ns);
+    let mut histogram = measure::new_histogram()?;
+    rows.each_row(|row| {
+        if let Some(ns) = measure.value_of(row) {
+            measure::record_value(&mut histogram, ns);
         }
         Ok(())
     })?;
-    text(&histogram, measure.name(), out).context("can't write the distribution")
+    percentile_text(&histogram, measure.name(), out).context("can't write the distribution")
 }
 
-/// The text of a histogram of ns, in µs; `what` says of what.
-pub(crate) fn text(
+/// The text of a histogram of ns, in µs; `what` names the measured time.
+pub(crate) fn percentile_text(
     histogram: &Histogram<u64>,
     what: &str,
     out: &mut dyn Write,

@@ -14,10 +14,10 @@ use crate::{Measure, Rows, measure};
 
 /// Seconds that are kept open: rows are in the order of recording, and a CPU that shoots seldom is
 /// recorded late. A row that comes later still counts in the oldest second that is open.
-const OPEN: usize = 4;
+const MAX_OPEN_SECONDS: usize = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The log's column of maxima is in µs; what the histograms hold is ns.
+/// The log's column of maxima is in µs, and the values of the histograms are in ns.
 const NS_PER_MAX: f64 = 1e3;
 
 type Second = Vec<Histogram<u64>>;
@@ -39,46 +39,46 @@ pub fn write(rows: &Rows<'_>, measures: &[Measure], out: &mut dyn Write) -> anyh
         .with_max_value_divisor(NS_PER_MAX)
         .begin_log_with(&mut out, &mut serializer)
         .context("can't write the log")?;
-    let mut log = Log { log, measures };
+    let mut log = IntervalLog { log, measures };
     let mut open: BTreeMap<u64, Second> = BTreeMap::new();
     // The first second that is not written yet.
     let mut next = 0;
-    rows.each(|row| {
+    rows.each_row(|row| {
         let since = row.t_ns.saturating_sub(meta.start_monotonic_ns);
         let second = (since / SECOND_NS).max(next);
         let histograms = match open.entry(second) {
             Entry::Occupied(seen) => seen.into_mut(),
             Entry::Vacant(new) => {
-                let empty = measures.iter().map(|_| measure::histogram());
+                let empty = measures.iter().map(|_| measure::new_histogram());
                 new.insert(empty.collect::<anyhow::Result<Second>>()?)
             }
         };
         for (measure, histogram) in measures.iter().zip(histograms) {
-            if let Some(ns) = measure.of(row) {
-                measure::record(histogram, ns);
+            if let Some(ns) = measure.value_of(row) {
+                measure::record_value(histogram, ns);
             }
         }
-        if open.len() > OPEN
+        if open.len() > MAX_OPEN_SECONDS
             && let Some((second, histograms)) = open.pop_first()
         {
             next = second + 1;
-            log.second(second, &histograms)?;
+            log.write_second(second, &histograms)?;
         }
         Ok(())
     })?;
     for (second, histograms) in &open {
-        log.second(*second, histograms)?;
+        log.write_second(*second, histograms)?;
     }
     Ok(())
 }
 
-struct Log<'a, 'b, 'o, 'm> {
+struct IntervalLog<'a, 'b, 'o, 'm> {
     log: IntervalLogWriter<'a, 'b, &'o mut dyn Write, V2DeflateSerializer>,
     measures: &'m [Measure],
 }
 
-impl Log<'_, '_, '_, '_> {
-    fn second(&mut self, second: u64, histograms: &[Histogram<u64>]) -> anyhow::Result<()> {
+impl IntervalLog<'_, '_, '_, '_> {
+    fn write_second(&mut self, second: u64, histograms: &[Histogram<u64>]) -> anyhow::Result<()> {
         for (measure, histogram) in self.measures.iter().zip(histograms) {
             if histogram.is_empty() {
                 continue;

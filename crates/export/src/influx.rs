@@ -5,37 +5,37 @@ mod sink;
 
 use std::fmt::Write as _;
 
-pub use sink::{Sink, Target};
+pub use sink::{Sink, SinkTarget};
 
 /// One point.
 #[derive(Clone, Debug)]
-pub struct Point<'a> {
-    /// What it is of.
+pub struct InfluxPoint<'a> {
+    /// The name of the measurement.
     pub measurement: &'a str,
-    /// What it is told apart by. A tag without a value is left out, for the protocol has no empty one.
+    /// The tags that distinguish points. A tag without a value is left out, because the protocol has no empty one.
     pub tags: Vec<(&'a str, &'a str)>,
-    /// What was measured: integers, at least one.
+    /// The measured values: integers, at least one.
     pub fields: Vec<(&'a str, i64)>,
     /// When, ns since 1970.
     pub t_ns: u64,
 }
 
-impl Point<'_> {
+impl InfluxPoint<'_> {
     /// The line, with its end. A point without fields is none, and has no line.
     #[must_use]
     pub fn line(&self) -> String {
         if self.fields.is_empty() {
             return String::new();
         }
-        let mut line = escaped(self.measurement, &[',', ' ']);
+        let mut line = escape_special(self.measurement, &[',', ' ']);
         for (tag, value) in self.tags.iter().filter(|(_, value)| !value.is_empty()) {
-            let [tag, value] = [tag, value].map(|text| escaped(text, &[',', '=', ' ']));
+            let [tag, value] = [tag, value].map(|text| escape_special(text, &[',', '=', ' ']));
             // writing to a String does not fail
             let _ = write!(line, ",{tag}={value}");
         }
         for (i, (field, value)) in self.fields.iter().enumerate() {
             let between = if i == 0 { ' ' } else { ',' };
-            let field = escaped(field, &[',', '=', ' ']);
+            let field = escape_special(field, &[',', '=', ' ']);
             let _ = write!(line, "{between}{field}={value}i");
         }
         // times are signed there
@@ -44,9 +44,9 @@ impl Point<'_> {
     }
 }
 
-/// A text in which what separates has a backslash before it. The protocol has no way to write an end of line, nor a
-/// backslash before what separates (readers differ about what two of them mean): those become `?` and `/`.
-fn escaped(text: &str, special: &[char]) -> String {
+/// A text with a backslash before each separator. The protocol can't write an end of line, nor a backslash before a separator
+/// (readers differ about two of them): those become `?` and `/`.
+fn escape_special(text: &str, special: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Splits at what separates and has no backslash before it, as InfluxDB's own parser does.
+    /// Splits at separators without a backslash before them, as InfluxDB's own parser does.
     fn split(text: &str, separator: char) -> Vec<String> {
         let mut parts = vec![String::new()];
         let mut before = ' ';
@@ -89,7 +89,7 @@ mod tests {
             .replace("\\ ", " ")
     }
 
-    /// What can be told of a text.
+    /// The part of a text that the protocol can write.
     fn told(text: &str) -> String {
         text.chars()
             .map(|c| match c {
@@ -108,7 +108,7 @@ mod tests {
             fields in prop::collection::vec(("[a-z_]{1,8}", any::<i64>()), 1..5),
             t_ns: u64,
         ) {
-            let point = Point {
+            let point = InfluxPoint {
                 measurement: "quell_lab",
                 tags: tags.iter().map(|(tag, value)| (tag.as_str(), value.as_str())).collect(),
                 fields: fields.iter().map(|(field, value)| (field.as_str(), *value)).collect(),
@@ -141,7 +141,7 @@ mod tests {
     /// Check that what the protocol can't write is left out: tags without a value, points without fields.
     #[test]
     fn nothing_is_left_out() {
-        let mut point = Point {
+        let mut point = InfluxPoint {
             measurement: "m",
             tags: vec![("a", ""), ("b", "c d")],
             fields: vec![("n", -1)],

@@ -1,8 +1,7 @@
 //! Traces in the forms that other tools read.
 //!
-//! Each format is a module with a `write` that streams: rows come and go, and memory grows only with
-//! what is told apart (stacks, threads, causes, CPUs). What one sees in each is in
-//! `docs/exports.md`.
+//! Each format is a module with a `write` that streams: rows are not kept, and memory grows only with the number of stacks,
+//! threads, causes and CPUs. `docs/exports.md` shows each format in its tool.
 
 pub mod csv;
 pub mod folded;

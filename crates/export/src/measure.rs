@@ -16,9 +16,8 @@ pub enum Measure {
     Stall,
 }
 
-/// The largest value that is kept apart, ns: nearly 5 hours. Also what bounds a histogram's memory,
-/// to about 300 KB.
-const MOST: u64 = 1 << 44;
+/// Larger values are recorded as this one: nearly 5 hours. It bounds a histogram's memory, to about 300 KB.
+const MAX_VALUE_NS: u64 = 1 << 44;
 
 impl Measure {
     /// All of them.
@@ -35,7 +34,7 @@ impl Measure {
     }
 
     /// The row's value, ns; `None` where it has none.
-    pub(crate) fn of(self, row: &Row) -> Option<u64> {
+    pub(crate) fn value_of(self, row: &Row) -> Option<u64> {
         match self {
             Self::Wait => row.is_first().then_some(row.wait_ns),
             Self::Delay => (!row.is_unseen()).then_some(row.delay_ns.into()),
@@ -45,11 +44,11 @@ impl Measure {
 }
 
 /// An empty histogram of ns: 3 significant digits, which keeps values within 0.1 %.
-pub(crate) fn histogram() -> anyhow::Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1, MOST, 3).context("can't make a histogram")
+pub(crate) fn new_histogram() -> anyhow::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, MAX_VALUE_NS, 3).context("can't make a histogram")
 }
 
-/// Adds a value; what is larger than any that is kept apart counts as the largest.
-pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64) {
+/// Adds a value, or the largest that can be recorded.
+pub(crate) fn record_value(histogram: &mut Histogram<u64>, ns: u64) {
     histogram.saturating_record(ns);
 }

@@ -8,8 +8,8 @@ use quell_event::trace::{Meta, Row, Sample, Stack, Trace, Wait};
 /// Stacks by the number that rows have for them.
 pub type Stacks = HashMap<i32, Stack>;
 
-/// How often progress is told, rows.
-const STEP: u64 = 1 << 16;
+/// Progress is reported after this many rows.
+const PROGRESS_ROWS: u64 = 1 << 16;
 
 /// The rows of a trace.
 pub struct Rows<'a> {
@@ -18,7 +18,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Of this trace; `progress` is told now and then how many rows are done.
+    /// The rows of this trace; `progress` is called now and then with the number of rows done.
     #[must_use]
     pub fn new(trace: &'a Trace, progress: &'a dyn Fn(u64)) -> Self {
         Self { trace, progress }
@@ -33,7 +33,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Hands over every row. After an error the rest is read, but not handed over.
-    pub(crate) fn each(
+    pub(crate) fn each_row(
         &self,
         mut each: impl FnMut(&Row) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ impl<'a> Rows<'a> {
         self.trace
             .for_each(|row| {
                 done += 1;
-                if done.is_multiple_of(STEP) {
+                if done.is_multiple_of(PROGRESS_ROWS) {
                     (self.progress)(done);
                 }
                 if outcome.is_ok() {
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
         mut each: impl FnMut(&[Row]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut rows: Vec<Row> = Vec::new();
-        self.each(|row| {
+        self.each_row(|row| {
             if row.is_first() && !rows.is_empty() {
                 each(&rows)?;
                 rows.clear();

@@ -1,4 +1,4 @@
-//! Shootdowns summed up by where they came from: what flame graphs are drawn of.
+//! Shootdowns summed up by origin, as flame graphs show them.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use quell_event::{Cause, Comm, Mechanism, NO_STACK, Part};
 
 use crate::{Rows, Stacks};
 
-/// What the size of a sample stands for.
+/// The meaning of a sample's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
-    /// What culprits waited, ns.
+    /// Time that culprits waited, ns.
     #[default]
     Wait,
     /// Shootdowns.
     Count,
-    /// What victims were stalled, ns.
+    /// Time that victims were stalled, ns.
     Stall,
     /// CPU time of memory management, ns, by samples.
     Cpu,
@@ -23,16 +23,16 @@ pub enum Weight {
     Blocked,
 }
 
-/// What it is that was asked for.
+/// The work that the origin caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum What {
+pub(crate) enum SampledWork {
     /// A shootdown.
     Shootdown(Cause),
     /// Something of the account.
     Memory(Mechanism, Part),
 }
 
-impl What {
+impl SampledWork {
     /// The cause, or the mechanism.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl What {
         }
     }
 
-    /// What was done within the mechanism, where that is known.
-    pub(crate) fn part(self) -> Option<&'static str> {
+    /// The part of the mechanism, where that is known.
+    pub(crate) fn part_name(self) -> Option<&'static str> {
         match self {
             Self::Memory(_, part) if part != Part::Other => Some(part.name()),
             _ => None,
@@ -51,24 +51,24 @@ impl What {
 
     /// As the innermost frames, each in brackets.
     pub(crate) fn frames(self) -> impl Iterator<Item = String> {
-        let names = [Some(self.name()), self.part()];
+        let names = [Some(self.name()), self.part_name()];
         names.into_iter().flatten().map(|name| format!("[{name}]"))
     }
 }
 
-/// What tells samples apart.
+/// Samples with the same values here are summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Origin {
+pub(crate) struct SampleOrigin {
     pub(crate) pid: u32,
     pub(crate) comm: Comm,
-    pub(crate) what: What,
+    pub(crate) what: SampledWork,
     pub(crate) user_stack: i32,
     pub(crate) kernel_stack: i32,
 }
 
 /// The sums of one origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct SampleSums {
     pub(crate) shootdowns: u64,
     pub(crate) wait_ns: u64,
     pub(crate) stall_ns: u64,
@@ -76,8 +76,8 @@ pub(crate) struct Sums {
     pub(crate) blocked_ns: u64,
 }
 
-impl Sums {
-    pub(crate) fn weigh(&self, weight: Weight) -> u64 {
+impl SampleSums {
+    pub(crate) fn weight_of(&self, weight: Weight) -> u64 {
         match weight {
             Weight::Wait => self.wait_ns,
             Weight::Count => self.shootdowns,
@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add_row(&mut self, row: &Row) {
         if row.is_first() {
             self.shootdowns += 1;
             self.wait_ns = self.wait_ns.saturating_add(row.wait_ns);
@@ -96,7 +96,7 @@ impl Sums {
     }
 }
 
-impl Origin {
+impl SampleOrigin {
     /// The frames of the program and then the kernel's, from the outermost inwards.
     pub(crate) fn frames<'a>(&self, stacks: &'a Stacks) -> impl Iterator<Item = &'a Frame> {
         let of = |id| {
@@ -114,22 +114,25 @@ impl Weight {
     }
 }
 
-/// The sums of what a weight is of.
-pub(crate) fn sum_of(rows: &Rows<'_>, weight: Weight) -> anyhow::Result<Vec<(Origin, Sums)>> {
+/// The sums that a weight needs.
+pub(crate) fn sum_of(
+    rows: &Rows<'_>,
+    weight: Weight,
+) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
     if weight.is_of_account() {
-        account(rows)
+        account_sums(rows)
     } else {
-        sum(rows)
+        origin_sums(rows)
     }
 }
 
 /// The account by stacks.
-pub(crate) fn account(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
+pub(crate) fn account_sums(rows: &Rows<'_>) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
     let (costs, _garbled) = rows.trace().account()?;
-    let origin = |cost: &StackCost| Origin {
+    let origin = |cost: &StackCost| SampleOrigin {
         pid: cost.pid,
         comm: Comm::from(cost.comm.as_str()),
-        what: What::Memory(cost.mechanism, cost.part),
+        what: SampledWork::Memory(cost.mechanism, cost.part),
         user_stack: cost
             .stack
             .and_then(|id| i32::try_from(id).ok())
@@ -137,10 +140,10 @@ pub(crate) fn account(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
         kernel_stack: NO_STACK,
     };
     let sums = costs.iter().map(|cost| {
-        let sums = Sums {
+        let sums = SampleSums {
             cpu_ns: cost.cpu_ns,
             blocked_ns: cost.blocked_ns,
-            ..Sums::default()
+            ..SampleSums::default()
         };
         (origin(cost), sums)
     });
@@ -150,17 +153,17 @@ pub(crate) fn account(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
 }
 
 /// The sums of all origins, in an order that doesn't depend on the run.
-pub(crate) fn sum(rows: &Rows<'_>) -> anyhow::Result<Vec<(Origin, Sums)>> {
-    let mut sums: HashMap<Origin, Sums> = HashMap::new();
-    rows.each(|row| {
-        let origin = Origin {
+pub(crate) fn origin_sums(rows: &Rows<'_>) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
+    let mut sums: HashMap<SampleOrigin, SampleSums> = HashMap::new();
+    rows.each_row(|row| {
+        let origin = SampleOrigin {
             pid: row.pid,
             comm: row.comm,
-            what: What::Shootdown(row.cause),
+            what: SampledWork::Shootdown(row.cause),
             user_stack: row.user_stack,
             kernel_stack: row.kernel_stack,
         };
-        sums.entry(origin).or_default().add(row);
+        sums.entry(origin).or_default().add_row(row);
         Ok(())
     })?;
     let mut sums: Vec<_> = sums.into_iter().collect();

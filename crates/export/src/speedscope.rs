@@ -7,28 +7,28 @@ use std::io::Write;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::samples::{self, Sums};
+use crate::samples::{self, SampleSums};
 use crate::{Rows, Stacks, Weight};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'a str,
     name: &'a str,
     exporter: String,
     active_profile_index: u32,
-    shared: Shared,
-    profiles: [Profile<'a>; 1],
+    shared: SharedFrames,
+    profiles: [SpeedscopeProfile<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Shared {
-    frames: Vec<Frame>,
+struct SharedFrames {
+    frames: Vec<NamedFrame>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Serialize)]
-struct Frame {
+struct NamedFrame {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
@@ -36,7 +36,7 @@ struct Frame {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Profile<'a> {
+struct SpeedscopeProfile<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     name: &'a str,
@@ -59,18 +59,18 @@ pub fn write(
     weight: Weight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let mut frames = Frames::default();
+    let mut frames = FrameNumbers::default();
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for (origin, sums) in samples::sum_of(rows, weight)? {
-        let mut sample = vec![frames.number(origin.comm.text().into_owned(), None)];
+        let mut sample = vec![frames.number_of(origin.comm.text().into_owned(), None)];
         for frame in origin.frames(stacks) {
-            sample.push(frames.number(frame.to_string(), frame.module.clone()));
+            sample.push(frames.number_of(frame.to_string(), frame.module.clone()));
         }
         for what in origin.what.frames() {
-            sample.push(frames.number(what, None));
+            sample.push(frames.number_of(what, None));
         }
         samples.push(sample);
-        weights.push(Sums::weigh(&sums, weight));
+        weights.push(SampleSums::weight_of(&sums, weight));
     }
     let (name, unit) = match weight {
         Weight::Wait => ("wait of culprits", "nanoseconds"),
@@ -79,7 +79,7 @@ pub fn write(
         Weight::Cpu => ("CPU time of memory management", "nanoseconds"),
         Weight::Blocked => ("time asleep because of memory management", "nanoseconds"),
     };
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         name: if weight.is_of_account() {
             "memory management"
@@ -88,8 +88,8 @@ pub fn write(
         },
         exporter: format!("quell {}", env!("CARGO_PKG_VERSION")),
         active_profile_index: 0,
-        shared: Shared { frames: frames.all },
-        profiles: [Profile {
+        shared: SharedFrames { frames: frames.all },
+        profiles: [SpeedscopeProfile {
             kind: "sampled",
             name,
             unit,
@@ -106,14 +106,14 @@ pub fn write(
 
 /// Frames by number, each once.
 #[derive(Default)]
-struct Frames {
-    numbers: HashMap<Frame, usize>,
-    all: Vec<Frame>,
+struct FrameNumbers {
+    numbers: HashMap<NamedFrame, usize>,
+    all: Vec<NamedFrame>,
 }
 
-impl Frames {
-    fn number(&mut self, name: String, file: Option<String>) -> usize {
-        let frame = Frame { name, file };
+impl FrameNumbers {
+    fn number_of(&mut self, name: String, file: Option<String>) -> usize {
+        let frame = NamedFrame { name, file };
         *self.numbers.entry(frame).or_insert_with_key(|frame| {
             self.all.push(frame.clone());
             self.all.len() - 1

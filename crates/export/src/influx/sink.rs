@@ -10,25 +10,25 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A server may take so long to be connected to, and as long again to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After a server was gone, nothing is tried for so long: it would be waited for again and again.
-const PAUSE: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Bytes of a datagram: what an Ethernet frame holds with the headers of IPv6.
-const DATAGRAM: usize = 1432;
+/// Bytes of a datagram: an Ethernet frame holds this many beside the headers of IPv6.
+const MAX_DATAGRAM_BYTES: usize = 1432;
 
 /// Of an answer no more is read; its reason stands in its first lines.
-const ANSWER: usize = 4096;
+const MAX_ANSWER_BYTES: usize = 4096;
 
-/// What is written to.
+/// The destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum SinkTarget {
     /// A file, which is added to, or a pipe.
     File(PathBuf),
     /// A server that listens for datagrams: host and port.
     Udp(String),
-    /// A server's path for writing: host and port, and what comes after.
+    /// A server's path for writing: host and port, path and query.
     Http {
         /// `HOST:PORT`.
         server: String,
@@ -37,7 +37,7 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl SinkTarget {
     /// `FILE`, `udp://HOST:PORT` or `http://HOST:PORT/write?db=NAME`.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Target {
         }
     }
 
-    /// As it may be shown: what comes after the path may be a password.
+    /// The destination as it may be shown: the query after the path may hold a password.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -105,7 +105,7 @@ impl Target {
 }
 
 #[derive(Debug)]
-enum Way {
+enum SinkChannel {
     File(File),
     Udp(UdpSocket),
     Http {
@@ -116,22 +116,22 @@ enum Way {
     },
 }
 
-/// What takes lines.
+/// The open destination of lines.
 #[derive(Debug)]
 pub struct Sink {
-    way: Way,
+    way: SinkChannel,
     lost: u64,
     told: bool,
     not_before: Option<Instant>,
 }
 
 impl Sink {
-    /// Opens it; `token` is what InfluxDB from 2.0 on asks for.
+    /// Opens it; `token` is the token that InfluxDB from 2.0 on needs.
     ///
     /// # Errors
     ///
     /// The file can't be opened, or the server's name not be resolved.
-    pub fn open(target: &Target, token: Option<String>) -> io::Result<Self> {
+    pub fn open(target: &SinkTarget, token: Option<String>) -> io::Result<Self> {
         let resolved = |server: &str| -> io::Result<Vec<SocketAddr>> {
             let at: Vec<_> = server.to_socket_addrs()?.collect();
             if at.is_empty() {
@@ -140,10 +140,10 @@ impl Sink {
             Ok(at)
         };
         let way = match target {
-            Target::File(path) => {
-                Way::File(OpenOptions::new().create(true).append(true).open(path)?)
+            SinkTarget::File(path) => {
+                SinkChannel::File(OpenOptions::new().create(true).append(true).open(path)?)
             }
-            Target::Udp(server) => {
+            SinkTarget::Udp(server) => {
                 let at = resolved(server)?;
                 let any = if at[0].is_ipv4() {
                     "0.0.0.0:0"
@@ -154,9 +154,9 @@ impl Sink {
                 socket.connect(&at[..])?;
                 // a full buffer loses lines rather than time
                 socket.set_nonblocking(true)?;
-                Way::Udp(socket)
+                SinkChannel::Udp(socket)
             }
-            Target::Http { server, path } => Way::Http {
+            SinkTarget::Http { server, path } => SinkChannel::Http {
                 at: resolved(server)?,
                 server: server.clone(),
                 path: path.clone(),
@@ -177,7 +177,7 @@ impl Sink {
         self.lost
     }
 
-    /// Sends whole lines. What fails is counted; the first time it also says why.
+    /// Sends whole lines. Lines that fail are counted; the first failure also returns its reason.
     pub fn send(&mut self, lines: &str) -> Option<String> {
         if lines.is_empty() {
             return None;
@@ -194,8 +194,8 @@ impl Sink {
             }
             Err((lost, err)) => {
                 self.lost += lost.min(n);
-                if matches!(self.way, Way::Http { .. }) {
-                    self.not_before = Some(Instant::now() + PAUSE);
+                if matches!(self.way, SinkChannel::Http { .. }) {
+                    self.not_before = Some(Instant::now() + RETRY_PAUSE);
                 }
                 let first = !std::mem::replace(&mut self.told, true);
                 first.then(|| err.to_string())
@@ -207,10 +207,10 @@ impl Sink {
     fn try_send(&mut self, lines: &str) -> Result<(), (u64, io::Error)> {
         let all = lines.lines().count() as u64;
         match &mut self.way {
-            Way::File(file) => file.write_all(lines.as_bytes()).map_err(|err| (all, err)),
-            Way::Udp(socket) => {
+            SinkChannel::File(file) => file.write_all(lines.as_bytes()).map_err(|err| (all, err)),
+            SinkChannel::Udp(socket) => {
                 let mut failed: Option<(u64, io::Error)> = None;
-                for datagram in datagrams(lines) {
+                for datagram in split_datagrams(lines) {
                     if let Err(err) = socket.send(datagram.as_bytes()) {
                         let lost = datagram.lines().count() as u64;
                         let before = failed.map_or(0, |(n, _)| n);
@@ -219,23 +219,23 @@ impl Sink {
                 }
                 failed.map_or(Ok(()), Err)
             }
-            Way::Http {
+            SinkChannel::Http {
                 at,
                 server,
                 path,
                 token,
-            } => post(at, server, path, token.as_deref(), lines).map_err(|err| (all, err)),
+            } => post_lines(at, server, path, token.as_deref(), lines).map_err(|err| (all, err)),
         }
     }
 }
 
 /// Whole lines, as many as a datagram holds; a line that is longer goes alone.
-fn datagrams(lines: &str) -> Vec<&str> {
+fn split_datagrams(lines: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut begin = 0;
     let mut end = 0;
     for line in lines.split_inclusive('\n') {
-        if end > begin && end - begin + line.len() > DATAGRAM {
+        if end > begin && end - begin + line.len() > MAX_DATAGRAM_BYTES {
             out.push(&lines[begin..end]);
             begin = end;
         }
@@ -248,15 +248,15 @@ fn datagrams(lines: &str) -> Vec<&str> {
 }
 
 /// One request on a connection of its own. Anything but 2xx is a failure, with the server's words.
-fn post(
+fn post_lines(
     at: &[SocketAddr],
     server: &str,
     path: &str,
     token: Option<&str>,
     body: &str,
 ) -> io::Result<()> {
-    let mut stream = connect(at)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = connect_any(at)?;
+    stream.set_write_timeout(Some(SERVER_TIMEOUT))?;
     let authorization = token.map_or_else(String::new, |token| {
         format!("Authorization: Token {token}\r\n")
     });
@@ -266,13 +266,13 @@ fn post(
         body.len()
     );
     stream.write_all(request.as_bytes())?;
-    judge(&answer(&mut stream)?)
+    check_status(&read_answer(&mut stream)?)
 }
 
-fn connect(at: &[SocketAddr]) -> io::Result<TcpStream> {
+fn connect_any(at: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the name has no address");
     for address in at {
-        match TcpStream::connect_timeout(address, PATIENCE) {
+        match TcpStream::connect_timeout(address, SERVER_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(err) => last = err,
         }
@@ -280,12 +280,12 @@ fn connect(at: &[SocketAddr]) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// What the server says until it closes, has said enough, or too slowly.
-fn answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
+/// The server's answer until it closes, has sent enough, or sends too slowly.
+fn read_answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + SERVER_TIMEOUT;
     let mut said = Vec::new();
     let mut part = [0; 1024];
-    while said.len() < ANSWER {
+    while said.len() < MAX_ANSWER_BYTES {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -303,7 +303,7 @@ fn answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Whether that is a success, by the status in its first line.
-fn judge(said: &[u8]) -> io::Result<()> {
+fn check_status(said: &[u8]) -> io::Result<()> {
     let text = String::from_utf8_lossy(said);
     let first = text.lines().next().unwrap_or_default();
     let status = first

@@ -10,25 +10,28 @@ use super::*;
 #[test]
 fn addresses() {
     let http = |server: &str, path: &str| {
-        Ok(Target::Http {
+        Ok(SinkTarget::Http {
             server: server.to_owned(),
             path: path.to_owned(),
         })
     };
-    assert_eq!(Target::parse("a/b"), Ok(Target::File("a/b".into())));
+    assert_eq!(SinkTarget::parse("a/b"), Ok(SinkTarget::File("a/b".into())));
     assert_eq!(
-        Target::parse("udp://h:8089"),
-        Ok(Target::Udp("h:8089".into()))
+        SinkTarget::parse("udp://h:8089"),
+        Ok(SinkTarget::Udp("h:8089".into()))
     );
     assert_eq!(
-        Target::parse("http://h:1/write?db=x"),
+        SinkTarget::parse("http://h:1/write?db=x"),
         http("h:1", "/write?db=x")
     );
     assert_eq!(
-        Target::parse("http://h/write?db=x"),
+        SinkTarget::parse("http://h/write?db=x"),
         http("h:8086", "/write?db=x")
     );
-    assert_eq!(Target::parse("http://[::1]/w"), http("[::1]:8086", "/w"));
+    assert_eq!(
+        SinkTarget::parse("http://[::1]/w"),
+        http("[::1]:8086", "/w")
+    );
     for wrong in [
         "-",
         "",
@@ -44,20 +47,20 @@ fn addresses() {
         "https://h:1/write",
         "ftp://h",
     ] {
-        let why = Target::parse(wrong).unwrap_err();
+        let why = SinkTarget::parse(wrong).unwrap_err();
         assert_eq!(why.lines().count(), 1, "{wrong}");
     }
-    let shown = Target::parse("http://h:1/write?db=x&p=secret")
+    let shown = SinkTarget::parse("http://h:1/write?db=x&p=secret")
         .unwrap()
         .shown();
     assert_eq!(shown, "http://h:1");
 }
 
 /// A server that takes one request and gives this answer; what it was sent.
-fn server(answer: &'static str) -> (Target, thread::JoinHandle<String>) {
+fn server(answer: &'static str) -> (SinkTarget, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let target = Target::parse(&format!("http://{at}/write?db=x")).unwrap();
+    let target = SinkTarget::parse(&format!("http://{at}/write?db=x")).unwrap();
     let taken = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut reader = io::BufReader::new(stream.try_clone().unwrap());
@@ -114,7 +117,7 @@ fn refusals_are_counted() {
 fn silence_costs_a_moment() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let target = Target::parse(&format!("http://{at}/write")).unwrap();
+    let target = SinkTarget::parse(&format!("http://{at}/write")).unwrap();
     let mut sink = Sink::open(&target, None).unwrap();
     assert_eq!(
         sink.send("a n=1i 1\n").unwrap(),
@@ -124,7 +127,7 @@ fn silence_costs_a_moment() {
     let said: Vec<_> = (0..100).filter_map(|_| sink.send("a n=1i 1\n")).collect();
     assert_eq!(sink.lost(), 101);
     // were it waited for each time, these would take minutes
-    let most = begun.elapsed().as_secs() / PAUSE.as_secs();
+    let most = begun.elapsed().as_secs() / RETRY_PAUSE.as_secs();
     assert!(said.len() as u64 <= most, "{said:?}");
 }
 
@@ -134,14 +137,14 @@ fn nobody_listens() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = tcp.local_addr().unwrap();
     drop(tcp);
-    let target = Target::parse(&format!("http://{at}/write")).unwrap();
+    let target = SinkTarget::parse(&format!("http://{at}/write")).unwrap();
     let mut sink = Sink::open(&target, None).unwrap();
     assert!(sink.send("a n=1i 1\n").is_some());
     assert_eq!(sink.lost(), 1);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = udp.local_addr().unwrap();
     drop(udp);
-    let mut sink = Sink::open(&Target::Udp(at.to_string()), None).unwrap();
+    let mut sink = Sink::open(&SinkTarget::Udp(at.to_string()), None).unwrap();
     // the kernel tells of the first when the second is sent
     let said: Vec<_> = (0..10).filter_map(|_| sink.send("a n=1i 1\n")).collect();
     assert_eq!(said.len(), 1);
@@ -158,19 +161,22 @@ fn datagrams_hold_whole_lines() {
     taker
         .set_read_timeout(Some(Duration::from_secs(300)))
         .unwrap();
-    let target = Target::Udp(taker.local_addr().unwrap().to_string());
+    let target = SinkTarget::Udp(taker.local_addr().unwrap().to_string());
     let mut sink = Sink::open(&target, None).unwrap();
     assert_eq!(sink.send(&lines), None);
     let mut got = String::new();
     let mut part = [0; 65536];
     while got.len() < lines.len() {
         let n = taker.recv(&mut part).unwrap();
-        assert!(n <= DATAGRAM && part[..n].ends_with(b"\n"));
+        assert!(n <= MAX_DATAGRAM_BYTES && part[..n].ends_with(b"\n"));
         got += std::str::from_utf8(&part[..n]).unwrap();
     }
     assert_eq!(got, lines);
-    let long = format!("a n=1i 1\n{}\nb n=2i 2\n", "x".repeat(2 * DATAGRAM));
-    assert_eq!(datagrams(&long).len(), 3);
+    let long = format!(
+        "a n=1i 1\n{}\nb n=2i 2\n",
+        "x".repeat(2 * MAX_DATAGRAM_BYTES)
+    );
+    assert_eq!(split_datagrams(&long).len(), 3);
 }
 
 /// Check that a file is added to, and that one that can't be opened is an error before anything is measured.
@@ -179,12 +185,12 @@ fn files_are_added_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lines");
     for line in ["a n=1i 1\n", "b n=2i 2\n"] {
-        let mut sink = Sink::open(&Target::File(path.clone()), None).unwrap();
+        let mut sink = Sink::open(&SinkTarget::File(path.clone()), None).unwrap();
         assert_eq!(sink.send(line), None);
     }
     assert_eq!(
         std::fs::read_to_string(&path).unwrap(),
         "a n=1i 1\nb n=2i 2\n"
     );
-    assert!(Sink::open(&Target::File(dir.path().join("no/file")), None).is_err());
+    assert!(Sink::open(&SinkTarget::File(dir.path().join("no/file")), None).is_err());
 }

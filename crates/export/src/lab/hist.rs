@@ -11,11 +11,11 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use super::Turns;
 use crate::{hgrm, measure};
 
-/// The log's column of maxima is in µs; what the histograms hold is ns.
+/// The log's column of maxima is in µs, and the values of the histograms are in ns.
 const NS_PER_MAX: f64 = 1e3;
 
-fn histogram(turns: &Turns<'_>) -> anyhow::Result<Histogram<u64>> {
-    let mut histogram = measure::histogram()?;
+fn turns_histogram(turns: &Turns<'_>) -> anyhow::Result<Histogram<u64>> {
+    let mut histogram = measure::new_histogram()?;
     for (ns, n) in turns.turns {
         histogram.saturating_record_n(*ns, *n);
     }
@@ -45,16 +45,16 @@ pub fn log(all: &[Turns<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow::Resu
     let mut since = Duration::ZERO;
     for turns in all {
         let long = Duration::from_nanos(turns.ran_ns);
-        let name = tag(&format!("{}.{}", turns.experiment, turns.arm));
-        log.write_histogram(&histogram(turns)?, since, long, Tag::new(&name))
+        let name = log_tag(&format!("{}.{}", turns.experiment, turns.arm));
+        log.write_histogram(&turns_histogram(turns)?, since, long, Tag::new(&name))
             .context("can't write the log")?;
         since = since.saturating_add(long);
     }
     Ok(())
 }
 
-/// What separates a log's columns is in no tag.
-fn tag(name: &str) -> String {
+/// A tag without the characters that separate a log's columns.
+fn log_tag(name: &str) -> String {
     let clean = |c: char| {
         if c == ',' || c.is_whitespace() || c.is_control() {
             '_'
@@ -71,6 +71,7 @@ fn tag(name: &str) -> String {
 ///
 /// If `out` can't be written.
 pub fn distribution(turns: &Turns<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let what = tag(&format!("{}.{}", turns.experiment, turns.arm));
-    hgrm::text(&histogram(turns)?, &what, out).context("can't write the distribution")
+    let what = log_tag(&format!("{}.{}", turns.experiment, turns.arm));
+    hgrm::percentile_text(&turns_histogram(turns)?, &what, out)
+        .context("can't write the distribution")
 }

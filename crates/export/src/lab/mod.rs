@@ -1,5 +1,5 @@
-//! Results of the lab in the forms that other tools read. What it takes is plain, so that this crate needs to know
-//! nothing of the lab.
+//! Results of the lab in the forms that other tools read. The inputs are plain values, so that this crate knows nothing of the
+//! lab.
 
 pub mod hist;
 pub mod perfetto;

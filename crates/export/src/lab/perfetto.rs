@@ -7,56 +7,56 @@ use anyhow::Context as _;
 
 use super::Timeline;
 use crate::perfetto::proto::{
-    self, Arg, Clock, ClockSnapshot, Data, Defaults, Interned, InternedData, Packet, Track,
-    TrackEvent, Value,
+    self, Arg, ArgValue, Clock, ClockSnapshot, Interned, InternedData, Packet, PacketData,
+    PacketDefaults, TrackDescriptor, TrackEvent,
 };
-use crate::perfetto::{MONOTONIC, NEEDS_STATE, REALTIME, SEQUENCE, STATE_CLEARED};
+use crate::perfetto::{CLOCK_MONOTONIC, CLOCK_REALTIME, NEEDS_STATE, SEQUENCE_ID, STATE_CLEARED};
 
 /// When blocks begin: not 0, which a clock snapshot could as well mean as "none".
 pub(super) const BEGIN_NS: u64 = 1_000_000_000;
 
-/// No more tracks lie beside each other for what overlaps: more only happens in results that are made up.
-const MOST: usize = 64;
+/// Overlapping slices lie on at most this many tracks: only invented results need more.
+const MAX_OVERLAP_TRACKS: usize = 64;
 
-/// What the operations' slices are called.
-const OPERATION: &str = "operation";
+/// The name of the operations' slices.
+const OPERATION_NAME: &str = "operation";
 /// The argument of gaps.
-const CAUSED: &str = "by_the_culprit";
+const CAUSED_ARGUMENT: &str = "by_the_culprit";
 const CAUSED_IID: u64 = 1;
 
-/// Writes the timelines as a `perfetto.protos.Trace`. `wall_ns` (since 1970) is what the blocks' begin is called on the
-/// wall's clock, for results don't say when they were measured.
+/// Writes the timelines as a `perfetto.protos.Trace`. Blocks begin at `wall_ns` (since 1970) on the wall's clock, because results
+/// don't say when they were measured.
 ///
 /// # Errors
 ///
 /// If `out` can't be written.
 pub fn write(all: &[Timeline<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut names: Vec<&str> = vec![OPERATION];
+    let mut names: Vec<&str> = vec![OPERATION_NAME];
     for gap in all.iter().flat_map(|t| &t.gaps) {
         if !names.contains(&gap.class) {
             names.push(gap.class);
         }
     }
-    let mut packets = Packets {
+    let mut packets = LabPackets {
         out,
         buffer: Vec::new(),
         last: 0,
         names,
     };
-    packets.begin(wall_ns)?;
+    packets.write_preamble(wall_ns)?;
     let mut group: Option<(usize, u64)> = None;
     for timeline in all {
         let parent = match group {
             Some((result, uuid)) if result == timeline.result => uuid,
-            _ => packets.group(None, timeline.experiment)?,
+            _ => packets.write_group(None, timeline.experiment)?,
         };
         group = Some((timeline.result, parent));
-        packets.arm(parent, timeline)?;
+        packets.write_arm(parent, timeline)?;
     }
     Ok(())
 }
 
-struct Packets<'a> {
+struct LabPackets<'a> {
     out: &'a mut dyn Write,
     buffer: Vec<u8>,
     /// The last number of a track.
@@ -65,11 +65,11 @@ struct Packets<'a> {
     names: Vec<&'a str>,
 }
 
-/// A slice: begin, end, and what it says.
+/// A slice: begin, end, and event.
 type Slice = (u64, u64, TrackEvent);
 
-impl Packets<'_> {
-    fn begin(&mut self, wall_ns: u64) -> anyhow::Result<()> {
+impl LabPackets<'_> {
+    fn write_preamble(&mut self, wall_ns: u64) -> anyhow::Result<()> {
         let interned = |iid: u64, text: &str| Interned {
             iid: Some(iid),
             text: Some(text.to_owned()),
@@ -77,14 +77,14 @@ impl Packets<'_> {
         let names = (1..).zip(&self.names).map(|(iid, n)| interned(iid, n));
         let interned = InternedData {
             event_names: names.collect(),
-            arg_names: vec![interned(CAUSED_IID, CAUSED)],
+            arg_names: vec![interned(CAUSED_IID, CAUSED_ARGUMENT)],
             strings: Vec::new(),
         };
-        self.put(Packet {
+        self.write_packet(Packet {
             flags: Some(STATE_CLEARED),
             first: Some(true),
-            defaults: Some(Defaults {
-                clock: Some(MONOTONIC),
+            defaults: Some(PacketDefaults {
+                clock: Some(CLOCK_MONOTONIC),
             }),
             interned: Some(interned),
             ..Packet::default()
@@ -94,42 +94,45 @@ impl Packets<'_> {
             timestamp: Some(ns),
         };
         let snapshot = ClockSnapshot {
-            clocks: vec![clock(MONOTONIC, BEGIN_NS), clock(REALTIME, wall_ns)],
-            primary: Some(MONOTONIC),
+            clocks: vec![
+                clock(CLOCK_MONOTONIC, BEGIN_NS),
+                clock(CLOCK_REALTIME, wall_ns),
+            ],
+            primary: Some(CLOCK_MONOTONIC),
         };
-        self.put(Packet {
+        self.write_packet(Packet {
             timestamp: Some(BEGIN_NS),
-            data: Some(Data::ClockSnapshot(snapshot)),
+            data: Some(PacketData::ClockSnapshot(snapshot)),
             ..Packet::default()
         })
     }
 
-    /// A track that holds others, in the order in which they are told.
-    fn group(&mut self, parent: Option<u64>, name: &str) -> anyhow::Result<u64> {
-        self.track(parent, name, Some(proto::BY_RANK))
+    /// Writes a track that holds others, in the order in which these are written.
+    fn write_group(&mut self, parent: Option<u64>, name: &str) -> anyhow::Result<u64> {
+        self.write_track(parent, name, Some(proto::BY_RANK))
     }
 
-    fn track(
+    fn write_track(
         &mut self,
         parent: Option<u64>,
         name: &str,
         ordering: Option<i32>,
     ) -> anyhow::Result<u64> {
         self.last += 1;
-        let track = Track {
+        let track = TrackDescriptor {
             uuid: Some(self.last),
             parent,
             name: Some(name.to_owned()),
             child_ordering: ordering,
             rank: i32::try_from(self.last).ok(),
-            ..Track::default()
+            ..TrackDescriptor::default()
         };
-        self.put(track.into())?;
+        self.write_packet(track.into())?;
         Ok(self.last)
     }
 
-    fn arm(&mut self, parent: u64, timeline: &Timeline<'_>) -> anyhow::Result<()> {
-        let arm = self.group(Some(parent), timeline.arm)?;
+    fn write_arm(&mut self, parent: u64, timeline: &Timeline<'_>) -> anyhow::Result<()> {
+        let arm = self.write_group(Some(parent), timeline.arm)?;
         let number = |name: &str| (1..).zip(&self.names).find(|(_, n)| **n == name);
         let named = |name: &str| TrackEvent {
             name_iid: number(name).map(|(iid, _)| iid),
@@ -139,23 +142,25 @@ impl Packets<'_> {
             let mut event = named(gap.class);
             event.args = vec![Arg {
                 name_iid: Some(CAUSED_IID),
-                value: Some(Value::Bool(gap.caused)),
+                value: Some(ArgValue::Bool(gap.caused)),
             }];
             (gap.begin_ns, gap.begin_ns.saturating_add(gap.ns), event)
         });
         let gaps: Vec<Slice> = gaps.collect();
         let ops = timeline.ops.iter();
-        let ops: Vec<Slice> = ops.map(|&(b, e)| (b, e.max(b), named(OPERATION))).collect();
-        self.slices(arm, "the victim's gaps", gaps)?;
-        self.slices(arm, "the culprit's operations", ops)
+        let ops: Vec<Slice> = ops
+            .map(|&(b, e)| (b, e.max(b), named(OPERATION_NAME)))
+            .collect();
+        self.write_slices(arm, "the victim's gaps", gaps)?;
+        self.write_slices(arm, "the culprit's operations", ops)
     }
 
     /// Slices on one track, or on several of one name where they overlap: Perfetto draws those as one.
-    fn slices(&mut self, arm: u64, name: &str, mut slices: Vec<Slice>) -> anyhow::Result<()> {
+    fn write_slices(&mut self, arm: u64, name: &str, mut slices: Vec<Slice>) -> anyhow::Result<()> {
         slices.sort_by_key(|s| (s.0, s.1));
         let mut lanes: Vec<(u64, u64)> = Vec::new();
         for (begin, end, event) in slices {
-            let full = lanes.len() == MOST;
+            let full = lanes.len() == MAX_OVERLAP_TRACKS;
             let uuid = match lanes.iter_mut().find(|(_, until)| *until <= begin) {
                 Some(lane) => {
                     lane.1 = end;
@@ -163,7 +168,7 @@ impl Packets<'_> {
                 }
                 None if full => continue,
                 None => {
-                    let uuid = self.track(Some(arm), name, None)?;
+                    let uuid = self.write_track(Some(arm), name, None)?;
                     lanes.push((uuid, end));
                     uuid
                 }
@@ -173,28 +178,28 @@ impl Packets<'_> {
                 track_uuid: Some(uuid),
                 ..event
             };
-            self.event(begin, opening)?;
+            self.write_event(begin, opening)?;
             let closing = TrackEvent {
                 kind: Some(proto::SLICE_END),
                 track_uuid: Some(uuid),
                 ..TrackEvent::default()
             };
-            self.event(end, closing)?;
+            self.write_event(end, closing)?;
         }
         Ok(())
     }
 
-    fn event(&mut self, since_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
-        self.put(Packet {
+    fn write_event(&mut self, since_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
+        self.write_packet(Packet {
             timestamp: Some(BEGIN_NS.saturating_add(since_ns)),
             flags: Some(NEEDS_STATE),
-            data: Some(Data::TrackEvent(event)),
+            data: Some(PacketData::TrackEvent(event)),
             ..Packet::default()
         })
     }
 
-    fn put(&mut self, mut packet: Packet) -> anyhow::Result<()> {
-        packet.sequence = Some(SEQUENCE);
+    fn write_packet(&mut self, mut packet: Packet) -> anyhow::Result<()> {
+        packet.sequence = Some(SEQUENCE_ID);
         self.buffer.clear();
         proto::encode_packet(&packet, &mut self.buffer);
         self.out

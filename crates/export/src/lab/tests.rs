@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 
 use super::{Gap, Timeline, Turns, hist, perfetto};
-use crate::perfetto::proto::{self, Data, Packet, Value};
+use crate::perfetto::proto::{self, ArgValue, Packet, PacketData};
 use crate::tests::{Broken, base64_of};
 
 /// Names with what the formats separate by.
@@ -97,11 +97,11 @@ proptest! {
                 names.extend(interned.event_names.iter().map(|n| n.text.clone().unwrap()));
             }
             match &packet.data {
-                Some(Data::Track(track)) => {
+                Some(PacketData::TrackDescriptor(track)) => {
                     prop_assert!(track.parent.is_none_or(|p| tracks.contains_key(&p)));
                     tracks.insert(track.uuid.unwrap(), track.name.clone().unwrap());
                 }
-                Some(Data::TrackEvent(event)) => events.push((packet.timestamp.unwrap(), event)),
+                Some(PacketData::TrackEvent(event)) => events.push((packet.timestamp.unwrap(), event)),
                 _ => {}
             }
         }
@@ -113,7 +113,7 @@ proptest! {
             let uuid = event.track_uuid.unwrap();
             if event.kind == Some(proto::SLICE_BEGIN) {
                 let name = names[event.name_iid.unwrap() as usize - 1].as_str();
-                let caused = event.args.first().map(|a| a.value == Some(Value::Bool(true)));
+                let caused = event.args.first().map(|a| a.value == Some(ArgValue::Bool(true)));
                 prop_assert!(open.insert(uuid, (t, name, caused)).is_none(), "slices overlap");
             } else {
                 let (begin, name, caused) = open.remove(&uuid).unwrap();

@@ -1,38 +1,45 @@
-//! What a slice says: its name and its arguments.
+//! The names and arguments of slices.
 
 use quell_event::HolderRole;
 use quell_event::trace::{Row, Sample, Wait};
 
-use super::names::{self, ArgName, Names};
-use super::proto::{Arg, TrackEvent, Value};
+use super::names::{self, ArgName, InternedNames};
+use super::proto::{Arg, ArgValue, TrackEvent};
 
-fn arg(name: ArgName, value: Value) -> Arg {
+fn slice_arg(name: ArgName, value: ArgValue) -> Arg {
     Arg {
         name_iid: Some(name as u64),
         value: Some(value),
     }
 }
 
-/// The culprit's slice: why, who, what, and from which code. `rows` are those of the shootdown.
-pub(super) fn culprit(first: &Row, rows: &[Row], names: &mut Names<'_>) -> TrackEvent {
+/// The culprit's slice: cause, process, address range, and the code that asked. `rows` are those of the shootdown.
+pub(super) fn culprit_slice(
+    first: &Row,
+    rows: &[Row],
+    names: &mut InternedNames<'_>,
+) -> TrackEvent {
     let mut args = vec![
-        arg(ArgName::Pid, Value::Uint(first.pid.into())),
-        arg(ArgName::Tid, Value::Uint(first.tid.into())),
-        arg(ArgName::Comm, Value::String(names.comm(first.comm))),
-        arg(ArgName::Syscall, Value::Int(first.syscall.into())),
+        slice_arg(ArgName::Pid, ArgValue::Uint(first.pid.into())),
+        slice_arg(ArgName::Tid, ArgValue::Uint(first.tid.into())),
+        slice_arg(ArgName::Comm, ArgValue::String(names.comm_id(first.comm))),
+        slice_arg(ArgName::Syscall, ArgValue::Int(first.syscall.into())),
     ];
     if first.full() {
-        args.push(arg(ArgName::Full, Value::Bool(true)));
+        args.push(slice_arg(ArgName::Full, ArgValue::Bool(true)));
     } else {
-        args.push(arg(ArgName::Start, Value::Pointer(first.start)));
-        args.push(arg(ArgName::Pages, Value::Uint(first.pages())));
+        args.push(slice_arg(ArgName::Start, ArgValue::Pointer(first.start)));
+        args.push(slice_arg(ArgName::Pages, ArgValue::Uint(first.pages())));
     }
-    args.push(arg(ArgName::Victims, Value::Uint(rows.len() as u64)));
+    args.push(slice_arg(
+        ArgName::Victims,
+        ArgValue::Uint(rows.len() as u64),
+    ));
     let unseen = rows.iter().filter(|r| r.is_unseen()).count();
     if unseen > 0 {
-        args.push(arg(ArgName::Unseen, Value::Uint(unseen as u64)));
+        args.push(slice_arg(ArgName::Unseen, ArgValue::Uint(unseen as u64)));
     }
-    stacks(&mut args, first.user_stack, first.kernel_stack, names);
+    stack_args(&mut args, first.user_stack, first.kernel_stack, names);
     TrackEvent {
         name_iid: Some(names::of_cause(first.cause)),
         args,
@@ -40,22 +47,28 @@ pub(super) fn culprit(first: &Row, rows: &[Row], names: &mut Names<'_>) -> Track
     }
 }
 
-fn stacks(args: &mut Vec<Arg>, user: i32, kernel: i32, names: &mut Names<'_>) {
+fn stack_args(args: &mut Vec<Arg>, user: i32, kernel: i32, names: &mut InternedNames<'_>) {
     let stacks = [(ArgName::UserStack, user), (ArgName::KernelStack, kernel)];
     for (name, id) in stacks {
-        if let Some(iid) = names.stack(id) {
-            args.push(arg(name, Value::String(iid)));
+        if let Some(iid) = names.stack_id(id) {
+            args.push(slice_arg(name, ArgValue::String(iid)));
         }
     }
 }
 
 /// The slice of a thread that sleeps: why, in which call, and from which code.
-pub(super) fn waiter(wait: &Wait, names: &mut Names<'_>) -> TrackEvent {
-    let mut args = vec![arg(ArgName::Syscall, Value::Int(wait.syscall.into()))];
+pub(super) fn waiter_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackEvent {
+    let mut args = vec![slice_arg(
+        ArgName::Syscall,
+        ArgValue::Int(wait.syscall.into()),
+    )];
     if let Some(role) = wait.role {
-        args.push(arg(ArgName::Role, Value::String(names.text(role.name()))));
+        args.push(slice_arg(
+            ArgName::Role,
+            ArgValue::String(names.text_id(role.name())),
+        ));
     }
-    stacks(&mut args, wait.user_stack, wait.kernel_stack, names);
+    stack_args(&mut args, wait.user_stack, wait.kernel_stack, names);
     TrackEvent {
         name_iid: Some(names::of_mechanism(wait.mechanism)),
         args,
@@ -63,33 +76,39 @@ pub(super) fn waiter(wait: &Wait, names: &mut Names<'_>) -> TrackEvent {
     }
 }
 
-/// The slice of the thread that it waits for: what that does, and for whom it is too long.
-pub(super) fn holder(wait: &Wait, names: &mut Names<'_>) -> TrackEvent {
+/// The slice of the thread that holds the lock: its call, and the thread that waits for it.
+pub(super) fn holder_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackEvent {
     let doing = wait.holder_doing.as_str();
     let name = if doing.is_empty() {
         names::of_mechanism(wait.mechanism)
     } else {
-        names.slice(doing)
+        names.slice_id(doing)
     };
     let role = wait.role.unwrap_or(HolderRole::Unknown).name();
     TrackEvent {
         name_iid: Some(name),
         args: vec![
-            arg(ArgName::Role, Value::String(names.text(role))),
-            arg(ArgName::WaiterTid, Value::Uint(wait.tid.into())),
-            arg(ArgName::WaiterComm, Value::String(names.comm(wait.comm))),
+            slice_arg(ArgName::Role, ArgValue::String(names.text_id(role))),
+            slice_arg(ArgName::WaiterTid, ArgValue::Uint(wait.tid.into())),
+            slice_arg(
+                ArgName::WaiterComm,
+                ArgValue::String(names.comm_id(wait.comm)),
+            ),
         ],
         ..TrackEvent::default()
     }
 }
 
-/// The mark of a sample: what the kernel did, where, and from which code.
-pub(super) fn sample(sample: &Sample, names: &mut Names<'_>) -> TrackEvent {
+/// The mark of a sample: the mechanism, its part, and the code.
+pub(super) fn sample_mark(sample: &Sample, names: &mut InternedNames<'_>) -> TrackEvent {
     let mut args = vec![
-        arg(ArgName::Cpu, Value::Uint(sample.cpu.into())),
-        arg(ArgName::Part, Value::String(names.text(sample.part.name()))),
+        slice_arg(ArgName::Cpu, ArgValue::Uint(sample.cpu.into())),
+        slice_arg(
+            ArgName::Part,
+            ArgValue::String(names.text_id(sample.part.name())),
+        ),
     ];
-    stacks(&mut args, sample.user_stack, sample.kernel_stack, names);
+    stack_args(&mut args, sample.user_stack, sample.kernel_stack, names);
     TrackEvent {
         name_iid: Some(names::of_mechanism(sample.mechanism)),
         args,
@@ -98,15 +117,18 @@ pub(super) fn sample(sample: &Sample, names: &mut Names<'_>) -> TrackEvent {
 }
 
 /// A victim's slice: who ran there, and whether it was for an address space of others.
-pub(super) fn victim(row: &Row, names: &mut Names<'_>) -> TrackEvent {
+pub(super) fn victim_slice(row: &Row, names: &mut InternedNames<'_>) -> TrackEvent {
     TrackEvent {
         name_iid: Some(names::of_stall()),
         args: vec![
-            arg(ArgName::Pid, Value::Uint(row.victim_pid.into())),
-            arg(ArgName::Tid, Value::Uint(row.victim_tid.into())),
-            arg(ArgName::Comm, Value::String(names.comm(row.victim_comm))),
-            arg(ArgName::Bystander, Value::Bool(row.bystander)),
-            arg(ArgName::DelayNs, Value::Uint(row.delay_ns.into())),
+            slice_arg(ArgName::Pid, ArgValue::Uint(row.victim_pid.into())),
+            slice_arg(ArgName::Tid, ArgValue::Uint(row.victim_tid.into())),
+            slice_arg(
+                ArgName::Comm,
+                ArgValue::String(names.comm_id(row.victim_comm)),
+            ),
+            slice_arg(ArgName::Bystander, ArgValue::Bool(row.bystander)),
+            slice_arg(ArgName::DelayNs, ArgValue::Uint(row.delay_ns.into())),
         ],
         ..TrackEvent::default()
     }

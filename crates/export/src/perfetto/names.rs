@@ -7,11 +7,11 @@ use quell_event::{Cause, Comm, Mechanism};
 use super::proto::{Interned, InternedData};
 use crate::Stacks;
 
-/// What a victim's slice is called; a culprit's is called by its cause.
-const STALL: &str = "stall";
+/// The name of a victim's slice; a culprit's slice has the name of its cause.
+const STALL_NAME: &str = "stall";
 
-/// Frames that are told of a stack, from the innermost.
-const FRAMES: usize = 12;
+/// At most this many frames of a stack are shown, from the innermost.
+const MAX_SHOWN_FRAMES: usize = 12;
 
 /// The arguments of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ const ARG_NAMES: &[(ArgName, &str)] = &[
     (ArgName::WaiterComm, "waiter_comm"),
 ];
 
-fn interned(iid: u64, text: impl Into<String>) -> Interned {
+fn intern_entry(iid: u64, text: impl Into<String>) -> Interned {
     Interned {
         iid: Some(iid),
         text: Some(text.into()),
@@ -81,31 +81,33 @@ pub(super) fn of_mechanism(mechanism: Option<Mechanism>) -> u64 {
     mechanism.map_or(first, |m| first + 1 + m as u64)
 }
 
-/// What is called by its mechanism where that is not known.
-const UNKNOWN: &str = "memory";
+/// The name of a slice whose mechanism is not known.
+const UNKNOWN_MECHANISM_NAME: &str = "memory";
 
 /// The names that are known before the first row.
-pub(super) fn fixed() -> InternedData {
-    let causes = Cause::ALL.iter().map(|c| interned(of_cause(*c), c.name()));
+pub(super) fn fixed_names() -> InternedData {
+    let causes = Cause::ALL
+        .iter()
+        .map(|c| intern_entry(of_cause(*c), c.name()));
     let mechanisms = Mechanism::ALL
         .iter()
-        .map(|m| interned(of_mechanism(Some(*m)), m.name()));
+        .map(|m| intern_entry(of_mechanism(Some(*m)), m.name()));
     InternedData {
         event_names: causes
-            .chain([interned(of_stall(), STALL)])
-            .chain([interned(of_mechanism(None), UNKNOWN)])
+            .chain([intern_entry(of_stall(), STALL_NAME)])
+            .chain([intern_entry(of_mechanism(None), UNKNOWN_MECHANISM_NAME)])
             .chain(mechanisms)
             .collect(),
         arg_names: ARG_NAMES
             .iter()
-            .map(|(arg, name)| interned(*arg as u64, *name))
+            .map(|(arg, name)| intern_entry(*arg as u64, *name))
             .collect(),
         strings: Vec::new(),
     }
 }
 
 /// Names of threads and texts of stacks, by number from their first use on.
-pub(super) struct Names<'a> {
+pub(super) struct InternedNames<'a> {
     stacks: &'a Stacks,
     comms: HashMap<Comm, u64>,
     told: HashMap<i32, u64>,
@@ -117,7 +119,7 @@ pub(super) struct Names<'a> {
     fresh_slices: Vec<Interned>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> InternedNames<'a> {
     pub(super) fn new(stacks: &'a Stacks) -> Self {
         Self {
             stacks,
@@ -131,61 +133,61 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(super) fn comm(&mut self, comm: Comm) -> u64 {
+    pub(super) fn comm_id(&mut self, comm: Comm) -> u64 {
         if let Some(iid) = self.comms.get(&comm) {
             return *iid;
         }
-        let iid = self.add(comm.text().into_owned());
+        let iid = self.intern(comm.text().into_owned());
         self.comms.insert(comm, iid);
         iid
     }
 
     /// The innermost frames of a stack in one line, if it has any.
-    pub(super) fn stack(&mut self, id: i32) -> Option<u64> {
+    pub(super) fn stack_id(&mut self, id: i32) -> Option<u64> {
         if let Some(iid) = self.told.get(&id) {
             return Some(*iid);
         }
         let frames = &self.stacks.get(&id)?.frames;
         let mut lines: Vec<_> = frames
             .iter()
-            .take(FRAMES)
+            .take(MAX_SHOWN_FRAMES)
             .map(ToString::to_string)
             .collect();
         if lines.is_empty() {
             return None;
         }
-        if frames.len() > FRAMES {
+        if frames.len() > MAX_SHOWN_FRAMES {
             lines.push("…".to_owned());
         }
-        let iid = self.add(lines.join(" ← "));
+        let iid = self.intern(lines.join(" ← "));
         self.told.insert(id, iid);
         Some(iid)
     }
 
     /// Other text in an argument.
-    pub(super) fn text(&mut self, text: &str) -> u64 {
+    pub(super) fn text_id(&mut self, text: &str) -> u64 {
         if let Some(iid) = self.texts.get(text) {
             return *iid;
         }
-        let iid = self.add(text.to_owned());
+        let iid = self.intern(text.to_owned());
         self.texts.insert(text.to_owned(), iid);
         iid
     }
 
     /// The name of a slice that is not known beforehand.
-    pub(super) fn slice(&mut self, name: &str) -> u64 {
+    pub(super) fn slice_id(&mut self, name: &str) -> u64 {
         if let Some(iid) = self.slices.get(name) {
             return *iid;
         }
         let fixed = of_mechanism(Mechanism::ALL.last().copied());
         let iid = fixed + 1 + self.slices.len() as u64;
-        self.fresh_slices.push(interned(iid, name));
+        self.fresh_slices.push(intern_entry(iid, name));
         self.slices.insert(name.to_owned(), iid);
         iid
     }
 
-    /// What was first used since the last call: goes into the packet that uses it.
-    pub(super) fn fresh(&mut self) -> Option<InternedData> {
+    /// The names that were first used since the last call: they go into the packet that uses them.
+    pub(super) fn take_new(&mut self) -> Option<InternedData> {
         let is_new = !(self.fresh.is_empty() && self.fresh_slices.is_empty());
         is_new.then(|| InternedData {
             event_names: std::mem::take(&mut self.fresh_slices),
@@ -194,9 +196,9 @@ impl<'a> Names<'a> {
         })
     }
 
-    fn add(&mut self, text: String) -> u64 {
+    fn intern(&mut self, text: String) -> u64 {
         self.last += 1;
-        self.fresh.push(interned(self.last, text));
+        self.fresh.push(intern_entry(self.last, text));
         self.last
     }
 }

@@ -6,8 +6,8 @@ use prost::{Message, Oneof};
 /// `TrackEvent.Type`.
 pub(crate) const SLICE_BEGIN: i32 = 1;
 pub(crate) const SLICE_END: i32 = 2;
-pub(crate) const INSTANT: i32 = 3;
-pub(crate) const COUNTER: i32 = 4;
+pub(crate) const TYPE_INSTANT: i32 = 3;
+pub(crate) const TYPE_COUNTER: i32 = 4;
 /// `TrackDescriptor.ChildTracksOrdering.EXPLICIT`.
 pub(crate) const BY_RANK: i32 = 3;
 /// `CounterDescriptor.Unit`.
@@ -32,26 +32,26 @@ pub(crate) struct Packet {
     #[prost(uint32, optional, tag = "13")]
     pub(crate) flags: Option<u32>,
     #[prost(message, optional, tag = "59")]
-    pub(crate) defaults: Option<Defaults>,
+    pub(crate) defaults: Option<PacketDefaults>,
     #[prost(bool, optional, tag = "87")]
     pub(crate) first: Option<bool>,
-    #[prost(oneof = "Data", tags = "6, 11, 60")]
-    pub(crate) data: Option<Data>,
+    #[prost(oneof = "PacketData", tags = "6, 11, 60")]
+    pub(crate) data: Option<PacketData>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Data {
+pub(crate) enum PacketData {
     #[prost(message, tag = "6")]
     ClockSnapshot(ClockSnapshot),
     #[prost(message, tag = "11")]
     TrackEvent(TrackEvent),
     #[prost(message, tag = "60")]
-    Track(Track),
+    TrackDescriptor(TrackDescriptor),
 }
 
 /// `TracePacketDefaults`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Defaults {
+pub(crate) struct PacketDefaults {
     #[prost(uint32, optional, tag = "58")]
     pub(crate) clock: Option<u32>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Clock {
 
 /// `TrackDescriptor`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Track {
+pub(crate) struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
     pub(crate) uuid: Option<u64>,
     #[prost(uint64, optional, tag = "5")]
@@ -83,11 +83,11 @@ pub(crate) struct Track {
     #[prost(string, optional, tag = "2")]
     pub(crate) name: Option<String>,
     #[prost(message, optional, tag = "3")]
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<ProcessDescriptor>,
     #[prost(message, optional, tag = "4")]
-    pub(crate) thread: Option<Thread>,
+    pub(crate) thread: Option<ThreadDescriptor>,
     #[prost(message, optional, tag = "8")]
-    pub(crate) counter: Option<Counter>,
+    pub(crate) counter: Option<CounterDescriptor>,
     #[prost(int32, optional, tag = "11")]
     pub(crate) child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
@@ -96,7 +96,7 @@ pub(crate) struct Track {
 
 /// `ProcessDescriptor`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Process {
+pub(crate) struct ProcessDescriptor {
     #[prost(int32, optional, tag = "1")]
     pub(crate) pid: Option<i32>,
     #[prost(string, optional, tag = "6")]
@@ -105,7 +105,7 @@ pub(crate) struct Process {
 
 /// `ThreadDescriptor`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Thread {
+pub(crate) struct ThreadDescriptor {
     #[prost(int32, optional, tag = "1")]
     pub(crate) pid: Option<i32>,
     #[prost(int32, optional, tag = "2")]
@@ -116,7 +116,7 @@ pub(crate) struct Thread {
 
 /// `CounterDescriptor`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Counter {
+pub(crate) struct CounterDescriptor {
     #[prost(int32, optional, tag = "3")]
     pub(crate) unit: Option<i32>,
 }
@@ -139,17 +139,17 @@ pub(crate) struct TrackEvent {
     pub(crate) terminating_flow_ids: Vec<u64>,
 }
 
-/// `DebugAnnotation`: what Perfetto calls an argument of a slice.
+/// `DebugAnnotation`: Perfetto calls it an argument of a slice.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Arg {
     #[prost(uint64, optional, tag = "1")]
     pub(crate) name_iid: Option<u64>,
-    #[prost(oneof = "Value", tags = "2, 3, 4, 7, 17")]
-    pub(crate) value: Option<Value>,
+    #[prost(oneof = "ArgValue", tags = "2, 3, 4, 7, 17")]
+    pub(crate) value: Option<ArgValue>,
 }
 
 #[derive(Clone, Copy, PartialEq, Oneof)]
-pub(crate) enum Value {
+pub(crate) enum ArgValue {
     #[prost(bool, tag = "2")]
     Bool(bool),
     #[prost(uint64, tag = "3")]
@@ -182,10 +182,10 @@ pub(crate) struct Interned {
     pub(crate) text: Option<String>,
 }
 
-impl From<Track> for Packet {
-    fn from(track: Track) -> Self {
+impl From<TrackDescriptor> for Packet {
+    fn from(track: TrackDescriptor) -> Self {
         Self {
-            data: Some(Data::Track(track)),
+            data: Some(PacketData::TrackDescriptor(track)),
             ..Self::default()
         }
     }

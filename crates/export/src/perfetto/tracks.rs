@@ -10,22 +10,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::proto::{self, Process, Thread, Track};
+use super::proto::{self, ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
 
 /// Above all CPUs.
-const ROOT: u64 = 1;
+const ROOT_TRACK: u64 = 1;
 
 /// No CPU has more tracks of one side: more than this only happens in traces that are made up.
-const MOST: usize = 1024;
+const MAX_SIDE_TRACKS: usize = 1024;
 
-/// What a CPU does.
+/// The two sides of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Side {
+pub(super) enum CpuSide {
     Culprit,
     Victim,
 }
 
-impl Side {
+impl CpuSide {
     fn name(self) -> &'static str {
         match self {
             Self::Culprit => "waits as culprit",
@@ -34,9 +34,9 @@ impl Side {
     }
 }
 
-/// What a thread does.
+/// The reasons why a thread has slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Act {
+pub(super) enum ThreadAct {
     /// It sleeps.
     Waits,
     /// Others sleep until it is done.
@@ -69,74 +69,74 @@ struct Lane {
 #[derive(Default)]
 pub(super) struct Tracks {
     cpus: HashMap<u16, u64>,
-    lanes: HashMap<(Side, u16), Vec<Lane>>,
+    lanes: HashMap<(CpuSide, u16), Vec<Lane>>,
     processes: HashSet<u32>,
     threads: HashMap<ThreadId, u64>,
-    acts: HashMap<(Act, ThreadId), Vec<Lane>>,
+    acts: HashMap<(ThreadAct, ThreadId), Vec<Lane>>,
     made: u64,
-    fresh: Vec<Track>,
+    fresh: Vec<TrackDescriptor>,
 }
 
 /// The group of all CPUs.
-pub(super) fn root() -> Track {
-    Track {
-        uuid: Some(ROOT),
+pub(super) fn root_track() -> TrackDescriptor {
+    TrackDescriptor {
+        uuid: Some(ROOT_TRACK),
         name: Some("CPUs".to_owned()),
         child_ordering: Some(proto::BY_RANK),
-        ..Track::default()
+        ..TrackDescriptor::default()
     }
 }
 
 impl Tracks {
     /// Takes the first track of a CPU's side that is free from `start` on.
-    pub(super) fn spot(&mut self, side: Side, cpu: u16, start: u64, end: u64) -> Spot {
+    pub(super) fn free_spot(&mut self, side: CpuSide, cpu: u16, start: u64, end: u64) -> Spot {
         let lanes = self.lanes.entry((side, cpu)).or_default();
-        if let Some(spot) = free(lanes, start, end) {
+        if let Some(spot) = free_lane(lanes, start, end) {
             return spot;
         }
-        let parent = self.cpu(cpu);
-        let uuid = self.number();
-        self.fresh.push(Track {
+        let parent = self.cpu_track(cpu);
+        let uuid = self.new_number();
+        self.fresh.push(TrackDescriptor {
             uuid: Some(uuid),
             parent: Some(parent),
             name: Some(side.name().to_owned()),
             rank: Some(side as i32),
-            ..Track::default()
+            ..TrackDescriptor::default()
         });
         let lanes = self.lanes.entry((side, cpu)).or_default();
         lanes.push(Lane { uuid, end });
         Spot::Slice(uuid)
     }
 
-    /// Takes the first track of what a thread does that is free from `start` on.
+    /// Takes the first of the thread's tracks for this reason that is free from `start` on.
     pub(super) fn spot_of(
         &mut self,
-        act: Act,
+        act: ThreadAct,
         thread: ThreadId,
         comm: &str,
         start: u64,
         end: u64,
     ) -> Spot {
-        let own = self.thread(thread, comm);
+        let own = self.thread_track(thread, comm);
         let lanes = self.acts.entry((act, thread)).or_default();
-        if let Some(spot) = free(lanes, start, end) {
+        if let Some(spot) = free_lane(lanes, start, end) {
             return spot;
         }
         // a thread sleeps once at a time, unless a trace is made up
         let name = match (act, lanes.is_empty()) {
-            (Act::Waits, true) => {
+            (ThreadAct::Waits, true) => {
                 lanes.push(Lane { uuid: own, end });
                 return Spot::Slice(own);
             }
-            (Act::Waits, false) => "waits",
-            (Act::Holds, _) => "others wait for it",
+            (ThreadAct::Waits, false) => "waits",
+            (ThreadAct::Holds, _) => "others wait for it",
         };
-        let uuid = self.number();
-        self.fresh.push(Track {
+        let uuid = self.new_number();
+        self.fresh.push(TrackDescriptor {
             uuid: Some(uuid),
             parent: Some(own),
             name: Some(name.to_owned()),
-            ..Track::default()
+            ..TrackDescriptor::default()
         });
         let lanes = self.acts.entry((act, thread)).or_default();
         lanes.push(Lane { uuid, end });
@@ -144,61 +144,61 @@ impl Tracks {
     }
 
     /// A thread's own track.
-    pub(super) fn thread(&mut self, thread: ThreadId, comm: &str) -> u64 {
+    pub(super) fn thread_track(&mut self, thread: ThreadId, comm: &str) -> u64 {
         if let Some(uuid) = self.threads.get(&thread) {
             return *uuid;
         }
         let number = |n: u32| Some(n.cast_signed());
         if self.processes.insert(thread.pid) {
-            let uuid = self.number();
-            self.fresh.push(Track {
+            let uuid = self.new_number();
+            self.fresh.push(TrackDescriptor {
                 uuid: Some(uuid),
-                process: Some(Process {
+                process: Some(ProcessDescriptor {
                     pid: number(thread.pid),
                     // that of the thread that was seen first, which mostly is the process's
                     name: Some(comm.to_owned()),
                 }),
-                ..Track::default()
+                ..TrackDescriptor::default()
             });
         }
-        let uuid = self.number();
+        let uuid = self.new_number();
         self.threads.insert(thread, uuid);
-        self.fresh.push(Track {
+        self.fresh.push(TrackDescriptor {
             uuid: Some(uuid),
-            thread: Some(Thread {
+            thread: Some(ThreadDescriptor {
                 pid: number(thread.pid),
                 tid: number(thread.tid),
                 name: Some(comm.to_owned()),
             }),
-            ..Track::default()
+            ..TrackDescriptor::default()
         });
         uuid
     }
 
     /// Tracks that were made since the last call: they are described before they are used.
-    pub(super) fn fresh(&mut self) -> Vec<Track> {
+    pub(super) fn take_new(&mut self) -> Vec<TrackDescriptor> {
         std::mem::take(&mut self.fresh)
     }
 
     /// A number that no track has yet.
-    pub(super) fn number(&mut self) -> u64 {
+    pub(super) fn new_number(&mut self) -> u64 {
         self.made += 1;
-        ROOT + self.made
+        ROOT_TRACK + self.made
     }
 
-    fn cpu(&mut self, cpu: u16) -> u64 {
+    fn cpu_track(&mut self, cpu: u16) -> u64 {
         if let Some(uuid) = self.cpus.get(&cpu) {
             return *uuid;
         }
-        let uuid = self.number();
+        let uuid = self.new_number();
         self.cpus.insert(cpu, uuid);
-        self.fresh.push(Track {
+        self.fresh.push(TrackDescriptor {
             uuid: Some(uuid),
-            parent: Some(ROOT),
+            parent: Some(ROOT_TRACK),
             name: Some(format!("CPU {cpu}")),
             child_ordering: Some(proto::BY_RANK),
             rank: Some(cpu.into()),
-            ..Track::default()
+            ..TrackDescriptor::default()
         });
         uuid
     }
@@ -206,11 +206,11 @@ impl Tracks {
 
 /// The first of the tracks that is free from `start` on; or the first of all as a place for a mark, where there may be no
 /// more of them.
-fn free(lanes: &mut [Lane], start: u64, end: u64) -> Option<Spot> {
+fn free_lane(lanes: &mut [Lane], start: u64, end: u64) -> Option<Spot> {
     if let Some(lane) = lanes.iter_mut().find(|l| l.end <= start) {
         lane.end = end;
         return Some(Spot::Slice(lane.uuid));
     }
     let first = lanes.first()?;
-    (lanes.len() == MOST).then_some(Spot::Instant(first.uuid))
+    (lanes.len() == MAX_SIDE_TRACKS).then_some(Spot::Instant(first.uuid))
 }

@@ -5,20 +5,20 @@ use std::path::Path;
 
 use quell_event::trace::{Frame, Process};
 
-use super::proto::{Function, Line, Location, Mapping, Profile};
+use super::proto::{Function, Location, PprofProfile, ProfileLine, ProfileMapping};
 
 /// Where the kernel lies on x86-64: the upper half.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
-/// What perf and pprof call the kernel's mapping.
-const KERNEL: &str = "[kernel.kallsyms]";
+/// The name that perf and pprof give the kernel's mapping.
+const KERNEL_MAPPING: &str = "[kernel.kallsyms]";
 /// The function of samples without a stack.
-const NOWHERE: &str = "[no stack]";
+const NO_STACK_NAME: &str = "[no stack]";
 
-/// What tells locations apart: the process (the kernel has none), the address, the function.
-type Place = (Option<u32>, u64, u64);
+/// The identity of a location: the process (the kernel has none), the address, the function.
+type LocationKey = (Option<u32>, u64, u64);
 
 /// The tables.
-pub(super) struct Code<'a> {
+pub(super) struct CodeTables<'a> {
     processes: &'a HashMap<u32, Process>,
     strings: HashMap<String, i64>,
     string_table: Vec<String>,
@@ -27,12 +27,12 @@ pub(super) struct Code<'a> {
     function: Vec<Function>,
     /// By process and start.
     mappings: HashMap<(Option<u32>, u64), u64>,
-    mapping: Vec<Mapping>,
-    locations: HashMap<Place, u64>,
+    mapping: Vec<ProfileMapping>,
+    locations: HashMap<LocationKey, u64>,
     location: Vec<Location>,
 }
 
-impl<'a> Code<'a> {
+impl<'a> CodeTables<'a> {
     pub(super) fn new(processes: &'a HashMap<u32, Process>) -> Self {
         let mut code = Self {
             processes,
@@ -46,12 +46,12 @@ impl<'a> Code<'a> {
             location: Vec::new(),
         };
         // The format wants the empty string at 0.
-        code.string("");
+        code.string_id("");
         code
     }
 
     /// The number of a string, from 0.
-    pub(super) fn string(&mut self, text: &str) -> i64 {
+    pub(super) fn string_id(&mut self, text: &str) -> i64 {
         if let Some(number) = self.strings.get(text) {
             return *number;
         }
@@ -62,20 +62,20 @@ impl<'a> Code<'a> {
     }
 
     /// The number of a frame of a process, or of the kernel, from 1.
-    pub(super) fn location(&mut self, pid: Option<u32>, frame: &Frame) -> u64 {
+    pub(super) fn location_id(&mut self, pid: Option<u32>, frame: &Frame) -> u64 {
         let name = frame.symbol.clone().unwrap_or_else(|| frame.to_string());
-        let function = self.function(&name, frame.module.as_deref().unwrap_or_default());
+        let function = self.function_id(&name, frame.module.as_deref().unwrap_or_default());
         let place = (pid, frame.addr, function);
         if let Some(id) = self.locations.get(&place) {
             return *id;
         }
-        let mapping = self.mapping(pid, frame.addr);
+        let mapping = self.mapping_id(pid, frame.addr);
         self.add(place, mapping)
     }
 
     /// The location of samples without a stack.
-    pub(super) fn nowhere(&mut self) -> u64 {
-        let function = self.function(NOWHERE, "");
+    pub(super) fn no_stack_location(&mut self) -> u64 {
+        let function = self.function_id(NO_STACK_NAME, "");
         let place = (None, 0, function);
         match self.locations.get(&place) {
             Some(id) => *id,
@@ -84,28 +84,28 @@ impl<'a> Code<'a> {
     }
 
     /// Hands the tables over.
-    pub(super) fn into_profile(self, profile: &mut Profile) {
+    pub(super) fn into_profile(self, profile: &mut PprofProfile) {
         profile.string_table = self.string_table;
         profile.function = self.function;
         profile.mapping = self.mapping;
         profile.location = self.location;
     }
 
-    fn add(&mut self, place: Place, mapping_id: u64) -> u64 {
+    fn add(&mut self, place: LocationKey, mapping_id: u64) -> u64 {
         let (_, address, function_id) = place;
         let id = self.location.len() as u64 + 1;
         self.location.push(Location {
             id,
             mapping_id,
             address,
-            line: vec![Line { function_id }],
+            line: vec![ProfileLine { function_id }],
         });
         self.locations.insert(place, id);
         id
     }
 
-    fn function(&mut self, name: &str, file: &str) -> u64 {
-        let (name, filename) = (self.string(name), self.string(file));
+    fn function_id(&mut self, name: &str, file: &str) -> u64 {
+        let (name, filename) = (self.string_id(name), self.string_id(file));
         let id = self.function.len() as u64 + 1;
         *self.functions.entry((name, filename)).or_insert_with(|| {
             self.function.push(Function {
@@ -119,9 +119,9 @@ impl<'a> Code<'a> {
     }
 
     /// The mapping of a file at an address, 0 where none is known.
-    fn mapping(&mut self, pid: Option<u32>, address: u64) -> u64 {
+    fn mapping_id(&mut self, pid: Option<u32>, address: u64) -> u64 {
         let Some(number) = pid else {
-            return self.map(None, KERNEL_START, u64::MAX, 0, KERNEL, "");
+            return self.add_mapping(None, KERNEL_START, u64::MAX, 0, KERNEL_MAPPING, "");
         };
         let processes = self.processes;
         let process = processes.get(&number);
@@ -133,10 +133,10 @@ impl<'a> Code<'a> {
         }
         let build_id = module.build_id.as_deref().unwrap_or_default();
         let (start, end) = (module.start, module.end);
-        self.map(pid, start, end, module.offset, &module.path, build_id)
+        self.add_mapping(pid, start, end, module.offset, &module.path, build_id)
     }
 
-    fn map(
+    fn add_mapping(
         &mut self,
         pid: Option<u32>,
         start: u64,
@@ -149,8 +149,8 @@ impl<'a> Code<'a> {
             return *id;
         }
         let id = self.mapping.len() as u64 + 1;
-        let (filename, build_id) = (self.string(path), self.string(build_id));
-        self.mapping.push(Mapping {
+        let (filename, build_id) = (self.string_id(path), self.string_id(build_id));
+        self.mapping.push(ProfileMapping {
             id,
             start,
             limit,

@@ -10,13 +10,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message as _;
 
-use crate::samples::{self, Origin, Sums, What};
+use crate::samples::{self, SampleOrigin, SampleSums, SampledWork};
 use crate::{Rows, Stacks, Weight};
-use code::Code;
-use proto::{Label, Profile, Sample, ValueType};
+use code::CodeTables;
+use proto::{Label, PprofProfile, ProfileSample, ValueType};
 
 /// The sample types, in the order of the values of a sample.
-const TYPES: [(Weight, &str, &str); 5] = [
+const SAMPLE_TYPES: [(Weight, &str, &str); 5] = [
     (Weight::Count, "shootdowns", "count"),
     (Weight::Wait, "wait", "nanoseconds"),
     (Weight::Stall, "stall", "nanoseconds"),
@@ -24,7 +24,7 @@ const TYPES: [(Weight, &str, &str); 5] = [
     (Weight::Blocked, "blocked", "nanoseconds"),
 ];
 
-/// Writes the profile. It has all weights; `weight` is the one that a reader shows if not told.
+/// Writes the profile. It has all weights; readers show `weight` by default.
 ///
 /// # Errors
 ///
@@ -36,31 +36,31 @@ pub fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let processes = rows.trace().processes()?.rows;
-    let mut code = Code::new(&processes);
-    let mut sums = samples::sum(rows)?;
-    sums.extend(samples::account(rows)?);
+    let mut code = CodeTables::new(&processes);
+    let mut sums = samples::origin_sums(rows)?;
+    sums.extend(samples::account_sums(rows)?);
     let sample = sums
         .iter()
-        .map(|(origin, sums)| sample(origin, sums, stacks, &mut code))
+        .map(|(origin, sums)| make_sample(origin, sums, stacks, &mut code))
         .collect();
-    let mut profile = Profile {
+    let mut profile = PprofProfile {
         sample,
-        default_sample_type: code.string(named(weight)),
-        sample_type: TYPES
+        default_sample_type: code.string_id(type_name(weight)),
+        sample_type: SAMPLE_TYPES
             .iter()
             .map(|(_, kind, unit)| ValueType {
-                kind: code.string(kind),
-                unit: code.string(unit),
+                kind: code.string_id(kind),
+                unit: code.string_id(unit),
             })
             .collect(),
-        comment: vec![code.string(&format!("quell {}", env!("CARGO_PKG_VERSION")))],
-        ..Profile::default()
+        comment: vec![code.string_id(&format!("quell {}", env!("CARGO_PKG_VERSION")))],
+        ..PprofProfile::default()
     };
     let meta = rows.meta();
-    profile.time_nanos = signed(meta.start_wall_ns);
+    profile.time_nanos = to_signed(meta.start_wall_ns);
     if let Some(ended) = meta.ended {
         let duration = ended.monotonic_ns.saturating_sub(meta.start_monotonic_ns);
-        profile.duration_nanos = signed(duration);
+        profile.duration_nanos = to_signed(duration);
     }
     profile.period_type = profile.sample_type.first().copied();
     profile.period = 1;
@@ -72,46 +72,55 @@ pub fn write(
     Ok(())
 }
 
-fn named(weight: Weight) -> &'static str {
-    let found = TYPES.iter().find(|(w, _, _)| *w == weight);
+fn type_name(weight: Weight) -> &'static str {
+    let found = SAMPLE_TYPES.iter().find(|(w, _, _)| *w == weight);
     found.map_or("", |(_, name, _)| name)
 }
 
-fn sample(origin: &Origin, sums: &Sums, stacks: &Stacks, code: &mut Code<'_>) -> Sample {
+fn make_sample(
+    origin: &SampleOrigin,
+    sums: &SampleSums,
+    stacks: &Stacks,
+    code: &mut CodeTables<'_>,
+) -> ProfileSample {
     let of = |id| stacks.get(&id).map_or(&[][..], |s| &s.frames);
     let user = of(origin.user_stack).iter();
     let kernel = of(origin.kernel_stack).iter();
     // The program's first, so that its file comes before the kernel: readers name a profile by it.
-    let user: Vec<u64> = user.map(|f| code.location(Some(origin.pid), f)).collect();
-    let mut locations: Vec<u64> = kernel.map(|f| code.location(None, f)).collect();
+    let user: Vec<u64> = user
+        .map(|f| code.location_id(Some(origin.pid), f))
+        .collect();
+    let mut locations: Vec<u64> = kernel.map(|f| code.location_id(None, f)).collect();
     locations.extend(user);
     if locations.is_empty() {
-        locations.push(code.nowhere());
+        locations.push(code.no_stack_location());
     }
     let what = match origin.what {
-        What::Shootdown(_) => "cause",
-        What::Memory(..) => "mechanism",
+        SampledWork::Shootdown(_) => "cause",
+        SampledWork::Memory(..) => "mechanism",
     };
     let (comm, pid) = (origin.comm.text(), origin.pid.to_string());
     let labels = [
         Some((what, origin.what.name())),
-        origin.what.part().map(|part| ("part", part)),
+        origin.what.part_name().map(|part| ("part", part)),
         Some(("comm", &*comm)),
         Some(("pid", pid.as_str())),
     ];
     let label = labels.into_iter().flatten().map(|(key, text)| Label {
-        key: code.string(key),
-        text: code.string(text),
+        key: code.string_id(key),
+        text: code.string_id(text),
     });
     let label = label.collect();
-    Sample {
+    ProfileSample {
         location_id: locations,
-        value: TYPES.map(|(w, _, _)| signed(sums.weigh(w))).to_vec(),
+        value: SAMPLE_TYPES
+            .map(|(w, _, _)| to_signed(sums.weight_of(w)))
+            .to_vec(),
         label,
     }
 }
 
 /// As large as the format can say.
-fn signed(n: u64) -> i64 {
+fn to_signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }

@@ -4,13 +4,13 @@
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Profile {
+pub(crate) struct PprofProfile {
     #[prost(message, repeated, tag = "1")]
     pub(crate) sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) sample: Vec<Sample>,
+    pub(crate) sample: Vec<ProfileSample>,
     #[prost(message, repeated, tag = "3")]
-    pub(crate) mapping: Vec<Mapping>,
+    pub(crate) mapping: Vec<ProfileMapping>,
     #[prost(message, repeated, tag = "4")]
     pub(crate) location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
@@ -40,7 +40,7 @@ pub(crate) struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Sample {
+pub(crate) struct ProfileSample {
     /// From the innermost outwards.
     #[prost(uint64, repeated, tag = "1")]
     pub(crate) location_id: Vec<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct Label {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Mapping {
+pub(crate) struct ProfileMapping {
     #[prost(uint64, tag = "1")]
     pub(crate) id: u64,
     #[prost(uint64, tag = "2")]
@@ -86,11 +86,11 @@ pub(crate) struct Location {
     #[prost(uint64, tag = "3")]
     pub(crate) address: u64,
     #[prost(message, repeated, tag = "4")]
-    pub(crate) line: Vec<Line>,
+    pub(crate) line: Vec<ProfileLine>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct Line {
+pub(crate) struct ProfileLine {
     #[prost(uint64, tag = "1")]
     pub(crate) function_id: u64,
 }

@@ -108,7 +108,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(all: &[Shootdown]) -> Self {
+    fn value_of(all: &[Shootdown]) -> Self {
         let mut totals = Self::default();
         for s in all {
             let seen = s.victims.len() as u64;

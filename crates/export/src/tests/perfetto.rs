@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 
 use super::{Totals, export_with, shootdowns, singles, some_stacks};
-use crate::perfetto::proto::{self, Data, Packet, TrackEvent};
+use crate::perfetto::proto::{self, Packet, PacketData, TrackEvent};
 
 /// `Trace`, which quell itself never holds as a whole.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -20,7 +20,7 @@ fn events(trace: &Trace) -> Vec<(u64, &TrackEvent)> {
         .packet
         .iter()
         .filter_map(|p| match &p.data {
-            Some(Data::TrackEvent(event)) => Some((p.timestamp.unwrap(), event)),
+            Some(PacketData::TrackEvent(event)) => Some((p.timestamp.unwrap(), event)),
             _ => None,
         })
         .collect();
@@ -38,7 +38,7 @@ proptest! {
         let stacks = some_stacks();
         let bytes = export_with(&all, &waits, &samples, |rows, out| crate::perfetto::write(rows, &stacks, out));
         let trace = Trace::decode(&bytes[..]).unwrap();
-        let totals = Totals::of(&all);
+        let totals = Totals::value_of(&all);
 
         let mut tracks = HashMap::new();
         let (mut strings, mut fixed) = (0, 0);
@@ -48,7 +48,7 @@ proptest! {
                 fixed += interned.event_names.len() as u64;
             }
             match packet.data.as_ref() {
-                Some(Data::Track(track)) => {
+                Some(PacketData::TrackDescriptor(track)) => {
                     let parent = track.parent;
                     prop_assert!(parent.is_none_or(|p| tracks.contains_key(&p)));
                     let name = match (&track.name, &track.thread, &track.process) {
@@ -63,11 +63,11 @@ proptest! {
                     let old = tracks.insert(track.uuid.unwrap(), name);
                     prop_assert_eq!(old, None);
                 }
-                Some(Data::TrackEvent(event)) => {
+                Some(PacketData::TrackEvent(event)) => {
                     prop_assert!(tracks.contains_key(&event.track_uuid.unwrap()));
                     prop_assert!(event.name_iid.is_none_or(|n| n <= fixed));
                     for arg in &event.args {
-                        if let Some(proto::Value::String(iid)) = arg.value {
+                        if let Some(proto::ArgValue::String(iid)) = arg.value {
                             prop_assert!(iid <= strings);
                         }
                     }
@@ -90,11 +90,11 @@ proptest! {
                 proto::SLICE_END => {
                     *lasted.entry(name).or_default() += t - open.remove(&uuid).unwrap();
                 }
-                proto::COUNTER => {
+                proto::TYPE_COUNTER => {
                     let name = name.split(" per ").next().unwrap();
                     *counted.entry(name).or_default() += event.counter_value.unwrap().cast_unsigned();
                 }
-                proto::INSTANT => *counted.entry("marks").or_default() += 1,
+                proto::TYPE_INSTANT => *counted.entry("marks").or_default() += 1,
                 kind => prop_assert!(false, "an event of type {}", kind),
             }
             begun.extend(&event.flow_ids);

@@ -9,7 +9,7 @@ use prost::Message as _;
 use serde_json::Value;
 
 use super::{Totals, export, shootdowns, some_stacks};
-use crate::pprof::proto::Profile;
+use crate::pprof::proto::PprofProfile;
 use crate::{Weight, folded, pprof, speedscope};
 
 const WEIGHTS: [Weight; 5] = [
@@ -30,10 +30,10 @@ fn expected(totals: &Totals, weight: Weight) -> u64 {
     }
 }
 
-fn profile(bytes: &[u8]) -> Profile {
+fn profile(bytes: &[u8]) -> PprofProfile {
     let mut whole = Vec::new();
     GzDecoder::new(bytes).read_to_end(&mut whole).unwrap();
-    Profile::decode(&whole[..]).unwrap()
+    PprofProfile::decode(&whole[..]).unwrap()
 }
 
 proptest! {
@@ -57,7 +57,7 @@ proptest! {
                 prop_assert!(cause.starts_with('[') && cause.ends_with(']'));
                 prop_assert!(!text.contains("[u8;"), "a semicolon in a frame splits it");
             }
-            prop_assert_eq!(sum, expected(&Totals::of(&all), weight));
+            prop_assert_eq!(sum, expected(&Totals::value_of(&all), weight));
         }
     }
 
@@ -78,7 +78,7 @@ proptest! {
                 prop_assert!(sample.as_array().unwrap().iter().all(known));
             }
             let sum: u64 = weights.iter().map(|w| w.as_u64().unwrap()).sum();
-            prop_assert_eq!(sum, expected(&Totals::of(&all), weight));
+            prop_assert_eq!(sum, expected(&Totals::value_of(&all), weight));
             prop_assert_eq!(profile["endValue"].as_u64(), Some(sum));
         }
     }
@@ -88,7 +88,7 @@ proptest! {
     #[test]
     fn pprof_any_trace(all in shootdowns()) {
         let stacks = some_stacks();
-        let totals = Totals::of(&all);
+        let totals = Totals::value_of(&all);
         for (weight, name) in WEIGHTS.into_iter().zip(NAMES) {
             let bytes = export(&all, |rows, out| pprof::write(rows, &stacks, weight, out));
             let profile = profile(&bytes);

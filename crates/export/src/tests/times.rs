@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn hlog_any_trace(all in shootdowns()) {
         let log = export(&all, |rows, out| hlog::write(rows, &Measure::ALL, out));
-        let totals = Totals::of(&all);
+        let totals = Totals::value_of(&all);
         for (name, count, sum) in [
             ("wait", totals.shootdowns, Some(totals.wait_ns)),
             ("delay", totals.seen, None),
@@ -87,7 +87,7 @@ proptest! {
     /// Check that the distribution's values and percentiles only grow, and that it ends with all values.
     #[test]
     fn hgrm_any_trace(all in shootdowns()) {
-        let totals = Totals::of(&all);
+        let totals = Totals::value_of(&all);
         let of = [(Measure::Wait, totals.shootdowns), (Measure::Delay, totals.seen), (Measure::Stall, totals.seen)];
         for (measure, count) in of {
             let text = export(&all, |rows, out| hgrm::write(rows, measure, out));
@@ -131,6 +131,6 @@ proptest! {
             found.seen += u64::from(number("victim_cpu") != 65535);
             found.stall_ns += number("stall_ns");
         }
-        prop_assert_eq!(found, Totals::of(&all));
+        prop_assert_eq!(found, Totals::value_of(&all));
     }
 }

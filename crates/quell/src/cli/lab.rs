@@ -120,8 +120,8 @@ pub(crate) struct LabRunArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Send InfluxDB's line protocol as each block ends: to a file, udp://HOST:PORT or http://HOST:PORT/write?db=NAME.
-    #[arg(long, value_name = "WHERE", value_parser = quell_export::influx::Target::parse)]
-    pub(crate) influx: Option<quell_export::influx::Target>,
+    #[arg(long, value_name = "WHERE", value_parser = quell_export::influx::SinkTarget::parse)]
+    pub(crate) influx: Option<quell_export::influx::SinkTarget>,
 }
 
 /// Not used by clap, but what a hidden verb is started with.

@@ -1,6 +1,6 @@
 //! Results for other tools: what of them goes into which form.
 
-use quell_export::influx::Point;
+use quell_export::influx::InfluxPoint;
 use quell_export::lab::{Gap, Timeline, Turns};
 use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
@@ -75,7 +75,7 @@ pub(crate) fn influx(results: &Results) -> String {
                 ("arm", arm),
                 ("class", class),
             ];
-            let point = Point {
+            let point = InfluxPoint {
                 measurement: MEASUREMENT,
                 tags,
                 fields,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use quell_export::influx::{Point, Sink, Target};
+use quell_export::influx::{InfluxPoint, Sink, SinkTarget};
 use quell_lab::attribute::Class;
 use quell_lab::block::Arm;
 use quell_lab::experiment::Measured;
@@ -43,7 +43,7 @@ pub(crate) struct Running<'a> {
 
 impl Live {
     /// Opens it, and sends a first mark: who measures for an hour wants to know before that nobody listens.
-    pub(crate) fn open(target: &Target) -> anyhow::Result<Self> {
+    pub(crate) fn open(target: &SinkTarget) -> anyhow::Result<Self> {
         let shown = target.shown();
         let cant = |why: String| usage(format!("can't write to {shown}: {why}"));
         let token = std::env::var(TOKEN).ok().filter(|t| !t.is_empty());
@@ -108,7 +108,7 @@ impl Drop for Running<'_> {
 }
 
 fn mark(experiment: &str, arm: &str, mark: &str, t_ns: u64) -> String {
-    Point {
+    InfluxPoint {
         measurement: MARK,
         tags: vec![("experiment", experiment), ("arm", arm), ("mark", mark)],
         fields: vec![("n", 1)],
@@ -130,7 +130,7 @@ fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> Stri
             ("class", class),
         ];
         let t_ns = t_ns.saturating_add(offset);
-        out += &Point {
+        out += &InfluxPoint {
             measurement,
             tags,
             fields,
