@@ -27,7 +27,7 @@ pub struct About<'a> {
 }
 
 /// What the numbers in rows stand for.
-pub trait Names {
+pub trait NameSource {
     /// The functions of a stack, from the outermost inwards; `None` where nothing is known of it.
     fn stack(&self, stack: i32) -> Option<Vec<String>>;
     /// What the number that came with [`crate::Binner::take`] stands for.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use quell_event::trace::Row;
 use quell_event::{Cause, Comm, NO_STACK};
 
-use crate::keys::{Pair, Site};
-use crate::limits::Limits;
-use crate::matrix::Matrix;
-use crate::series::Series;
-use crate::shots::Shots;
-use crate::spread::Spread;
-use crate::told::Told;
+use crate::folding_map::FoldingMap;
+use crate::keys::{CulpritVictimPair, Site};
+use crate::limits::PageLimits;
+use crate::matrix::CpuMatrix;
+use crate::series::StepSeries;
+use crate::shots::ShotList;
+use crate::spread::SpreadSeries;
 
 /// The finest bin: 2^10 ns, which no shootdown is much shorter than.
 const FINEST_LOG2: u32 = 10;
@@ -20,7 +20,7 @@ pub(crate) const LONGEST_LOG2: u32 = 63;
 
 /// Sums rows for the page. Memory grows with what the rows tell apart, not with the rows.
 pub struct Binner {
-    pub(crate) limits: Limits,
+    pub(crate) limits: PageLimits,
     /// Earliest and latest moment, ns; `None` before the first row.
     pub(crate) range: Option<(u64, u64)>,
     /// Length of bins and of steps, as powers of two, ns. They begin at multiples of it, so that
@@ -28,14 +28,14 @@ pub struct Binner {
     pub(crate) bin_log2: u32,
     pub(crate) step_log2: u32,
     /// By bin and cause: shootdowns, victims, wait, stall.
-    pub(crate) timeline: Vec<Series<4>>,
+    pub(crate) timeline: Vec<StepSeries<4>>,
     /// Shootdowns, victims, wait, stall.
-    pub(crate) sites: Told<Site, 4>,
+    pub(crate) sites: FoldingMap<Site, 4>,
     /// Hits, stall.
-    pub(crate) pairs: Told<Pair, 2>,
-    pub(crate) matrix: Matrix,
-    pub(crate) spread: Spread,
-    pub(crate) shots: Shots,
+    pub(crate) pairs: FoldingMap<CulpritVictimPair, 2>,
+    pub(crate) matrix: CpuMatrix,
+    pub(crate) spread: SpreadSeries,
+    pub(crate) shots: ShotList,
     /// Names of threads, for processes that nobody else names.
     pub(crate) comms: HashMap<u32, Comm, ahash::RandomState>,
     /// Victims that the probe did not see.
@@ -45,18 +45,18 @@ pub struct Binner {
 impl Binner {
     /// Nothing yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: PageLimits) -> Self {
         Self {
             limits,
             range: None,
             bin_log2: FINEST_LOG2,
             step_log2: FINEST_LOG2,
-            timeline: vec![Series::default(); Cause::ALL.len()],
-            sites: Told::default(),
-            pairs: Told::default(),
-            matrix: Matrix::default(),
-            spread: Spread::default(),
-            shots: Shots::new(limits.shots),
+            timeline: vec![StepSeries::default(); Cause::ALL.len()],
+            sites: FoldingMap::default(),
+            pairs: FoldingMap::default(),
+            matrix: CpuMatrix::default(),
+            spread: SpreadSeries::default(),
+            shots: ShotList::new(limits.shots),
             comms: HashMap::default(),
             unseen: 0,
         }
@@ -64,7 +64,7 @@ impl Binner {
 
     /// Adds a row. `region` is the caller's number for what lies at its range.
     pub fn take(&mut self, row: &Row, region: u32) {
-        self.widen(row.t_ns);
+        self.widen_range(row.t_ns);
         let (bin, step) = (row.t_ns >> self.bin_log2, row.t_ns >> self.step_log2);
         let first = row.is_first();
         let (stall, wait) = (u64::from(row.stall_ns), if first { row.wait_ns } else { 0 });
@@ -81,20 +81,20 @@ impl Binner {
         }
         self.shots.take(row);
         if first {
-            self.spread.record(step, 0, row.wait_ns);
+            self.spread.record_time(step, 0, row.wait_ns);
         }
         if row.is_unseen() {
             self.unseen += 1;
         } else {
-            self.hit(row, step, stall);
+            self.add_hit(row, step, stall);
         }
         self.keep_bounds();
     }
 
-    fn hit(&mut self, row: &Row, step: u64, stall: u64) {
-        self.spread.record(step, 1, u64::from(row.delay_ns));
-        self.spread.record(step, 2, stall);
-        let pair = Pair {
+    fn add_hit(&mut self, row: &Row, step: u64, stall: u64) {
+        self.spread.record_time(step, 1, u64::from(row.delay_ns));
+        self.spread.record_time(step, 2, stall);
+        let pair = CulpritVictimPair {
             culprit: Some(row.pid),
             victim: Some(row.victim_pid),
             bystander: row.bystander,
@@ -106,7 +106,7 @@ impl Binner {
     }
 
     /// Makes room for a moment.
-    fn widen(&mut self, t: u64) {
+    fn widen_range(&mut self, t: u64) {
         let (min, max) = match self.range {
             Some((min, max)) if (min..=max).contains(&t) => return,
             Some((min, max)) => (min.min(t), max.max(t)),
@@ -115,7 +115,7 @@ impl Binner {
         self.range = Some((min, max));
         while (max >> self.bin_log2) - (min >> self.bin_log2) >= self.limits.bins {
             self.bin_log2 += 1;
-            self.timeline.iter_mut().for_each(Series::coarsen);
+            self.timeline.iter_mut().for_each(StepSeries::double_steps);
             if self.step_log2 < self.bin_log2 {
                 self.lengthen_steps();
             }
@@ -123,7 +123,7 @@ impl Binner {
     }
 
     /// Steps from the first moment to the last.
-    pub(crate) fn steps(&self) -> u64 {
+    pub(crate) fn step_count(&self) -> u64 {
         self.range.map_or(0, |(min, max)| {
             (max >> self.step_log2) - (min >> self.step_log2) + 1
         })
@@ -132,26 +132,26 @@ impl Binner {
     /// Makes steps twice as long.
     pub(crate) fn lengthen_steps(&mut self) {
         self.step_log2 += 1;
-        self.sites.coarsen();
-        self.pairs.coarsen();
-        self.matrix.coarsen();
-        self.spread.coarsen();
+        self.sites.double_steps();
+        self.pairs.double_steps();
+        self.matrix.double_steps();
+        self.spread.double_steps();
     }
 
     fn keep_bounds(&mut self) {
-        let Limits { cells, told, .. } = self.limits;
+        let PageLimits { cells, entries, .. } = self.limits;
         if self.sites.cells().max(self.pairs.cells()) > cells
-            && self.steps() > self.limits.steps
+            && self.step_count() > self.limits.steps
             && self.step_log2 < LONGEST_LOG2
         {
             self.lengthen_steps();
         }
         // well below the bound, so that it takes many rows until the next time
-        if self.sites.cells() > cells || self.sites.count() > 2 * told {
-            self.sites.fold(told, cells / 2);
+        if self.sites.cells() > cells || self.sites.live_count() > 2 * entries {
+            self.sites.fold_smallest(entries, cells / 2);
         }
-        if self.pairs.cells() > cells || self.pairs.count() > 2 * told {
-            self.pairs.fold(told, cells / 2);
+        if self.pairs.cells() > cells || self.pairs.live_count() > 2 * entries {
+            self.pairs.fold_smallest(entries, cells / 2);
         }
     }
 }

@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::series::Series;
-use crate::spread::Spread;
+use crate::series::StepSeries;
+use crate::spread::SpreadSeries;
 
 /// Numbers, packed.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// One number.
-    pub(crate) fn push(&mut self, mut n: u64) {
+    pub(crate) fn push_number(&mut self, mut n: u64) {
         while n >= 0x80 {
             self.bytes.push((n & 0x7f) as u8 | 0x80);
             n >>= 7;
@@ -26,31 +26,31 @@ impl Cells {
     }
 
     /// A series: how many amounts, then each as the distance from the step before, and its numbers.
-    pub(crate) fn series<const N: usize>(&mut self, series: &Series<N>, first: u64) {
-        self.push(series.cells().len() as u64);
+    pub(crate) fn push_series<const N: usize>(&mut self, series: &StepSeries<N>, first: u64) {
+        self.push_number(series.cells().len() as u64);
         let mut before = first;
         for (step, amount) in series.cells() {
-            self.push(step.saturating_sub(before));
+            self.push_number(step.saturating_sub(before));
             before = *step;
-            amount.iter().for_each(|&n| self.push(n));
+            amount.iter().for_each(|&n| self.push_number(n));
         }
     }
 
     /// All spreads: for each step its number, and for each kind the largest value, how many buckets
     /// are in use, and each as the distance from the bucket before, and its count.
-    pub(crate) fn spread(&mut self, spread: &Spread, first: u64) {
-        self.push(spread.steps().len() as u64);
+    pub(crate) fn push_spread(&mut self, spread: &SpreadSeries, first: u64) {
+        self.push_number(spread.steps().len() as u64);
         for (step, dist) in spread.steps() {
-            self.push(step.saturating_sub(first));
+            self.push_number(step.saturating_sub(first));
             for (counts, max) in dist.counts.iter().zip(dist.max) {
                 let used = || counts.iter().enumerate().filter(|(_, n)| **n > 0);
-                self.push(max);
-                self.push(used().count() as u64);
+                self.push_number(max);
+                self.push_number(used().count() as u64);
                 let mut before = 0;
                 for (bucket, n) in used() {
-                    self.push((bucket - before) as u64);
+                    self.push_number((bucket - before) as u64);
                     before = bucket;
-                    self.push(*n);
+                    self.push_number(*n);
                 }
             }
         }
@@ -62,7 +62,7 @@ impl Cells {
     }
 
     /// As text.
-    pub(crate) fn base64(&self) -> String {
+    pub(crate) fn to_base64(&self) -> String {
         STANDARD.encode(&self.bytes)
     }
 }

@@ -6,19 +6,19 @@ use quell_event::account::AccountSummary;
 use quell_event::{Cause, NO_STACK};
 use serde::Serialize;
 
-use crate::about::{About, Names};
+use crate::about::{About, NameSource};
 use crate::bins::Binner;
 use crate::cells::Cells;
 use crate::keys::OTHER_STACK;
-use crate::names::{Texts, Tree, cut};
-use crate::spent::Spent;
+use crate::names::{StackTree, UniqueTexts, cut_name};
+use crate::spent::SpentRows;
 
 /// A number that stands for "folded".
-const OTHER: i64 = -1;
+const FOLDED_NUMBER: i64 = -1;
 
 /// The whole.
 #[derive(Serialize)]
-pub(crate) struct Data<'a> {
+pub(crate) struct PageData<'a> {
     title: String,
     version: &'a str,
     host: &'a str,
@@ -28,11 +28,11 @@ pub(crate) struct Data<'a> {
     duration_ns: u64,
     cpus: u32,
     notes: &'a [String],
-    counted: Counted,
+    counted: ExactCounts,
     /// Where the time went, where that was looked at: of the whole trace.
     account: Option<&'a AccountSummary>,
     /// The same by stacks.
-    spent: Option<Spent>,
+    spent: Option<SpentRows>,
     /// When bin 0 and step 0 begin, ns after the recording began.
     origin_ns: i64,
     /// First and last row, ns after the recording began.
@@ -41,22 +41,22 @@ pub(crate) struct Data<'a> {
     bin_ns: u64,
     bins_a_step: u64,
     steps: u64,
-    causes: Causes,
-    sites: Sites,
-    pairs: Pairs,
-    matrix: Matrix,
+    causes: CauseColumns,
+    sites: SiteColumns,
+    pairs: PairColumns,
+    matrix: MatrixColumns,
     spread: String,
-    shots: Option<Shots>,
+    shots: Option<ShotColumns>,
     processes: BTreeMap<u32, String>,
     frames: Vec<String>,
-    tree: Tree,
+    tree: StackTree,
     regions: Vec<String>,
-    folded: Folded,
+    folded: FoldedCounts,
 }
 
 /// What the exact counts say, which rows may lack.
 #[derive(Serialize)]
-struct Counted {
+struct ExactCounts {
     shootdowns: u64,
     victims: u64,
     lost: u64,
@@ -66,7 +66,7 @@ struct Counted {
 }
 
 #[derive(Serialize)]
-struct Causes {
+struct CauseColumns {
     name: Vec<&'static str>,
     text: Vec<String>,
     /// By bin.
@@ -74,7 +74,7 @@ struct Causes {
 }
 
 #[derive(Serialize)]
-struct Sites {
+struct SiteColumns {
     cause: Vec<u32>,
     culprit: Vec<i64>,
     region: Vec<i64>,
@@ -84,7 +84,7 @@ struct Sites {
 }
 
 #[derive(Serialize)]
-struct Pairs {
+struct PairColumns {
     culprit: Vec<i64>,
     victim: Vec<i64>,
     bystander: Vec<u8>,
@@ -92,7 +92,7 @@ struct Pairs {
 }
 
 #[derive(Serialize)]
-struct Matrix {
+struct MatrixColumns {
     group: u32,
     from: Vec<u16>,
     at: Vec<u16>,
@@ -100,7 +100,7 @@ struct Matrix {
 }
 
 #[derive(Serialize)]
-struct Shots {
+struct ShotColumns {
     /// After bin 0 began.
     t_ns: Vec<u64>,
     cause: Vec<u32>,
@@ -111,13 +111,13 @@ struct Shots {
 }
 
 #[derive(Serialize)]
-struct Folded {
+struct FoldedCounts {
     sites: u64,
     pairs: u64,
 }
 
 /// Amounts of everything, and how many bytes they are.
-pub(crate) struct Packed {
+pub(crate) struct PackedAmounts {
     causes: Cells,
     sites: Cells,
     pairs: Cells,
@@ -125,9 +125,9 @@ pub(crate) struct Packed {
     spread: Cells,
 }
 
-impl Packed {
+impl PackedAmounts {
     pub(crate) fn new(b: &Binner) -> Self {
-        let (step, bin) = origin(b);
+        let (step, bin) = first_step_and_bin(b);
         let mut packed = Self {
             causes: Cells::default(),
             sites: Cells::default(),
@@ -135,20 +135,20 @@ impl Packed {
             matrix: Cells::default(),
             spread: Cells::default(),
         };
-        for cause in used(b) {
-            packed.causes.series(&b.timeline[cause as usize], bin);
+        for cause in used_causes(b) {
+            packed.causes.push_series(&b.timeline[cause as usize], bin);
         }
         b.sites
-            .live()
-            .for_each(|e| packed.sites.series(&e.series, step));
+            .live_entries()
+            .for_each(|e| packed.sites.push_series(&e.series, step));
         b.pairs
-            .live()
-            .for_each(|e| packed.pairs.series(&e.series, step));
+            .live_entries()
+            .for_each(|e| packed.pairs.push_series(&e.series, step));
         b.matrix
-            .told()
-            .live()
-            .for_each(|e| packed.matrix.series(&e.series, step));
-        packed.spread.spread(&b.spread, step);
+            .pairs()
+            .live_entries()
+            .for_each(|e| packed.matrix.push_series(&e.series, step));
+        packed.spread.push_spread(&b.spread, step);
         packed
     }
 
@@ -167,25 +167,25 @@ impl Packed {
 }
 
 /// Names of everything, and how many bytes they are.
-pub(crate) struct Named {
-    frames: Texts,
-    regions: Texts,
-    tree: Tree,
+pub(crate) struct PackedNames {
+    frames: UniqueTexts,
+    regions: UniqueTexts,
+    tree: StackTree,
     /// Of each site.
     stack: Vec<i32>,
     region: Vec<i64>,
 }
 
-impl Named {
-    pub(crate) fn new(b: &Binner, names: &dyn Names) -> Self {
+impl PackedNames {
+    pub(crate) fn new(b: &Binner, names: &dyn NameSource) -> Self {
         let mut named = Self {
-            frames: Texts::default(),
-            regions: Texts::default(),
-            tree: Tree::default(),
+            frames: UniqueTexts::default(),
+            regions: UniqueTexts::default(),
+            tree: StackTree::default(),
             stack: Vec::new(),
             region: Vec::new(),
         };
-        for e in b.sites.live() {
+        for e in b.sites.live_entries() {
             let stack = match e.key.stack {
                 OTHER_STACK => -2,
                 NO_STACK => -1,
@@ -195,25 +195,25 @@ impl Named {
             };
             named.stack.push(stack);
             let region = e.key.region.map(|r| named.regions.id(&names.region(r)));
-            named.region.push(region.map_or(OTHER, i64::from));
+            named.region.push(region.map_or(FOLDED_NUMBER, i64::from));
         }
         named
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.frames.bytes + self.regions.bytes + self.tree.bytes()
+        self.frames.bytes + self.regions.bytes + self.tree.json_bytes()
     }
 }
 
 /// The first step, and the first bin in it.
-fn origin(b: &Binner) -> (u64, u64) {
+fn first_step_and_bin(b: &Binner) -> (u64, u64) {
     let min = b.range.map_or(0, |r| r.0);
     let step = min >> b.step_log2;
     (step, step << (b.step_log2 - b.bin_log2))
 }
 
 /// Causes with rows, those with most stall first: they get the colours that are told apart best.
-fn used(b: &Binner) -> Vec<Cause> {
+fn used_causes(b: &Binner) -> Vec<Cause> {
     let total = |c: Cause| {
         let cells = b.timeline[c as usize].cells();
         cells
@@ -232,31 +232,31 @@ fn used(b: &Binner) -> Vec<Cause> {
 }
 
 /// Everything together.
-pub(crate) fn data<'a>(
+pub(crate) fn page_data<'a>(
     b: &Binner,
     about: &About<'a>,
-    names: &dyn Names,
-    packed: &Packed,
-    mut named: Named,
-) -> Data<'a> {
-    let spent = Spent::new(about.costs, names, &mut named.frames, &mut named.tree);
+    names: &dyn NameSource,
+    packed: &PackedAmounts,
+    mut named: PackedNames,
+) -> PageData<'a> {
+    let spent = SpentRows::new(about.costs, names, &mut named.frames, &mut named.tree);
     let s = about.summary;
-    let used = used(b);
+    let used = used_causes(b);
     let place: HashMap<Cause, u32> = used.iter().copied().zip(0u32..).collect();
-    let origin_abs = origin(b).0 << b.step_log2;
+    let origin_abs = first_step_and_bin(b).0 << b.step_log2;
     let relative = |t: u64| {
         i64::try_from(i128::from(t) - i128::from(about.start_monotonic_ns)).unwrap_or(i64::MAX)
     };
     let (from, to) = b
         .range
         .unwrap_or((about.start_monotonic_ns, about.start_monotonic_ns));
-    let number = |n: Option<u32>| n.map_or(OTHER, i64::from);
-    let mut sites = Sites {
+    let number = |n: Option<u32>| n.map_or(FOLDED_NUMBER, i64::from);
+    let mut sites = SiteColumns {
         cause: Vec::new(),
         culprit: Vec::new(),
         region: named.region,
         stack: named.stack,
-        cells: packed.sites.base64(),
+        cells: packed.sites.to_base64(),
     };
     let mut processes = BTreeMap::new();
     let mut name = |pid: Option<u32>| {
@@ -273,27 +273,27 @@ pub(crate) fn data<'a>(
                 .unwrap_or_else(comm)
         });
     };
-    for e in b.sites.live() {
+    for e in b.sites.live_entries() {
         sites
             .cause
             .push(place.get(&e.key.cause).copied().unwrap_or(0));
         sites.culprit.push(number(e.key.culprit));
         name(e.key.culprit);
     }
-    let mut pairs = Pairs {
+    let mut pairs = PairColumns {
         culprit: Vec::new(),
         victim: Vec::new(),
         bystander: Vec::new(),
-        cells: packed.pairs.base64(),
+        cells: packed.pairs.to_base64(),
     };
-    for e in b.pairs.live() {
+    for e in b.pairs.live_entries() {
         pairs.culprit.push(number(e.key.culprit));
         pairs.victim.push(number(e.key.victim));
         pairs.bystander.push(u8::from(e.key.bystander));
         name(e.key.culprit);
         name(e.key.victim);
     }
-    let shots = b.shots.kept().map(|kept| Shots {
+    let shots = b.shots.kept().map(|kept| ShotColumns {
         t_ns: kept
             .iter()
             .map(|s| s.t_ns.saturating_sub(origin_abs))
@@ -310,8 +310,8 @@ pub(crate) fn data<'a>(
     if let Some(kept) = b.shots.kept() {
         kept.iter().for_each(|s| name(Some(s.culprit)));
     }
-    Data {
-        title: cut(about.title),
+    PageData {
+        title: cut_name(about.title),
         version: about.version,
         host: about.host,
         kernel: about.kernel,
@@ -320,7 +320,7 @@ pub(crate) fn data<'a>(
         duration_ns: s.duration_ns,
         cpus: s.cpus,
         notes: about.notes,
-        counted: Counted {
+        counted: ExactCounts {
             shootdowns: s.shootdowns,
             victims: s.victims,
             lost: s.lost,
@@ -335,8 +335,8 @@ pub(crate) fn data<'a>(
         to_ns: relative(to),
         bin_ns: 1 << b.bin_log2,
         bins_a_step: 1 << (b.step_log2 - b.bin_log2),
-        steps: b.steps(),
-        causes: Causes {
+        steps: b.step_count(),
+        causes: CauseColumns {
             name: used.iter().map(|c| c.name()).collect(),
             text: used
                 .iter()
@@ -347,25 +347,30 @@ pub(crate) fn data<'a>(
                         .join(" ")
                 })
                 .collect(),
-            cells: packed.causes.base64(),
+            cells: packed.causes.to_base64(),
         },
         sites,
         pairs,
-        matrix: Matrix {
-            group: b.matrix.group(),
-            from: b.matrix.told().live().map(|e| e.key.from).collect(),
-            at: b.matrix.told().live().map(|e| e.key.at).collect(),
-            cells: packed.matrix.base64(),
+        matrix: MatrixColumns {
+            group: b.matrix.cpus_per_group(),
+            from: b
+                .matrix
+                .pairs()
+                .live_entries()
+                .map(|e| e.key.from)
+                .collect(),
+            at: b.matrix.pairs().live_entries().map(|e| e.key.at).collect(),
+            cells: packed.matrix.to_base64(),
         },
-        spread: packed.spread.base64(),
+        spread: packed.spread.to_base64(),
         shots,
         processes,
         frames: named.frames.list,
         tree: named.tree,
         regions: named.regions.list,
-        folded: Folded {
-            sites: b.sites.folded(),
-            pairs: b.pairs.folded(),
+        folded: FoldedCounts {
+            sites: b.sites.folded_count(),
+            pairs: b.pairs.folded_count(),
         },
     }
 }

@@ -6,12 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-/// What is around every page, with the marks `@CSP@`, `@TITLE@`, `@STYLE@`, `@BODY@`, `@DATA@` and `@SCRIPT@`, in this
+/// What is around every page, with the marks `@CSP@`, `@TITLE@`, `@PAGE_STYLE@`, `@BODY@`, `@DATA@` and `@SCRIPT@`, in this
 /// order.
-const FRAME: &str = include_str!("web/document.html");
+const DOCUMENT_FRAME: &str = include_str!("web/document.html");
 
 /// A page without its data.
-pub(crate) struct Document<'a> {
+pub(crate) struct PageDocument<'a> {
     /// Its own HTML.
     pub(crate) body: &'a str,
     /// One after the other.
@@ -22,7 +22,7 @@ pub(crate) struct Document<'a> {
     pub(crate) title: &'a str,
 }
 
-impl Document<'_> {
+impl PageDocument<'_> {
     /// Writes it around data in JSON.
     pub(crate) fn write(&self, json: &str, out: &mut dyn io::Write) -> io::Result<()> {
         let style = self.styles.join("\n");
@@ -30,21 +30,21 @@ impl Document<'_> {
             "(() => {{\n\"use strict\";\n{}\n}})();\n",
             self.scripts.join("\n")
         );
-        let mut rest = FRAME;
+        let mut rest = DOCUMENT_FRAME;
         for (mark, text) in [
             // Nothing is fetched, from nowhere, and no script runs but ours, whatever a name holds.
             (
                 "@CSP@",
                 format!(
                     "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
-                    hash(&script),
-                    hash(&style)
+                    csp_hash(&script),
+                    csp_hash(&style)
                 ),
             ),
-            ("@TITLE@", escape(self.title)),
+            ("@TITLE@", escape_html(self.title)),
             ("@STYLE@", style),
             ("@BODY@", self.body.to_owned()),
-            ("@DATA@", inert(json)),
+            ("@DATA@", escape_script_json(json)),
             ("@SCRIPT@", script),
         ] {
             // The marks stand in this order, so that none in a name is taken for one.
@@ -58,7 +58,7 @@ impl Document<'_> {
 }
 
 /// How CSP names a text that may run.
-fn hash(text: &str) -> String {
+fn csp_hash(text: &str) -> String {
     format!(
         "'sha256-{}'",
         STANDARD.encode(Sha256::digest(text.as_bytes()))
@@ -66,7 +66,7 @@ fn hash(text: &str) -> String {
 }
 
 /// Text in HTML.
-fn escape(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -83,7 +83,7 @@ fn escape(text: &str) -> String {
 
 /// JSON that can't end its script block, nor begin a comment in it: these characters are only in its
 /// strings, where an escape means the same.
-fn inert(json: &str) -> String {
+fn escape_script_json(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")

@@ -2,7 +2,7 @@
 
 use quell_event::{Cause, NO_STACK};
 
-use crate::told::Key;
+use crate::folding_map::FoldKey;
 
 /// A stack of which too many were told apart.
 pub(crate) const OTHER_STACK: i32 = i32::MIN;
@@ -17,7 +17,7 @@ pub(crate) struct Site {
     pub(crate) stack: i32,
 }
 
-impl Key for Site {
+impl FoldKey for Site {
     fn detail(self) -> u8 {
         match (self.stack, self.region, self.culprit) {
             (OTHER_STACK | NO_STACK, None, None) => 0,
@@ -40,13 +40,13 @@ impl Key for Site {
 
 /// Who shot at whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pair {
+pub(crate) struct CulpritVictimPair {
     pub(crate) culprit: Option<u32>,
     pub(crate) victim: Option<u32>,
     pub(crate) bystander: bool,
 }
 
-impl Key for Pair {
+impl FoldKey for CulpritVictimPair {
     fn detail(self) -> u8 {
         u8::from(self.culprit.is_some()) + u8::from(self.victim.is_some())
     }

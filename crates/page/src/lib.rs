@@ -11,6 +11,7 @@ mod bins;
 mod cells;
 mod data;
 mod document;
+mod folding_map;
 mod keys;
 pub mod lab;
 mod limits;
@@ -21,11 +22,10 @@ mod series;
 mod shots;
 mod spent;
 mod spread;
-mod told;
 
 #[cfg(test)]
 mod tests;
 
-pub use about::{About, Names};
+pub use about::{About, NameSource};
 pub use bins::Binner;
-pub use limits::Limits;
+pub use limits::PageLimits;

@@ -1,9 +1,9 @@
 //! Which CPU shot at which.
 
-use crate::told::{Key, Told};
+use crate::folding_map::{FoldKey, FoldingMap};
 
 /// Rows and columns at most: more can't be told apart by eye.
-const SIDE: u16 = 64;
+const MAX_SIDE: u16 = 64;
 
 /// Culprit's and victim's CPU, or groups of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ pub(crate) struct CpuPair {
     pub(crate) at: u16,
 }
 
-impl Key for CpuPair {
+impl FoldKey for CpuPair {
     fn detail(self) -> u8 {
         0
     }
@@ -24,27 +24,27 @@ impl Key for CpuPair {
 
 /// Hits and stall by pair of CPUs.
 #[derive(Default)]
-pub(crate) struct Matrix {
-    told: Told<CpuPair, 2>,
+pub(crate) struct CpuMatrix {
+    pairs: FoldingMap<CpuPair, 2>,
     /// CPUs in a row or column, as a power of two.
     group: u32,
 }
 
-impl Matrix {
+impl CpuMatrix {
     #[inline]
     pub(crate) fn add(&mut self, from: u16, at: u16, step: u64, stall_ns: u64) {
         let highest = from.max(at);
-        while highest >> self.group >= SIDE {
+        while highest >> self.group >= MAX_SIDE {
             self.group += 1;
-            let fine = std::mem::take(&mut self.told);
-            for entry in fine.live() {
+            let fine = std::mem::take(&mut self.pairs);
+            for entry in fine.live_entries() {
                 let CpuPair { from, at } = entry.key;
                 let key = CpuPair {
                     from: from >> 1,
                     at: at >> 1,
                 };
                 for (step, amount) in entry.series.cells() {
-                    self.told.add(key, *step, amount);
+                    self.pairs.add(key, *step, amount);
                 }
             }
         }
@@ -52,19 +52,19 @@ impl Matrix {
             from: from >> self.group,
             at: at >> self.group,
         };
-        self.told.add(key, step, &[1, stall_ns]);
+        self.pairs.add(key, step, &[1, stall_ns]);
     }
 
-    pub(crate) fn coarsen(&mut self) {
-        self.told.coarsen();
+    pub(crate) fn double_steps(&mut self) {
+        self.pairs.double_steps();
     }
 
-    pub(crate) fn told(&self) -> &Told<CpuPair, 2> {
-        &self.told
+    pub(crate) fn pairs(&self) -> &FoldingMap<CpuPair, 2> {
+        &self.pairs
     }
 
     /// CPUs in each row and column.
-    pub(crate) fn group(&self) -> u32 {
+    pub(crate) fn cpus_per_group(&self) -> u32 {
         1 << self.group
     }
 }

@@ -5,22 +5,22 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 /// Longer names are cut, in characters: C++ has some of many thousand.
-const LONGEST: usize = 240;
+const MAX_NAME_CHARS: usize = 240;
 /// Deeper stacks are cut at their outer end; the kernel walks 127 frames.
-const DEEPEST: usize = 128;
+const MAX_STACK_DEPTH: usize = 128;
 
 /// Texts, each once.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct UniqueTexts {
     ids: HashMap<String, u32, ahash::RandomState>,
     pub(crate) list: Vec<String>,
     pub(crate) bytes: usize,
 }
 
-impl Texts {
+impl UniqueTexts {
     /// The number of a text.
     pub(crate) fn id(&mut self, text: &str) -> u32 {
-        let text = cut(text);
+        let text = cut_name(text);
         if let Some(&id) = self.ids.get(&text) {
             return id;
         }
@@ -44,8 +44,8 @@ impl Texts {
 }
 
 /// A text that is no longer than a line or two.
-pub(crate) fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+pub(crate) fn cut_name(text: &str) -> String {
+    match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -53,7 +53,7 @@ pub(crate) fn cut(text: &str) -> String {
 
 /// Stacks as a tree from the outermost function inwards: those of one program share most of it.
 #[derive(Default, Serialize)]
-pub(crate) struct Tree {
+pub(crate) struct StackTree {
     /// The node outside of each, one less than the node's own number at most; −1 for none.
     pub(crate) parent: Vec<i32>,
     /// The function of each node.
@@ -62,10 +62,10 @@ pub(crate) struct Tree {
     ids: HashMap<(i32, u32), i32, ahash::RandomState>,
 }
 
-impl Tree {
+impl StackTree {
     /// The node of a stack's innermost function; −1 for a stack without any.
-    pub(crate) fn add(&mut self, texts: &mut Texts, outermost_first: &[String]) -> i32 {
-        let deep = outermost_first.len().saturating_sub(DEEPEST);
+    pub(crate) fn add(&mut self, texts: &mut UniqueTexts, outermost_first: &[String]) -> i32 {
+        let deep = outermost_first.len().saturating_sub(MAX_STACK_DEPTH);
         let mut node = -1;
         for frame in &outermost_first[deep..] {
             let frame = texts.id(frame);
@@ -80,7 +80,7 @@ impl Tree {
     }
 
     /// How many bytes of JSON it takes, roughly.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn json_bytes(&self) -> usize {
         self.parent.len() * 14
     }
 }

@@ -2,16 +2,16 @@
 
 use std::io;
 
-use crate::about::{About, Names};
+use crate::about::{About, NameSource};
 use crate::bins::{Binner, LONGEST_LOG2};
-use crate::data::{Named, Packed, data};
-use crate::document::Document;
-use crate::names::cut;
+use crate::data::{PackedAmounts, PackedNames, page_data};
+use crate::document::PageDocument;
+use crate::names::cut_name;
 
-const PAGE: &str = include_str!("web/page.html");
-const STYLE: &str = include_str!("web/page.css");
+const PAGE_BODY: &str = include_str!("web/page.html");
+const PAGE_STYLE: &str = include_str!("web/page.css");
 /// In the order in which they use each other.
-const SCRIPTS: &[&str] = &[
+const PAGE_SCRIPTS: &[&str] = &[
     include_str!("web/units.js"),
     include_str!("web/reader.js"),
     include_str!("web/data.js"),
@@ -40,49 +40,55 @@ impl Binner {
     pub fn write(
         mut self,
         about: &About<'_>,
-        names: &dyn Names,
+        names: &dyn NameSource,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let (packed, named) = self.fit(names);
-        let data = data(&self, about, names, &packed, named);
+        let (packed, named) = self.fit_limits(names);
+        let data = page_data(&self, about, names, &packed, named);
         let json = serde_json::to_string(&data)?;
-        let document = Document {
-            body: PAGE,
-            styles: &[STYLE],
-            scripts: SCRIPTS,
-            title: &cut(about.title),
+        let document = PageDocument {
+            body: PAGE_BODY,
+            styles: &[PAGE_STYLE],
+            scripts: PAGE_SCRIPTS,
+            title: &cut_name(about.title),
         };
         document.write(&json, out)
     }
 
     /// Makes it fit: first longer steps, down to a number that a brush can still use, then fewer
     /// things told apart, and then steps again.
-    pub(crate) fn fit(&mut self, names: &dyn Names) -> (Packed, Named) {
+    pub(crate) fn fit_limits(&mut self, names: &dyn NameSource) -> (PackedAmounts, PackedNames) {
         let limits = self.limits;
-        self.sites.fold(limits.told, limits.cells);
-        self.pairs.fold(limits.told, limits.cells);
-        let mut named = Named::new(self, names);
+        self.sites.fold_smallest(limits.entries, limits.cells);
+        self.pairs.fold_smallest(limits.entries, limits.cells);
+        let mut named = PackedNames::new(self, names);
         while named.len() > limits.name_bytes
-            && self.sites.fold(self.sites.count() * 3 / 4, limits.cells)
+            && self
+                .sites
+                .fold_smallest(self.sites.live_count() * 3 / 4, limits.cells)
         {
-            named = Named::new(self, names);
+            named = PackedNames::new(self, names);
         }
-        let mut packed = Packed::new(self);
+        let mut packed = PackedAmounts::new(self);
         while packed.len() > limits.cell_bytes {
-            if self.steps() <= limits.steps {
-                let sites = self.sites.fold(self.sites.count() * 3 / 4, limits.cells);
-                let pairs = self.pairs.fold(self.pairs.count() * 3 / 4, limits.cells);
+            if self.step_count() <= limits.steps {
+                let sites = self
+                    .sites
+                    .fold_smallest(self.sites.live_count() * 3 / 4, limits.cells);
+                let pairs = self
+                    .pairs
+                    .fold_smallest(self.pairs.live_count() * 3 / 4, limits.cells);
                 if sites || pairs {
-                    packed = Packed::new(self);
-                    named = Named::new(self, names);
+                    packed = PackedAmounts::new(self);
+                    named = PackedNames::new(self, names);
                     continue;
                 }
             }
-            if self.steps() <= 1 || self.step_log2 >= LONGEST_LOG2 {
+            if self.step_count() <= 1 || self.step_log2 >= LONGEST_LOG2 {
                 break;
             }
             self.lengthen_steps();
-            packed = Packed::new(self);
+            packed = PackedAmounts::new(self);
         }
         (packed, named)
     }

@@ -2,24 +2,24 @@
 
 /// Amounts by step, ordered, without the steps in which there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Series<const N: usize> {
+pub(crate) struct StepSeries<const N: usize> {
     cells: Vec<(u64, [u64; N])>,
 }
 
-impl<const N: usize> Default for Series<N> {
+impl<const N: usize> Default for StepSeries<N> {
     fn default() -> Self {
         Self { cells: Vec::new() }
     }
 }
 
-impl<const N: usize> Series<N> {
+impl<const N: usize> StepSeries<N> {
     /// Adds to a step; true if it was empty before.
     #[inline]
     pub(crate) fn add(&mut self, step: u64, amount: &[u64; N]) -> bool {
         // rows are recorded nearly in order, so it is nearly always the last
         match self.cells.last_mut() {
             Some((last, sum)) if *last == step => {
-                plus(sum, amount);
+                add_saturating(sum, amount);
                 return false;
             }
             Some((last, _)) if *last > step => {}
@@ -30,7 +30,7 @@ impl<const N: usize> Series<N> {
         }
         match self.cells.binary_search_by_key(&step, |c| c.0) {
             Ok(at) => {
-                plus(&mut self.cells[at].1, amount);
+                add_saturating(&mut self.cells[at].1, amount);
                 false
             }
             Err(at) => {
@@ -41,14 +41,14 @@ impl<const N: usize> Series<N> {
     }
 
     /// Makes steps twice as long.
-    pub(crate) fn coarsen(&mut self) {
+    pub(crate) fn double_steps(&mut self) {
         for cell in &mut self.cells {
             cell.0 >>= 1;
         }
         self.cells.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
-                plus(&mut kept.1, &next.1);
+                add_saturating(&mut kept.1, &next.1);
             }
             same
         });
@@ -68,7 +68,7 @@ impl<const N: usize> Series<N> {
 }
 
 /// Adds `more`, without wrapping: a garbled trace may hold any number.
-pub(crate) fn plus<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
+pub(crate) fn add_saturating<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
     for (sum, more) in sum.iter_mut().zip(more) {
         *sum = sum.saturating_add(*more);
     }

@@ -15,12 +15,12 @@ pub(crate) struct Shot {
 }
 
 /// All of them, or none where there were too many.
-pub(crate) struct Shots {
+pub(crate) struct ShotList {
     kept: Option<Vec<Shot>>,
     most: usize,
 }
 
-impl Shots {
+impl ShotList {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             kept: Some(Vec::new()),

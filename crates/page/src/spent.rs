@@ -6,21 +6,21 @@ use quell_event::trace::StackCost;
 use quell_event::{Mechanism, Part};
 use serde::Serialize;
 
-use crate::about::Names;
-use crate::names::{Texts, Tree};
+use crate::about::NameSource;
+use crate::names::{StackTree, UniqueTexts};
 
 /// So many stacks are told apart; the time of the others is under "other stacks".
-const MOST: usize = 4_000;
+const MAX_STACKS: usize = 4_000;
 
 /// And so many bytes of names: the page has as many again of shootdowns' stacks.
-const NAME_BYTES: usize = 600_000;
+const MAX_NAME_BYTES: usize = 600_000;
 
 /// A stack that is not told apart.
-const FOLDED: i32 = -2;
+const FOLDED_STACK: i32 = -2;
 
 /// A row for each process, mechanism, part and stack.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Spent {
+pub(crate) struct SpentRows {
     /// By number, the dearest first.
     mechanisms: Vec<&'static str>,
     parts: Vec<&'static str>,
@@ -35,7 +35,7 @@ pub(crate) struct Spent {
     blocked_ns: Vec<u64>,
 }
 
-fn number<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
+fn index_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
     match all.iter().position(|known| *known == one) {
         Some(at) => at,
         None => {
@@ -45,13 +45,13 @@ fn number<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
     }
 }
 
-impl Spent {
+impl SpentRows {
     /// Of what stacks cost; `None` where nothing did. Names of frames go to `texts`, and stacks into the tree.
     pub(crate) fn new(
         costs: &[StackCost],
-        names: &dyn Names,
-        texts: &mut Texts,
-        tree: &mut Tree,
+        names: &dyn NameSource,
+        texts: &mut UniqueTexts,
+        tree: &mut StackTree,
     ) -> Option<Self> {
         let ns = |c: &StackCost| c.cpu_ns.saturating_add(c.blocked_ns);
         let mut costs: Vec<&StackCost> = costs.iter().filter(|c| ns(c) > 0).collect();
@@ -59,20 +59,20 @@ impl Spent {
         if costs.is_empty() {
             return None;
         }
-        let before = texts.bytes + tree.bytes();
+        let before = texts.bytes + tree.json_bytes();
         // one row for each, whatever is folded into it
         let mut rows: BTreeMap<(u32, Mechanism, Part, i32), [u64; 2]> = BTreeMap::new();
         let mut spent = Self::default();
         for (n, cost) in costs.into_iter().enumerate() {
-            let full = n >= MOST || texts.bytes + tree.bytes() - before > NAME_BYTES;
+            let full = n >= MAX_STACKS || texts.bytes + tree.json_bytes() - before > MAX_NAME_BYTES;
             let stack = match cost.stack.and_then(|id| i32::try_from(id).ok()) {
-                Some(_) if full => FOLDED,
+                Some(_) if full => FOLDED_STACK,
                 Some(id) => names
                     .stack(id)
                     .map_or(-1, |frames| tree.add(texts, &frames)),
                 None => -1,
             };
-            number(&mut spent.mechanisms, cost.mechanism.name());
+            index_of(&mut spent.mechanisms, cost.mechanism.name());
             spent
                 .processes
                 .entry(cost.pid)
@@ -84,11 +84,11 @@ impl Spent {
         }
         for ((pid, mechanism, part, stack), [cpu_ns, blocked_ns]) in rows {
             spent.pid.push(pid);
-            let mechanism = number(&mut spent.mechanisms, mechanism.name());
+            let mechanism = index_of(&mut spent.mechanisms, mechanism.name());
             spent.mechanism.push(mechanism);
             spent.part.push(match part {
                 Part::Other => -1,
-                part => i64::try_from(number(&mut spent.parts, part.name())).unwrap_or(-1),
+                part => i64::try_from(index_of(&mut spent.parts, part.name())).unwrap_or(-1),
             });
             spent.stack.push(stack);
             spent.cpu_ns.push(cpu_ns);
@@ -105,7 +105,7 @@ mod tests {
 
     struct Deep;
 
-    impl Names for Deep {
+    impl NameSource for Deep {
         fn stack(&self, stack: i32) -> Option<Vec<String>> {
             (stack % 7 > 0).then(|| vec![format!("outer {}", stack % 3), format!("f{stack}")])
         }
@@ -136,10 +136,10 @@ mod tests {
                     longest_ns: 0,
                 })
                 .collect();
-            let (mut texts, mut tree) = (Texts::default(), Tree::default());
+            let (mut texts, mut tree) = (UniqueTexts::default(), StackTree::default());
             let all = |of: fn(&StackCost) -> u64| costs.iter().map(of).sum::<u64>();
             let (cpu, blocked) = (all(|c| c.cpu_ns), all(|c| c.blocked_ns));
-            let Some(spent) = Spent::new(&costs, &Deep, &mut texts, &mut tree) else {
+            let Some(spent) = SpentRows::new(&costs, &Deep, &mut texts, &mut tree) else {
                 prop_assert_eq!(cpu + blocked, 0);
                 return Ok(());
             };
@@ -147,7 +147,7 @@ mod tests {
             prop_assert_eq!(spent.blocked_ns.iter().sum::<u64>(), blocked);
             prop_assert!(spent.mechanism.iter().all(|&m| m < spent.mechanisms.len()));
             prop_assert!(spent.part.iter().all(|&p| p < spent.parts.len() as i64));
-            prop_assert!(spent.stack.iter().all(|&s| s >= FOLDED && s < tree.parent.len() as i32));
+            prop_assert!(spent.stack.iter().all(|&s| s >= FOLDED_STACK && s < tree.parent.len() as i32));
             prop_assert!(spent.pid.iter().all(|pid| spent.processes.contains_key(pid)));
         }
     }

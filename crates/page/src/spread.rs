@@ -3,26 +3,26 @@
 use quell_event::hist::{BUCKETS, bucket_of};
 
 /// Wait, delay and stall.
-pub(crate) const KINDS: usize = 3;
+pub(crate) const TIME_KINDS: usize = 3;
 
 /// The spread in one step.
-pub(crate) struct Dist {
-    pub(crate) counts: [Vec<u64>; KINDS],
-    pub(crate) max: [u64; KINDS],
+pub(crate) struct StepSpread {
+    pub(crate) counts: [Vec<u64>; TIME_KINDS],
+    pub(crate) max: [u64; TIME_KINDS],
 }
 
-impl Default for Dist {
+impl Default for StepSpread {
     fn default() -> Self {
         Self {
             counts: std::array::from_fn(|_| vec![0; BUCKETS]),
-            max: [0; KINDS],
+            max: [0; TIME_KINDS],
         }
     }
 }
 
-impl Dist {
+impl StepSpread {
     fn merge(&mut self, other: &Self) {
-        for kind in 0..KINDS {
+        for kind in 0..TIME_KINDS {
             for (mine, theirs) in self.counts[kind].iter_mut().zip(&other.counts[kind]) {
                 *mine += theirs;
             }
@@ -33,25 +33,25 @@ impl Dist {
 
 /// The spreads of all steps, in the order of time.
 #[derive(Default)]
-pub(crate) struct Spread {
-    steps: Vec<(u64, Dist)>,
+pub(crate) struct SpreadSeries {
+    steps: Vec<(u64, StepSpread)>,
 }
 
-impl Spread {
+impl SpreadSeries {
     #[inline]
-    pub(crate) fn record(&mut self, step: u64, kind: usize, ns: u64) {
-        let dist = self.at(step);
+    pub(crate) fn record_time(&mut self, step: u64, kind: usize, ns: u64) {
+        let dist = self.step_mut(step);
         dist.counts[kind][bucket_of(ns)] += 1;
         dist.max[kind] = dist.max[kind].max(ns);
     }
 
-    fn at(&mut self, step: u64) -> &mut Dist {
+    fn step_mut(&mut self, step: u64) -> &mut StepSpread {
         let at = match self.steps.last() {
             Some((last, _)) if *last == step => self.steps.len() - 1,
             _ => match self.steps.binary_search_by_key(&step, |s| s.0) {
                 Ok(at) => at,
                 Err(at) => {
-                    self.steps.insert(at, (step, Dist::default()));
+                    self.steps.insert(at, (step, StepSpread::default()));
                     at
                 }
             },
@@ -60,7 +60,7 @@ impl Spread {
     }
 
     /// Makes steps twice as long.
-    pub(crate) fn coarsen(&mut self) {
+    pub(crate) fn double_steps(&mut self) {
         for (step, _) in &mut self.steps {
             *step >>= 1;
         }
@@ -73,7 +73,7 @@ impl Spread {
         });
     }
 
-    pub(crate) fn steps(&self) -> &[(u64, Dist)] {
+    pub(crate) fn steps(&self) -> &[(u64, StepSpread)] {
         &self.steps
     }
 }

@@ -5,12 +5,12 @@ mod written;
 
 use quell_event::Summary;
 
-use crate::{About, Names};
+use crate::{About, NameSource};
 
 /// A name for every number.
 struct AnyNames;
 
-impl Names for AnyNames {
+impl NameSource for AnyNames {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         Some(vec!["main".to_owned(), format!("function {stack}")])
     }

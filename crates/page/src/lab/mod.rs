@@ -13,14 +13,14 @@ use std::io;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::document::Document;
-use crate::names::cut;
+use crate::document::PageDocument;
+use crate::names::cut_name;
 
-const PAGE: &str = include_str!("web/lab.html");
+const PAGE_BODY: &str = include_str!("web/lab.html");
 /// The tokens, and what every page has, come first.
 const STYLES: &[&str] = &[include_str!("../web/page.css"), include_str!("web/lab.css")];
 /// In the order in which they use each other.
-const SCRIPTS: &[&str] = &[
+const PAGE_SCRIPTS: &[&str] = &[
     include_str!("../web/units.js"),
     include_str!("../web/reader.js"),
     include_str!("../web/dom.js"),
@@ -95,13 +95,13 @@ pub fn write(shown: Vec<Shown>, version: &str, out: &mut dyn io::Write) -> io::R
     let (mut results, beside): (Vec<Value>, Vec<_>) = of_each.unzip();
     let mut classes = Vec::new();
     for result in &mut results {
-        pack::pack(result, &mut classes);
+        pack::pack_timelines(result, &mut classes);
     }
     let names: Vec<&str> = results
         .iter()
         .filter_map(|r| r.get("experiment")?.as_str())
         .collect();
-    let title = cut(&format!("quell lab: {}", names.join(", ")));
+    let title = cut_name(&format!("quell lab: {}", names.join(", ")));
     let data = Data {
         version,
         classes,
@@ -109,10 +109,10 @@ pub fn write(shown: Vec<Shown>, version: &str, out: &mut dyn io::Write) -> io::R
         beside,
     };
     let json = serde_json::to_string(&data)?;
-    let document = Document {
-        body: PAGE,
+    let document = PageDocument {
+        body: PAGE_BODY,
         styles: STYLES,
-        scripts: SCRIPTS,
+        scripts: PAGE_SCRIPTS,
         title: &title,
     };
     document.write(&json, out)

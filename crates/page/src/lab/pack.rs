@@ -7,46 +7,46 @@ use serde_json::Value;
 use crate::cells::Cells;
 
 /// Packs the timelines of every arm; `classes` gets the names of the classes in them, each once.
-pub(super) fn pack(result: &mut Value, classes: &mut Vec<String>) {
+pub(super) fn pack_timelines(result: &mut Value, classes: &mut Vec<String>) {
     let arms = result.get_mut("arms").and_then(Value::as_object_mut);
     for arm in arms.into_iter().flat_map(|arms| arms.values_mut()) {
-        let mut gaps: Vec<(u64, u64, String, bool)> = taken(arm, "timeline");
-        let mut ops: Vec<(u64, u64)> = taken(arm, "timeline_ops");
+        let mut gaps: Vec<(u64, u64, String, bool)> = take_array(arm, "timeline");
+        let mut ops: Vec<(u64, u64)> = take_array(arm, "timeline_ops");
         let Some(arm) = arm.as_object_mut() else {
             continue;
         };
         gaps.sort_by_key(|gap| gap.0);
         ops.sort_unstable();
         let mut cells = Cells::default();
-        cells.push(gaps.len() as u64);
+        cells.push_number(gaps.len() as u64);
         let mut before = 0;
         for (begin, ns, class, caused) in gaps {
-            cells.push(begin - before);
-            cells.push(ns);
-            cells.push(number(classes, class) * 2 + u64::from(caused));
+            cells.push_number(begin - before);
+            cells.push_number(ns);
+            cells.push_number(class_number(classes, class) * 2 + u64::from(caused));
             before = begin;
         }
-        arm.insert("timeline".to_owned(), cells.base64().into());
+        arm.insert("timeline".to_owned(), cells.to_base64().into());
         let mut cells = Cells::default();
-        cells.push(ops.len() as u64);
+        cells.push_number(ops.len() as u64);
         let mut before = 0;
         for (begin, end) in ops {
-            cells.push(begin - before);
-            cells.push(end.saturating_sub(begin));
+            cells.push_number(begin - before);
+            cells.push_number(end.saturating_sub(begin));
             before = begin;
         }
-        arm.insert("timeline_ops".to_owned(), cells.base64().into());
+        arm.insert("timeline_ops".to_owned(), cells.to_base64().into());
     }
 }
 
 /// What stands there; nothing, where nothing does or it is of another form.
-fn taken<T: DeserializeOwned>(arm: &mut Value, key: &str) -> Vec<T> {
+fn take_array<T: DeserializeOwned>(arm: &mut Value, key: &str) -> Vec<T> {
     let value = arm.get_mut(key).map(Value::take);
     let list = value.and_then(|v| serde_json::from_value(v).ok());
     list.unwrap_or_default()
 }
 
-fn number(classes: &mut Vec<String>, class: String) -> u64 {
+fn class_number(classes: &mut Vec<String>, class: String) -> u64 {
     let place = classes.iter().position(|c| *c == class);
     let place = place.unwrap_or_else(|| {
         classes.push(class);

@@ -36,7 +36,7 @@ proptest! {
         let ops: Vec<(u64, u64)> = ops.iter().map(|(begin, ns)| (*begin, begin + ns)).collect();
         let mut result = json!({"arms": {"real": {"timeline": gaps, "timeline_ops": ops}}});
         let mut classes = Vec::new();
-        pack::pack(&mut result, &mut classes);
+        pack::pack_timelines(&mut result, &mut classes);
         let packed = numbers(&result["arms"]["real"]["timeline"]);
         let mut at = 0;
         let back: Vec<_> = packed[1..].chunks(3).map(|c| {
@@ -66,7 +66,7 @@ fn odd_results_are_packed() {
         json!({"arms": {"real": {"timeline": [[1, 2]], "timeline_ops": "x"}}}),
     ] {
         let mut result = odd;
-        pack::pack(&mut result, &mut Vec::new());
+        pack::pack_timelines(&mut result, &mut Vec::new());
         let real = &result["arms"]["real"];
         if real.is_object() {
             assert_eq!(numbers(&real["timeline"]), [0]);

@@ -3,13 +3,13 @@ use quell_event::trace::{Row, UNSEEN_CPU};
 use quell_event::{Cause, Summary};
 
 use super::{AnyNames, about};
-use crate::{Binner, Limits};
+use crate::{Binner, PageLimits};
 
 /// Small, so that a few hundred rows reach every bound.
-const TIGHT: Limits = Limits {
+const TIGHT: PageLimits = PageLimits {
     bins: 16,
     steps: 4,
-    told: 20,
+    entries: 20,
     cells: 60,
     cell_bytes: 1_500,
     name_bytes: 600,
@@ -59,7 +59,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-fn binned(rows: &[Row], limits: Limits) -> Binner {
+fn binned(rows: &[Row], limits: PageLimits) -> Binner {
     let mut binner = Binner::new(limits);
     rows.iter().for_each(|r| binner.take(r, r.pid % 5));
     binner
@@ -88,12 +88,12 @@ proptest! {
     #[test]
     fn causes_are_exact(rows in rows()) {
         let mut b = binned(&rows, TIGHT);
-        b.fit(&AnyNames);
+        b.fit_limits(&AnyNames);
         for &cause in Cause::ALL {
             let exact = amounts(rows.iter().filter(|r| r.cause == cause));
             let (mut bins, mut steps) = ([0; 4], [0; 4]);
             add(b.timeline[cause as usize].cells(), &mut bins);
-            for e in b.sites.live().filter(|e| e.key.cause == cause) {
+            for e in b.sites.live_entries().filter(|e| e.key.cause == cause) {
                 prop_assert_eq!(e.total, { let mut t = [0; 4]; add(e.series.cells(), &mut t); t });
                 add(e.series.cells(), &mut steps);
             }
@@ -105,28 +105,28 @@ proptest! {
     /// Check that where nothing had to be folded, each culprit, each pair and each pair of CPUs has its rows.
     #[test]
     fn everyone_is_exact(rows in rows()) {
-        let mut b = binned(&rows, Limits::default());
-        b.fit(&AnyNames);
-        prop_assert_eq!(b.sites.folded() + b.pairs.folded(), 0);
+        let mut b = binned(&rows, PageLimits::default());
+        b.fit_limits(&AnyNames);
+        prop_assert_eq!(b.sites.folded_count() + b.pairs.folded_count(), 0);
         let culprits: std::collections::BTreeSet<u32> = rows.iter().map(|r| r.pid).collect();
         for pid in culprits {
             let mut sum = [0; 4];
-            b.sites.live().filter(|e| e.key.culprit == Some(pid)).for_each(|e| add(e.series.cells(), &mut sum));
+            b.sites.live_entries().filter(|e| e.key.culprit == Some(pid)).for_each(|e| add(e.series.cells(), &mut sum));
             prop_assert_eq!(sum, amounts(rows.iter().filter(|r| r.pid == pid)));
         }
         let seen = || rows.iter().filter(|r| !r.is_unseen());
-        for e in b.pairs.live() {
+        for e in b.pairs.live_entries() {
             let of = seen().filter(|r| Some(r.pid) == e.key.culprit && Some(r.victim_pid) == e.key.victim && r.bystander == e.key.bystander);
             prop_assert_eq!(e.total[0], of.count() as u64);
         }
-        let group = b.matrix.group();
-        for e in b.matrix.told().live() {
+        let group = b.matrix.cpus_per_group();
+        for e in b.matrix.pairs().live_entries() {
             let of = seen().filter(|r| u32::from(r.cpu) / group == u32::from(e.key.from) && u32::from(r.victim_cpu) / group == u32::from(e.key.at));
             let (hits, stall) = of.fold((0, 0), |s, r| (s.0 + 1, s.1 + u64::from(r.stall_ns)));
             prop_assert_eq!(e.total, [hits, stall]);
             prop_assert!(e.key.from < 64 && e.key.at < 64);
         }
-        let hits: u64 = b.matrix.told().live().map(|e| e.total[0]).sum();
+        let hits: u64 = b.matrix.pairs().live_entries().map(|e| e.total[0]).sum();
         prop_assert_eq!(hits, seen().count() as u64);
         prop_assert_eq!(b.unseen, rows.len() as u64 - hits);
     }
@@ -136,10 +136,10 @@ proptest! {
     fn steps_are_times(rows in rows(), at in any::<prop::sample::Index>()) {
         prop_assume!(!rows.is_empty());
         let mut b = binned(&rows, TIGHT);
-        b.fit(&AnyNames);
+        b.fit_limits(&AnyNames);
         let step = at.get(&rows).t_ns >> b.step_log2;
         let mut sum = [0; 4];
-        for e in b.sites.live() {
+        for e in b.sites.live_entries() {
             e.series.cells().iter().filter(|c| c.0 == step).for_each(|c| add(&[*c], &mut sum));
         }
         let then = || rows.iter().filter(|r| r.t_ns >> b.step_log2 == step);
@@ -157,12 +157,12 @@ proptest! {
             prop_assert!(series.cells().len() as u64 <= TIGHT.bins);
         }
         let causes = Cause::ALL.len();
-        prop_assert!(b.sites.count() <= 2 * TIGHT.told.max(causes));
-        let (packed, named) = b.fit(&AnyNames);
+        prop_assert!(b.sites.live_count() <= 2 * TIGHT.entries.max(causes));
+        let (packed, named) = b.fit_limits(&AnyNames);
         // no less than the causes can be told apart, nor fewer steps than one
-        prop_assert!(b.sites.count() <= TIGHT.told.max(causes));
-        prop_assert!(packed.len() <= TIGHT.cell_bytes || b.steps() <= 2);
-        prop_assert!(named.len() <= TIGHT.name_bytes || b.sites.live().all(|e| e.key.region.is_none()));
+        prop_assert!(b.sites.live_count() <= TIGHT.entries.max(causes));
+        prop_assert!(packed.len() <= TIGHT.cell_bytes || b.step_count() <= 2);
+        prop_assert!(named.len() <= TIGHT.name_bytes || b.sites.live_entries().all(|e| e.key.region.is_none()));
         prop_assert!(b.shots.kept().is_none_or(|s| s.len() <= TIGHT.shots));
     }
 

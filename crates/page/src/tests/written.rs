@@ -2,14 +2,14 @@ use quell_event::trace::Row;
 use quell_event::{Cause, Comm, Summary};
 
 use super::{AnyNames, about, fetches_nothing};
-use crate::{Binner, Limits, Names};
+use crate::{Binner, NameSource, PageLimits};
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>@SCRIPT@";
 
 /// Names that would like to run.
 struct Hostile;
 
-impl Names for Hostile {
+impl NameSource for Hostile {
     fn stack(&self, _: i32) -> Option<Vec<String>> {
         Some(vec![HOSTILE.to_owned(), "<!--<script>".to_owned()])
     }
@@ -21,8 +21,8 @@ impl Names for Hostile {
     }
 }
 
-fn page(names: &dyn Names, title: &str) -> String {
-    let mut binner = Binner::new(Limits::default());
+fn page(names: &dyn NameSource, title: &str) -> String {
+    let mut binner = Binner::new(PageLimits::default());
     binner.take(
         &Row {
             t_ns: 5_000,
@@ -75,7 +75,7 @@ fn nothing_is_fetched() {
 fn nothing_is_a_page() {
     let mut page = Vec::new();
     let summary = Summary::default();
-    Binner::new(Limits::default())
+    Binner::new(PageLimits::default())
         .write(&about(&summary, "none"), &AnyNames, &mut page)
         .unwrap();
     assert!(String::from_utf8(page).unwrap().contains("\"steps\":0"));

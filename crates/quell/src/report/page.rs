@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use quell_event::trace::{OUTER_MISSING, Row, Trace};
-use quell_page::{About, Binner, Limits, Names};
+use quell_page::{About, Binner, NameSource, PageLimits};
 
 use super::Report;
 use super::aggregate::Aggregate;
@@ -26,7 +26,7 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let out = Replace::new(Some(file))?;
     let meta = trace.meta();
     let (code, garbled) = Code::read(&trace)?;
-    let mut binner = Binner::new(Limits::default());
+    let mut binner = Binner::new(PageLimits::default());
     let mut places = Numbered::new(&code);
     let mut sum = Aggregate::default();
     let progress = Progress::new(trace.rows());
@@ -120,7 +120,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl Names for Words<'_> {
+impl NameSource for Words<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
         let missing = stack.cut.then(|| OUTER_MISSING.to_owned());

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::series::{Series, plus};
+use crate::series::{StepSeries, add_saturating};
 
 /// Something that is told apart, and what it is counted under where there are too many.
-pub(crate) trait Key: Copy + Eq + Hash {
+pub(crate) trait FoldKey: Copy + Eq + Hash {
     /// How much it says: 0 says the least and is never folded.
     fn detail(self) -> u8;
     /// The same, saying less.
@@ -14,18 +14,18 @@ pub(crate) trait Key: Copy + Eq + Hash {
 }
 
 /// One of them.
-pub(crate) struct Entry<K, const N: usize> {
+pub(crate) struct FoldEntry<K, const N: usize> {
     pub(crate) key: K,
-    pub(crate) series: Series<N>,
+    pub(crate) series: StepSeries<N>,
     pub(crate) total: [u64; N],
     /// Where it was folded into.
     into: Option<u32>,
 }
 
 /// All of them.
-pub(crate) struct Told<K, const N: usize> {
+pub(crate) struct FoldingMap<K, const N: usize> {
     ids: HashMap<K, u32, ahash::RandomState>,
-    entries: Vec<Entry<K, N>>,
+    entries: Vec<FoldEntry<K, N>>,
     /// The last one that was asked for: rows of one kind come in runs.
     last: Option<(K, u32)>,
     live: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Told<K, const N: usize> {
     folded: u64,
 }
 
-impl<K: Key, const N: usize> Default for Told<K, N> {
+impl<K: FoldKey, const N: usize> Default for FoldingMap<K, N> {
     fn default() -> Self {
         Self {
             ids: HashMap::default(),
@@ -46,7 +46,7 @@ impl<K: Key, const N: usize> Default for Told<K, N> {
     }
 }
 
-impl<K: Key, const N: usize> Told<K, N> {
+impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
     /// Adds an amount; true if the key was never seen before.
     #[inline]
     pub(crate) fn add(&mut self, key: K, step: u64, amount: &[u64; N]) -> bool {
@@ -60,7 +60,7 @@ impl<K: Key, const N: usize> Told<K, N> {
             }
         };
         let entry = &mut self.entries[id as usize];
-        plus(&mut entry.total, amount);
+        add_saturating(&mut entry.total, amount);
         self.cells += usize::from(entry.series.add(step, amount));
         self.ids.len() > known
     }
@@ -76,9 +76,9 @@ impl<K: Key, const N: usize> Told<K, N> {
         }
         let id = self.entries.len() as u32;
         self.ids.insert(key, id);
-        self.entries.push(Entry {
+        self.entries.push(FoldEntry {
             key,
-            series: Series::default(),
+            series: StepSeries::default(),
             total: [0; N],
             into: None,
         });
@@ -87,12 +87,12 @@ impl<K: Key, const N: usize> Told<K, N> {
     }
 
     /// Those that stand for themselves.
-    pub(crate) fn live(&self) -> impl Iterator<Item = &Entry<K, N>> {
+    pub(crate) fn live_entries(&self) -> impl Iterator<Item = &FoldEntry<K, N>> {
         self.entries.iter().filter(|e| e.into.is_none())
     }
 
     /// How many stand for themselves.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn live_count(&self) -> usize {
         self.live
     }
 
@@ -102,23 +102,29 @@ impl<K: Key, const N: usize> Told<K, N> {
     }
 
     /// How many were folded into others.
-    pub(crate) fn folded(&self) -> u64 {
+    pub(crate) fn folded_count(&self) -> u64 {
         self.folded
     }
 
     /// Makes steps twice as long.
-    pub(crate) fn coarsen(&mut self) {
-        self.entries.iter_mut().for_each(|e| e.series.coarsen());
-        self.recount();
+    pub(crate) fn double_steps(&mut self) {
+        self.entries
+            .iter_mut()
+            .for_each(|e| e.series.double_steps());
+        self.recount_cells();
     }
 
     /// Folds the smallest until at most so many stand for themselves, with so many amounts. Those
     /// that say most go first. False if there is nothing left to fold.
-    pub(crate) fn fold(&mut self, most: usize, cells: usize) -> bool {
+    pub(crate) fn fold_smallest(&mut self, most: usize, cells: usize) -> bool {
         let before = self.folded;
-        let finest = self.live().map(|e| e.key.detail()).max().unwrap_or(0);
+        let finest = self
+            .live_entries()
+            .map(|e| e.key.detail())
+            .max()
+            .unwrap_or(0);
         for detail in (1..=finest).rev() {
-            for id in self.smallest(detail) {
+            for id in self.smallest_ids(detail) {
                 if self.live <= most && self.cells <= cells {
                     break;
                 }
@@ -142,17 +148,18 @@ impl<K: Key, const N: usize> Told<K, N> {
         let target = &mut self.entries[into as usize];
         let had = target.series.cells().len();
         target.series.merge(&series);
-        plus(&mut target.total, &total);
+        add_saturating(&mut target.total, &total);
         self.cells = self.cells + target.series.cells().len() - had - series.cells().len();
         self.live -= 1;
         self.folded += 1;
     }
 
     /// Those of one detail, by their share of all amounts.
-    fn smallest(&self, detail: u8) -> Vec<u32> {
+    fn smallest_ids(&self, detail: u8) -> Vec<u32> {
         let mut all = [0; N];
-        self.live().for_each(|e| plus(&mut all, &e.total));
-        let share = |e: &Entry<K, N>| -> f64 {
+        self.live_entries()
+            .for_each(|e| add_saturating(&mut all, &e.total));
+        let share = |e: &FoldEntry<K, N>| -> f64 {
             let parts = e.total.iter().zip(&all);
             parts.map(|(&n, &all)| n as f64 / all.max(1) as f64).sum()
         };
@@ -165,7 +172,7 @@ impl<K: Key, const N: usize> Told<K, N> {
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn recount(&mut self) {
+    fn recount_cells(&mut self) {
         self.cells = self.entries.iter().map(|e| e.series.cells().len()).sum();
     }
 }
