@@ -1,12 +1,12 @@
-//! What the caller knows and the rows don't say.
+//! Facts that the caller knows and the rows don't hold.
 
 use quell_event::Summary;
 use quell_event::trace::StackCost;
 
-/// What the trace is.
+/// The description of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
-    /// What was watched, in words.
+    /// The subject of the recording, in words.
     pub title: &'a str,
     /// Of quell.
     pub version: &'a str,
@@ -20,17 +20,17 @@ pub struct About<'a> {
     pub start_monotonic_ns: u64,
     /// The exact counts, which may be more than the rows.
     pub summary: &'a Summary,
-    /// What each stack cost by each mechanism.
+    /// The cost of each stack by each mechanism.
     pub costs: &'a [StackCost],
-    /// What the reader should know, a sentence each.
+    /// Remarks for the reader, a sentence each.
     pub notes: &'a [String],
 }
 
-/// What the numbers in rows stand for.
+/// The names behind the numbers in rows.
 pub trait NameSource {
     /// The functions of a stack, from the outermost inwards; `None` where nothing is known of it.
     fn stack(&self, stack: i32) -> Option<Vec<String>>;
-    /// What the number that came with [`crate::Binner::take`] stands for.
+    /// The name of a region, by the number that came with [`crate::Binner::take`].
     fn region(&self, region: u32) -> String;
     /// A process's name, where it is better known than by its threads.
     fn process(&self, pid: u32) -> Option<String>;

@@ -18,7 +18,7 @@ const FINEST_LOG2: u32 = 10;
 /// The longest step: two of them are all moments that there are, and no shift may go further.
 pub(crate) const LONGEST_LOG2: u32 = 63;
 
-/// Sums rows for the page. Memory grows with what the rows tell apart, not with the rows.
+/// Sums rows for the page. Memory grows with the number of sites, pairs and steps, and not with the number of rows.
 pub struct Binner {
     pub(crate) limits: PageLimits,
     /// Earliest and latest moment, ns; `None` before the first row.
@@ -62,7 +62,7 @@ impl Binner {
         }
     }
 
-    /// Adds a row. `region` is the caller's number for what lies at its range.
+    /// Adds a row. `region` is the caller's number for the mapping at its range.
     pub fn take(&mut self, row: &Row, region: u32) {
         self.widen_range(row.t_ns);
         let (bin, step) = (row.t_ns >> self.bin_log2, row.t_ns >> self.step_log2);

@@ -54,7 +54,7 @@ pub(crate) struct PageData<'a> {
     folded: FoldedCounts,
 }
 
-/// What the exact counts say, which rows may lack.
+/// The exact counts: rows may be missing.
 #[derive(Serialize)]
 struct ExactCounts {
     shootdowns: u64,
@@ -212,7 +212,7 @@ fn first_step_and_bin(b: &Binner) -> (u64, u64) {
     (step, step << (b.step_log2 - b.bin_log2))
 }
 
-/// Causes with rows, those with most stall first: they get the colours that are told apart best.
+/// Causes with rows, those with most stall first: they get the most distinct colours.
 fn used_causes(b: &Binner) -> Vec<Cause> {
     let total = |c: Cause| {
         let cells = b.timeline[c as usize].cells();

@@ -1,4 +1,4 @@
-//! What every page has: one file with its style, its script and its data, that fetches nothing.
+//! The frame of every page: one file with its style, its script and its data, that fetches nothing.
 
 use std::io;
 
@@ -6,8 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-/// What is around every page, with the marks `@CSP@`, `@TITLE@`, `@PAGE_STYLE@`, `@BODY@`, `@DATA@` and `@SCRIPT@`, in this
-/// order.
+/// The text around every page, with the marks `@CSP@`, `@TITLE@`, `@STYLE@`, `@BODY@`, `@DATA@` and `@SCRIPT@`, in this order.
 const DOCUMENT_FRAME: &str = include_str!("web/document.html");
 
 /// A page without its data.

@@ -1,11 +1,11 @@
-//! What is told apart, each with its amounts over time, within a bound.
+//! A map from keys to amounts over time, within a bound: where it is reached, keys are folded into coarser ones.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::series::{StepSeries, add_saturating};
 
-/// Something that is told apart, and what it is counted under where there are too many.
+/// A key, and the coarser key under which it is counted where there are too many.
 pub(crate) trait FoldKey: Copy + Eq + Hash {
     /// How much it says: 0 says the least and is never folded.
     fn detail(self) -> u8;
@@ -114,8 +114,8 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
         self.recount_cells();
     }
 
-    /// Folds the smallest until at most so many stand for themselves, with so many amounts. Those
-    /// that say most go first. False if there is nothing left to fold.
+    /// Folds the smallest entries until at most `most` are left, with at most `cells` amounts. The most detailed keys go first.
+    /// False if there is nothing left to fold.
     pub(crate) fn fold_smallest(&mut self, most: usize, cells: usize) -> bool {
         let before = self.folded;
         let finest = self

@@ -1,13 +1,13 @@
-//! What sites and pairs are told apart by.
+//! The keys of sites and of pairs.
 
 use quell_event::{Cause, NO_STACK};
 
 use crate::folding_map::FoldKey;
 
-/// A stack of which too many were told apart.
+/// The stack of a site whose own stack was folded.
 pub(crate) const OTHER_STACK: i32 = i32::MIN;
 
-/// Where shootdowns come from. What is `None` was folded.
+/// The origin of shootdowns. A part that is `None` was folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Site {
     pub(crate) cause: Cause,

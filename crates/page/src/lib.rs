@@ -1,10 +1,9 @@
 //! A trace as one HTML page that needs nothing but a browser; and so are results of the lab ([`lab`]).
 //!
-//! Rows are summed while they are read: into *bins* of time for the timeline, and into *steps*, some
-//! bins each, for everything else that a brush on the timeline filters. What is told apart (stacks,
-//! processes, CPUs) has an amount for each step in which it did something. Both have bounds: where
-//! they are reached, steps become longer, and then the rarest of what is told apart is folded into
-//! "other". The page says so, and sums stay exact.
+//! Rows are summed while they are read: into *bins* of time for the timeline, and into *steps*, some bins each, for everything
+//! else that a brush on the timeline filters. Each stack, process and CPU has an amount for each step in which it did something.
+//! Both have bounds: where they are reached, steps become longer, and then the rarest of them are folded into "other". The page
+//! says so, and sums stay exact.
 
 mod about;
 mod bins;

@@ -2,7 +2,7 @@
 
 use crate::folding_map::{FoldKey, FoldingMap};
 
-/// Rows and columns at most: more can't be told apart by eye.
+/// Rows and columns at most: the eye can't distinguish more.
 const MAX_SIDE: u16 = 64;
 
 /// Culprit's and victim's CPU, or groups of neighbours.

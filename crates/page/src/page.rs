@@ -55,8 +55,8 @@ impl Binner {
         document.write(&json, out)
     }
 
-    /// Makes it fit: first longer steps, down to a number that a brush can still use, then fewer
-    /// things told apart, and then steps again.
+    /// Makes it fit: first longer steps, down to a number that a brush can still use, then fewer sites and pairs, and then steps
+    /// again.
     pub(crate) fn fit_limits(&mut self, names: &dyn NameSource) -> (PackedAmounts, PackedNames) {
         let limits = self.limits;
         self.sites.fold_smallest(limits.entries, limits.cells);

@@ -1,4 +1,4 @@
-//! Amounts over time, for one of the things that are told apart.
+//! Amounts over time, for one site or pair.
 
 /// Amounts by step, ordered, without the steps in which there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::about::NameSource;
 use crate::names::{StackTree, UniqueTexts};
 
-/// So many stacks are told apart; the time of the others is under "other stacks".
+/// At most this many stacks are kept; the time of the others is under "other stacks".
 const MAX_STACKS: usize = 4_000;
 
-/// And so many bytes of names: the page has as many again of shootdowns' stacks.
+/// The bound of their names: the page has as many again of shootdowns' stacks.
 const MAX_NAME_BYTES: usize = 600_000;
 
-/// A stack that is not told apart.
+/// The stack of a row whose own stack was folded.
 const FOLDED_STACK: i32 = -2;
 
 /// A row for each process, mechanism, part and stack.
@@ -46,7 +46,7 @@ fn index_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 }
 
 impl SpentRows {
-    /// Of what stacks cost; `None` where nothing did. Names of frames go to `texts`, and stacks into the tree.
+    /// The rows of stacks' costs; `None` where nothing cost time. Names of frames go to `texts`, and stacks into the tree.
     pub(crate) fn new(
         costs: &[StackCost],
         names: &dyn NameSource,

@@ -1,8 +1,7 @@
 //! Results of the lab as one HTML page that needs nothing but a browser.
 //!
-//! The page reads results in the form that is quell's contract (`quell/lab/1`), so that nothing stands between a
-//! result file and what is drawn of it. Only timelines are packed: as JSON those of thirty experiments are twenty
-//! megabytes.
+//! The page reads results in the form that is quell's contract (`quell/lab/1`), so that its pictures come straight from a result
+//! file. Only timelines are packed: as JSON those of thirty experiments are twenty megabytes.
 
 mod pack;
 #[cfg(test)]
@@ -17,7 +16,7 @@ use crate::document::PageDocument;
 use crate::names::cut_name;
 
 const PAGE_BODY: &str = include_str!("web/lab.html");
-/// The tokens, and what every page has, come first.
+/// The tokens, and the style of every page, come first.
 const STYLES: &[&str] = &[include_str!("../web/page.css"), include_str!("web/lab.css")];
 /// In the order in which they use each other.
 const PAGE_SCRIPTS: &[&str] = &[
@@ -43,7 +42,7 @@ const PAGE_SCRIPTS: &[&str] = &[
     include_str!("web/main.js"),
 ];
 
-/// A result, and what is known of it that no result holds.
+/// A result, with facts about it that no result holds.
 #[derive(Debug)]
 pub struct Shown {
     /// An object of the form `quell/lab/1`.
@@ -66,19 +65,19 @@ pub struct Beside {
 /// A figure of a document.
 #[derive(Debug, Serialize)]
 pub struct Figure {
-    /// Of what.
+    /// The measured quantity.
     pub what: &'static str,
-    /// What the document says.
+    /// The value in the document.
     pub document: &'static str,
-    /// What was measured.
+    /// The value that was measured here.
     pub here: String,
 }
 
-/// What the page reads. No part of quell's contract, but for what `results` holds.
+/// The data that the page reads. They are no part of quell's contract, except for `results`.
 #[derive(Serialize)]
 struct Data<'a> {
     version: &'a str,
-    /// What the numbers of classes in packed timelines stand for.
+    /// The names of the classes, by their number in packed timelines.
     classes: Vec<String>,
     results: Vec<Value>,
     /// Of each result.

@@ -39,7 +39,7 @@ pub(super) fn pack_timelines(result: &mut Value, classes: &mut Vec<String>) {
     }
 }
 
-/// What stands there; nothing, where nothing does or it is of another form.
+/// Takes a list out of an arm; it is empty where the key is missing or has another form.
 fn take_array<T: DeserializeOwned>(arm: &mut Value, key: &str) -> Vec<T> {
     let value = arm.get_mut(key).map(Value::take);
     let list = value.and_then(|v| serde_json::from_value(v).ok());

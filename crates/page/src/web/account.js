@@ -29,10 +29,10 @@ function accountBar(m, most) {
   return el("div", { class: "shares" }, part(m.cpu_ns, "cpu"), part(m.blocked_ns, "asleep"));
 }
 
-function accountRow(A, m, most) {
+function accountRow(account, m, most) {
   const lines = () => [
     el("b", {}, m.mechanism),
-    `CPU time ${time(m.cpu_ns)} (${time(m.ci95[0])} to ${time(m.ci95[1])}), ${percent(shareOf(m.cpu_ns, A.cpu_ns))} of all`,
+    `CPU time ${time(m.cpu_ns)} (${time(m.ci95[0])} to ${time(m.ci95[1])}), ${percent(shareOf(m.cpu_ns, account.cpu_ns))} of all`,
     `asleep ${time(m.blocked_ns)}, longest ${time(m.longest_ns)}`,
     ...m.parts.slice(0, 4).map((p) => `${p.part} ${percent(shareOf(p.cpu_ns, m.cpu_ns))}`),
     ...(m.advice || []).slice(0, 3).map((a) => `${a.advice} ${percent(shareOf(mechanismTime(a), mechanismTime(m)))}`),
@@ -42,14 +42,14 @@ function accountRow(A, m, most) {
     el("td", { class: "name" }, m.mechanism),
     el("td", { class: "bars" }, accountBar(m, most)),
     el("td", { class: "n" }, m.cpu_ns > 0 ? time(m.cpu_ns) : "–"),
-    el("td", { class: "n" }, m.cpu_ns > 0 ? percent(shareOf(m.cpu_ns, A.cpu_ns)) : "–"),
+    el("td", { class: "n" }, m.cpu_ns > 0 ? percent(shareOf(m.cpu_ns, account.cpu_ns)) : "–"),
     el("td", { class: "n" }, m.blocked_ns > 0 ? time(m.blocked_ns) : "–"),
     el("td", { class: "name aside" }, codeName(m.who[0])));
   return row;
 }
 
-function holderRows(A) {
-  return A.mechanisms.flatMap((m) => (m.holders || []).slice(0, HOLDERS_TOP).map((h) => el("tr", {},
+function holderRows(account) {
+  return account.mechanisms.flatMap((m) => (m.holders || []).slice(0, HOLDERS_TOP).map((h) => el("tr", {},
     el("td", { class: "name" }, m.mechanism),
     el("td", { class: "n" }, time(h.blocked_ns)),
     el("td", { class: "n" }, count(h.waits)),
@@ -60,17 +60,17 @@ function holderRows(A) {
 const headings = (...names) => el("thead", {}, el("tr", {}, ...names.map(([name, kind]) => el("th", { class: kind, scope: "col" }, name))));
 
 function drawAccount() {
-  const A = D.account;
-  if (!A) { $("account").hidden = true; return; }
-  const nothing = A.ceiling.cpu < 0.01 && A.ceiling.wall < 0.01;
-  const shares = A.memory_cpu_ci95.map((ns) => percent(Math.min(1, shareOf(ns, A.cpu_ns))));
-  $("account-text").textContent = `${nothing ? "Nothing to win here: " : ""}${percent(Math.min(1, shareOf(A.memory_cpu_ns, A.cpu_ns)))} of ${time(A.cpu_ns)} of CPU time is memory management (${shares.join(" to ")}), and it made threads sleep for ${time(A.blocked_ns)}. Settings could touch ${percent(A.ceiling.cpu)} of CPU time.`;
-  const most = Math.max(1, ...A.mechanisms.map(mechanismTime));
-  const shown = A.mechanisms.slice(0, ACCOUNT_TOP);
+  const account = pageData.account;
+  if (!account) { $("account").hidden = true; return; }
+  const nothing = account.ceiling.cpu < 0.01 && account.ceiling.wall < 0.01;
+  const shares = account.memory_cpu_ci95.map((ns) => percent(Math.min(1, shareOf(ns, account.cpu_ns))));
+  $("account-text").textContent = `${nothing ? "Nothing to win here: " : ""}${percent(Math.min(1, shareOf(account.memory_cpu_ns, account.cpu_ns)))} of ${time(account.cpu_ns)} of CPU time is memory management (${shares.join(" to ")}), and it made threads sleep for ${time(account.blocked_ns)}. Settings could touch ${percent(account.ceiling.cpu)} of CPU time.`;
+  const most = Math.max(1, ...account.mechanisms.map(mechanismTime));
+  const shown = account.mechanisms.slice(0, ACCOUNT_TOP);
   $("account-table").replaceChildren(
     headings(["mechanism", "name"], ["", "bars"], ["CPU time", "n"], ["of CPU", "n"], ["asleep", "n"], ["who", "name aside"]),
-    el("tbody", {}, ...shown.map((m) => accountRow(A, m, most))));
-  const holders = holderRows(A);
+    el("tbody", {}, ...shown.map((m) => accountRow(account, m, most))));
+  const holders = holderRows(account);
   $("holders").hidden = holders.length === 0;
   $("holders").replaceChildren(el("h2", {}, "Who held the locks"), el("table", {},
     headings(["lock", "name"], ["asleep for it", "n"], ["waits", "n"], ["longest", "n"], ["holder", "name"]),

@@ -7,15 +7,15 @@ function brush(changed) {
   let anchor = null;
 
   const choose = (from, to) => {
-    const a = Math.max(0, Math.min(D.steps, from));
-    const b = Math.max(0, Math.min(D.steps, to));
+    const a = Math.max(0, Math.min(pageData.steps, from));
+    const b = Math.max(0, Math.min(pageData.steps, to));
     const next = b - a < 1 ? null : { from: a, to: b };
     if (JSON.stringify(next) === JSON.stringify(selection)) return;
     selection = next;
     changed();
   };
   const clear = () => choose(0, 0);
-  const stepAt = (event) => timelineBin(canvas.clientWidth, at(canvas, event)[0]) / D.bins_a_step;
+  const stepAt = (event) => timelineBin(canvas.clientWidth, at(canvas, event)[0]) / pageData.bins_a_step;
 
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -42,10 +42,10 @@ function brush(changed) {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by) return;
     event.preventDefault();
-    const first = Math.max(1, Math.round(D.steps / 16));
-    if (!selection) choose(by > 0 ? 0 : D.steps - first, by > 0 ? first : D.steps);
+    const first = Math.max(1, Math.round(pageData.steps / 16));
+    if (!selection) choose(by > 0 ? 0 : pageData.steps - first, by > 0 ? first : pageData.steps);
     else if (event.shiftKey) choose(selection.from, Math.max(selection.from + 1, selection.to + by));
-    else if (selection.from + by >= 0 && selection.to + by <= D.steps) choose(selection.from + by, selection.to + by);
+    else if (selection.from + by >= 0 && selection.to + by <= pageData.steps) choose(selection.from + by, selection.to + by);
   });
 }
 
@@ -53,5 +53,5 @@ function drawSelected() {
   $("selected").hidden = !selection;
   if (!selection) return;
   const [from, to] = [selection.from, selection.to].map(stepTime);
-  $("range").textContent = `Only ${time(Math.max(0, from))} to ${time(to)} counts: ${time(to - from)} of ${time(D.to_ns - D.from_ns)}.`;
+  $("range").textContent = `Only ${time(Math.max(0, from))} to ${time(to)} counts: ${time(to - from)} of ${time(pageData.to_ns - pageData.from_ns)}.`;
 }

@@ -1,7 +1,7 @@
 // Colours from the style sheet, which knows light and dark.
 
 const CAUSE_COLOURS = 7;
-let C = {};
+let colours = {};
 
 function readColours() {
   const probe = document.createElement("span");
@@ -11,19 +11,19 @@ function readColours() {
     return getComputedStyle(probe).color;
   };
   const names = ["paper", "raised", "ink", "soft", "rule", "accent", "frame", "frame-2", "process", "found", "veil", "heat-low", "heat-high", "c-other"];
-  C = Object.fromEntries(names.map((name) => [name, read(name)]));
-  C.causes = Array.from({ length: CAUSE_COLOURS }, (_, i) => read(`c${i}`));
+  colours = Object.fromEntries(names.map((name) => [name, read(name)]));
+  colours.causes = Array.from({ length: CAUSE_COLOURS }, (_, i) => read(`c${i}`));
   probe.remove();
   const parts = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
-  C.low = parts(C["heat-low"]);
-  C.high = parts(C["heat-high"]);
-  C.dark = parts(C.paper)[0] < 128;
+  colours.low = parts(colours["heat-low"]);
+  colours.high = parts(colours["heat-high"]);
+  colours.dark = parts(colours.paper)[0] < 128;
 }
 
 // Causes come with most stall first; those after the seventh share grey.
-const causeColour = (cause) => (cause < CAUSE_COLOURS ? C.causes[cause] : C["c-other"]);
+const causeColour = (cause) => (cause < CAUSE_COLOURS ? colours.causes[cause] : colours["c-other"]);
 
-const heat = (share) => `rgb(${C.low.map((low, i) => Math.round(low + (C.high[i] - low) * share)).join(" ")})`;
+const heat = (share) => `rgb(${colours.low.map((low, i) => Math.round(low + (colours.high[i] - low) * share)).join(" ")})`;
 
 // Black or white, whichever has more contrast to a colour: both have as much where its luminance is 0.21 (WCAG 2).
 function inkOn(colour) {

@@ -1,6 +1,6 @@
 // The data of the page, unpacked. crates/page/src/data.rs and cells.rs write it.
 
-const D = JSON.parse(document.getElementById("data").textContent);
+const pageData = JSON.parse(document.getElementById("data").textContent);
 
 // Amounts of `many` things over time: those of thing i are at start[i] up to start[i + 1].
 function unpackSeries(base64, many, width) {
@@ -53,22 +53,22 @@ const VICTIMS = 1;
 const WAIT = 2;
 const STALL = 3;
 
-const T = {
-  causes: unpackSeries(D.causes.cells, D.causes.name.length, 4),
-  sites: unpackSeries(D.sites.cells, D.sites.cause.length, 4),
-  pairs: unpackSeries(D.pairs.cells, D.pairs.culprit.length, 2),
-  matrix: unpackSeries(D.matrix.cells, D.matrix.from.length, 2),
-  spread: unpackSpread(D.spread),
+const unpacked = {
+  causes: unpackSeries(pageData.causes.cells, pageData.causes.name.length, 4),
+  sites: unpackSeries(pageData.sites.cells, pageData.sites.cause.length, 4),
+  pairs: unpackSeries(pageData.pairs.cells, pageData.pairs.culprit.length, 2),
+  matrix: unpackSeries(pageData.matrix.cells, pageData.matrix.from.length, 2),
+  spread: unpackSpread(pageData.spread),
 };
-const STEP_NS = D.bin_ns * D.bins_a_step;
-const BINS = D.steps * D.bins_a_step;
-const ALL = { from: 0, to: D.steps };
+const STEP_NS = pageData.bin_ns * pageData.bins_a_step;
+const BINS = pageData.steps * pageData.bins_a_step;
+const ALL = { from: 0, to: pageData.steps };
 
 const processName = (pid) => {
   if (pid < 0) return "other processes";
   if (pid === 0) return "idle CPUs";
-  return `${D.processes[pid] || "?"} (${pid})`;
+  return `${pageData.processes[pid] || "?"} (${pid})`;
 };
-const regionName = (region) => (region < 0 ? "other regions" : D.regions[region]);
+const regionName = (region) => (region < 0 ? "other regions" : pageData.regions[region]);
 // ns after the recording began, at a step's beginning
-const stepTime = (step) => D.origin_ns + step * STEP_NS;
+const stepTime = (step) => pageData.origin_ns + step * STEP_NS;

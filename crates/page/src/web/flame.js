@@ -1,5 +1,5 @@
 // A flame graph: rows of boxes, each as wide as its value and the rows above it call those below; a click or a key zooms.
-// What the boxes stand for, and what is said of them, its page knows.
+// The page that draws it knows the meaning of the boxes and their words.
 
 const FLAME_ROW = 19;
 
@@ -22,7 +22,7 @@ function flameNodes() {
   return { nodes, child };
 }
 
-// What each node has, of what its leaves have.
+// The value of each node: the sum of its leaves' values.
 function flameValues({ nodes, leaf }, amounts) {
   const value = new Float64Array(nodes.length);
   for (let i = 0; i < leaf.length; i += 1) value[leaf[i]] += amounts[i];
@@ -35,50 +35,50 @@ function sortFlame({ nodes }, value) {
   for (const node of nodes) node.children.sort((a, b) => value[b] - value[a] || a - b);
 }
 
-// `words` says what a box is, `painted` is told whenever all is drawn, `read` gets the words of the box with the focus.
+// `words` describes a box, `painted` is called after each drawing, `read` gets the words of the box with the focus.
 function flameOf(canvas, read, { nodes }, words, painted) {
   return { canvas, read, nodes, words, painted, value: new Float64Array(nodes.length), zoom: 0, focus: null, search: "", boxes: [] };
 }
 
-function flamePath(F, id) {
+function flamePath(graph, id) {
   const path = [];
-  for (let n = id; n >= 0; n = F.nodes[n].parent) path.unshift(n);
+  for (let n = id; n >= 0; n = graph.nodes[n].parent) path.unshift(n);
   return path;
 }
 
-function paintFlame(F) {
-  const { nodes } = F;
-  if (F.value[F.zoom] === 0) F.zoom = 0;
-  const width = F.canvas.parentElement.clientWidth;
-  F.boxes = [];
-  const path = flamePath(F, F.zoom);
-  path.forEach((id, row) => F.boxes.push({ id, x: 0, w: width, row }));
+function paintFlame(graph) {
+  const { nodes } = graph;
+  if (graph.value[graph.zoom] === 0) graph.zoom = 0;
+  const width = graph.canvas.parentElement.clientWidth;
+  graph.boxes = [];
+  const path = flamePath(graph, graph.zoom);
+  path.forEach((id, row) => graph.boxes.push({ id, x: 0, w: width, row }));
   const place = (id, x, w, row) => {
     let left = x;
     for (const c of nodes[id].children) {
-      const wide = (F.value[c] / F.value[id]) * w;
+      const wide = (graph.value[c] / graph.value[id]) * w;
       if (wide >= 1) {
-        F.boxes.push({ id: c, x: left, w: wide, row });
+        graph.boxes.push({ id: c, x: left, w: wide, row });
         place(c, left, wide, row + 1);
       }
       left += wide;
     }
   };
-  if (F.value[F.zoom] > 0) place(F.zoom, 0, width, path.length);
-  const rows = F.boxes.reduce((most, b) => Math.max(most, b.row + 1), 1);
-  const { pen } = surface(F.canvas, rows * FLAME_ROW);
+  if (graph.value[graph.zoom] > 0) place(graph.zoom, 0, width, path.length);
+  const rows = graph.boxes.reduce((most, b) => Math.max(most, b.row + 1), 1);
+  const { pen } = surface(graph.canvas, rows * FLAME_ROW);
   pen.textBaseline = "middle";
   pen.textAlign = "left";
-  const wanted = F.search.toLowerCase();
-  for (const box of F.boxes) paintBox(pen, box, nodes[box.id], wanted, box.id === F.focus);
-  F.painted(path, wanted);
+  const wanted = graph.search.toLowerCase();
+  for (const box of graph.boxes) paintBox(pen, box, nodes[box.id], wanted, box.id === graph.focus);
+  graph.painted(path, wanted);
 }
 
 function frameColour(node, wanted) {
-  if (wanted && node.kind !== "root" && node.label.toLowerCase().includes(wanted)) return C.found;
+  if (wanted && node.kind !== "root" && node.label.toLowerCase().includes(wanted)) return colours.found;
   if (node.kind === "cause") return causeColour(node.cause);
-  if (node.kind === "process" || node.kind === "root") return C.process;
-  return node.depth % 2 ? C.frame : C["frame-2"];
+  if (node.kind === "process" || node.kind === "root") return colours.process;
+  return node.depth % 2 ? colours.frame : colours["frame-2"];
 }
 
 function paintBox(pen, box, node, wanted, focused) {
@@ -87,7 +87,7 @@ function paintBox(pen, box, node, wanted, focused) {
   pen.fillStyle = colour;
   pen.fillRect(box.x, y, Math.max(0.6, box.w - (box.w > 3 ? 1 : 0)), FLAME_ROW - 1);
   if (focused) {
-    pen.strokeStyle = C.accent;
+    pen.strokeStyle = colours.accent;
     pen.lineWidth = 2;
     pen.strokeRect(box.x + 1, y + 1, Math.max(1, box.w - 3), FLAME_ROW - 3);
   }
@@ -98,46 +98,46 @@ function paintBox(pen, box, node, wanted, focused) {
   pen.fillText(text, box.x + 4, y + FLAME_ROW / 2);
 }
 
-function zoomFlame(F, id) {
-  F.zoom = id;
-  F.focus = F.focus === null ? null : id;
-  paintFlame(F);
+function zoomFlame(graph, id) {
+  graph.zoom = id;
+  graph.focus = graph.focus === null ? null : id;
+  paintFlame(graph);
 }
 
-function flameEvents(F) {
-  const { canvas } = F;
+function flameEvents(graph) {
+  const { canvas } = graph;
   const boxAt = (event) => {
     const [x, y] = at(canvas, event);
-    return F.boxes.find((b) => b.row === Math.floor(y / FLAME_ROW) && x >= b.x && x < b.x + b.w);
+    return graph.boxes.find((b) => b.row === Math.floor(y / FLAME_ROW) && x >= b.x && x < b.x + b.w);
   };
   canvas.addEventListener("pointermove", (event) => {
     const box = boxAt(event);
-    if (box) tip(event, F.words(box.id));
+    if (box) tip(event, graph.words(box.id));
     else untip();
   });
   canvas.addEventListener("pointerleave", untip);
   canvas.addEventListener("click", (event) => {
     const box = boxAt(event);
-    if (box) { untip(); zoomFlame(F, box.id); }
+    if (box) { untip(); zoomFlame(graph, box.id); }
   });
-  canvas.addEventListener("blur", () => { F.focus = null; F.read.textContent = ""; paintFlame(F); });
+  canvas.addEventListener("blur", () => { graph.focus = null; graph.read.textContent = ""; paintFlame(graph); });
   canvas.addEventListener("keydown", (event) => {
-    const to = flameKey(F, event.key);
+    const to = flameKey(graph, event.key);
     if (to === undefined) return;
     event.preventDefault();
-    F.focus = to;
-    F.read.textContent = F.words(to);
-    paintFlame(F);
+    graph.focus = to;
+    graph.read.textContent = graph.words(to);
+    paintFlame(graph);
   });
 }
 
 // Where a key leads from the frame that has the focus.
-function flameKey(F, key) {
-  const { nodes } = F;
-  const now = F.focus === null ? F.zoom : F.focus;
-  const drawn = (id) => F.boxes.some((b) => b.id === id);
-  if (key === "Enter") { F.zoom = now; return now; }
-  if (key === "Backspace") { F.zoom = Math.max(0, nodes[F.zoom].parent); return F.zoom; }
+function flameKey(graph, key) {
+  const { nodes } = graph;
+  const now = graph.focus === null ? graph.zoom : graph.focus;
+  const drawn = (id) => graph.boxes.some((b) => b.id === id);
+  if (key === "Enter") { graph.zoom = now; return now; }
+  if (key === "Backspace") { graph.zoom = Math.max(0, nodes[graph.zoom].parent); return graph.zoom; }
   if (key === "ArrowDown") return nodes[now].children.find(drawn) ?? now;
   if (key === "ArrowUp") return Math.max(0, nodes[now].parent);
   if (key === "ArrowLeft" || key === "ArrowRight") {

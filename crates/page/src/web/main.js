@@ -1,17 +1,17 @@
 // Everything together, and once more whenever the time, the theme or the window changes.
 
-let S = sums(ALL);
-sums.whole = S;
+let shownSums = sums(ALL);
+sums.whole = shownSums;
 
 function drawAll() {
   drawSelected();
-  drawWords(S);
+  drawWords(shownSums);
   drawTimeline(selection);
-  drawMatrix(S);
-  drawPercentiles(S);
-  drawFlame(S);
+  drawMatrix(shownSums);
+  drawPercentiles(shownSums);
+  drawFlame(shownSums);
   drawSpent(spentGraph);
-  drawTables(S, redraw);
+  drawTables(shownSums, redraw);
 }
 
 // At most once a frame, however fast the mouse.
@@ -21,14 +21,14 @@ function redraw() {
   due = true;
   requestAnimationFrame(() => {
     due = false;
-    S = selection ? sums(selection) : sums.whole;
+    shownSums = selection ? sums(selection) : sums.whole;
     drawAll();
   });
 }
 
-$("title").textContent = D.title;
-const began = D.start_wall_ms > 0 ? `, ${new Date(D.start_wall_ms).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
-$("about").textContent = `${D.host}, Linux ${D.kernel}, ${plural(D.cpus, "CPU")}${began}, over ${time(D.duration_ns)}; seen by ${D.backend}, quell ${D.version}`;
+$("title").textContent = pageData.title;
+const began = pageData.start_wall_ms > 0 ? `, ${new Date(pageData.start_wall_ms).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
+$("about").textContent = `${pageData.host}, Linux ${pageData.kernel}, ${plural(pageData.cpus, "CPU")}${began}, over ${time(pageData.duration_ns)}; seen by ${pageData.backend}, quell ${pageData.version}`;
 readColours();
 drawNotes();
 drawAccount();
@@ -37,7 +37,7 @@ timelineText();
 drawLegend();
 drawAll();
 brush(redraw);
-matrixEvents(() => drawMatrix(S));
+matrixEvents(() => drawMatrix(shownSums));
 stackEvents();
 themes(() => { drawLegend(); redraw(); });
 window.addEventListener("resize", redraw);

@@ -34,11 +34,11 @@ function curve(kind) {
 
 const nines = (n) => (n === 0 ? "0" : n === 1 ? "90 %" : `${(100 - 10 ** (2 - n)).toFixed(Math.max(0, n - 2))} %`);
 
-function drawPercentiles(S) {
+function drawPercentiles(shownSums) {
   const box = $("percentiles-plot");
   const [width, height] = [box.clientWidth, 330];
   const [left, right, top, bottom] = [52, 48, 12, 28];
-  const whole = S.range === ALL ? S.spread : sums.whole.spread;
+  const whole = shownSums.range === ALL ? shownSums.spread : sums.whole.spread;
   const curves = whole.map(curve);
   const deepest = Math.max(1, ...whole.map((k) => Math.log10(Math.max(1, k.total)) + 0.2));
   const values = curves.flat().map(([, v]) => v);
@@ -48,22 +48,22 @@ function drawPercentiles(S) {
   const y = (v) => height - bottom - (Math.log(Math.max(v, low) / low) / Math.log(high / low)) * (height - top - bottom);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "percentiles of wait, delay and stall; the table below has the figures" });
   for (let n = 0; n <= deepest; n += 1) {
-    root.append(svg("line", { x1: x(n), x2: x(n), y1: top, y2: height - bottom, stroke: C.rule }));
+    root.append(svg("line", { x1: x(n), x2: x(n), y1: top, y2: height - bottom, stroke: colours.rule }));
     if (width > 480 || n % 2 === 0) root.append(svg("text", { x: x(n), y: height - bottom + 16, "text-anchor": "middle" }, nines(n)));
   }
   for (let v = low; v <= high * 1.01; v *= 10) {
-    root.append(svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: C.rule }));
+    root.append(svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: colours.rule }));
     root.append(svg("text", { x: left - 7, y: y(v) + 4, "text-anchor": "end" }, shortTime(v)));
   }
   const line = (points, kind, faint) => {
     if (points.length === 0) return;
     const d = points.map(([n, v], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(v).toFixed(1)}`).join("");
-    root.append(svg("path", { d, fill: "none", stroke: faint ? C["c-other"] : C.causes[kind.colour], "stroke-width": faint ? 1 : 2, "stroke-dasharray": kind.dash, opacity: faint ? 0.6 : 1 }));
+    root.append(svg("path", { d, fill: "none", stroke: faint ? colours["c-other"] : colours.causes[kind.colour], "stroke-width": faint ? 1 : 2, "stroke-dasharray": kind.dash, opacity: faint ? 0.6 : 1 }));
   };
-  if (S.range !== ALL) KINDS.forEach((kind, k) => line(curves[k], kind, true));
+  if (shownSums.range !== ALL) KINDS.forEach((kind, k) => line(curves[k], kind, true));
   const ends = [];
   KINDS.forEach((kind, k) => {
-    const points = curve(S.spread[k]);
+    const points = curve(shownSums.spread[k]);
     line(points, kind, false);
     if (points.length > 0) ends.push([points[points.length - 1], kind]);
   });
@@ -73,18 +73,18 @@ function drawPercentiles(S) {
   for (const [[n, v], kind] of ends) {
     above = Math.max(y(v) + 4, above + 13);
     root.append(svg("text", { class: "label", x: x(n) + 5, y: above }, kind.name));
-    root.lastChild.style.fill = C.causes[kind.colour];
+    root.lastChild.style.fill = colours.causes[kind.colour];
   }
   box.replaceChildren(root);
-  percentilesTable(S);
-  $("percentiles-text").textContent = `Wait of culprits, delay and stall of victims, by percentile${S.range === ALL ? "" : "; grey is the whole trace"}.`;
+  percentilesTable(shownSums);
+  $("percentiles-text").textContent = `Wait of culprits, delay and stall of victims, by percentile${shownSums.range === ALL ? "" : "; grey is the whole trace"}.`;
 }
 
-function percentilesTable(S) {
+function percentilesTable(shownSums) {
   const head = el("tr", {}, el("th", {}, ""), ...["p50", "p90", "p99", "p99.9", "max"].map((h) => el("th", { class: "n" }, h)));
   const rows = KINDS.map((kind, k) => el("tr", {},
-    el("td", {}, swatch(C.causes[kind.colour]), kind.name),
-    ...[0.5, 0.9, 0.99, 0.999].map((q) => el("td", { class: "n" }, time(quantile(S.spread[k], q)))),
-    el("td", { class: "n" }, time(S.spread[k].max))));
+    el("td", {}, swatch(colours.causes[kind.colour]), kind.name),
+    ...[0.5, 0.9, 0.99, 0.999].map((q) => el("td", { class: "n" }, time(quantile(shownSums.spread[k], q)))),
+    el("td", { class: "n" }, time(shownSums.spread[k].max))));
   $("percentiles-table").replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
 }

@@ -1,4 +1,4 @@
-// Sums over the time that is chosen: what every other part of the page shows.
+// Sums over the chosen time: every other part of the page shows them.
 
 // For each thing its amounts in steps from..to.
 function sumSeries(series, range) {
@@ -15,7 +15,7 @@ function sumSeries(series, range) {
 
 function sumSpread(range) {
   const kinds = [0, 1, 2].map(() => ({ max: 0, total: 0, buckets: new Map() }));
-  for (const { step, kinds: parts } of T.spread) {
+  for (const { step, kinds: parts } of unpacked.spread) {
     if (step < range.from || step >= range.to) continue;
     parts.forEach((part, k) => {
       const kind = kinds[k];
@@ -43,20 +43,20 @@ function group(sums, keys) {
 }
 
 function sums(range) {
-  const sites = sumSeries(T.sites, range);
-  const pairs = sumSeries(T.pairs, range);
+  const sites = sumSeries(unpacked.sites, range);
+  const pairs = sumSeries(unpacked.pairs, range);
   const total = sites.map((sum) => sum.reduce((a, b) => a + b, 0));
   return {
     range,
-    ns: range === ALL ? Math.max(D.duration_ns, D.to_ns - D.from_ns) : (range.to - range.from) * STEP_NS,
+    ns: range === ALL ? Math.max(pageData.duration_ns, pageData.to_ns - pageData.from_ns) : (range.to - range.from) * STEP_NS,
     total,
     sites,
     pairs,
-    matrix: sumSeries(T.matrix, range),
+    matrix: sumSeries(unpacked.matrix, range),
     spread: sumSpread(range),
-    causes: group(sites, D.sites.cause),
-    culprits: group(sites, D.sites.culprit),
-    regions: group(sites, D.sites.region),
-    victims: group(pairs, D.pairs.victim),
+    causes: group(sites, pageData.sites.cause),
+    culprits: group(sites, pageData.sites.culprit),
+    regions: group(sites, pageData.sites.region),
+    victims: group(pairs, pageData.pairs.victim),
   };
 }

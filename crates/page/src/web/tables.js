@@ -31,41 +31,41 @@ const duration = (head, a) => ({ head, text: (r) => time(r.n[a]) });
 const barred = (column, a) => ({ ...column, bar: (r) => r.n[a] });
 const named = (head, text) => ({ head, text, name: true });
 
-function drawTables(S, redraw) {
+function drawTables(shownSums, redraw) {
   const four = [barred(number("shootdowns", SHOOTDOWNS), SHOOTDOWNS), { ...number("victims", VICTIMS), aside: true }, duration("wait", WAIT), duration("stall", STALL)];
-  table("causes", "Why: causes", [...four, named("cause", (r) => [swatch(causeColour(r.key)), el("span", { title: D.causes.text[r.key] }, D.causes.name[r.key])])], S.causes, redraw);
-  table("culprits", "Who: culprits", [...four, named("process", (r) => processName(r.key))], S.culprits, redraw);
-  table("regions", "Where: regions", [...four, named("region", (r) => regionName(r.key))], S.regions, redraw);
+  table("causes", "Why: causes", [...four, named("cause", (r) => [swatch(causeColour(r.key)), el("span", { title: pageData.causes.text[r.key] }, pageData.causes.name[r.key])])], shownSums.causes, redraw);
+  table("culprits", "Who: culprits", [...four, named("process", (r) => processName(r.key))], shownSums.culprits, redraw);
+  table("regions", "Where: regions", [...four, named("region", (r) => regionName(r.key))], shownSums.regions, redraw);
   table("victims", "At whom: victims", [
     barred(number("hits", 0), 0),
     duration("stall", 1),
     { head: "as bystander", text: (r) => (r.bystander > 0 ? percent(r.bystander / r.n[0]) : "–") },
     named("process", (r) => processName(r.key)),
-  ], victimRows(S), redraw);
+  ], victimRows(shownSums), redraw);
   table("pairs", "Who at whom", [
     barred(number("hits", 0), 0),
     duration("stall", 1),
     named("culprit → victim", (r) => [`${processName(r.culprit)} → `, r.victim === r.culprit && r.victim > 0 ? el("span", { class: "dim" }, "its own threads") : processName(r.victim)]),
-  ], pairRows(S), redraw);
+  ], pairRows(shownSums), redraw);
 }
 
-function victimRows(S) {
+function victimRows(shownSums) {
   const bystander = new Map();
-  D.pairs.victim.forEach((victim, i) => {
-    if (D.pairs.bystander[i]) bystander.set(victim, (bystander.get(victim) || 0) + S.pairs[0][i]);
+  pageData.pairs.victim.forEach((victim, i) => {
+    if (pageData.pairs.bystander[i]) bystander.set(victim, (bystander.get(victim) || 0) + shownSums.pairs[0][i]);
   });
-  return S.victims.map((row) => ({ ...row, bystander: bystander.get(row.key) || 0 }));
+  return shownSums.victims.map((row) => ({ ...row, bystander: bystander.get(row.key) || 0 }));
 }
 
-function pairRows(S) {
+function pairRows(shownSums) {
   const rows = new Map();
-  D.pairs.victim.forEach((victim, i) => {
-    if (S.pairs[0][i] === 0) return;
-    const culprit = D.pairs.culprit[i];
+  pageData.pairs.victim.forEach((victim, i) => {
+    if (shownSums.pairs[0][i] === 0) return;
+    const culprit = pageData.pairs.culprit[i];
     const key = `${culprit} ${victim}`;
     const row = rows.get(key) || { culprit, victim, n: [0, 0] };
-    row.n[0] += S.pairs[0][i];
-    row.n[1] += S.pairs[1][i];
+    row.n[0] += shownSums.pairs[0][i];
+    row.n[1] += shownSums.pairs[1][i];
     rows.set(key, row);
   });
   return [...rows.values()].sort((a, b) => b.n[0] - a.n[0] || b.n[1] - a.n[1]);

@@ -3,10 +3,10 @@
 const TIMELINE = { left: 64, right: 12, top: 10, bottom: 24, height: 220 };
 
 // By cause, the stall in each bin.
-const binStall = Array.from({ length: T.causes.many }, (_, cause) => {
+const binStall = Array.from({ length: unpacked.causes.many }, (_, cause) => {
   const bins = new Float64Array(BINS);
-  for (let c = T.causes.start[cause]; c < T.causes.start[cause + 1]; c += 1) {
-    if (T.causes.step[c] < BINS) bins[T.causes.step[c]] += T.causes.amounts[STALL][c];
+  for (let c = unpacked.causes.start[cause]; c < unpacked.causes.start[cause + 1]; c += 1) {
+    if (unpacked.causes.step[c] < BINS) bins[unpacked.causes.step[c]] += unpacked.causes.amounts[STALL][c];
   }
   return bins;
 });
@@ -21,29 +21,29 @@ function drawTimeline(selection) {
   const { pen, width, height } = surface(canvas, TIMELINE.height);
   const bottom = height - TIMELINE.bottom;
   timeAxis(pen, width, bottom);
-  if (D.shots) drawShots(pen, width, bottom);
+  if (pageData.shots) drawShots(pen, width, bottom);
   else drawBins(pen, width, bottom);
   if (selection) {
-    const [a, b] = [selection.from, selection.to].map((s) => timelineX(width, s * D.bins_a_step));
-    pen.fillStyle = C.veil;
+    const [a, b] = [selection.from, selection.to].map((s) => timelineX(width, s * pageData.bins_a_step));
+    pen.fillStyle = colours.veil;
     pen.fillRect(TIMELINE.left, TIMELINE.top, a - TIMELINE.left, bottom - TIMELINE.top);
     pen.fillRect(b, TIMELINE.top, width - TIMELINE.right - b, bottom - TIMELINE.top);
-    pen.strokeStyle = C.accent;
+    pen.strokeStyle = colours.accent;
     pen.lineWidth = 1.5;
     pen.strokeRect(a, TIMELINE.top, Math.max(1, b - a), bottom - TIMELINE.top);
   }
 }
 
 function timeAxis(pen, width, bottom) {
-  const span = D.steps * STEP_NS;
+  const span = pageData.steps * STEP_NS;
   const step = roundStep(span, Math.max(2, Math.floor(width / 110)));
-  pen.strokeStyle = C.rule;
-  pen.fillStyle = C.soft;
+  pen.strokeStyle = colours.rule;
+  pen.fillStyle = colours.soft;
   pen.lineWidth = 1;
   pen.textAlign = "center";
   pen.textBaseline = "top";
-  for (let t = Math.ceil(D.origin_ns / step) * step; t <= D.origin_ns + span; t += step) {
-    const x = Math.round(timelineX(width, (t - D.origin_ns) / D.bin_ns)) + 0.5;
+  for (let t = Math.ceil(pageData.origin_ns / step) * step; t <= pageData.origin_ns + span; t += step) {
+    const x = Math.round(timelineX(width, (t - pageData.origin_ns) / pageData.bin_ns)) + 0.5;
     pen.beginPath();
     pen.moveTo(x, bottom);
     pen.lineTo(x, bottom + 4);
@@ -57,12 +57,12 @@ function timeAxis(pen, width, bottom) {
 }
 
 function valueTick(pen, width, y, text) {
-  pen.strokeStyle = C.rule;
+  pen.strokeStyle = colours.rule;
   pen.beginPath();
   pen.moveTo(TIMELINE.left, Math.round(y) + 0.5);
   pen.lineTo(width - TIMELINE.right, Math.round(y) + 0.5);
   pen.stroke();
-  pen.fillStyle = C.soft;
+  pen.fillStyle = colours.soft;
   pen.textAlign = "right";
   pen.textBaseline = "middle";
   pen.fillText(text, TIMELINE.left - 8, y);
@@ -89,7 +89,7 @@ function drawBins(pen, width, bottom) {
 
 // One by one they differ by orders of magnitude, so on a logarithmic scale.
 const shotScale = () => {
-  const stalls = D.shots.stall_ns.filter((n) => n > 0);
+  const stalls = pageData.shots.stall_ns.filter((n) => n > 0);
   const low = 10 ** Math.floor(Math.log10(stalls.reduce((a, b) => Math.min(a, b), Infinity)));
   const high = 10 ** Math.ceil(Math.log10(stalls.reduce((a, b) => Math.max(a, b), 1) * 1.001));
   return Number.isFinite(low) ? [low, Math.max(high, low * 10)] : [1, 1e3];
@@ -97,8 +97,8 @@ const shotScale = () => {
 
 function shotAt(width, bottom, i) {
   const [low, high] = shotScale.range;
-  const share = Math.log(Math.max(low, D.shots.stall_ns[i]) / low) / Math.log(high / low);
-  return [timelineX(width, D.shots.t_ns[i] / D.bin_ns), bottom - 4 - share * (bottom - TIMELINE.top - 8)];
+  const share = Math.log(Math.max(low, pageData.shots.stall_ns[i]) / low) / Math.log(high / low);
+  return [timelineX(width, pageData.shots.t_ns[i] / pageData.bin_ns), bottom - 4 - share * (bottom - TIMELINE.top - 8)];
 }
 
 function drawShots(pen, width, bottom) {
@@ -109,9 +109,9 @@ function drawShots(pen, width, bottom) {
     valueTick(pen, width, bottom - 4 - share * (bottom - TIMELINE.top - 8), shortTime(v));
   }
   pen.globalAlpha = 0.75;
-  for (let i = 0; i < D.shots.t_ns.length; i += 1) {
+  for (let i = 0; i < pageData.shots.t_ns.length; i += 1) {
     const [x, y] = shotAt(width, bottom, i);
-    pen.fillStyle = causeColour(D.shots.cause[i]);
+    pen.fillStyle = causeColour(pageData.shots.cause[i]);
     pen.beginPath();
     pen.arc(x, y, 2.6, 0, 7);
     pen.fill();
@@ -120,9 +120,9 @@ function drawShots(pen, width, bottom) {
 }
 
 function drawLegend() {
-  const named = D.causes.name.slice(0, CAUSE_COLOURS).map((name, i) => el("span", { title: D.causes.text[i] }, swatch(causeColour(i)), name));
-  const rest = D.causes.name.length - CAUSE_COLOURS;
-  if (rest > 0) named.push(el("span", { title: D.causes.name.slice(CAUSE_COLOURS).join(", ") }, swatch(C["c-other"]), `${plural(rest, "other cause")}`));
+  const named = pageData.causes.name.slice(0, CAUSE_COLOURS).map((name, i) => el("span", { title: pageData.causes.text[i] }, swatch(causeColour(i)), name));
+  const rest = pageData.causes.name.length - CAUSE_COLOURS;
+  if (rest > 0) named.push(el("span", { title: pageData.causes.name.slice(CAUSE_COLOURS).join(", ") }, swatch(colours["c-other"]), `${plural(rest, "other cause")}`));
   $("legend").replaceChildren(...named);
 }
 
@@ -130,33 +130,33 @@ function timelineTip(event) {
   const canvas = $("timeline-plot");
   const [x, y] = at(canvas, event);
   const width = canvas.clientWidth;
-  if (D.shots) return shotTip(event, x, y, width);
+  if (pageData.shots) return shotTip(event, x, y, width);
   const bin = Math.floor(timelineBin(width, x));
   if (!(bin >= 0 && bin < BINS) || binTotal[bin] === 0) return untip();
   const parts = binStall.map((bins, cause) => [bins[bin], cause]).filter(([n]) => n > 0).sort((a, b) => b[0] - a[0]);
-  const lines = parts.slice(0, 8).map(([n, cause]) => el("div", {}, swatch(causeColour(cause)), `${time(n)} ${D.causes.name[cause]}`));
-  return tip(event, `${shortTime(Math.max(0, D.origin_ns + bin * D.bin_ns))}: ${time(binTotal[bin])} of stall in ${time(D.bin_ns)}`, ...lines);
+  const lines = parts.slice(0, 8).map(([n, cause]) => el("div", {}, swatch(causeColour(cause)), `${time(n)} ${pageData.causes.name[cause]}`));
+  return tip(event, `${shortTime(Math.max(0, pageData.origin_ns + bin * pageData.bin_ns))}: ${time(binTotal[bin])} of stall in ${time(pageData.bin_ns)}`, ...lines);
 }
 
 function shotTip(event, x, y, width) {
   const bottom = TIMELINE.height - TIMELINE.bottom;
   let best = -1;
   let near = 144;
-  for (let i = 0; i < D.shots.t_ns.length; i += 1) {
+  for (let i = 0; i < pageData.shots.t_ns.length; i += 1) {
     const [sx, sy] = shotAt(width, bottom, i);
     const far = (sx - x) ** 2 + (sy - y) ** 2;
     if (far < near) { near = far; best = i; }
   }
   if (best < 0) return untip();
-  const s = D.shots;
+  const s = pageData.shots;
   return tip(event,
-    el("div", {}, swatch(causeColour(s.cause[best])), `${D.causes.name[s.cause[best]]} by ${processName(s.culprit[best])}`),
-    `at ${time(D.origin_ns + s.t_ns[best])}: ${plural(s.victims[best], "victim")}, wait ${time(s.wait_ns[best])}, stall ${time(s.stall_ns[best])}`);
+    el("div", {}, swatch(causeColour(s.cause[best])), `${pageData.causes.name[s.cause[best]]} by ${processName(s.culprit[best])}`),
+    `at ${time(pageData.origin_ns + s.t_ns[best])}: ${plural(s.victims[best], "victim")}, wait ${time(s.wait_ns[best])}, stall ${time(s.stall_ns[best])}`);
 }
 
 function timelineText() {
-  const what = D.shots
+  const what = pageData.shots
     ? "Each shootdown by the stall of its victims, logarithmic, coloured by cause."
-    : `The stall of all victims in each ${time(D.bin_ns)}, coloured by cause.`;
+    : `The stall of all victims in each ${time(pageData.bin_ns)}, coloured by cause.`;
   $("timeline-text").textContent = `${what} A choice of time snaps to ${time(STEP_NS)}.`;
 }

@@ -1,6 +1,6 @@
 // Numbers for people, as the text report writes them.
 
-// Zero is added so that what rounds to it from below gets no sign.
+// Zero is added so that a number that rounds to it from below gets no sign.
 const count = (n) => (Math.round(n) + 0).toLocaleString("en-US");
 
 function scaled(value, units, step) {

@@ -26,14 +26,14 @@ function leftAxis(pen, range, box) {
   const every = (box.bottom - box.top) / Math.log10(range[1] / range[0]) < 15 ? 2 : 1;
   let n = 0;
   for (const v of powers(range)) {
-    pen.strokeStyle = C.rule;
+    pen.strokeStyle = colours.rule;
     pen.lineWidth = 1;
     pen.beginPath();
     pen.moveTo(box.left, Math.round(y(v)) + 0.5);
     pen.lineTo(box.right, Math.round(y(v)) + 0.5);
     pen.stroke();
     if (n % every === 0 && box.labels !== false) {
-      pen.fillStyle = C.soft;
+      pen.fillStyle = colours.soft;
       pen.textAlign = "right";
       pen.textBaseline = "middle";
       pen.fillText(shortTime(v), box.left - 7, y(v));
@@ -45,8 +45,8 @@ function leftAxis(pen, range, box) {
 // Ticks and texts of time below a box that shows `from` to `to`.
 function bottomAxis(pen, from, to, box) {
   const step = roundStep(to - from, Math.max(2, Math.floor((box.right - box.left) / 90)));
-  pen.strokeStyle = C.rule;
-  pen.fillStyle = C.soft;
+  pen.strokeStyle = colours.rule;
+  pen.fillStyle = colours.soft;
   pen.lineWidth = 1;
   pen.textAlign = "center";
   pen.textBaseline = "top";
@@ -60,9 +60,9 @@ function bottomAxis(pen, from, to, box) {
   }
 }
 
-// What a figure says instead of nothing: `what` it would need, and why that is missing.
-function notDrawn(E, figure, what) {
-  const counted = Object.values(E.result.arms).some((arm) => arm.blocks > 0);
+// The words that stand in place of a figure: it names the data that are missing (`what`), and why.
+function notDrawn(experiment, figure, what) {
+  const counted = Object.values(experiment.result.arms).some((arm) => arm.blocks > 0);
   const why = counted ? "it was printed with --json, and not written with -o" : "no block of it counts";
   figure.querySelector(".plot").replaceChildren(el("p", { class: "none-drawn" }, `This result holds no ${what}: ${why}.`));
   for (const rest of figure.querySelectorAll(".legend, .read, .help")) rest.remove();

@@ -4,10 +4,10 @@ const BUDGET = { left: 58, right: 92, row: 34, bar: 22, top: 6, bottom: 26 };
 // The class in which another thread has the CPU is no part of the time for which the victim ran.
 const PARTS = CLASSES.map((c, cls) => ({ ...c, cls })).filter((c) => c.name !== "sched");
 
-function drawBudget(E) {
-  const figure = E.box.querySelector(".budget");
+function drawBudget(experiment) {
+  const figure = experiment.box.querySelector(".budget");
   const box = figure.querySelector(".plot");
-  const { result } = E;
+  const { result } = experiment;
   const arms = SEEN.filter((name) => result.arms[name]);
   const shares = arms.map((name) => PARTS.map((c) => classShare(result.arms[name], c.name)));
   const most = Math.max(1, ...shares.map(sum));
@@ -16,7 +16,7 @@ function drawBudget(E) {
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "time in gaps by class, for each arm; the table below has the figures" });
   const step = roundStep(most, Math.max(2, Math.floor((width - BUDGET.left - BUDGET.right) / 110)));
   for (let v = 0; v <= most; v += step) {
-    root.append(svg("line", { x1: x(v), x2: x(v), y1: BUDGET.top, y2: height - BUDGET.bottom, stroke: C.rule }));
+    root.append(svg("line", { x1: x(v), x2: x(v), y1: BUDGET.top, y2: height - BUDGET.bottom, stroke: colours.rule }));
     root.append(svg("text", { x: x(v), y: height - BUDGET.bottom + 16, "text-anchor": "middle" }, v === 0 ? "0" : `${count(v)}`));
   }
   arms.forEach((name, i) => {
@@ -28,7 +28,7 @@ function drawBudget(E) {
       const share = shares[i][k];
       if (share <= 0) return;
       const [left, right] = [x(from), x(from + share)];
-      const bar = svg("rect", { x: left, y, width: Math.max(0.5, right - left), height: BUDGET.bar, fill: classColour(c.cls), stroke: C.paper, "stroke-width": right - left > 3 ? 1 : 0 });
+      const bar = svg("rect", { x: left, y, width: Math.max(0.5, right - left), height: BUDGET.bar, fill: classColour(c.cls), stroke: colours.paper, "stroke-width": right - left > 3 ? 1 : 0 });
       bar.addEventListener("pointermove", (event) => tip(event, `${name}: ${count(share)} ppm ${c.name}, ${c.is}`));
       bar.addEventListener("pointerleave", untip);
       root.append(bar);
@@ -46,6 +46,6 @@ function drawBudget(E) {
   figure.querySelector(".scroll").replaceChildren(classesTable(result));
 }
 
-function budgetText(E) {
-  E.box.querySelector(".budget figcaption span").textContent = "Time in gaps by class, in ppm of the time for which the victim had its CPU, over all valid blocks. What other threads took is apart, in the table, in ppm of all time. The untraced arm has no classes.";
+function budgetText(experiment) {
+  experiment.box.querySelector(".budget figcaption span").textContent = "Time in gaps by class, in ppm of the time for which the victim had its CPU, over all valid blocks. What other threads took is apart, in the table, in ppm of all time. The untraced arm has no classes.";
 }

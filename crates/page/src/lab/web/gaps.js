@@ -2,58 +2,58 @@
 
 const GAPS = { left: 58, right: 10, top: 20, panel: 150, strip: 9, between: 26, bottom: 22 };
 
-// Where the panels are, and what they show.
-function gapsPlace(E, width) {
+// The places of the panels, and the arms that they show.
+function gapsPlace(experiment, width) {
   const panels = SEEN.map((arm, i) => {
     const top = GAPS.top + i * (GAPS.panel + GAPS.between);
     return { arm, top, bottom: top + GAPS.panel - GAPS.strip - 3, strip: top + GAPS.panel - GAPS.strip };
   });
   const box = { left: GAPS.left, right: width - GAPS.right, bottom: GAPS.top + SEEN.length * (GAPS.panel + GAPS.between) - GAPS.between };
-  const { from, to } = E.view;
+  const { from, to } = experiment.view;
   const x = (t) => box.left + ((t - from) / (to - from)) * (box.right - box.left);
   const t = (place) => from + ((place - box.left) / (box.right - box.left)) * (to - from);
   return { panels, box, x, t };
 }
 
-const gapsRange = (E) => {
-  if (!E.range) E.range = decades(SEEN.flatMap((arm) => Array.from(E.lines[arm].kept.ns)));
-  return E.range;
+const gapsRange = (experiment) => {
+  if (!experiment.range) experiment.range = decades(SEEN.flatMap((arm) => Array.from(experiment.lines[arm].kept.ns)));
+  return experiment.range;
 };
 
-function drawGaps(E) {
-  const canvas = E.box.querySelector(".gaps canvas");
+function drawGaps(experiment) {
+  const canvas = experiment.box.querySelector(".gaps canvas");
   if (!canvas) return;
   const tall = GAPS.top + SEEN.length * (GAPS.panel + GAPS.between) - GAPS.between + GAPS.bottom;
   const { pen, width } = surface(canvas, tall);
-  const place = gapsPlace(E, width);
-  const range = gapsRange(E);
+  const place = gapsPlace(experiment, width);
+  const range = gapsRange(experiment);
   for (const panel of place.panels) {
     const box = { ...place.box, top: panel.top, bottom: panel.bottom };
-    drawOps(pen, E, panel, place);
+    drawOps(pen, experiment, panel, place);
     leftAxis(pen, range, box);
     pen.save();
     pen.beginPath();
     pen.rect(box.left - 1, panel.top - 6, box.right - box.left + 2, GAPS.panel + 8);
     pen.clip();
-    drawMarks(pen, E, panel, place, range);
+    drawMarks(pen, experiment, panel, place, range);
     pen.restore();
-    pen.fillStyle = C.ink;
+    pen.fillStyle = colours.ink;
     pen.textAlign = "left";
     pen.textBaseline = "alphabetic";
     pen.font = "600 12px system-ui, sans-serif";
     pen.fillText(panel.arm, box.left, panel.top - 7);
     pen.font = "11px system-ui, sans-serif";
   }
-  bottomAxis(pen, E.view.from, E.view.to, place.box);
+  bottomAxis(pen, experiment.view.from, experiment.view.to, place.box);
 }
 
 // Each column's share of time in which an operation was under way, as a tint over the panel and a strip below it.
-function drawOps(pen, E, panel, { box, t }) {
-  const { ops } = E.lines[panel.arm];
-  pen.fillStyle = C.raised;
+function drawOps(pen, experiment, panel, { box, t }) {
+  const { ops } = experiment.lines[panel.arm];
+  pen.fillStyle = colours.raised;
   pen.fillRect(box.left, panel.strip, box.right - box.left, GAPS.strip);
   if (ops.n === 0) return;
-  pen.fillStyle = C.op;
+  pen.fillStyle = colours.op;
   let i = 0;
   for (let column = box.left; column < box.right; column += 1) {
     const [from, to] = [t(column), t(column + 1)];
@@ -70,8 +70,8 @@ function drawOps(pen, E, panel, { box, t }) {
   pen.globalAlpha = 1;
 }
 
-function drawMarks(pen, E, panel, { box, x }, range) {
-  const { gaps } = E.lines[panel.arm];
+function drawMarks(pen, experiment, panel, { box, x }, range) {
+  const { gaps } = experiment.lines[panel.arm];
   const y = logScale(range, panel.bottom, panel.top);
   pen.lineWidth = 1.2;
   // by class, so that the pen changes its colour seldom, and the rare lie above the many
@@ -90,18 +90,18 @@ function drawMarks(pen, E, panel, { box, x }, range) {
     }
   }
   pen.globalAlpha = 1;
-  if (E.at && E.at.arm === panel.arm) {
-    pen.strokeStyle = C.accent;
+  if (experiment.at && experiment.at.arm === panel.arm) {
+    pen.strokeStyle = colours.accent;
     pen.lineWidth = 2;
     pen.beginPath();
-    pen.arc(x(gaps.begin[E.at.i]), y(gaps.ns[E.at.i]), 7, 0, 7);
+    pen.arc(x(gaps.begin[experiment.at.i]), y(gaps.ns[experiment.at.i]), 7, 0, 7);
     pen.stroke();
   }
 }
 
 // A gap in words: its time, its length, its class.
-function gapWords(E, arm, i) {
-  const { gaps } = E.lines[arm];
+function gapWords(experiment, arm, i) {
+  const { gaps } = experiment.lines[arm];
   const c = CLASSES[gaps.cls[i]];
   const by = gaps.caused[i] ? ", by the culprit" : "";
   return `${time(gaps.ns[i])} at ${precise(gaps.begin[i])} of ${arm}: ${c.name}, ${c.is}${by}`;
@@ -110,15 +110,15 @@ function gapWords(E, arm, i) {
 // Times in a block, fine enough to tell neighbours apart.
 const precise = (ns) => (ns >= 1e6 ? `${(ns / 1e6).toFixed(4)} ms` : `${(ns / 1e3).toFixed(2)} µs`);
 
-function gapsText(E) {
-  const text = E.box.querySelector(".gaps figcaption span");
-  const canvas = E.box.querySelector(".gaps canvas");
-  const cut = E.cut ? ` The first ${time(E.span)} of a block, for which all three arms are kept.` : "";
-  const chosen = SEEN.filter((arm) => (E.result.arms[arm] || {}).timeline_of).map((arm) => ` Of the ${count(E.result.arms[arm].timeline_of)} gaps of ${arm} only the culprit’s and the longest are drawn, ${count(E.lines[arm].gaps.n)} in all.`).join("");
+function gapsText(experiment) {
+  const text = experiment.box.querySelector(".gaps figcaption span");
+  const canvas = experiment.box.querySelector(".gaps canvas");
+  const cut = experiment.cut ? ` The first ${time(experiment.span)} of a block, for which all three arms are kept.` : "";
+  const chosen = SEEN.filter((arm) => (experiment.result.arms[arm] || {}).timeline_of).map((arm) => ` Of the ${count(experiment.result.arms[arm].timeline_of)} gaps of ${arm} only the culprit’s and the longest are drawn, ${count(experiment.lines[arm].gaps.n)} in all.`).join("");
   text.textContent = `One block of each arm, the one with the middle stall, on the same scales: each mark is a gap, its length logarithmic, its shape and colour the class. Bands, and the strip below, are the culprit’s operations.${cut}${chosen}`;
   const said = SEEN.map((arm) => {
-    const parts = classesIn([E.lines[arm].gaps]).map(({ cls, others, mine }) => `${count(others + mine)} ${CLASSES[cls].name}`);
-    return `${arm}: ${parts.join(", ") || "no gap"}, ${plural(E.lines[arm].ops.n, "operation")}`;
+    const parts = classesIn([experiment.lines[arm].gaps]).map(({ cls, others, mine }) => `${count(others + mine)} ${CLASSES[cls].name}`);
+    return `${arm}: ${parts.join(", ") || "no gap"}, ${plural(experiment.lines[arm].ops.n, "operation")}`;
   });
-  canvas.setAttribute("aria-label", `Gaps of the victim over ${time(E.span)}; ${said.join("; ")}. Arrow keys read them one by one.`);
+  canvas.setAttribute("aria-label", `Gaps of the victim over ${time(experiment.span)}; ${said.join("; ")}. Arrow keys read them one by one.`);
 }

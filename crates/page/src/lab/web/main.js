@@ -1,13 +1,13 @@
 // Everything together, and once more whenever the theme or the window changes.
 
-const ALL = D.results.map(experiment);
+const ALL = pageData.results.map(unpackExperiment);
 
 // What does not change with the window.
-function begin(E) {
+function begin(experiment) {
   const box = $("experiment").content.firstElementChild.cloneNode(true);
-  E.box = box;
-  box.id = E.id;
-  const { result } = E;
+  experiment.box = box;
+  box.id = experiment.id;
+  const { result } = experiment;
   box.querySelector(".name").textContent = result.experiment;
   box.querySelector(".what").textContent = `${result.about}${params(result) ? ` (${params(result)})` : ""}`;
   const m = result.machine;
@@ -18,34 +18,34 @@ function begin(E) {
     box.querySelector(part).setAttribute("aria-label", `${result.experiment}: ${label}`);
   }
   $("experiments").append(box);
-  beginDocument(E);
-  beginWays(E);
+  beginDocument(experiment);
+  beginWays(experiment);
   if (asleep(result)) {
     for (const figure of box.querySelectorAll("figure:not(.flame)")) figure.remove();
     box.append(el("p", { class: "none-drawn" }, "The victim slept. It saw no gaps, so there is nothing to draw: what is told is how often an operation interrupted its CPU."));
-  } else if (E.span > 0) walkGaps(E);
-  else for (const part of [".gaps", ".heat", ".phase"]) notDrawn(E, box.querySelector(part), "timeline");
+  } else if (experiment.span > 0) walkGaps(experiment);
+  else for (const part of [".gaps", ".heat", ".phase"]) notDrawn(experiment, box.querySelector(part), "timeline");
 }
 
 // What does: one experiment.
-function draw(E) {
-  E.box.querySelector(".arms").replaceChildren(armsTable(E.result));
-  if (E.flame) paintFlame(E.flame);
-  if (asleep(E.result)) return;
-  percentilesText(E);
-  drawPercentiles(E);
-  budgetText(E);
-  drawBudget(E);
-  matrixText(E);
-  drawMatrix(E);
-  if (!(E.span > 0)) return;
-  gapsText(E);
-  E.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(SEEN.map((arm) => E.lines[arm].gaps)));
-  drawGaps(E);
-  heatText(E);
-  drawHeat(E);
-  phaseText(E);
-  drawPhase(E);
+function draw(experiment) {
+  experiment.box.querySelector(".arms").replaceChildren(armsTable(experiment.result));
+  if (experiment.flame) paintFlame(experiment.flame);
+  if (asleep(experiment.result)) return;
+  percentilesText(experiment);
+  drawPercentiles(experiment);
+  budgetText(experiment);
+  drawBudget(experiment);
+  matrixText(experiment);
+  drawMatrix(experiment);
+  if (!(experiment.span > 0)) return;
+  gapsText(experiment);
+  experiment.box.querySelector(".gaps .legend").replaceChildren(...marksLegend(SEEN.map((arm) => experiment.lines[arm].gaps)));
+  drawGaps(experiment);
+  heatText(experiment);
+  drawHeat(experiment);
+  phaseText(experiment);
+  drawPhase(experiment);
 }
 
 // One experiment a frame, however many there are, and from the first again when something has changed meanwhile.
@@ -71,11 +71,11 @@ function redraw() {
 
 readColours();
 readLabColours();
-const names = ALL.map((E) => E.result.experiment);
+const names = ALL.map((experiment) => experiment.result.experiment);
 const question = asleep(ALL[0].result) ? `Does ${names[0]} reach a CPU that idles?` : `Does ${names[0]} stall other threads?`;
 $("title").textContent = names.length === 1 ? question : `${plural(names.length, "experiment")} of the lab`;
-const machines = [...new Set(ALL.map((E) => machineWords(E.result.machine)))];
-$("about").textContent = `${machines.join("; ")}; quell ${D.version}`;
+const machines = [...new Set(ALL.map((experiment) => machineWords(experiment.result.machine)))];
+$("about").textContent = `${machines.join("; ")}; quell ${pageData.version}`;
 if (ALL.length > 1) {
   $("overview").replaceChildren(...overview(ALL));
   $("overview").hidden = false;

@@ -35,7 +35,7 @@ function classesIn(lists) {
   return seen.map(([others, mine], cls) => ({ cls, others, mine })).filter((s) => s.others + s.mine > 0);
 }
 
-// Its legend: a class by the culprit is told apart from the same class by others.
+// Its legend: a class by the culprit has another entry than the same class by others.
 function marksLegend(lists) {
   const spans = [];
   for (const { cls, others, mine } of classesIn(lists)) {

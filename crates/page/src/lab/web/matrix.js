@@ -29,23 +29,23 @@ const takenHeat = (share, most) => heat(0.08 + 0.92 * Math.sqrt(share / most));
 function takenCell(row, arm, most) {
   const { gaps, share } = row.arms[arm] || { gaps: 0, share: 0 };
   const cell = el("td", { class: "n cell" }, `${count(share)} `, el("small", {}, plural(gaps, "gap")));
-  const colour = gaps > 0 ? takenHeat(share, most) : C.raised;
+  const colour = gaps > 0 ? takenHeat(share, most) : colours.raised;
   cell.style.background = colour;
-  cell.style.color = gaps > 0 ? inkOn(colour) : C.soft;
+  cell.style.color = gaps > 0 ? inkOn(colour) : colours.soft;
   const cls = CLASSES[classOf(row.name)];
   cell.addEventListener("pointermove", (event) => tip(event, `${whoWords(row)} took ${count(share)} ppm of the victim’s time in ${arm}, in ${plural(gaps, "gap")}: ${cls.name}, ${cls.is}`));
   cell.addEventListener("pointerleave", untip);
   return cell;
 }
 
-function drawMatrix(E) {
-  const figure = E.box.querySelector(".matrix");
-  const rows = takers(E.result);
+function drawMatrix(experiment) {
+  const figure = experiment.box.querySelector(".matrix");
+  const rows = takers(experiment.result);
   if (rows.length === 0) {
     figure.querySelector(".scroll").replaceChildren(el("p", { class: "none-drawn" }, "This result does not say who made the victim’s gaps: a quell from before that was told wrote it, or it has none."));
     return;
   }
-  const arms = SEEN.filter((name) => E.result.arms[name]);
+  const arms = SEEN.filter((name) => experiment.result.arms[name]);
   const most = Math.max(1, ...rows.map((row) => row.most));
   const head = el("tr", {}, el("th", { class: "name", scope: "col" }, "who, and why"), ...arms.map((name) => el("th", { class: "n", scope: "col" }, armKey(name), `victim, ${name}`)));
   const body = rows.map((row) => el("tr", {},
@@ -57,6 +57,6 @@ function drawMatrix(E) {
   figure.querySelector(".legend").replaceChildren(...steps, el("span", { class: "dim" }, "ppm"));
 }
 
-function matrixText(E) {
-  E.box.querySelector(".matrix figcaption span").textContent = `Rows are the processes that answer for gaps, by class; columns are the victim in each arm, over all valid blocks. The number is ppm of the victim’s time, and the ${C.dark ? "brighter" : "darker"}, the more. In sham the culprit is that in another address space, in idle there is none. A process of several threads is one row.`;
+function matrixText(experiment) {
+  experiment.box.querySelector(".matrix figcaption span").textContent = `Rows are the processes that answer for gaps, by class; columns are the victim in each arm, over all valid blocks. The number is ppm of the victim’s time, and the ${colours.dark ? "brighter" : "darker"}, the more. In sham the culprit is that in another address space, in idle there is none. A process of several threads is one row.`;
 }

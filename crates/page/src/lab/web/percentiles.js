@@ -31,22 +31,22 @@ const oneIn = (n) => (n === 0 ? "all" : n < 3 ? `1 in ${10 ** n}` : n < 6 ? `1 i
 
 const POWER = { bottom: 40, left: 58, right: 66, top: 12, height: 340 };
 
-function turnCurves(E) {
-  if (!E.curves) {
-    E.curves = armsOf(E.result).flatMap((name) => {
-      const histogram = [...(E.result.arms[name].histogram || [])].sort((a, b) => a[0] - b[0]);
+function turnCurves(experiment) {
+  if (!experiment.curves) {
+    experiment.curves = armsOf(experiment.result).flatMap((name) => {
+      const histogram = [...(experiment.result.arms[name].histogram || [])].sort((a, b) => a[0] - b[0]);
       const total = sum(histogram.map(([, n]) => n));
       return total > 0 ? [{ name, total, points: curve(histogram, total) }] : [];
     });
   }
-  return E.curves;
+  return experiment.curves;
 }
 
-function drawPercentiles(E) {
-  const figure = E.box.querySelector(".percentiles");
+function drawPercentiles(experiment) {
+  const figure = experiment.box.querySelector(".percentiles");
   const box = figure.querySelector(".plot");
-  const curves = turnCurves(E);
-  if (curves.length === 0) { notDrawn(E, figure, "distribution"); return; }
+  const curves = turnCurves(experiment);
+  if (curves.length === 0) { notDrawn(experiment, figure, "distribution"); return; }
   const [width, height] = [box.clientWidth, POWER.height];
   const deepest = Math.max(1, ...curves.map((c) => Math.log10(c.total)));
   const range = decades(curves.flatMap((c) => c.points.map(([, v]) => v)));
@@ -55,12 +55,12 @@ function drawPercentiles(E) {
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "length of a turn by percentile, for each arm; the table below has the figures" });
   const every = Math.ceil(62 / Math.max(1, x(1) - x(0)));
   for (let n = 0; n <= deepest; n += 1) {
-    root.append(svg("line", { x1: x(n), x2: x(n), y1: POWER.top, y2: height - POWER.bottom, stroke: C.rule }));
+    root.append(svg("line", { x1: x(n), x2: x(n), y1: POWER.top, y2: height - POWER.bottom, stroke: colours.rule }));
     if (n % every === 0) root.append(svg("text", { x: x(n), y: height - POWER.bottom + 16, "text-anchor": "middle" }, oneIn(n)));
   }
   root.append(svg("text", { x: POWER.left, y: height - 6 }, "turns at least so long: one in 1/(1−q)"));
   for (const v of powers(range)) {
-    root.append(svg("line", { x1: POWER.left, x2: width - POWER.right, y1: y(v), y2: y(v), stroke: C.rule }));
+    root.append(svg("line", { x1: POWER.left, x2: width - POWER.right, y1: y(v), y2: y(v), stroke: colours.rule }));
     root.append(svg("text", { x: POWER.left - 7, y: y(v) + 4, "text-anchor": "end" }, shortTime(v)));
   }
   for (const c of curves) {
@@ -72,7 +72,7 @@ function drawPercentiles(E) {
   }
   endLabels(root, curves, x, y);
   box.replaceChildren(root);
-  box.onpointermove = (event) => curvesTip(event, E, box, deepest);
+  box.onpointermove = (event) => curvesTip(event, experiment, box, deepest);
   box.onpointerleave = untip;
 }
 
@@ -87,10 +87,10 @@ function endLabels(root, curves, x, y) {
   }
 }
 
-function curvesTip(event, E, box, deepest) {
+function curvesTip(event, experiment, box, deepest) {
   const n = ((at(box, event)[0] - POWER.left) / (box.clientWidth - POWER.left - POWER.right)) * deepest;
   if (n < 0 || n > deepest) { untip(); return; }
-  const lines = turnCurves(E).map((c) => {
+  const lines = turnCurves(experiment).map((c) => {
     const point = c.points.find(([to]) => to >= n);
     const few = n > Math.log10(c.total / BEYOND) ? `, fewer than ${BEYOND} beyond` : "";
     return el("div", {}, armKey(c.name), `${c.name}: ${point ? `${time(point[1])}${few}` : "–"}`);
@@ -99,8 +99,8 @@ function curvesTip(event, E, box, deepest) {
   tip(event, `${(100 - 10 ** (2 - n)).toFixed(digits)} % of turns are no longer than`, ...lines);
 }
 
-function percentilesText(E) {
-  const figure = E.box.querySelector(".percentiles");
+function percentilesText(experiment) {
+  const figure = experiment.box.querySelector(".percentiles");
   figure.querySelector("figcaption span").textContent = `Turns of the victim’s loop, gaps included, but for those in which another thread ran. Lengths have two digits. Thin where fewer than ${BEYOND} turns lie beyond: no claim.`;
-  figure.querySelector(".scroll").replaceChildren(turnsTable(E.result));
+  figure.querySelector(".scroll").replaceChildren(turnsTable(experiment.result));
 }

@@ -1,4 +1,4 @@
-// Time modulo 1, 4 and 10 ms: what comes at regular times stands in a column, what does not is spread out.
+// Time modulo 1, 4 and 10 ms: gaps at regular times stand in a column, and others are spread out.
 
 const PERIODS = [1e6, 4e6, 10e6];
 const PHASE_ARMS = ["idle", "real"];
@@ -20,22 +20,22 @@ function phasePlace(width) {
   return { panels, height: PHASE.top + rows * (PHASE.panel + PHASE.between) - PHASE.between + 24 + PHASE.bottom };
 }
 
-function drawPhase(E) {
-  const figure = E.box.querySelector(".phase");
+function drawPhase(experiment) {
+  const figure = experiment.box.querySelector(".phase");
   const canvas = figure.querySelector("canvas");
   if (!canvas) return;
   const place = phasePlace(canvas.parentElement.clientWidth);
   const { pen } = surface(canvas, place.height);
-  const range = gapsRange(E);
+  const range = gapsRange(experiment);
   for (const panel of place.panels) {
     leftAxis(pen, range, panel);
     bottomAxis(pen, 0, panel.period, panel);
-    pen.fillStyle = C.ink;
+    pen.fillStyle = colours.ink;
     pen.textAlign = "left";
     pen.textBaseline = "alphabetic";
     pen.fillText(`${panel.arm}, modulo ${shortTime(panel.period)}`, panel.left, panel.top - 7);
-    // what lies behind the other pictures' end counts here too: the longer, the plainer is what is regular
-    const gaps = E.lines[panel.arm].kept;
+    // Gaps behind the other pictures' end count here too: the longer the time, the plainer its regular gaps.
+    const gaps = experiment.lines[panel.arm].kept;
     const y = logScale(range, panel.bottom, panel.top);
     pen.lineWidth = 1.1;
     pen.globalAlpha = gaps.n > 1500 ? 0.45 : 0.8;
@@ -47,14 +47,14 @@ function drawPhase(E) {
     }
     pen.globalAlpha = 1;
   }
-  figure.querySelector(".legend").replaceChildren(...marksLegend(PHASE_ARMS.map((arm) => E.lines[arm].kept)));
+  figure.querySelector(".legend").replaceChildren(...marksLegend(PHASE_ARMS.map((arm) => experiment.lines[arm].kept)));
 }
 
-function phaseText(E) {
-  const figure = E.box.querySelector(".phase");
+function phaseText(experiment) {
+  const figure = experiment.box.querySelector(".phase");
   figure.querySelector("figcaption span").textContent = "When in each millisecond, each four and each ten a gap began. What comes at regular times, such as a timer of the kernel’s or of the host’s, stands in a column; what does not is spread out.";
   // in the fullest tenth of each period, the share of all gaps: a tenth, if nothing is regular
-  const told = PHASE_ARMS.flatMap((arm) => PERIODS.map((period) => `${arm}, modulo ${shortTime(period)}: ${percent(fullest(E.lines[arm].kept, period))}`));
+  const told = PHASE_ARMS.flatMap((arm) => PERIODS.map((period) => `${arm}, modulo ${shortTime(period)}: ${percent(fullest(experiment.lines[arm].kept, period))}`));
   figure.querySelector("canvas").setAttribute("aria-label", `Share of gaps in the fullest tenth of each period; where nothing is regular it is about 10 %. ${told.join("; ")}`);
 }
 

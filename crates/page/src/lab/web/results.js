@@ -1,12 +1,12 @@
 // Results as quell wrote them (quell/lab/1), with their timelines unpacked. crates/page/src/lab/pack.rs packs them.
 
-const D = JSON.parse($("data").textContent);
+const pageData = JSON.parse($("data").textContent);
 
-// Arms in the order in which they are told; those with timelines that the probe has given classes.
+// Arms in the order in which they are shown; and those with timelines whose gaps the probe has classified.
 const ARMS = ["idle", "sham", "real", "untraced"];
 const SEEN = ["idle", "sham", "real"];
 
-// Classes in the order in which they are told. The last stands for those of a newer quell, too.
+// Classes in the order in which they are shown. The last also stands for classes of a newer quell.
 const CLASSES = [
   { name: "tlb", is: "a shootdown", colour: 0 },
   { name: "fault", is: "a page fault", colour: 3 },
@@ -21,10 +21,10 @@ const classOf = (name) => {
   const at = CLASSES.findIndex((c) => c.name === name);
   return at < 0 ? NONE : at;
 };
-const CLASS_OF = D.classes.map(classOf);
+const CLASS_OF = pageData.classes.map(classOf);
 const classColour = (cls) => causeColour(CLASSES[cls].colour);
 
-// So many gaps and operations of a block are kept: crates/lab/src/summary.rs.
+// This many gaps and operations of a block are kept: crates/lab/src/summary.rs.
 const KEPT = 4000;
 
 function unpackGaps(base64) {
@@ -58,7 +58,7 @@ function unpackOps(base64) {
 
 const last = (list) => (list.length ? list[list.length - 1] : 0);
 
-// Columns of what began before a time.
+// The columns, cut before a time.
 function until(columns, time) {
   const past = columns.begin.findIndex((t) => t >= time);
   const n = past < 0 ? columns.n : past;
@@ -66,7 +66,7 @@ function until(columns, time) {
 }
 
 // One experiment: the result, the timelines by arm for as long as all of them are known, and all that is kept of gaps.
-function experiment(result, index) {
+function unpackExperiment(result, index) {
   const lines = {};
   let whole = 0;
   let known = Infinity;
@@ -85,14 +85,14 @@ function experiment(result, index) {
     line.kept = line.gaps;
     if (known < whole) Object.assign(line, { gaps: until(line.gaps, span), ops: until(line.ops, span) });
   }
-  return { result, beside: D.beside[index], lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
+  return { result, beside: pageData.beside[index], lines, span, cut: known < whole, id: `experiment-${index + 1}`, view: { from: 0, to: span }, at: null };
 }
 
 // A victim that sleeps has no turns, and so no gaps: whatever a result says of them is not about it.
 const asleep = (result) => result.victim === "sleep";
 
 const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "6 5 1 5" };
-const armColour = (name) => C[`arm-${name}`];
+const armColour = (name) => colours[`arm-${name}`];
 
 // The colours that only this page has, from the style sheet as the others are.
 function readLabColours() {
@@ -100,7 +100,7 @@ function readLabColours() {
   document.body.append(probe);
   for (const name of ["arm-idle", "arm-sham", "arm-real", "arm-untraced", "op"]) {
     probe.style.color = `var(--${name})`;
-    C[name] = getComputedStyle(probe).color;
+    colours[name] = getComputedStyle(probe).color;
   }
   probe.remove();
 }

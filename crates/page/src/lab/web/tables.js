@@ -1,5 +1,5 @@
-// Tables: all experiments, the arms of one, its gaps by class, its percentiles. They are also what the pictures say
-// to who can't see them.
+// Tables: all experiments, the arms of one, its gaps by class, its percentiles. They also say
+// the content of the pictures, for readers who can't see these.
 
 // `cells` is the class of all but the first column: numbers, where nothing else is said.
 function tableOf(caption, heads, rows, cells = "n") {
@@ -26,7 +26,7 @@ function armsTable(result) {
     const seen = (text) => (name === "untraced" ? "" : text);
     const rate = (n) => count((n * 1e9) / ran(arm));
     const first = [[armKey(name), name], count(arm.blocks), count(sum(Object.values(arm.invalid)))];
-    // of what no block is valid nothing is known
+    // Nothing is known of an arm without a valid block.
     if (!arm.blocks) return [...first, ...heads.slice(first.length).map(() => "-")];
     return [
       ...first, seen(percent(arm.ran_ns / both(arm))),
@@ -75,15 +75,15 @@ function turnsTable(result) {
 
 function overview(all) {
   const heads = ["experiment", "verdict", "control", "stall that the culprit caused, ppm", "95 %", "shootdowns/op", "each", "op p50"];
-  const rows = all.map((E) => {
-    const r = E.result;
+  const rows = all.map((experiment) => {
+    const r = experiment.result;
     const e = r.effect;
     const real = r.arms.real;
     const of = [params(r), asleep(r) ? "victim asleep" : ""].filter(Boolean).join(", ");
     const spun = (text) => (asleep(r) ? "" : text);
     const counted = (text) => (e.stall_ppm.signs[1] ? spun(text) : "");
     return [
-      [el("a", { href: `#${E.id}` }, r.experiment), of ? el("span", { class: "dim" }, ` ${of}`) : ""],
+      [el("a", { href: `#${experiment.id}` }, r.experiment), of ? el("span", { class: "dim" }, ` ${of}`) : ""],
       WORD[r.verdict] || r.verdict, WORD[r.sham_verdict] || r.sham_verdict,
       counted(ppm(e.stall_ppm.difference)), counted(`${end(e.stall_ppm.ci95[0])} to ${end(e.stall_ppm.ci95[1])}`),
       known(r.shootdowns_per_op) ? perOp(r.shootdowns_per_op) : "", known(e.ns_per_event) ? spun(time(Math.round(e.ns_per_event))) : "",

@@ -3,12 +3,12 @@
 const NEAR = 12;
 
 // The nearest gap to a place of the canvas.
-function gapAt(E, canvas, [px, py]) {
-  const place = gapsPlace(E, canvas.clientWidth);
+function gapAt(experiment, canvas, [px, py]) {
+  const place = gapsPlace(experiment, canvas.clientWidth);
   const panel = place.panels.find((p) => py >= p.top - 8 && py <= p.bottom + GAPS.strip + 8);
   if (!panel) return null;
-  const { gaps } = E.lines[panel.arm];
-  const y = logScale(gapsRange(E), panel.bottom, panel.top);
+  const { gaps } = experiment.lines[panel.arm];
+  const y = logScale(gapsRange(experiment), panel.bottom, panel.top);
   let best = null;
   let near = NEAR * NEAR;
   for (let i = 0; i < gaps.n; i += 1) {
@@ -19,11 +19,11 @@ function gapAt(E, canvas, [px, py]) {
 }
 
 // The operation under a place, if any.
-function opAt(E, canvas, [px, py]) {
-  const place = gapsPlace(E, canvas.clientWidth);
+function opAt(experiment, canvas, [px, py]) {
+  const place = gapsPlace(experiment, canvas.clientWidth);
   const panel = place.panels.find((p) => py >= p.top - 8 && py <= p.bottom + GAPS.strip + 8);
   if (!panel) return null;
-  const { ops } = E.lines[panel.arm];
+  const { ops } = experiment.lines[panel.arm];
   const [from, to] = [place.t(px), place.t(px + 1)];
   for (let i = 0; i < ops.n && ops.begin[i] < to; i += 1) {
     if (ops.end[i] > from) return `operation at ${precise(ops.begin[i])} of ${panel.arm}: ${time(ops.end[i] - ops.begin[i])}`;
@@ -31,17 +31,17 @@ function opAt(E, canvas, [px, py]) {
   return null;
 }
 
-function look(E, from, to) {
-  const least = Math.min(E.span, 2000);
-  const wide = Math.min(E.span, Math.max(least, to - from));
-  const start = Math.max(0, Math.min(E.span - wide, (from + to - wide) / 2));
-  E.view = { from: start, to: start + wide };
-  drawGaps(E);
+function look(experiment, from, to) {
+  const least = Math.min(experiment.span, 2000);
+  const wide = Math.min(experiment.span, Math.max(least, to - from));
+  const start = Math.max(0, Math.min(experiment.span - wide, (from + to - wide) / 2));
+  experiment.view = { from: start, to: start + wide };
+  drawGaps(experiment);
 }
 
-function walkGaps(E) {
-  const canvas = E.box.querySelector(".gaps canvas");
-  const chosen = E.box.querySelector(".chosen");
+function walkGaps(experiment) {
+  const canvas = experiment.box.querySelector(".gaps canvas");
+  const chosen = experiment.box.querySelector(".chosen");
   if (!canvas) return;
   let anchor = null;
   const inside = (x) => Math.max(GAPS.left, Math.min(canvas.clientWidth - GAPS.right, x));
@@ -53,8 +53,8 @@ function walkGaps(E) {
   canvas.addEventListener("pointermove", (event) => {
     const spot = at(canvas, event);
     if (anchor === null) {
-      const gap = gapAt(E, canvas, spot);
-      const lines = [gap && gapWords(E, gap.arm, gap.i), opAt(E, canvas, spot)].filter(Boolean);
+      const gap = gapAt(experiment, canvas, spot);
+      const lines = [gap && gapWords(experiment, gap.arm, gap.i), opAt(experiment, canvas, spot)].filter(Boolean);
       return lines.length ? tip(event, ...lines) : untip();
     }
     const now = inside(spot[0]);
@@ -67,49 +67,49 @@ function walkGaps(E) {
   canvas.addEventListener("pointerup", (event) => {
     if (anchor === null) return;
     const now = inside(at(canvas, event)[0]);
-    const { t } = gapsPlace(E, canvas.clientWidth);
-    if (!chosen.hidden) look(E, t(Math.min(anchor, now)), t(Math.max(anchor, now)));
+    const { t } = gapsPlace(experiment, canvas.clientWidth);
+    if (!chosen.hidden) look(experiment, t(Math.min(anchor, now)), t(Math.max(anchor, now)));
     anchor = null;
     chosen.hidden = true;
   });
   canvas.addEventListener("pointercancel", () => { anchor = null; chosen.hidden = true; });
   canvas.addEventListener("pointerleave", untip);
-  canvas.addEventListener("dblclick", () => look(E, 0, E.span));
-  canvas.addEventListener("blur", () => { E.at = null; E.box.querySelector(".gaps .read").textContent = ""; drawGaps(E); });
-  canvas.addEventListener("keydown", (event) => { if (walkKey(E, event.key)) event.preventDefault(); });
+  canvas.addEventListener("dblclick", () => look(experiment, 0, experiment.span));
+  canvas.addEventListener("blur", () => { experiment.at = null; experiment.box.querySelector(".gaps .read").textContent = ""; drawGaps(experiment); });
+  canvas.addEventListener("keydown", (event) => { if (walkKey(experiment, event.key)) event.preventDefault(); });
 }
 
 // What a key does; false if nothing.
-function walkKey(E, key) {
-  const { from, to } = E.view;
-  if (key === "Escape") { look(E, 0, E.span); return true; }
+function walkKey(experiment, key) {
+  const { from, to } = experiment.view;
+  if (key === "Escape") { look(experiment, 0, experiment.span); return true; }
   if (key === "+" || key === "=" || key === "-") {
-    const middle = E.at ? E.lines[E.at.arm].gaps.begin[E.at.i] : (from + to) / 2;
+    const middle = experiment.at ? experiment.lines[experiment.at.arm].gaps.begin[experiment.at.i] : (from + to) / 2;
     const half = ((to - from) / 2) * (key === "-" ? 2 : 0.5);
-    look(E, middle - half, middle + half);
+    look(experiment, middle - half, middle + half);
     return true;
   }
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   const arms = { ArrowUp: -1, ArrowDown: 1 }[key];
   if (!by && !arms) return false;
-  const begin = E.at ? E.lines[E.at.arm].gaps.begin[E.at.i] : from;
-  const shown = SEEN.filter((arm) => E.lines[arm].gaps.n > 0);
+  const begin = experiment.at ? experiment.lines[experiment.at.arm].gaps.begin[experiment.at.i] : from;
+  const shown = SEEN.filter((arm) => experiment.lines[arm].gaps.n > 0);
   if (shown.length === 0) return true;
   // without a gap chosen, the first of the real arm
-  let now = E.at || { arm: shown[shown.length - 1], i: -1 };
+  let now = experiment.at || { arm: shown[shown.length - 1], i: -1 };
   if (arms || now.i < 0) {
     const arm = shown[Math.max(0, Math.min(shown.length - 1, shown.indexOf(now.arm) + (arms || 0)))];
-    const { gaps } = E.lines[arm];
+    const { gaps } = experiment.lines[arm];
     const next = gaps.begin.findIndex((t) => t >= begin);
     now = { arm, i: next < 0 ? gaps.n - 1 : next };
   } else {
-    const { gaps } = E.lines[now.arm];
+    const { gaps } = experiment.lines[now.arm];
     now = { arm: now.arm, i: Math.max(0, Math.min(gaps.n - 1, now.i + by)) };
   }
-  E.at = now;
-  const t = E.lines[now.arm].gaps.begin[now.i];
-  if (t < from || t > to) look(E, t - (to - from) / 2, t + (to - from) / 2);
-  else drawGaps(E);
-  E.box.querySelector(".gaps .read").textContent = gapWords(E, now.arm, now.i);
+  experiment.at = now;
+  const t = experiment.lines[now.arm].gaps.begin[now.i];
+  if (t < from || t > to) look(experiment, t - (to - from) / 2, t + (to - from) / 2);
+  else drawGaps(experiment);
+  experiment.box.querySelector(".gaps .read").textContent = gapWords(experiment, now.arm, now.i);
   return true;
 }

@@ -1,5 +1,5 @@
-// The kernel's functions on both sides of shootdowns, where a result has them: the culprit's as a flame graph that is as
-// wide as what they cost the victim, and the most frequent way side by side.
+// The kernel's functions on both sides of shootdowns, where a result has them: the culprit's as a flame graph whose
+// widths are their cost for the victim, and the most frequent way side by side.
 
 function waysTree(ways) {
   const { nodes, child } = flameNodes();
@@ -17,16 +17,16 @@ function waysFlame(figure, ways) {
   const counts = flameValues(tree, ways.map((way) => way.shootdowns));
   const stalls = flameValues(tree, ways.map((way) => way.stall_ns));
   const words = (id) => {
-    const share = F.value[0] > 0 ? `, ${percent(F.value[id] / F.value[0])} of all` : "";
-    return `${F.nodes[id].label}: ${time(stalls[id])} of the victim’s in ${plural(counts[id], "shootdown")}${share}`;
+    const share = graph.value[0] > 0 ? `, ${percent(graph.value[id] / graph.value[0])} of all` : "";
+    return `${graph.nodes[id].label}: ${time(stalls[id])} of the victim’s in ${plural(counts[id], "shootdown")}${share}`;
   };
-  const painted = () => { figure.querySelector(".path").textContent = words(F.zoom); };
-  const F = flameOf(figure.querySelector("canvas"), figure.querySelector(".read"), tree, words, painted);
+  const painted = () => { figure.querySelector(".path").textContent = words(graph.zoom); };
+  const graph = flameOf(figure.querySelector("canvas"), figure.querySelector(".read"), tree, words, painted);
   // a clock that is too coarse for any of them still leaves their number
-  F.value = stalls[0] > 0 ? stalls : counts;
-  sortFlame(tree, F.value);
-  flameEvents(F);
-  return F;
+  graph.value = stalls[0] > 0 ? stalls : counts;
+  sortFlame(tree, graph.value);
+  flameEvents(graph);
+  return graph;
 }
 
 function sidesTable({ culprit, victim }) {
@@ -42,9 +42,9 @@ function waysText(figure, sides, ways) {
 }
 
 // What does not change with the window. Only experiments that do one thing once keep stacks.
-function beginWays(E) {
-  const figure = E.box.querySelector(".flame");
-  const sides = E.result.backtraces;
+function beginWays(experiment) {
+  const figure = experiment.box.querySelector(".flame");
+  const sides = experiment.result.backtraces;
   if (!sides) { figure.remove(); return; }
   const ways = sides.ways || [];
   waysText(figure, sides, ways);
@@ -52,7 +52,7 @@ function beginWays(E) {
   const canvas = figure.querySelector("canvas");
   if (ways.length > 0) {
     canvas.setAttribute("aria-label", "flame graph of the culprit’s functions; arrow keys move, Enter zooms, Backspace goes out");
-    E.flame = waysFlame(figure, ways);
+    experiment.flame = waysFlame(figure, ways);
   } else {
     for (const part of figure.querySelectorAll(".plot, .path, .read")) part.remove();
   }
