@@ -30,7 +30,7 @@ impl InfluxPoint<'_> {
         let mut line = escape_special(self.measurement, &[',', ' ']);
         for (tag, value) in self.tags.iter().filter(|(_, value)| !value.is_empty()) {
             let [tag, value] = [tag, value].map(|text| escape_special(text, &[',', '=', ' ']));
-            // writing to a String does not fail
+            // Writing to a String does not fail.
             let _ = write!(line, ",{tag}={value}");
         }
         for (i, (field, value)) in self.fields.iter().enumerate() {
@@ -38,7 +38,7 @@ impl InfluxPoint<'_> {
             let field = escape_special(field, &[',', '=', ' ']);
             let _ = write!(line, "{between}{field}={value}i");
         }
-        // times are signed there
+        // The protocol's times are signed.
         let _ = writeln!(line, " {}", self.t_ns.min(i64::MAX as u64));
         line
     }

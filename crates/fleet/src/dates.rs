@@ -1,4 +1,4 @@
-//! Which traces are asked of, by when they began.
+//! The choice of traces by the time at which they began.
 
 use std::str::FromStr;
 
@@ -60,7 +60,7 @@ const DAY_FORMAT: &str = "%Y-%m-%d";
 /// Days since 1970 of `YYYY-MM-DD`.
 fn parse_day(text: &str) -> Option<u64> {
     let date = NaiveDate::parse_from_str(text, DAY_FORMAT).ok()?;
-    // of a month or day with one digit it makes two
+    // It writes a month or day of one digit with two.
     let exact = date.format(DAY_FORMAT).to_string() == text;
     let days = (date - NaiveDate::default()).num_days();
     (exact && (1970..=2200).contains(&date.year())).then_some(days.unsigned_abs())

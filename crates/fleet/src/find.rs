@@ -67,7 +67,7 @@ impl TraceTree {
 ///
 /// The folder itself can't be read.
 pub fn find_traces(dir: &Path) -> io::Result<TraceTree> {
-    // said as it is, and not as one of many that can't be read
+    // The root folder's error is returned, and not counted as one of many.
     fs::read_dir(dir)?;
     let mut tree = TraceTree::default();
     let mut seen = HashSet::new();
@@ -101,7 +101,7 @@ fn look_through(dir: &Path, depth: usize, tree: &mut TraceTree, seen: &mut HashS
         .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
         .map(|e| e.path())
         .collect();
-    // so that of two copies the same one counts each time
+    // Sorted, so that of two copies the same one counts each time.
     below.sort();
     for dir in below {
         look_through(&dir, depth - 1, tree, seen);
@@ -157,7 +157,7 @@ fn missing_part(path: &Path) -> Option<&'static str> {
     let last = || -> io::Result<Option<u8>> {
         let size = match fs::metadata(path)? {
             is if is.is_file() => is.len(),
-            // to open a pipe may take for ever
+            // Opening a pipe may block for ever.
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         if size == 0 {

@@ -137,7 +137,7 @@ impl EngineJob<'_> {
             Err(err) => return Err(err).with_context(|| format!("can't start {python}")),
         };
         let stderr = child.0.stderr.take();
-        // read beside, so that a pipe that is full holds nobody up
+        // It is read by a thread of its own, because a full pipe would block the engine.
         let said = thread::spawn(move || {
             let mut said = Vec::new();
             if let Some(mut stderr) = stderr {
@@ -148,7 +148,7 @@ impl EngineJob<'_> {
         });
         let stdin = child.0.stdin.take().context("Python has no stdin")?;
         let told = serde_json::to_vec(&self.request())?;
-        // one that fails at once does not read it: its words say more than the pipe's
+        // An engine that fails at once does not read it, and its own message says more than the pipe's error.
         let _ = { stdin }.write_all(&told);
         let stdout = child.0.stdout.take().context("Python has no stdout")?;
         let (sender, lines) = channel();
@@ -236,7 +236,7 @@ fn memory_mb() -> u64 {
     (total.unwrap_or(0) / 1024 / 2).clamp(1024, 32 << 10)
 }
 
-/// The columns of a trace are somebody else's, and no engine reads them by quell. The frames of a stack are lines.
+/// The columns of a trace come from others, and the engine reads them without quell. The frames of a stack are lines.
 fn clean_value(value: &mut Value) {
     if let Value::String(text) = value {
         let lines: Vec<_> = text.split('\n').map(clean).collect();
@@ -335,7 +335,7 @@ mod tests {
         .unwrap_err();
         assert!(!err.is::<EngineMissing>());
         assert_eq!(err.to_string(), "duckdb failed: IOError: no file");
-        // all said, yet an answer is not there
+        // It ended in order, but an answer is missing.
         assert!(ask(&python(dir.path(), "cat >/dev/null")).is_err());
     }
 }

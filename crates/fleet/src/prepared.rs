@@ -79,7 +79,7 @@ impl PreparedFolder {
         let number = self.traces;
         self.traces += 1;
         for (n, file) in found.files.iter().enumerate() {
-            // links, so that whatever the tree is called no engine sees its names
+            // Links hide the tree's own names from the engine, which may misread them.
             let link = self.dir.join(format!("events/{number:08}-{n:05}.parquet"));
             let link = || std::os::unix::fs::symlink(file.canonicalize()?, link);
             link().with_context(|| format!("can't link to {}", file.display()))?;

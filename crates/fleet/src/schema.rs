@@ -44,7 +44,7 @@ pub struct ProcessRow {
     pub build_id: String,
     /// The executable.
     pub exe: String,
-    /// Who most likely asks for memory there: an allocator or runtime.
+    /// The most likely asker for memory there: an allocator or runtime.
     pub asker: String,
 }
 
@@ -61,7 +61,7 @@ pub struct StackRow {
     pub frames: String,
     /// The frame that called: the innermost that is no mere wrapper of a system call.
     pub caller: String,
-    /// Who asked: an allocator, `own calls`, `ending threads`; of the kernel's nobody.
+    /// The asker: an allocator, `own calls`, `ending threads`; empty for the kernel's.
     pub asker: String,
 }
 
@@ -285,7 +285,7 @@ pub fn view_statements(engine: Engine, dir: &str) -> Vec<String> {
     let (view, number, from, full) = match engine {
         Engine::DuckDb => (
             "create or replace view",
-            // the file's name begins with the trace's number
+            // The file's name begins with the trace's number.
             format!(
                 "cast(substring(filename, {}, 8) as bigint)",
                 dir.chars().count() + "/events/".len() + 1

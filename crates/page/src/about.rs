@@ -28,7 +28,7 @@ pub struct About<'a> {
 
 /// The names behind the numbers in rows.
 pub trait NameSource {
-    /// The functions of a stack, from the outermost inwards; `None` where nothing is known of it.
+    /// The functions of a stack, from the outermost inwards; `None` where they are not known.
     fn stack(&self, stack: i32) -> Option<Vec<String>>;
     /// The name of a region, by the number that came with [`crate::Binner::take`].
     fn region(&self, region: u32) -> String;

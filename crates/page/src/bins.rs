@@ -146,7 +146,7 @@ impl Binner {
         {
             self.lengthen_steps();
         }
-        // well below the bound, so that it takes many rows until the next time
+        // Folding goes well below the bound, so that the next time is many rows away.
         if self.sites.cells() > cells || self.sites.live_count() > 2 * entries {
             self.sites.fold_smallest(entries, cells / 2);
         }

@@ -26,7 +26,7 @@ pub(crate) struct FoldEntry<K, const N: usize> {
 pub(crate) struct FoldingMap<K, const N: usize> {
     ids: HashMap<K, u32, ahash::RandomState>,
     entries: Vec<FoldEntry<K, N>>,
-    /// The last one that was asked for: rows of one kind come in runs.
+    /// The last key and its number, because rows of one kind come in runs.
     last: Option<(K, u32)>,
     live: usize,
     cells: usize,

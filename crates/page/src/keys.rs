@@ -31,14 +31,14 @@ impl FoldKey for Site {
         match self.detail() {
             3 => self.stack = OTHER_STACK,
             2 => self.region = None,
-            // one a cause, so that causes are all that is left at worst
+            // There is one for each cause, so that at worst only causes are left.
             _ => (self.culprit, self.stack) = (None, OTHER_STACK),
         }
         self
     }
 }
 
-/// Who shot at whom.
+/// A culprit and a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CulpritVictimPair {
     pub(crate) culprit: Option<u32>,
@@ -52,7 +52,7 @@ impl FoldKey for CulpritVictimPair {
     }
 
     fn coarser(mut self) -> Self {
-        // whom it hit says more than who did it, which the sites tell too
+        // The victim is kept longer than the culprit, because the sites have culprits too.
         if self.culprit.take().is_none() {
             self.victim = None;
         }

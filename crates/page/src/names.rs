@@ -25,7 +25,7 @@ impl UniqueTexts {
             return id;
         }
         let id = self.list.len() as u32;
-        // as much as JSON may need for it, with a character that is escaped to six
+        // JSON may need six characters for one that is escaped.
         self.bytes += text
             .chars()
             .map(|c| {

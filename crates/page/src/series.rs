@@ -16,7 +16,7 @@ impl<const N: usize> StepSeries<N> {
     /// Adds to a step; true if it was empty before.
     #[inline]
     pub(crate) fn add(&mut self, step: u64, amount: &[u64; N]) -> bool {
-        // rows are recorded nearly in order, so it is nearly always the last
+        // Rows are recorded nearly in order, so it is nearly always the last step.
         match self.cells.last_mut() {
             Some((last, sum)) if *last == step => {
                 add_saturating(sum, amount);

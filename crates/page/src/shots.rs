@@ -47,7 +47,7 @@ impl ShotList {
                 stall_ns: 0,
             });
         }
-        // the rows of a shootdown follow each other
+        // The rows of a shootdown follow each other.
         if let Some(shot) = kept.last_mut() {
             shot.victims += 1;
             shot.stall_ns += u64::from(row.stall_ns);

@@ -60,7 +60,7 @@ impl SpentRows {
             return None;
         }
         let before = texts.bytes + tree.json_bytes();
-        // one row for each, whatever is folded into it
+        // Folded stacks share one row.
         let mut rows: BTreeMap<(u32, Mechanism, Part, i32), [u64; 2]> = BTreeMap::new();
         let mut spent = Self::default();
         for (n, cost) in costs.into_iter().enumerate() {

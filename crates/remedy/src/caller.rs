@@ -1,4 +1,4 @@
-//! Whose calls the time of a run was spent on, as far as its account tells.
+//! The callers that the time of a run belongs to, as far as its account shows them.
 
 use std::path::Path;
 
@@ -29,9 +29,9 @@ fn base(path: &Path) -> &str {
 pub(crate) enum CalledBy {
     /// This origin's, as it works.
     Itself,
-    /// This allocator's, because the program asked it to give memory back.
+    /// This allocator's, at a request of the program to give memory back.
     Asked,
-    /// Somebody else's.
+    /// Another origin's.
     Others,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn call_of(doing: &str) -> Option<Mechanism> {
 mod tests {
     use super::*;
 
-    /// Check that a function is told from its file where the account has both, or one.
+    /// Check that function and file are separated where the account has both, or one.
     #[test]
     fn functions_and_files() {
         let c = "TCMallocImplementation::ReleaseToSystem(unsigned long) (libtcmalloc.so.4)";
@@ -113,7 +113,7 @@ mod tests {
         );
     }
 
-    /// Check that what holds a lock is one of the calls that remedies touch, and that what none touches is none.
+    /// Check that a lock's holder is in one of the calls that remedies touch, and that other calls give none.
     #[test]
     fn holders_are_calls() {
         assert_eq!(call_of("munmap of 2 pages"), Some(Mechanism::Unmap));

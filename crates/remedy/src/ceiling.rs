@@ -21,7 +21,7 @@ pub struct RemedyCeiling {
     pub blocked_ns: u64,
     /// The CPU time, as a share of all of the run, 0 to 1.
     pub cpu: f64,
-    /// Both as a share of the time that passed, 0 to 1: as if nothing of it happened beside something else.
+    /// Both as a share of the time that passed, 0 to 1, as if no two threads ever ran at once.
     pub wall: f64,
 }
 
@@ -65,7 +65,7 @@ const ANON_FAULTS: [Mechanism; 4] = [
     Mechanism::Zeroing,
 ];
 
-/// Samples and time asleep. Parts of rows are of it too.
+/// Samples and time asleep, which may be parts of rows.
 #[derive(Debug, Clone, Copy, Default)]
 struct SampleSum {
     samples: f64,

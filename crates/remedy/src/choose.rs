@@ -166,7 +166,7 @@ impl<'a> Choosing<'a> {
                 let is_timed = self.evidence.spent.is_some();
                 let offered = self.candidates.len();
                 if (is_timed || faults >= remedy::MANY_FAULTS) && !is_replaced {
-                    // few shootdowns do not say that its pages are not those that are faulted in
+                    // Its pages may be those that are faulted in, even where shootdowns are few.
                     let text = match faults {
                         0 => "by where its time went".to_owned(),
                         _ => format!("the program has {}", count_noun(faults, "page fault")),
@@ -325,7 +325,7 @@ impl<'a> Choosing<'a> {
         self.candidates.push(planned);
     }
 
-    /// All shootdowns by cause, whoever asked.
+    /// All shootdowns by cause, of every origin.
     fn all_by_cause(&self) -> Share {
         let mut all = Share::default();
         let own = self.split.own.values();
@@ -452,7 +452,7 @@ impl<'a> Choosing<'a> {
             .filter(|s| s.stops > stops + PREDICTION_ERROR && s.memory.is_some_and(|m| m > left))
             .filter(|_| stops < ENOUGH_STOPPED)
             .collect();
-        // of those that stop enough, or else as much as any, the cheapest
+        // The cheapest of the sets that stop enough, or else as much as any.
         let most = over.iter().map(|s| s.stops).fold(0.0, f64::max);
         let good = over
             .iter()

@@ -73,7 +73,7 @@ fn variable_key(_value: &str) -> &'static str {
     "value"
 }
 
-/// Whether the user's setting stays, because it asks the preload library for more than ours does. Not where it is
+/// Whether the user's setting stays, because it states a larger need to the preload library than ours does. Not where it is
 /// the bound of memory, which the budget decides.
 fn asks_for_more(variable: &str, theirs: &str, ours: &str) -> bool {
     variable == SHIM_VARIABLE
@@ -157,7 +157,7 @@ pub(crate) fn is_set_already(variable: &str, base: Option<&str>, ours: &str) -> 
         };
         return names(base).eq(names(&merged));
     }
-    // The preload library may have been asked for more: for two remedies at once, or by the user.
+    // The preload library may have a larger need already: of two remedies at once, or of the user.
     let enough = |their: &str, our: &str| {
         let need = shim::setting_need(our).filter(|_| variable == SHIM_VARIABLE);
         their == our || need.is_some_and(|n| shim::setting_need(their) >= Some(n))

@@ -116,9 +116,9 @@ pub(crate) fn after_a_split(
 pub(crate) fn of_what_is_given_back(evidence: &Evidence, share: &Share) -> u64 {
     const FULL_FLUSH_PAGES: u64 = 1024;
     let of = |cause| share.causes.get(&cause).copied().unwrap_or(0);
-    // MADV_FREE leaves the page there until memory is short
+    // MADV_FREE leaves the page there until memory is short.
     let calls = share.gives_back() - of(Cause::MadviseFree);
-    // which flushes were full nobody says: of these calls as many as of all but copies, which are of a page each
+    // The kernel does not say which flushes were full. The share is taken from all flushes but copies, which are of a page each.
     let copies: u64 = evidence
         .sources
         .iter()

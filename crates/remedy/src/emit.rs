@@ -127,7 +127,7 @@ pub fn emit_plan(plan: &Plan, environment: &BTreeMap<String, String>, form: Plan
         }
     }
     for line in lines {
-        // writing to a String does not fail
+        // Writing to a String does not fail.
         let _ = writeln!(out, "{line}");
     }
     if !left.is_empty() {

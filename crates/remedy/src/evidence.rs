@@ -20,7 +20,7 @@ pub struct Evidence {
     pub shootdowns: u64,
     /// Those beside the sources that other programs caused: shares of all are of these too.
     pub by_strangers: u64,
-    /// It was watched from its start on, so that it has no pages of who forked it before.
+    /// It was watched from its start on, so no page of it was copied from a parent before.
     pub from_start: bool,
     /// Its page faults, if they were counted.
     pub page_faults: Option<u64>,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The C library's wrappers: a stack that ends in one says nothing about who called it.
+/// The C library's wrappers: a stack that ends in one does not name its caller.
 pub(crate) fn is_wrapper(symbol: &str) -> bool {
     let name = symbol
         .trim_start_matches('_')
@@ -79,7 +79,7 @@ pub(crate) fn is_libc_malloc(symbol: &str) -> bool {
         || name.starts_with("libc_free_impl")
 }
 
-/// Functions by which a program has its allocator give memory back at once, whatever that would do by itself.
+/// Functions by which a program makes its allocator give memory back at once, whatever its policy is.
 const RELEASE_FUNCTIONS: [&str; 7] = [
     "malloc_trim",
     "ReleaseFreeMemory",
@@ -90,7 +90,7 @@ const RELEASE_FUNCTIONS: [&str; 7] = [
     "mi_heap_collect",
 ];
 
-/// Whether this function is one by which a program asks for memory to be given back. `_rjem_mallctl` is `mallctl` with
+/// Whether a program calls this function to have memory given back. `_rjem_mallctl` is `mallctl` with
 /// a prefix, and C++ has the class before a function and the types behind.
 pub(crate) fn is_asked(function: &str) -> bool {
     let name = function.split(['(', '@', ' ']).next().unwrap_or_default();

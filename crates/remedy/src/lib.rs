@@ -20,22 +20,22 @@ mod ceiling;
 mod choose;
 mod conf;
 mod copies;
-mod could_win;
 pub mod emit;
 mod evidence;
-mod found;
 mod function_names;
 mod observed_time;
 mod owner;
 mod plan;
+mod plan_file;
+mod possible_wins;
 pub mod predict;
 pub mod quote;
 mod recognise;
 mod remedy;
 mod share;
+mod software;
 mod start;
 pub mod table;
-mod text;
 mod touches;
 mod version;
 mod words;
@@ -44,18 +44,18 @@ mod wrappers;
 pub use ceiling::RemedyCeiling;
 pub use choose::{PlanOptions, Proposal, choose_plan, choose_remedies, plan};
 pub use conf::{SHIM_LIBRARY, SHIM_VARIABLE, merge_setting, single_settings};
-pub use could_win::{PossibleWin, could_win};
 pub use evidence::{Evidence, FEW_SHOOTDOWNS, ShootdownSource};
-pub use found::{FoundSoftware, Linking, SoftwareKind};
 pub use observed_time::ObservedTime;
 pub use owner::{Unattributed, calling_allocator};
 pub use plan::{Plan, Planned};
+pub use possible_wins::{PossibleWin, possible_wins};
 pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
 pub use remedy::{
     MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, all_remedies,
 };
+pub use software::{FoundSoftware, Linking, SoftwareKind};
 pub use start::{List, Numa, Start};
 pub use touches::Touches;
 pub use version::Version;

@@ -1,4 +1,4 @@
-//! Who called for the shootdowns of a source, by the stack: an allocator, the code of a file, or nobody that is known.
+//! The owner of a source's shootdowns, by the stack: an allocator, the code of a file, or unknown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) fn owner_of(
                     .iter()
                     .position(|f| f.kind.has_allocator() && same(f) && !foreign(f) && wanted(f))
             };
-            // Python brings mimalloc along, whether it uses it or not: the name tells.
+            // Python brings mimalloc along, whether it uses it or not, so the function's name decides.
             if let Some(named) = here(&|f| symbol.is_some_and(|s| owns_function(f, s))) {
                 return Owner::Allocator(named, false);
             }
@@ -78,12 +78,12 @@ pub(crate) fn owner_of(
     }
 }
 
-/// Which of these allocators called for the shootdowns of a source, by its index: only where a stack says who did.
+/// The index of the allocator that caused a source's shootdowns, where a stack proves it.
 /// `Err` where none does.
 ///
 /// # Errors
 ///
-/// Nobody knows who called.
+/// No stack names the caller.
 pub fn calling_allocator(
     found: &[FoundSoftware],
     source: &ShootdownSource,
@@ -96,11 +96,11 @@ pub fn calling_allocator(
     }
 }
 
-/// No stack says who called.
+/// No stack names the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unattributed;
 
-/// Who most likely asked when no stack says so: the allocator that took malloc's place, which gets its memory by sbrk(3)
+/// The most likely owner where no stack names one: the allocator that took malloc's place, which gets its memory by sbrk(3)
 /// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
 /// built in on purpose, and the C library if there is none.
 pub(crate) fn likely_owner(

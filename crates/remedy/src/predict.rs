@@ -93,7 +93,7 @@ fn predict_from<'r>(
     let most = won().fold(f64::NEG_INFINITY, f64::max);
     let of_remedy = nearest.iter().filter(|r| r.remedy == remedy).count();
     Some(Predicted {
-        // no more than all of it can go
+        // CPU time can't fall by more than all of it.
         change: [(-most * ceiling).max(-1.0), -least * ceiling],
         of_remedy,
     })

@@ -17,7 +17,7 @@ pub fn shell_word(value: &str) -> String {
         match c {
             '%' => format.push_str("%%"),
             '\\' => format.push_str(r"\\"),
-            // printf would take it for an option
+            // printf would take it for an option.
             '-' if format.is_empty() => format.push_str(r"\055"),
             c if is_plain(c) => format.push(c),
             c => format.extend(utf8_bytes(c).map(|b| format!("\\{b:03o}"))),

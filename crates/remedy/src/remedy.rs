@@ -41,7 +41,7 @@ use crate::evidence::Evidence;
 use crate::share::Share;
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// From this many page faults on, huge pages are asked for, and an allocator that somebody built in is
+/// From this many page faults on, huge pages are offered, and an allocator that was built in is
 /// tuned even where few shootdowns were seen: on a busy machine its threads may not have run side by
 /// side. Polars' six queries make 290,000, Redis with 6,000 large values 81,000, a start of Python 2,000.
 pub(crate) const MANY_FAULTS: u64 = 50_000;
@@ -80,7 +80,7 @@ pub trait Remedy: Sync {
     }
 }
 
-/// Who asked for the shootdowns of a case.
+/// The origin of the shootdowns of a case.
 #[derive(Debug, Clone, Copy)]
 pub enum ShootdownOrigin<'a> {
     /// An allocator or a runtime.
@@ -97,7 +97,7 @@ pub enum ShootdownOrigin<'a> {
 
 /// One origin of shootdowns in one observed program: the input of a remedy's decision.
 pub struct RemedyCase<'a> {
-    /// Who asked.
+    /// The origin.
     pub origin: ShootdownOrigin<'a>,
     /// All that was found in the program.
     pub found: &'a [FoundSoftware],
@@ -182,7 +182,7 @@ impl<'a> RemedyCase<'a> {
         mean.is_some_and(|bytes| bytes >= LARGE_BLOCK_BYTES)
     }
 
-    /// The allocator or runtime that asked, if it is of this kind.
+    /// The allocator or runtime of this case, if it is of this kind.
     #[must_use]
     pub fn allocator_of_kind(&self, kind: SoftwareKind) -> Option<&'a FoundSoftware> {
         match self.origin {

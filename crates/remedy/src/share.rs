@@ -1,4 +1,4 @@
-//! Shootdowns counted to who asked for them.
+//! Shootdowns counted to their origins.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct ShootdownSplit {
     pub(crate) threads: Share,
     /// Of all, by calls for memory to be given back that the program makes itself, such as `malloc_trim (libc.so.6)`.
     pub(crate) asked: BTreeMap<String, u64>,
-    /// By calls whose caller no stack names, by who may have made them: no remedy rests on that.
+    /// By calls whose caller no stack names, under the likely caller: no remedy rests on that.
     pub(crate) guessed: BTreeMap<String, u64>,
     /// By causes that no allocator has: fork, exit, reclaim…
     pub(crate) others: BTreeMap<Cause, u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Share {
     pub(crate) shootdowns: u64,
     /// By cause.
     pub(crate) causes: BTreeMap<Cause, u64>,
-    /// How many are counted to it because nobody else could have asked, where nothing but a total is known.
+    /// Those counted to it because no other origin was possible, where nothing but a total is known.
     pub(crate) guessed: u64,
     /// Of those by cause, how many are on memory that the preload library passes on: mappings of files.
     pub(crate) of_files: BTreeMap<Cause, u64>,

@@ -11,11 +11,11 @@ use crate::evidence::is_thread_end;
 use crate::owner::{Owner, owner_of};
 use crate::{Evidence, FoundSoftware, ShootdownSource, SoftwareKind, by_name};
 
-/// Who asks where it is the program itself.
+/// The asker's name where it is the program itself.
 pub const OWN_CALLS: &str = "own calls";
-/// Who asks where it is a thread that ends.
+/// The asker's name where it is a thread that ends.
 pub const ENDING_THREADS: &str = "ending threads";
-/// Who asks where nobody knows.
+/// The asker's name where it is not known.
 pub const UNKNOWN_ASKER: &str = "";
 
 /// Kinds that ask the kernel for memory.
@@ -49,7 +49,7 @@ pub struct Row {
     pub permille: u32,
 }
 
-/// Somebody who asks, as a plan would see it.
+/// An asker with its evidence, as a plan would see it.
 struct UsualAsker {
     name: &'static str,
     found: Vec<FoundSoftware>,
@@ -135,7 +135,7 @@ pub fn table() -> Vec<Row> {
     rows
 }
 
-/// Who asked, in the words of the table: by the stack, or where none says so the one that most likely did.
+/// The asker of a source, by the table's name: from the stack, or else the most likely one.
 #[must_use]
 pub fn asker(found: &[FoundSoftware], source: &ShootdownSource) -> &'static str {
     if is_thread_end(source) {
@@ -159,7 +159,7 @@ mod tests {
         row.map(|r| (r.remedy, r.permille))
     }
 
-    /// Check that the table says what plans say: settings of allocators, the library for a program's own calls, what is
+    /// Check that the table agrees with plans: settings of allocators, the library for a program's own calls, what is
     /// asked of the kernel, and nothing for what no remedy stops.
     #[test]
     fn as_plans_say() {
@@ -193,7 +193,7 @@ mod tests {
         assert!(table().iter().all(|r| known.contains(&r.remedy.as_str())));
     }
 
-    /// Check that stacks say who asked, and that without one the most likely is taken.
+    /// Check that stacks name the asker, and that without one the most likely is taken.
     #[test]
     fn usual_askers() {
         let found = [

@@ -69,7 +69,7 @@ impl Touches {
         }
     }
 
-    /// The same, and these, whoever had them done.
+    /// The same, with these mechanisms of every origin.
     #[must_use]
     pub const fn and_everywhere(self, everywhere: &'static [Mechanism]) -> Self {
         Self { everywhere, ..self }

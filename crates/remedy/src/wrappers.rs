@@ -51,7 +51,7 @@ impl Wrappers {
         self.0 & TRIM_BIT != 0
     }
 
-    /// Whether its code may have asked for this by itself.
+    /// Whether its code may have called for this itself.
     pub(crate) fn may_ask(self, cause: Cause) -> bool {
         let by = match cause {
             Cause::Munmap => UNMAP_BIT,
@@ -81,7 +81,7 @@ mod tests {
         assert!(Wrappers::from_names(b"\0malloc_trim\0").may_trim());
     }
 
-    /// Check that of real files the one that unmaps is told from one that does not.
+    /// Check with real files that one which unmaps differs from one which does not.
     #[test]
     fn of_files() {
         let this = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();

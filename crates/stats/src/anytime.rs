@@ -1,7 +1,7 @@
 //! Evidence that stays honest however often one looks, and whenever one stops.
 //!
-//! A test for a fixed number of pairs is wrong more often than it says if somebody looks after each pair and stops when he
-//! likes the result. This one is a bet (Ville, *Étude critique de la notion de collectif*, 1939; Shafer, "Testing by
+//! A test for a fixed number of pairs is wrong more often than it says if one looks after each pair and stops at a
+//! welcome result. This one is a bet (Ville, *Étude critique de la notion de collectif*, 1939; Shafer, "Testing by
 //! betting", 2021): one begins with 1, and before each pair stakes on "the log ratio lies below θ". If it lies above as
 //! often and as far as below, no way of staking makes money, so with chance α at most one ever has 1/α. The stake
 //! on a difference x is tanh(λ (θ - x)): all for a difference that is large beside 1/λ, little for a small one. As

@@ -18,7 +18,7 @@ pub struct Difference {
     pub pairs: usize,
 }
 
-/// So many resamples are drawn where there are too many to count all of them.
+/// The number of resamples that are drawn where all of them are too many to count.
 const DRAWN_RESAMPLES: u32 = 4000;
 
 /// Compares the second values of pairs with the first. Pairs with a value that is no number are left out. The same
@@ -44,7 +44,7 @@ pub fn paired_difference(pairs: &[(f64, f64)], seed: u64) -> Difference {
 mod tests {
     use super::*;
 
-    /// Check that a clear difference is told with its sign, that none has an interval around zero, and that the order
+    /// Check that a clear difference is found with its sign, that none has an interval around zero, and that the order
     /// of the two sides only turns the sign.
     #[test]
     fn differences_are_told() {

@@ -1,8 +1,8 @@
 //! How often the pairs of a proof are looked at before it ends.
 //!
 //! Five pairs settle a large gain and leave a small one open, and nobody knows beforehand which it is. So a proof may
-//! go on where its pairs promise a gain that they don't settle. Whoever looks more than once is wrong more often, unless each look is
-//! held to more: with three looks planned, each may claim with a third of the error and prints an interval that is as much
+//! go on where its pairs promise a gain that they don't settle. Several looks are wrong more often than one, unless each
+//! has to reach a stricter level: with three looks planned, each may claim with a third of the error and prints an interval that is as much
 //! surer (Bonferroni). That holds whatever decides about going on, so `prove` may also stop for want of time.
 
 use crate::{Comparison, MIN_PAIRS, PairOrder, Rng, Verdict, draw_orders};

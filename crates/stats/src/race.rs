@@ -1,6 +1,6 @@
-//! A race of candidates beside a baseline: who runs next, who is out, who has won.
+//! A race of candidates beside a baseline: which run next, which are out, which have won.
 //!
-//! Nothing here runs a program or reads a clock: whoever does asks for the next group of runs ([`Race::next_group`]), makes them in
+//! Nothing here runs a program or reads a clock: the caller gets the next group of runs ([`Race::next_group`]), makes them in
 //! that order, and hands the results in ([`Race::record_group`]). Runs that are compared lie side by side in time: a group is the
 //! baseline and at most [`MAX_GROUP_CANDIDATES`] candidates, in an order that chance decides, since machines change from minute to minute.
 //!
@@ -49,7 +49,7 @@ impl Default for RaceRules {
     }
 }
 
-/// Who runs.
+/// A participant of the race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Runner {
     /// The candidates are compared with it.

@@ -51,7 +51,7 @@ mod tests {
     use crate::Rng;
 
     /// Check what two runs a side can claim: a change far beyond their scatter, never one run, never sides that overlap,
-    /// and less where more is asked.
+    /// and less where more questions are judged together.
     #[test]
     fn few_runs() {
         assert_eq!(runs_apart(&[1.0], &[2.0, 2.0], 1), None);
@@ -71,7 +71,7 @@ mod tests {
         );
         assert_eq!(runs_apart(&[1.0, 1.06], &[2.0, 2.06], 30), None);
         assert_eq!(runs_apart(&[1.0, f64::NAN], &[2.0, 2.0], 1), None);
-        // equal to the last digit: whole counts are
+        // Whole counts may be equal to the last digit.
         assert_eq!(
             runs_apart(&[1.0, 1.0], &[2.0, 2.0], 30),
             Some(Ordering::Greater)
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn nothing_is_claimed_of_nothing() {
         let mut rng = Rng::new(7);
-        // the sum of twelve is close to a bell curve, with a standard deviation of 1
+        // The sum of twelve even numbers is close to a bell curve, with a standard deviation of 1.
         let mut draw = || {
             (0..12)
                 .map(|_| rng.below(1 << 20) as f64 / f64::from(1 << 20))
@@ -95,7 +95,7 @@ mod tests {
                 let mut side = || (0..runs).map(|_| draw()).collect::<Vec<f64>>();
                 wrong += usize::from((0..20).any(|_| runs_apart(&side(), &side(), 20).is_some()));
             }
-            // of 1,000 with a chance of 0.01 each, 30 are beyond six standard deviations
+            // Of 1,000 with a chance of 0.01 each, 30 are beyond six standard deviations.
             assert!(wrong <= 30, "{runs} runs: {wrong}");
         }
     }

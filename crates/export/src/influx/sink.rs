@@ -9,10 +9,10 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A server may take so long to be connected to, and as long again to answer.
+/// A server may take this long to accept a connection, and as long again to answer.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After a server was gone, nothing is tried for so long: it would be waited for again and again.
+/// After a failure nothing is tried for this long, because each try would wait for the server again.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Bytes of a datagram: an Ethernet frame holds this many beside the headers of IPv6.
@@ -152,7 +152,7 @@ impl Sink {
                 };
                 let socket = UdpSocket::bind(any)?;
                 socket.connect(&at[..])?;
-                // a full buffer loses lines rather than time
+                // With a full buffer it loses lines rather than time.
                 socket.set_nonblocking(true)?;
                 SinkChannel::Udp(socket)
             }
@@ -295,7 +295,7 @@ fn read_answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => said.extend_from_slice(&part[..n]),
             Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-            // the status may have come all the same
+            // The status may have come all the same.
             Err(_) => break,
         }
     }

@@ -116,7 +116,7 @@ pub(super) fn sample_mark(sample: &Sample, names: &mut InternedNames<'_>) -> Tra
     }
 }
 
-/// A victim's slice: who ran there, and whether it was for an address space of others.
+/// A victim's slice: the thread that ran there, and whether the flush was for an address space of others.
 pub(super) fn victim_slice(row: &Row, names: &mut InternedNames<'_>) -> TrackEvent {
     TrackEvent {
         name_iid: Some(names::of_stall()),

@@ -157,7 +157,7 @@ impl TracePackets<'_> {
         Ok(())
     }
 
-    /// The slice of who waits, and one of whom it waits for, from which an arrow leads to it.
+    /// The slice of the thread that waits, and one of the holder, from which an arrow leads to the first.
     fn write_wait(&mut self, wait: &Wait) -> anyhow::Result<()> {
         let mut flow = None;
         if wait.holder_tid != 0 {

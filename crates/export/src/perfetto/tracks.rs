@@ -122,7 +122,7 @@ impl Tracks {
         if let Some(spot) = free_lane(lanes, start, end) {
             return spot;
         }
-        // a thread sleeps once at a time, unless a trace is made up
+        // A thread sleeps once at a time, except in invented traces.
         let name = match (act, lanes.is_empty()) {
             (ThreadAct::Waits, true) => {
                 lanes.push(Lane { uuid: own, end });

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quell_event::Tally;
 use quell_event::account::Account;
 use quell_fleet::{ProcessRow, WinRow};
-use quell_remedy::{FoundSoftware, ObservedTime, could_win};
+use quell_remedy::{FoundSoftware, ObservedTime, possible_wins};
 
 /// The rows of a trace, whose processes these are, with the allocators that they have mapped; none where it has no account.
 pub(super) fn rows(
@@ -30,7 +30,7 @@ pub(super) fn rows(
             continue;
         }
         let found = allocators.get(&pid).map_or(&[][..], Vec::as_slice);
-        let wins = could_win(found, &spent).into_iter();
+        let wins = possible_wins(found, &spent).into_iter();
         rows.extend(wins.map(|win| WinRow {
             trace: number,
             pid,

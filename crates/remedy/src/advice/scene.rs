@@ -12,7 +12,7 @@ const MAX_FRAMES: usize = 64;
 /// The name under which quell itself holds locks while it reads the mappings of a process.
 const OWN_COMM: &str = "quell";
 
-/// All of it. Times are ns.
+/// The time of the whole trace, by stacks. Times are ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scene {
     /// CPU time of all that was watched.
@@ -23,7 +23,7 @@ pub struct Scene {
     pub costs: Vec<SeenCost>,
     /// The cost of each kind of advice to madvise(2), by the function that gave it: a part of `costs`.
     pub given: Vec<SeenCost>,
-    /// Who held locks that others waited for.
+    /// Processes that held locks while others waited for them.
     pub holders: Vec<SeenHolder>,
     /// Processes that forked.
     pub forks: Vec<SeenForks>,
@@ -161,7 +161,7 @@ impl From<&trace::Frame> for SeenFrame {
     }
 }
 
-/// Files of which everybody calls something: who asked stands further out.
+/// Files whose functions any program may call: the caller stands further out on the stack.
 const OF_LIBC: &[&str] = &["libc.so", "libc-", "ld-linux", "ld-musl", "libpthread"];
 
 impl SeenFrame {
@@ -204,7 +204,7 @@ impl SeenCost {
         mechanisms.contains(&self.mechanism)
     }
 
-    /// The innermost frame that is none of the C library: who asked for it.
+    /// The innermost frame outside of the C library: it asked the kernel for the work.
     #[must_use]
     pub fn asking_frame(&self) -> Option<&SeenFrame> {
         let known = |frame: &&SeenFrame| !frame.function.is_empty() || !frame.file.is_empty();
@@ -325,7 +325,7 @@ fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) 
         sum.blocked_ns += cost.blocked_ns;
     }
     let mut whole: Vec<_> = whole.into_iter().collect();
-    // maps have no order
+    // A hash map has no order, so the result is sorted.
     whole.sort_by_key(|(key, cost)| (std::cmp::Reverse(cost.cpu_ns + cost.blocked_ns), *key));
     whole.into_iter().map(|(_, cost)| cost).collect()
 }

@@ -6,7 +6,7 @@ use quell_event::Mechanism;
 
 use super::scene::{Scene, SeenCost, SeenFrame, SeenHolder};
 
-/// It is a sum over stacks, or over those who held a lock.
+/// The result of an entry: a sum over stacks, or over holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// CPU time.

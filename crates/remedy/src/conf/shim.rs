@@ -69,7 +69,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 impl ShimKey {
-    /// How much this value asks for, to compare it with others of this key; none if it is no value of it.
+    /// The need that this value states, as a number to compare it with others of this key; none if the key has no such value.
     fn value_need(&self, value: &str) -> Option<u64> {
         if let Some(at) = self.words.iter().position(|w| *w == value) {
             return Some(at as u64);
@@ -95,7 +95,7 @@ impl ShimKey {
     }
 }
 
-/// How much a setting asks for. None if the library does not know it, which is less than anything.
+/// The need that a setting states. None if the library does not know it, which is less than any need.
 pub(super) fn setting_need(setting: &str) -> Option<u64> {
     match setting.split_once('=') {
         Some((key, value)) => SHIM_KEYS.iter().find(|k| k.name == key)?.value_need(value),
@@ -157,7 +157,7 @@ mod tests {
         all
     }
 
-    /// Check that the library reads what is known here, and that nothing else is in its source.
+    /// Check that this table has exactly the keys and words that the library's source reads.
     #[test]
     fn as_the_library() {
         let mut keys = SHIM_KEYS.map(|k| k.name);
@@ -210,7 +210,7 @@ mod tests {
         proptest::collection::vec(part, 0..6).prop_map(|parts| parts.join(","))
     }
 
-    /// Check that neither of two remedies takes from the other what it asks for.
+    /// Check that neither of two remedies takes away the other's need.
     #[test]
     fn most_of_each() {
         let arenas = "cache=512M,rss=600M";
@@ -232,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        /// Check by the library's own reader that two, or three, remedies get what each asks for, and the same in any order.
+        /// Check by the library's own reader that two, or three, remedies get what each needs, and the same in any order.
         #[test]
         fn loses_no_need(one in any_value(), two in any_value(), three in any_value()) {
             let both = merge_needs(&one, &two);
@@ -244,7 +244,7 @@ mod tests {
             }
         }
 
-        /// Check that nothing is said of what nobody asked for.
+        /// Check that the merged value holds no setting that neither value has.
         #[test]
         fn adds_nothing(one in any_value(), two in any_value()) {
             for part in merge_needs(&one, &two).split(',').filter(|p| !p.is_empty()) {
@@ -252,7 +252,7 @@ mod tests {
             }
         }
 
-        /// Check that what the library refuses is refused here, and nothing else is.
+        /// Check that exactly the values that the library refuses are refused here.
         #[test]
         fn refuses_what_the_library_refuses(
             parts in proptest::collection::vec(("[a-z]{0,5}|cache|zero|keep|rss|hint|free|malloc_trim|trim|huge|prefault|on|off|lock|strict",

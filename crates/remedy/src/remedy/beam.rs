@@ -61,7 +61,7 @@ impl Remedy for ErlangCarriers {
         let offer = |flags: &str, cost: &str| {
             (!taken(flags)).then(|| Offer {
                 sets: one_variable(FLAGS_VARIABLE, flags),
-                // only the order of the two is known of shootdowns; runs tell
+                // Only the order of the two is known for shootdowns, so runs have to decide.
                 untried: true,
                 memory: MemoryGrowth::Unknown,
                 cost: cost.to_owned(),

@@ -71,7 +71,7 @@ impl Remedy for GlibcKeep {
         } else {
             "glibc.malloc.mmap_max=0".to_owned()
         };
-        // malloc_trim(3) gives back whatever is set
+        // malloc_trim(3) gives back under any setting.
         let reached = (1.0 - heap_trim::asked_for(case)).max(0.0);
         let offer = |keys: &[&str], stops: f64, grows: f64, untried: bool| Offer {
             sets: one_variable("GLIBC_TUNABLES", keys.join(":")),
@@ -144,7 +144,7 @@ impl Remedy for GlibcHugePages {
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
-        // where the program forks as it works, a write would copy 2 MB
+        // Where the program forks as it works, a write would copy 2 MB.
         if !found.at_least(2, 35, 0) || faults < MANY_FAULTS || case.forks_at_work() {
             return None;
         }

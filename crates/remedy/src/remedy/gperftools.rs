@@ -1,4 +1,4 @@
-//! gperftools' tcmalloc: never release, of itself or whoever asks.
+//! gperftools' tcmalloc: never release, neither on its timer nor at a request.
 
 use quell_event::Mechanism;
 
@@ -43,7 +43,7 @@ impl Remedy for ReleaseRate {
     }
 }
 
-/// Turns it off also where the program asks for it itself: a release rate is for the allocator's own timer, and
+/// Turns it off also for the program's own requests: a release rate is for the allocator's own timer, and
 /// `MallocExtension::ReleaseFreeMemory()` gives back all free spans whatever the rate.
 pub(super) struct DisableRelease;
 

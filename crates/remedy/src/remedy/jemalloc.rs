@@ -248,7 +248,7 @@ pub(super) fn variable(found: &FoundSoftware) -> Result<&str, &'static str> {
 }
 
 /// jemalloc 3 and 4 return pages when dirty ones exceed a ratio of active ones; -1 never does.
-/// From 4.1 they can decay instead, where the user (or the program) asked for it.
+/// From 4.1 they can decay instead, where the user (or the program) has set it.
 fn old_version_answer(
     case: &RemedyCase<'_>,
     found: &FoundSoftware,

@@ -18,7 +18,7 @@ pub(super) struct JemallocHugeMetadata;
 /// One key to try; none where it is set already, or jemalloc's variable is not known.
 fn to_try(case: &RemedyCase<'_>, key: &str, cost: &str) -> Option<RemedyAnswer> {
     let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
-    // a word since 5.1
+    // thp takes this word since 5.1.
     let variable = variable(found).ok().filter(|_| found.at_least(5, 1, 0))?;
     let name = key.split(':').next().unwrap_or(key);
     let theirs = (case.env)(variable).unwrap_or_default();

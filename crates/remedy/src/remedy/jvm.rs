@@ -213,7 +213,7 @@ impl Remedy for ParallelCollector {
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         case.allocator_of_kind(SoftwareKind::Jvm)?;
-        // who has named a collector has chosen its pauses
+        // A user who names a collector has chosen its pauses.
         let is_free = chosen_collector(&all_options(case)) == Collector::Default
             && !all_options(case).contains("GC");
         let faults = case.evidence.page_faults.unwrap_or(0);
@@ -226,7 +226,7 @@ impl Remedy for ParallelCollector {
     }
 }
 
-/// The last one that is asked for.
+/// The collector of the last option that names one.
 fn chosen_collector(options: &str) -> Collector {
     let named = |word: &str| match word {
         "-XX:+UseZGC" => Some(Collector::Z),

@@ -1,6 +1,6 @@
 //! NumPy: it asks for huge pages under arrays of 4 MB and more, on memory that is malloc's.
 //!
-//! The kernel keeps that advice for the address when the block is freed, so that whoever gets it next faults in huge pages.
+//! The kernel keeps that advice for the address when the block is freed, so that the next block there faults in huge pages.
 
 use quell_event::Mechanism;
 

@@ -44,7 +44,7 @@ impl Remedy for LibraryHugePages {
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        // glibc has a tunable for it, and jemalloc an option that goes with its decay
+        // glibc has a tunable for it, and jemalloc an option that belongs to its decay.
         let kinds = [
             SoftwareKind::Mimalloc,
             SoftwareKind::GoogleTcmalloc,
@@ -54,7 +54,7 @@ impl Remedy for LibraryHugePages {
             .iter()
             .any(|kind| case.allocator_of_kind(*kind).is_some());
         let faults = case.evidence.page_faults.unwrap_or(0);
-        // where the program forks as it works, a write would copy 2 MB
+        // Where the program forks as it works, a write would copy 2 MB.
         if !is_one || faults < MANY_FAULTS || is_copied_by_forks(case) {
             return None;
         }

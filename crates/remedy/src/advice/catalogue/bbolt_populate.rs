@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{asleep, fires_by_evidence, scene, with_file};
 
-    /// Check that it goes by the opening, and is told in place of what is said of any Go program.
+    /// Check that the opening fires it, and that it replaces the entry for any Go program.
     #[test]
     fn goes_by_evidence() {
         let stack = "go.etcd.io/bbolt.(*DB).freepages (vault) < go.etcd.io/bbolt.Open (vault) < runtime.goexit.abi0 (vault)";

@@ -48,7 +48,7 @@ mod tests {
     use crate::advice::advise;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, waits_for};
 
-    /// Check that the monitor is named with what it does, and its reading of smaps is not told as another's.
+    /// Check that the monitor is named with its call, and that its reading of smaps is no advice of its own.
     #[test]
     fn fires_on_a_monitor() {
         let scene = recorded("04-cadvisor-clear-refs");
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(advise(&scene).len(), 1);
     }
 
-    /// Check that it goes by what the holder does.
+    /// Check that the holder's call fires it.
     #[test]
     fn goes_by_evidence() {
         let scene = waits_for("cadvisor", "write /proc/12/clear_refs");

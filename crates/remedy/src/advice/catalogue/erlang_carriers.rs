@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that copies of large binaries are told.
+    /// Check that copies of large binaries fire it.
     #[test]
     fn fires_on_binaries() {
         let advised = fires(&ADVICE_ENTRY, &recorded("erlang-binaries"));

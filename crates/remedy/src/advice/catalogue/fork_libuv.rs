@@ -3,7 +3,7 @@
 use super::fork_spawn::{TOUCHED_MECHANISMS, of_forks};
 use crate::advice::AdviceEntry;
 
-/// Asks for the fork.
+/// libuv's functions that fork.
 const FORKING_FUNCTIONS: &[&str] = &["uv_spawn", "uv__spawn_and_init_child_fork"];
 
 pub(super) const ADVICE_ENTRY: AdviceEntry = AdviceEntry {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that uvloop's spawns from a process of 600 MB are told with what one takes, and in place of any fork's.
+    /// Check that uvloop's spawns from a process of 600 MB fire it with the time of one, and that it replaces the entry of any fork.
     #[test]
     fn fires_on_uvloop() {
         let advised = fires(&ADVICE_ENTRY, &recorded("03-spawn-fork"));

@@ -57,7 +57,7 @@ mod tests {
     use crate::advice::Advised;
     use crate::advice::testing::{fires, is_quiet, scene};
 
-    /// Check that large forks are told whoever asks, with how long one takes.
+    /// Check that large forks of any program fire it, with the time of one.
     #[test]
     fn goes_by_the_size_of_forks() {
         let large = scene(&[(Mechanism::Fork, "_Fork (libc.so.6) < run (server)")]);
@@ -70,7 +70,7 @@ mod tests {
         let mut small = scene.clone();
         small.forks[0].forks = 1_000;
         is_quiet(&ADVICE_ENTRY, &small);
-        // any stack will do: the fork itself is the evidence
+        // Any stack will do, because the fork itself is the evidence.
         let mut other = scene.clone();
         other.costs[0].mechanism = Mechanism::Exec;
         is_quiet(&ADVICE_ENTRY, &other);

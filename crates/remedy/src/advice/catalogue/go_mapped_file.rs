@@ -38,7 +38,7 @@ mod tests {
         asleep, fires, fires_by_evidence, is_quiet, recorded, scene, with_file,
     };
 
-    /// Check that goroutines that read a cold file through a mapping are told.
+    /// Check that goroutines that read a cold file through a mapping fire it.
     #[test]
     fn fires_on_a_cold_file() {
         let advised = fires(&ADVICE_ENTRY, &recorded("07-go-mmap-fault"));

@@ -36,7 +36,7 @@ mod tests {
     use crate::advice::advise;
     use crate::advice::testing::{fires_by_evidence, scene};
 
-    /// Check that it goes by the trim, and is told in place of what is said of any program.
+    /// Check that the trim fires it, and that it replaces the entry for any program.
     #[test]
     fn goes_by_evidence() {
         let stack = "madvise (libc.so.6) < malloc_trim (libc.so.6) < trim_all_pools (haproxy) < run_poll_loop (haproxy)";

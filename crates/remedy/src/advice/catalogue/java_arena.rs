@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that the closing of arenas is told by the code that unmaps.
+    /// Check that the code that unmaps closed arenas fires it.
     #[test]
     fn fires_on_arenas() {
         let advised = fires(&ADVICE_ENTRY, &recorded("19-java-arena-close"));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that code which is compiled again and again is told by its protection, also of a library without symbols.
+    /// Check that the protection of code which is compiled again and again fires it, also in a library without symbols.
     #[test]
     fn fires_on_traces() {
         let advised = fires(&ADVICE_ENTRY, &recorded("13-luajit-churn"));

@@ -1,4 +1,4 @@
-//! Lucene, which asks whether pages are there before it has them read.
+//! Lucene, which calls mincore(2) to see whether pages are there before it has them read.
 
 use quell_event::Mechanism;
 

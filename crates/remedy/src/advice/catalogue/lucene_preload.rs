@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{asleep, fires, is_quiet, scene, with_file};
 
-    /// Check that it goes by an index that is mapped and waited for: what Java waits for else is none.
+    /// Check that waits of Java for a mapped index fire it, and its other waits don't.
     #[test]
     fn goes_by_evidence() {
         let waiting = asleep(scene(&[(

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that a timer's trims are told with the thread that asks for them.
+    /// Check that a timer's trims fire it, with the thread that calls them.
     #[test]
     fn fires_on_a_timer() {
         let advised = fires(&ADVICE_ENTRY, &recorded("02-malloc-trim-timer"));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that a program which locks 1 GB that it does not touch is told so.
+    /// Check that a program which locks 1 GB that it does not touch fires it.
     #[test]
     fn fires_on_a_program() {
         let advised = fires(&ADVICE_ENTRY, &recorded("mlockall"));

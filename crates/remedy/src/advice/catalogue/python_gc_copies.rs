@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that workers which collect what they have from their parent are told so.
+    /// Check that workers which collect the objects of their parent fire it.
     #[test]
     fn fires_on_workers() {
         let advised = fires(&ADVICE_ENTRY, &recorded("python-gc-fork"));

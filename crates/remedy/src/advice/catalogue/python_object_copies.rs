@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, is_quiet, recorded, scene};
 
-    /// Check that workers which read a large list of their parent's are told so.
+    /// Check that workers which read a large list of their parent's fire it.
     #[test]
     fn fires_on_workers() {
         fires(&ADVICE_ENTRY, &recorded("python-list-fork"));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, is_quiet, recorded, waits_for};
 
-    /// Check that those are named who change the advice, and not the many that wait in mincore.
+    /// Check that it names the threads that change the advice, and not the many that wait in mincore.
     #[test]
     fn fires_on_a_convoy() {
         let advised = fires(&ADVICE_ENTRY, &recorded("06-madvise-convoy"));

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that a Redis that saves is told how long one fork takes.
+    /// Check that a Redis that saves fires it, with the time of one fork.
     #[test]
     fn fires_on_a_save() {
         let advised = fires(&ADVICE_ENTRY, &recorded("redis-bgsave"));

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires_by_evidence, is_quiet, waits_for};
 
-    /// Check that it goes by what the holder does, and that quell's own look at the maps is none.
+    /// Check that the holder's call fires it, and that quell's own look at the maps doesn't.
     #[test]
     fn goes_by_evidence() {
         let scene = waits_for("process-exporte", "read /proc/12/smaps_rollup");

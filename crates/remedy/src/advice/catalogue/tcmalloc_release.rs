@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, recorded, scene};
 
-    /// Check that a program's own releases are told.
+    /// Check that a program's own releases fire it.
     #[test]
     fn fires_on_releases() {
         fires(&ADVICE_ENTRY, &recorded("01-gperftools-release"));

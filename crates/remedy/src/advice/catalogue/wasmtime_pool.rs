@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, is_quiet, recorded, scene};
 
-    /// Check that instances on demand are told the pool, and those of a pool are not.
+    /// Check that instances on demand get the advice to use the pool, and those of a pool don't.
     #[test]
     fn fires_on_instances() {
         let advised = fires(&ADVICE_ENTRY, &recorded("12-wasmtime-ondemand"));

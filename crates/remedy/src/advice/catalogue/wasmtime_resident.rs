@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::advice::testing::{fires, fires_by_evidence, is_quiet, recorded, scene};
 
-    /// Check that a pool that gives pages back is told to keep them, with the faults that this makes.
+    /// Check that a pool that gives pages back gets the advice to keep them, with the faults that this costs.
     #[test]
     fn fires_on_a_pool() {
         let advised = fires(&ADVICE_ENTRY, &recorded("12-wasmtime-pool"));

@@ -144,9 +144,9 @@ impl Plan {
     }
 }
 
-/// A file may be somebody else's. Values that a program gets stay as they are, and are quoted where they are shown.
+/// A file may come from others. Values that a program gets stay as they are, and are quoted where they are shown.
 fn clean_words(words: String) -> String {
-    // people break long texts of TOML into lines
+    // People break long texts of TOML into lines.
     Text::from(words.replace('\n', " ")).into()
 }
 

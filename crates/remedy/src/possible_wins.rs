@@ -32,7 +32,7 @@ const MANY_SHOOTDOWNS: u64 = 1_000_000;
 /// The most that each remedy could win of a program with these allocators, as in a plan for a trace, where all faults may be on
 /// memory that was given back. Calls that were not seen are left out, and so are remedies that win nothing.
 #[must_use]
-pub fn could_win(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleWin> {
+pub fn possible_wins(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleWin> {
     let evidence = Evidence {
         shootdowns: MANY_SHOOTDOWNS,
         spent: Some(spent.clone()),
@@ -59,7 +59,7 @@ pub fn could_win(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleW
             origin,
             found,
             evidence: &evidence,
-            // no part of it is anybody's: only time that was seen counts
+            // No shootdown belongs to any origin here: only the time that was seen counts.
             total: u64::MAX,
             copies: 0.0,
             huge: 0.0,
@@ -114,7 +114,7 @@ mod tests {
             by_name::usual_version(SoftwareKind::Glibc),
             by_name::usual_version(SoftwareKind::Jemalloc),
         ];
-        let wins = could_win(&found, &spent);
+        let wins = possible_wins(&found, &spent);
         let told: Vec<_> = wins
             .iter()
             .map(|w| (w.asker, w.remedy, w.ceiling.cpu_ns))
