@@ -49,7 +49,7 @@ pub fn lines(figures: &Figures, host: &str) -> String {
                     .collect(),
                 t_ns: figures.t_ns,
             };
-            out.push_str(&point.line());
+            out.push_str(&point.protocol_line());
         }
     }
     out

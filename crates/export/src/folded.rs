@@ -7,7 +7,7 @@ use std::io::Write;
 use anyhow::Context as _;
 
 use crate::samples::{self, SampleOrigin};
-use crate::{Rows, Stacks, Weight};
+use crate::{Rows, SampleWeight, Stacks};
 
 /// Writes a line for each thread name, stack and cause, sorted: the name, the program's frames, the kernel's, the cause in
 /// brackets, or the mechanism and its part, the weight. Stacks without weight have no line.
@@ -18,7 +18,7 @@ use crate::{Rows, Stacks, Weight};
 pub fn write(
     rows: &Rows<'_>,
     stacks: &Stacks,
-    weight: Weight,
+    weight: SampleWeight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();

@@ -23,7 +23,7 @@ pub struct InfluxPoint<'a> {
 impl InfluxPoint<'_> {
     /// The line, with its end. A point without fields is none, and has no line.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub fn protocol_line(&self) -> String {
         if self.fields.is_empty() {
             return String::new();
         }
@@ -114,7 +114,7 @@ mod tests {
                 fields: fields.iter().map(|(field, value)| (field.as_str(), *value)).collect(),
                 t_ns,
             };
-            let line = point.line();
+            let line = point.protocol_line();
             prop_assert_eq!(line.matches('\n').count(), 1);
             let line = line.strip_suffix('\n').unwrap();
             prop_assert_eq!(line.lines().count(), 1);
@@ -147,8 +147,8 @@ mod tests {
             fields: vec![("n", -1)],
             t_ns: 7,
         };
-        assert_eq!(point.line(), "m,b=c\\ d n=-1i 7\n");
+        assert_eq!(point.protocol_line(), "m,b=c\\ d n=-1i 7\n");
         point.fields.clear();
-        assert_eq!(point.line(), "");
+        assert_eq!(point.protocol_line(), "");
     }
 }

@@ -20,4 +20,4 @@ mod tests;
 
 pub use measure::Measure;
 pub use rows::{Rows, Stacks};
-pub use samples::Weight;
+pub use samples::SampleWeight;

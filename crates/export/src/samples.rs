@@ -9,7 +9,7 @@ use crate::{Rows, Stacks};
 
 /// The meaning of a sample's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weight {
+pub enum SampleWeight {
     /// Time that culprits waited, ns.
     #[default]
     Wait,
@@ -77,13 +77,13 @@ pub(crate) struct SampleSums {
 }
 
 impl SampleSums {
-    pub(crate) fn weight_of(&self, weight: Weight) -> u64 {
+    pub(crate) fn weight_of(&self, weight: SampleWeight) -> u64 {
         match weight {
-            Weight::Wait => self.wait_ns,
-            Weight::Count => self.shootdowns,
-            Weight::Stall => self.stall_ns,
-            Weight::Cpu => self.cpu_ns,
-            Weight::Blocked => self.blocked_ns,
+            SampleWeight::Wait => self.wait_ns,
+            SampleWeight::Count => self.shootdowns,
+            SampleWeight::Stall => self.stall_ns,
+            SampleWeight::Cpu => self.cpu_ns,
+            SampleWeight::Blocked => self.blocked_ns,
         }
     }
 
@@ -107,7 +107,7 @@ impl SampleOrigin {
     }
 }
 
-impl Weight {
+impl SampleWeight {
     /// Whether it is of the account, and not of shootdowns.
     pub(crate) fn is_of_account(self) -> bool {
         matches!(self, Self::Cpu | Self::Blocked)
@@ -117,7 +117,7 @@ impl Weight {
 /// The sums that a weight needs.
 pub(crate) fn sum_of(
     rows: &Rows<'_>,
-    weight: Weight,
+    weight: SampleWeight,
 ) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
     if weight.is_of_account() {
         account_sums(rows)

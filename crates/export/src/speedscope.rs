@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::samples::{self, SampleSums};
-use crate::{Rows, Stacks, Weight};
+use crate::{Rows, SampleWeight, Stacks};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -56,7 +56,7 @@ struct SpeedscopeProfile<'a> {
 pub fn write(
     rows: &Rows<'_>,
     stacks: &Stacks,
-    weight: Weight,
+    weight: SampleWeight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut frames = FrameNumbers::default();
@@ -73,11 +73,11 @@ pub fn write(
         weights.push(SampleSums::weight_of(&sums, weight));
     }
     let (name, unit) = match weight {
-        Weight::Wait => ("wait of culprits", "nanoseconds"),
-        Weight::Count => ("shootdowns", "none"),
-        Weight::Stall => ("stall of victims", "nanoseconds"),
-        Weight::Cpu => ("CPU time of memory management", "nanoseconds"),
-        Weight::Blocked => ("time asleep because of memory management", "nanoseconds"),
+        SampleWeight::Wait => ("wait of culprits", "nanoseconds"),
+        SampleWeight::Count => ("shootdowns", "none"),
+        SampleWeight::Stall => ("stall of victims", "nanoseconds"),
+        SampleWeight::Cpu => ("CPU time of memory management", "nanoseconds"),
+        SampleWeight::Blocked => ("time asleep because of memory management", "nanoseconds"),
     };
     let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",

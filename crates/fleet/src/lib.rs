@@ -17,7 +17,8 @@ pub use job::{EngineFailed, EngineJob, EngineMissing, QuestionAnswer};
 pub use prepared::PreparedFolder;
 pub use question::{Question, SUMMARY_QUESTIONS};
 pub use schema::{
-    CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, StackRow, TraceRow, WinRow, view_statements,
+    CallStackRow, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, TraceRow, WinRow,
+    view_statements,
 };
 
 /// An engine that runs SQL.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::find::FoundTrace;
 use crate::schema::{
-    self, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, StackRow, TraceRow, WinRow,
+    self, CallStackRow, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, TraceRow, WinRow,
 };
 use crate::{Engine, Question};
 
@@ -112,7 +112,7 @@ impl PreparedFolder {
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn add_stack(&mut self, stack: &StackRow) -> anyhow::Result<()> {
+    pub fn add_stack(&mut self, stack: &CallStackRow) -> anyhow::Result<()> {
         self.write_row(2, stack)
     }
 
@@ -195,9 +195,9 @@ mod tests {
         let mut prepared = PreparedFolder::begin(&out).unwrap();
         prepared.add_trace(&found[0], 3).unwrap();
         prepared
-            .add_stack(&StackRow {
+            .add_stack(&CallStackRow {
                 frames: "a\nb".to_owned(),
-                ..StackRow::default()
+                ..CallStackRow::default()
             })
             .unwrap();
         let text = prepared.end().unwrap();
@@ -225,7 +225,7 @@ mod tests {
         );
         assert_eq!(
             fs::read_to_string(out.join("causes.sql")).unwrap(),
-            Question::named("causes").unwrap().sql
+            Question::by_name("causes").unwrap().sql
         );
         assert!(PreparedFolder::begin(&out).is_err(), "it is not empty");
         let odd = dir.path().join("it's");

@@ -44,7 +44,7 @@ pub const SUMMARY_QUESTIONS: [&str; 6] =
 impl Question {
     /// The question of this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|q| q.name == name).copied()
     }
 
@@ -85,13 +85,13 @@ mod tests {
             );
             assert!(!question.sql.contains(';'), "{}", question.name);
             assert!(question.sql.contains("order by"), "{}", question.name);
-            assert_eq!(Question::named(question.name), Some(*question));
+            assert_eq!(Question::by_name(question.name), Some(*question));
         }
-        assert_eq!(Question::named("weather"), None);
+        assert_eq!(Question::by_name("weather"), None);
         assert!(
             SUMMARY_QUESTIONS
                 .iter()
-                .all(|name| Question::named(name).is_some())
+                .all(|name| Question::by_name(name).is_some())
         );
     }
 }

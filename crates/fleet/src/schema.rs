@@ -50,7 +50,7 @@ pub struct ProcessRow {
 
 /// A stack.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct StackRow {
+pub struct CallStackRow {
     /// The trace.
     pub trace: u64,
     /// Its number there: `user_stack` or `kernel_stack` of events.
@@ -335,7 +335,7 @@ mod tests {
         let rows = [
             serde_json::to_value(TraceRow::default()).unwrap(),
             serde_json::to_value(ProcessRow::default()).unwrap(),
-            serde_json::to_value(StackRow::default()).unwrap(),
+            serde_json::to_value(CallStackRow::default()).unwrap(),
             serde_json::to_value(RemedyRow::default()).unwrap(),
             serde_json::to_value(CodeAccountRow::default()).unwrap(),
             serde_json::to_value(WinRow::default()).unwrap(),

@@ -18,7 +18,7 @@ fn function_and_file(text: &str) -> (&str, &str) {
     }
 }
 
-fn base(path: &Path) -> &str {
+fn base_name(path: &Path) -> &str {
     path.file_name()
         .and_then(|n| n.to_str())
         .unwrap_or_default()
@@ -41,7 +41,7 @@ pub(crate) fn called_by(case: &RemedyCase<'_>, row: &AccountRow) -> CalledBy {
     match case.origin {
         ShootdownOrigin::Allocator(found) => by_allocator(case, found, row),
         ShootdownOrigin::Own(file)
-            if row.allocator.is_empty() && row.file.as_str() == base(file) =>
+            if row.allocator.is_empty() && row.file.as_str() == base_name(file) =>
         {
             CalledBy::Itself
         }
@@ -57,7 +57,7 @@ fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) 
         "" => (row.function.as_str(), row.file.as_str()),
         called => function_and_file(called),
     };
-    if file != base(&found.module) {
+    if file != base_name(&found.module) {
         return CalledBy::Others;
     }
     // Of the C library, and of a program that has it inside, much else is in the same file.

@@ -121,12 +121,12 @@ struct OriginTime<'a> {
 }
 
 impl OriginTime<'_> {
-    fn rows(&self) -> impl Iterator<Item = &AccountRow> {
+    fn account_rows(&self) -> impl Iterator<Item = &AccountRow> {
         self.spent.account.rows.iter()
     }
 
     fn sum_rows(&self, of: &[Mechanism]) -> SampleSum {
-        SampleSum::of_rows(self.rows().filter(|r| of.contains(&r.mechanism)))
+        SampleSum::of_rows(self.account_rows().filter(|r| of.contains(&r.mechanism)))
     }
 
     fn is_reached(&self, row: &AccountRow) -> bool {
@@ -139,7 +139,7 @@ impl OriginTime<'_> {
 
     /// The sum of the rows whose calls this origin made.
     fn reached_sum(&self, of: &[Mechanism]) -> SampleSum {
-        let rows = self.rows().filter(|r| of.contains(&r.mechanism));
+        let rows = self.account_rows().filter(|r| of.contains(&r.mechanism));
         SampleSum::of_rows(rows.filter(|r| self.is_reached(r)))
     }
 
@@ -152,7 +152,7 @@ impl OriginTime<'_> {
     /// those too.
     fn part_reached(&self) -> f64 {
         let rows = self
-            .rows()
+            .account_rows()
             .filter(|r| self.touches.calls.contains(&r.mechanism));
         let all = SampleSum::of_rows(rows.filter(|r| called_by(self.case, r) != CalledBy::Others));
         part_or(
@@ -187,7 +187,7 @@ impl OriginTime<'_> {
     /// The part of the entries of faults that are on anonymous memory.
     fn part_anonymous(&self) -> f64 {
         let anonymous = self.sum_rows(&[Mechanism::FaultAnon, Mechanism::FaultHuge]);
-        let faults = self.rows().filter(|r| {
+        let faults = self.account_rows().filter(|r| {
             r.mechanism.is_fault()
                 && !matches!(r.mechanism, Mechanism::FaultEntry | Mechanism::Zeroing)
         });
@@ -204,7 +204,7 @@ impl OriginTime<'_> {
         is_everybodys
             || self.case.shootdowns() > 0
             || self
-                .rows()
+                .account_rows()
                 .any(|r| called_by(self.case, r) != CalledBy::Others)
     }
 

@@ -14,7 +14,7 @@ use crate::attribute::split_shootdowns;
 use crate::evidence::Evidence;
 use crate::remedy::{self, MemoryGrowth, Offer, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::{Share, ShootdownSplit};
-use crate::words::{count_noun, percent};
+use crate::words::{count_noun, percent_text};
 use crate::{FEW_SHOOTDOWNS, FoundSoftware, Plan, Planned, SoftwareKind};
 
 /// An allocator with less than this share of the shootdowns is left alone.
@@ -207,7 +207,7 @@ impl<'a> Choosing<'a> {
         let worth = |count: u64| count > 0 && count * MENTIONED_DIVISOR >= split.total;
         let part = |count: u64| {
             let verb = if count == 1 { "is" } else { "are" };
-            let percent = percent(count, split.total);
+            let percent = percent_text(count, split.total);
             format!("{} ({percent} %) {verb}", count_noun(count, "shootdown"))
         };
         for (file, share) in split.own.iter().filter(|(_, s)| worth(s.shootdowns)) {

@@ -162,7 +162,7 @@ fn recognise_as(real: &Path, shown: &Path) -> Result<LookedFile> {
             .iter()
             .filter_map(|recognise| recognise(&facts))
             .collect(),
-        wrappers: Wrappers::of(&elf).map(|wrappers| (shown.to_owned(), wrappers)),
+        wrappers: Wrappers::of_file(&elf).map(|wrappers| (shown.to_owned(), wrappers)),
     })
 }
 

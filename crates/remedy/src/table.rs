@@ -38,7 +38,7 @@ const PLAN_SHOOTDOWNS: u64 = 1_000;
 
 /// The share that a remedy is expected to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct ExpectedStop {
     /// The name of an allocator or runtime, [`OWN_CALLS`], [`ENDING_THREADS`] or [`UNKNOWN_ASKER`].
     pub asker: &'static str,
     /// Why.
@@ -91,7 +91,7 @@ fn usual_askers() -> Vec<UsualAsker> {
 
 /// All rows: of each asker and cause the remedy that stops most, where there is one.
 #[must_use]
-pub fn table() -> Vec<Row> {
+pub fn table() -> Vec<ExpectedStop> {
     let mut rows = Vec::new();
     for UsualAsker {
         name: asker,
@@ -123,7 +123,7 @@ pub fn table() -> Vec<Row> {
                 .into_iter()
                 .max_by(|a, b| a.predicted_stop.total_cmp(&b.predicted_stop));
             if let Some(most) = most.filter(|m| m.predicted_stop > 0.0) {
-                rows.push(Row {
+                rows.push(ExpectedStop {
                     asker,
                     cause,
                     remedy: most.remedy,

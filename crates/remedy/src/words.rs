@@ -6,7 +6,7 @@ pub(crate) fn count_noun(n: u64, word: &str) -> String {
 }
 
 /// A share in percent. All but a few are not 100, and a few are not 0.
-pub(crate) fn percent(part: u64, total: u64) -> String {
+pub(crate) fn percent_text(part: u64, total: u64) -> String {
     let p = 100.0 * part as f64 / total.max(1) as f64;
     match p {
         p if part < total && p >= 99.5 => format!("{:.1}", (p * 10.0).floor() / 10.0),
@@ -32,8 +32,8 @@ mod tests {
             (9_999, 10_000),
             (5, 5),
         ];
-        let shown = shares.map(|(part, total)| percent(part, total));
+        let shown = shares.map(|(part, total)| percent_text(part, total));
         assert_eq!(shown, ["0", "<1", "33", "99.5", "99.9", "100"]);
-        assert_eq!(percent(0, 0), "0");
+        assert_eq!(percent_text(0, 0), "0");
     }
 }

@@ -36,7 +36,7 @@ const FUNCTION_BITS: [(&[u8], u8); 9] = [
 
 impl Wrappers {
     /// Those of a file; none where it has no dynamic symbols.
-    pub(crate) fn of(elf: &ElfFile) -> Option<Self> {
+    pub(crate) fn of_file(elf: &ElfFile) -> Option<Self> {
         elf.section(".dynstr").map(Self::from_names)
     }
 
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn of_files() {
         let this = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
-        assert!(Wrappers::of(&this).unwrap().may_ask(Cause::Munmap));
+        assert!(Wrappers::of_file(&this).unwrap().may_ask(Cause::Munmap));
         let shell = ElfFile::open(std::path::Path::new("/bin/true")).unwrap();
-        assert!(!Wrappers::of(&shell).unwrap().may_ask(Cause::Munmap));
+        assert!(!Wrappers::of_file(&shell).unwrap().may_ask(Cause::Munmap));
     }
 }

@@ -95,7 +95,7 @@ impl SinkTarget {
 
     /// The destination as it may be shown: the query after the path may hold a password.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn shown_text(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Udp(server) => format!("udp://{server}"),
@@ -173,12 +173,12 @@ impl Sink {
 
     /// Lines that nobody took, as far as this side knows: a datagram may be lost in silence.
     #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub fn lost_lines(&self) -> u64 {
         self.lost
     }
 
     /// Sends whole lines. Lines that fail are counted; the first failure also returns its reason.
-    pub fn send(&mut self, lines: &str) -> Option<String> {
+    pub fn send_lines(&mut self, lines: &str) -> Option<String> {
         if lines.is_empty() {
             return None;
         }

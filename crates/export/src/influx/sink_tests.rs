@@ -52,7 +52,7 @@ fn addresses() {
     }
     let shown = SinkTarget::parse("http://h:1/write?db=x&p=secret")
         .unwrap()
-        .shown();
+        .shown_text();
     assert_eq!(shown, "http://h:1");
 }
 
@@ -90,8 +90,8 @@ fn server(answer: &'static str) -> (SinkTarget, thread::JoinHandle<String>) {
 fn http_takes_lines() {
     let (target, taken) = server("HTTP/1.1 204 No Content\r\n\r\n");
     let mut sink = Sink::open(&target, Some("t0".to_owned())).unwrap();
-    assert_eq!(sink.send("a n=1i 1\nb n=2i 2\n"), None);
-    assert_eq!(sink.lost(), 0);
+    assert_eq!(sink.send_lines("a n=1i 1\nb n=2i 2\n"), None);
+    assert_eq!(sink.lost_lines(), 0);
     let sent = taken.join().unwrap();
     assert!(sent.starts_with("POST /write?db=x HTTP/1.1\r\n"), "{sent}");
     assert!(sent.contains("Authorization: Token t0\r\n"), "{sent}");
@@ -103,12 +103,12 @@ fn http_takes_lines() {
 fn refusals_are_counted() {
     let (target, taken) = server("HTTP/1.1 404 Not Found\r\n\r\n{\"error\":\"no \x1b[31mdb\"}\n");
     let mut sink = Sink::open(&target, None).unwrap();
-    let why = sink.send("a n=1i 1\nb n=2i 2\n").unwrap();
+    let why = sink.send_lines("a n=1i 1\nb n=2i 2\n").unwrap();
     assert_eq!(why, "the server answers 404: {\"error\":\"no  [31mdb\"}");
     taken.join().unwrap();
     // nobody is asked again for a while
-    assert_eq!(sink.send("c n=1i 3\n"), None);
-    assert_eq!(sink.lost(), 3);
+    assert_eq!(sink.send_lines("c n=1i 3\n"), None);
+    assert_eq!(sink.lost_lines(), 3);
 }
 
 /// Check that a server that takes a connection and never answers costs a moment, and that it is not waited for again at
@@ -120,12 +120,14 @@ fn silence_costs_a_moment() {
     let target = SinkTarget::parse(&format!("http://{at}/write")).unwrap();
     let mut sink = Sink::open(&target, None).unwrap();
     assert_eq!(
-        sink.send("a n=1i 1\n").unwrap(),
+        sink.send_lines("a n=1i 1\n").unwrap(),
         "the server does not answer"
     );
     let begun = Instant::now();
-    let said: Vec<_> = (0..100).filter_map(|_| sink.send("a n=1i 1\n")).collect();
-    assert_eq!(sink.lost(), 101);
+    let said: Vec<_> = (0..100)
+        .filter_map(|_| sink.send_lines("a n=1i 1\n"))
+        .collect();
+    assert_eq!(sink.lost_lines(), 101);
     // were it waited for each time, these would take minutes
     let most = begun.elapsed().as_secs() / RETRY_PAUSE.as_secs();
     assert!(said.len() as u64 <= most, "{said:?}");
@@ -139,16 +141,18 @@ fn nobody_listens() {
     drop(tcp);
     let target = SinkTarget::parse(&format!("http://{at}/write")).unwrap();
     let mut sink = Sink::open(&target, None).unwrap();
-    assert!(sink.send("a n=1i 1\n").is_some());
-    assert_eq!(sink.lost(), 1);
+    assert!(sink.send_lines("a n=1i 1\n").is_some());
+    assert_eq!(sink.lost_lines(), 1);
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = udp.local_addr().unwrap();
     drop(udp);
     let mut sink = Sink::open(&SinkTarget::Udp(at.to_string()), None).unwrap();
     // the kernel tells of the first when the second is sent
-    let said: Vec<_> = (0..10).filter_map(|_| sink.send("a n=1i 1\n")).collect();
+    let said: Vec<_> = (0..10)
+        .filter_map(|_| sink.send_lines("a n=1i 1\n"))
+        .collect();
     assert_eq!(said.len(), 1);
-    assert!((1..=10).contains(&sink.lost()));
+    assert!((1..=10).contains(&sink.lost_lines()));
 }
 
 /// Check that datagrams hold whole lines, all of them in order, and no more than fit.
@@ -163,7 +167,7 @@ fn datagrams_hold_whole_lines() {
         .unwrap();
     let target = SinkTarget::Udp(taker.local_addr().unwrap().to_string());
     let mut sink = Sink::open(&target, None).unwrap();
-    assert_eq!(sink.send(&lines), None);
+    assert_eq!(sink.send_lines(&lines), None);
     let mut got = String::new();
     let mut part = [0; 65536];
     while got.len() < lines.len() {
@@ -186,7 +190,7 @@ fn files_are_added_to() {
     let path = dir.path().join("lines");
     for line in ["a n=1i 1\n", "b n=2i 2\n"] {
         let mut sink = Sink::open(&SinkTarget::File(path.clone()), None).unwrap();
-        assert_eq!(sink.send(line), None);
+        assert_eq!(sink.send_lines(line), None);
     }
     assert_eq!(
         std::fs::read_to_string(&path).unwrap(),

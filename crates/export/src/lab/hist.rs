@@ -30,7 +30,7 @@ fn turns_histogram(turns: &Turns<'_>) -> anyhow::Result<Histogram<u64>> {
 /// # Errors
 ///
 /// If `out` can't be written.
-pub fn log(all: &[Turns<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_log(all: &[Turns<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut out = out;
     let start = UNIX_EPOCH + Duration::from_nanos(wall_ns);
@@ -70,7 +70,7 @@ fn log_tag(name: &str) -> String {
 /// # Errors
 ///
 /// If `out` can't be written.
-pub fn distribution(turns: &Turns<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_distribution(turns: &Turns<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let what = log_tag(&format!("{}.{}", turns.experiment, turns.arm));
     hgrm::percentile_text(&turns_histogram(turns)?, &what, out)
         .context("can't write the distribution")

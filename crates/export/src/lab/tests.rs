@@ -36,7 +36,7 @@ proptest! {
             experiment, arm, ran_ns: *ran_ns, turns,
         }).collect();
         let mut log = Vec::new();
-        hist::log(&all, 1_700_000_000_000_000_000, &mut log).unwrap();
+        hist::write_log(&all, 1_700_000_000_000_000_000, &mut log).unwrap();
         let mut found = Vec::new();
         for entry in IntervalLogIterator::new(&log) {
             if let LogEntry::Interval(i) = entry.unwrap() {
@@ -58,7 +58,7 @@ proptest! {
     fn distribution_any_result(turns in turns(), arm in name()) {
         let mut text = Vec::new();
         let one = Turns { experiment: "munmap", arm: &arm, ran_ns: 1, turns: &turns };
-        hist::distribution(&one, &mut text).unwrap();
+        hist::write_distribution(&one, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines = text.lines().skip(2).take_while(|l| !l.starts_with('#'));
         let numbers = |l: &str| l.split_whitespace().map(|w| w.parse::<f64>().unwrap()).collect::<Vec<_>>();
@@ -139,7 +139,7 @@ fn a_full_disk_is_an_error() {
         ran_ns: 1,
         turns: &[(30, 1)],
     };
-    assert!(hist::log(&[turns], 0, &mut Broken).is_err());
-    assert!(hist::distribution(&turns, &mut Broken).is_err());
+    assert!(hist::write_log(&[turns], 0, &mut Broken).is_err());
+    assert!(hist::write_distribution(&turns, &mut Broken).is_err());
     assert!(perfetto::write(&[], 0, &mut Broken).is_err());
 }

@@ -11,17 +11,17 @@ use flate2::write::GzEncoder;
 use prost::Message as _;
 
 use crate::samples::{self, SampleOrigin, SampleSums, SampledWork};
-use crate::{Rows, Stacks, Weight};
+use crate::{Rows, SampleWeight, Stacks};
 use code::CodeTables;
 use proto::{Label, PprofProfile, ProfileSample, ValueType};
 
 /// The sample types, in the order of the values of a sample.
-const SAMPLE_TYPES: [(Weight, &str, &str); 5] = [
-    (Weight::Count, "shootdowns", "count"),
-    (Weight::Wait, "wait", "nanoseconds"),
-    (Weight::Stall, "stall", "nanoseconds"),
-    (Weight::Cpu, "cpu", "nanoseconds"),
-    (Weight::Blocked, "blocked", "nanoseconds"),
+const SAMPLE_TYPES: [(SampleWeight, &str, &str); 5] = [
+    (SampleWeight::Count, "shootdowns", "count"),
+    (SampleWeight::Wait, "wait", "nanoseconds"),
+    (SampleWeight::Stall, "stall", "nanoseconds"),
+    (SampleWeight::Cpu, "cpu", "nanoseconds"),
+    (SampleWeight::Blocked, "blocked", "nanoseconds"),
 ];
 
 /// Writes the profile. It has all weights; readers show `weight` by default.
@@ -32,7 +32,7 @@ const SAMPLE_TYPES: [(Weight, &str, &str); 5] = [
 pub fn write(
     rows: &Rows<'_>,
     stacks: &Stacks,
-    weight: Weight,
+    weight: SampleWeight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let processes = rows.trace().processes()?.rows;
@@ -72,7 +72,7 @@ pub fn write(
     Ok(())
 }
 
-fn type_name(weight: Weight) -> &'static str {
+fn type_name(weight: SampleWeight) -> &'static str {
     let found = SAMPLE_TYPES.iter().find(|(w, _, _)| *w == weight);
     found.map_or("", |(_, name, _)| name)
 }

@@ -227,7 +227,7 @@ impl Write for Broken {
 fn a_full_disk_is_an_error() {
     let all = vec![Shootdown::default(); 2];
     let stacks = some_stacks();
-    let weight = crate::Weight::Count;
+    let weight = crate::SampleWeight::Count;
     export(&all, |rows, _| {
         assert!(crate::perfetto::write(rows, &stacks, &mut Broken).is_err());
         assert!(crate::pprof::write(rows, &stacks, weight, &mut Broken).is_err());

@@ -10,23 +10,23 @@ use serde_json::Value;
 
 use super::{Totals, export, shootdowns, some_stacks};
 use crate::pprof::proto::PprofProfile;
-use crate::{Weight, folded, pprof, speedscope};
+use crate::{SampleWeight, folded, pprof, speedscope};
 
-const WEIGHTS: [Weight; 5] = [
-    Weight::Count,
-    Weight::Wait,
-    Weight::Stall,
-    Weight::Cpu,
-    Weight::Blocked,
+const WEIGHTS: [SampleWeight; 5] = [
+    SampleWeight::Count,
+    SampleWeight::Wait,
+    SampleWeight::Stall,
+    SampleWeight::Cpu,
+    SampleWeight::Blocked,
 ];
 
 const NAMES: [&str; 5] = ["shootdowns", "wait", "stall", "cpu", "blocked"];
 
-fn expected(totals: &Totals, weight: Weight) -> u64 {
+fn expected(totals: &Totals, weight: SampleWeight) -> u64 {
     match weight {
-        Weight::Wait | Weight::Cpu => totals.wait_ns,
-        Weight::Count => totals.shootdowns,
-        Weight::Stall | Weight::Blocked => totals.stall_ns,
+        SampleWeight::Wait | SampleWeight::Cpu => totals.wait_ns,
+        SampleWeight::Count => totals.shootdowns,
+        SampleWeight::Stall | SampleWeight::Blocked => totals.stall_ns,
     }
 }
 

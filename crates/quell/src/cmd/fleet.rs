@@ -105,7 +105,7 @@ fn list() -> String {
 }
 
 fn question(name: &OsStr) -> anyhow::Result<Question> {
-    let known = name.to_str().and_then(Question::named);
+    let known = name.to_str().and_then(Question::by_name);
     known.ok_or_else(|| {
         let all: Vec<&str> = Question::ALL.iter().map(|q| q.name).collect();
         usage(format!(
@@ -123,7 +123,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
             "say where the traces are: quell fleet [QUESTION...] DIR",
         ));
     };
-    if !Path::new(dir).exists() && dir.to_str().is_some_and(|d| Question::named(d).is_some()) {
+    if !Path::new(dir).exists() && dir.to_str().is_some_and(|d| Question::by_name(d).is_some()) {
         return Err(usage(
             "say where the traces are, after the questions: quell fleet [QUESTION...] DIR",
         ));
@@ -149,7 +149,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
             SUMMARY_QUESTIONS
                 .iter()
                 .filter(wanted)
-                .filter_map(|name| Question::named(name)),
+                .filter_map(|name| Question::by_name(name)),
         );
     }
     Ok((questions, dir.into()))

@@ -116,14 +116,16 @@ fn write_files(
     }
     if let Some(path) = &args.hlog {
         write(path, |out| {
-            quell_export::lab::hist::log(turns, wall_ns, out)
+            quell_export::lab::hist::write_log(turns, wall_ns, out)
         })?;
     }
     if let Some(path) = &args.hgrm {
         let mut named: Vec<PathBuf> = Vec::new();
         for one in turns {
             let file = beside(path, one, &named);
-            write(&file, |out| quell_export::lab::hist::distribution(one, out))?;
+            write(&file, |out| {
+                quell_export::lab::hist::write_distribution(one, out)
+            })?;
             named.push(file);
         }
         if let (Some(first), Some(last)) = (named.first(), named.last()) {

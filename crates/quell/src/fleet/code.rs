@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
 use quell_event::trace::{Process, Stack, StackKind, Trace};
-use quell_fleet::{CodeAccountRow, ProcessRow, StackRow, WinRow};
+use quell_fleet::{CallStackRow, CodeAccountRow, ProcessRow, WinRow};
 use quell_remedy::{FoundSoftware, ShootdownSource, by_name, table};
 
 use super::{account, wins};
@@ -18,7 +18,7 @@ pub(super) struct Flat {
     /// Why they say too little: by a word, and in a line.
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
-    pub(super) stacks: Vec<StackRow>,
+    pub(super) stacks: Vec<CallStackRow>,
     pub(super) account: Vec<CodeAccountRow>,
     pub(super) wins: Vec<WinRow>,
     /// What is mapped of allocators, by process.
@@ -147,7 +147,7 @@ fn stack(
     code: &Code,
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
-) -> StackRow {
+) -> CallStackRow {
     let caller = code.caller(stack.id.cast_signed());
     let mut found = stack
         .pid
@@ -165,7 +165,7 @@ fn stack(
         StackKind::User => table::asker(&found, &source(module, symbol)),
         StackKind::Kernel => table::UNKNOWN_ASKER,
     };
-    StackRow {
+    CallStackRow {
         trace: number,
         stack: stack.id,
         kind: match stack.kind {

@@ -28,7 +28,7 @@ pub(crate) fn text(asked: &Asked<'_>, top: usize) -> String {
         time(choice.traced_ns()),
     );
     for answer in asked.answers {
-        let title = Question::named(&answer.question).map_or("", |q| q.title);
+        let title = Question::by_name(&answer.question).map_or("", |q| q.title);
         heading(&mut out, title);
         if answer.rows.is_empty() {
             out.push_str("  nothing\n");

@@ -81,7 +81,7 @@ pub(crate) fn influx(results: &Results) -> String {
                 fields,
                 t_ns,
             };
-            out.push_str(&point.line());
+            out.push_str(&point.protocol_line());
         };
         for (arm, told) in in_order(summary) {
             put(arm.name(), ALL, of_arm(arm, told));

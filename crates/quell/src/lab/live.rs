@@ -44,7 +44,7 @@ pub(crate) struct Running<'a> {
 impl Live {
     /// Opens it, and sends a first mark: who measures for an hour wants to know before that nobody listens.
     pub(crate) fn open(target: &SinkTarget) -> anyhow::Result<Self> {
-        let shown = target.shown();
+        let shown = target.shown_text();
         let cant = |why: String| usage(format!("can't write to {shown}: {why}"));
         let token = std::env::var(TOKEN).ok().filter(|t| !t.is_empty());
         if token
@@ -54,7 +54,7 @@ impl Live {
             return Err(usage(format!("{TOKEN} holds control characters")));
         }
         let mut sink = Sink::open(target, token).map_err(|err| cant(err.to_string()))?;
-        if let Some(why) = sink.send(&mark("lab", "", "begin", wall_ns())) {
+        if let Some(why) = sink.send_lines(&mark("lab", "", "begin", wall_ns())) {
             return Err(cant(why));
         }
         let sink = RefCell::new(sink);
@@ -71,7 +71,7 @@ impl Live {
     }
 
     fn send(&self, lines: &str) {
-        if let Some(why) = self.sink.borrow_mut().send(lines) {
+        if let Some(why) = self.sink.borrow_mut().send_lines(lines) {
             say!(
                 "quell: {} takes no lines: {why}; it is measured all the same",
                 self.shown
@@ -83,7 +83,7 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         self.send(&mark("lab", "", "end", wall_ns()));
-        let lost = self.sink.borrow().lost();
+        let lost = self.sink.borrow().lost_lines();
         if lost > 0 {
             say!("quell: {lost} lines for {} were lost", self.shown);
         }
@@ -114,7 +114,7 @@ fn mark(experiment: &str, arm: &str, mark: &str, t_ns: u64) -> String {
         fields: vec![("n", 1)],
         t_ns,
     }
-    .line()
+    .protocol_line()
 }
 
 /// A block: a point for all of it, one for each class that occurred, both at its begin; and where one thing is done once,
@@ -136,7 +136,7 @@ fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> Stri
             fields,
             t_ns,
         }
-        .line();
+        .protocol_line();
     };
     let ran = block.ran_ns();
     let valid = i64::from(measured.invalid.is_none());

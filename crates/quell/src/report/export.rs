@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use quell_event::trace::Trace;
-use quell_export::{Measure, Rows, Stacks, Weight};
+use quell_export::{Measure, Rows, SampleWeight, Stacks};
 
 use super::code;
 use super::progress::Progress;
@@ -80,11 +80,11 @@ fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let weight = match args.weight {
-        None | Some(cli::Weight::Wait) => Weight::Wait,
-        Some(cli::Weight::Count) => Weight::Count,
-        Some(cli::Weight::Stall) => Weight::Stall,
-        Some(cli::Weight::Cpu) => Weight::Cpu,
-        Some(cli::Weight::Blocked) => Weight::Blocked,
+        None | Some(cli::Weight::Wait) => SampleWeight::Wait,
+        Some(cli::Weight::Count) => SampleWeight::Count,
+        Some(cli::Weight::Stall) => SampleWeight::Stall,
+        Some(cli::Weight::Cpu) => SampleWeight::Cpu,
+        Some(cli::Weight::Blocked) => SampleWeight::Blocked,
     };
     let measure = args.of.map(|of| match of {
         cli::Of::Wait => Measure::Wait,

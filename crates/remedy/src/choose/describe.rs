@@ -4,7 +4,7 @@ use quell_event::Cause;
 
 use crate::FoundSoftware;
 use crate::share::{Share, ShootdownSplit};
-use crate::words::{count_noun, percent};
+use crate::words::{count_noun, percent_text};
 
 impl Share {
     /// `: munmap 3, brk 1`, most first.
@@ -24,7 +24,7 @@ impl Share {
             "{} of {} ({} %) {} from {}",
             self.shootdowns,
             count_noun(total, "shootdown"),
-            percent(self.shootdowns, total),
+            percent_text(self.shootdowns, total),
             if self.shootdowns == 1 { "is" } else { "are" },
             found.kind.name()
         );

@@ -67,7 +67,7 @@ impl Remedy for JemallocDecay {
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
-        let variable = match variable(found) {
+        let variable = match conf_variable(found) {
             Ok(variable) => variable,
             Err(why) => return Some(RemedyAnswer::refuse(why)),
         };
@@ -232,7 +232,7 @@ impl Remedy for JemallocBatch {
         if !found.at_least(5, 3, 1) {
             return None;
         }
-        let variable = variable(found).ok()?;
+        let variable = conf_variable(found).ok()?;
         Some(RemedyAnswer::offer_variables(
             one_variable(variable, "process_madvise_max_batch:128"),
             0.5 * case.part_of_causes(&[Cause::MadviseDontneed]),
@@ -242,7 +242,7 @@ impl Remedy for JemallocBatch {
     }
 }
 
-pub(super) fn variable(found: &FoundSoftware) -> Result<&str, &'static str> {
+pub(super) fn conf_variable(found: &FoundSoftware) -> Result<&str, &'static str> {
     let name = found.conf_env.as_deref();
     name.ok_or("the name of its environment variable was not found")
 }

@@ -5,7 +5,7 @@
 
 use quell_event::Mechanism;
 
-use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, variable};
+use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, conf_variable};
 use super::{MANY_FAULTS, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
@@ -19,7 +19,9 @@ pub(super) struct JemallocHugeMetadata;
 fn to_try(case: &RemedyCase<'_>, key: &str, cost: &str) -> Option<RemedyAnswer> {
     let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
     // thp takes this word since 5.1.
-    let variable = variable(found).ok().filter(|_| found.at_least(5, 1, 0))?;
+    let variable = conf_variable(found)
+        .ok()
+        .filter(|_| found.at_least(5, 1, 0))?;
     let name = key.split(':').next().unwrap_or(key);
     let theirs = (case.env)(variable).unwrap_or_default();
     let is_set = theirs

@@ -59,18 +59,18 @@ impl Remedy for ShimCache {
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
-        const TOUCHES: Touches = Touches::keeping(
+        const CACHE_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Unmap, Mechanism::Map],
             "what the program unmaps is kept and handed out again, without faults; files and reservations are passed on",
         );
-        TOUCHES.and_asked()
+        CACHE_TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         let files = case.part_of_files(&CACHED_CAUSES);
         let part = (case.part_with_copies(&CACHED_CAUSES) - files).max(0.0);
-        let others = undecayed::concerns(case) || unpurged::concerns(case);
-        if (part == 0.0 && files == 0.0) || !concerns(case) || others {
+        let others = undecayed::applies_to(case) || unpurged::applies_to(case);
+        if (part == 0.0 && files == 0.0) || !is_interceptable(case) || others {
             return None;
         }
         let passed_on = || passed_on(case, part, files);
@@ -120,16 +120,16 @@ impl Remedy for ShimZero {
     }
 
     fn touches(&self, _offer: &Offer) -> Touches {
-        const TOUCHES: Touches = Touches::keeping(
+        const ZERO_TOUCHES: Touches = Touches::keeping(
             &[Mechanism::Advise],
             "what is given back is zeroed in place, so that it is not faulted in again",
         );
-        TOUCHES.and_asked()
+        ZERO_TOUCHES.and_asked()
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         let part = case.part_with_copies(&ZEROED_CAUSES) - case.part_of_files(&ZEROED_CAUSES);
-        if part <= 0.0 || !concerns(case) || undecayed::concerns(case) {
+        if part <= 0.0 || !is_interceptable(case) || undecayed::applies_to(case) {
             return None;
         }
         // mimalloc's own setting does that, and `unpurged` does the rest; within a bound only this remedy does: of 3.6.0's 123
@@ -229,7 +229,7 @@ fn why_never_reused(case: &RemedyCase<'_>) -> Option<String> {
 }
 
 /// Whether the calls are any that a library can stand before at all; the kernel's own are not.
-pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+pub(super) fn is_interceptable(case: &RemedyCase<'_>) -> bool {
     matches!(
         case.origin,
         ShootdownOrigin::Allocator(_) | ShootdownOrigin::Own(_)

@@ -21,7 +21,7 @@ const BEST_STOPPED_SHARE: f64 = 0.88;
 const BEST_LARGE: f64 = 0.67;
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
-pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
     match case.origin {
         ShootdownOrigin::Allocator(found) => {
             found.kind == SoftwareKind::Jemalloc
@@ -62,7 +62,7 @@ impl Remedy for Undecayed {
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        if !concerns(case) {
+        if !applies_to(case) {
             return None;
         }
         let part = case.part_with_copies(&super::jemalloc::GIVES_BACK);

@@ -30,7 +30,7 @@ const SMALL_CACHE_SHARE: f64 = 0.82;
 const SEGMENT_HINT: &str = "hint=32M";
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
-pub(super) fn concerns(case: &RemedyCase<'_>) -> bool {
+pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
     match case.origin {
         ShootdownOrigin::Allocator(found) => {
             found.kind == SoftwareKind::Mimalloc && found.at_least(2, 0, 0)
@@ -69,7 +69,7 @@ impl Remedy for Unpurged {
     }
 
     fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        if !concerns(case) {
+        if !applies_to(case) {
             return None;
         }
         let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
