@@ -1,8 +1,8 @@
 //! mimalloc over the preload library: purging is off, MADV_FREE, which it calls whatever is set, is dropped, and unmapped memory
 //! is kept.
 //!
-//! mimalloc 2 asks for addresses of its own choice when it maps again, to have its segments aligned; a setting tells the library
-//! which of these addresses it may ignore. mimalloc 3 takes any address.
+//! mimalloc 2 asks for addresses of its own choice when it maps again, to have its segments aligned; the setting
+//! `hint` tells the library which alignment matters. mimalloc 3 takes any address.
 
 use quell_event::{Cause, Mechanism};
 
