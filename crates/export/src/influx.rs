@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Check that what the protocol can't write is left out: tags without a value, points without fields.
+    /// Check that parts which the protocol can't write are left out: tags without a value, points without fields.
     #[test]
     fn nothing_is_left_out() {
         let mut point = InfluxPoint {

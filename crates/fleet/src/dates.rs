@@ -77,7 +77,7 @@ pub fn day(wall_ns: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Check that days and dates are read, and what is neither is refused.
+    /// Check that days and dates are read, and other texts are refused.
     #[test]
     fn since() {
         assert_eq!("7".parse(), Ok(Since::Days(7)));

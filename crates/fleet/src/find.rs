@@ -242,7 +242,7 @@ mod tests {
         );
     }
 
-    /// Check that what is not whole is passed over, counted by why, and named.
+    /// Check that incomplete traces are passed over, counted by reason, and named.
     #[test]
     fn others_are_passed_over() {
         let dir = tempfile::tempdir().unwrap();

@@ -263,7 +263,7 @@ fn error_line(said: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Check that what an engine answers has nothing in it that a terminal acts on, and keeps its lines.
+    /// Check that an engine's answer holds nothing that a terminal acts on, and keeps its lines.
     #[test]
     fn answers_are_cleaned() {
         let mut values = [serde_json::json!("a\u{1b}[31m\nb\u{202e}"), 7.into()];
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!((said[0].columns.len(), said[0].took_ns), (2, 5));
     }
 
-    /// Check that what is missing is said with what helps, and what fails with the line that says why.
+    /// Check that a missing module is reported with the way to install it, and a failure with its line.
     #[test]
     fn failures() {
         let dir = tempfile::tempdir().unwrap();

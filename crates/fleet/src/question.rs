@@ -68,7 +68,7 @@ impl Question {
 mod tests {
     use super::*;
 
-    /// Check that every question says what it answers, is one statement, and reads only what the views have.
+    /// Check that every question has a sentence that explains it, is one statement, and reads only columns of the views.
     #[test]
     fn questions_are_complete() {
         assert_eq!(Question::ALL.len(), 10);

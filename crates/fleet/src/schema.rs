@@ -329,7 +329,7 @@ pub fn view_statements(engine: Engine, dir: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Check that what is written of each table are its columns, no more and no fewer.
+    /// Check that the fields written to each table are its columns, no more and no fewer.
     #[test]
     fn tables_have_their_columns() {
         let rows = [

@@ -1,4 +1,4 @@
-//! Prints what is recognised in the files or, with `--`, the command given: for looking by hand.
+//! Prints the software recognised in the files or, with `--`, in the command given: for looking by hand.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::ffi::OsString;

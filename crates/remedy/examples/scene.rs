@@ -1,4 +1,4 @@
-//! Writes what advice goes by in a trace, small enough to be kept as an input of its tests:
+//! Writes the parts of a trace that advice rests on, small enough to be kept as an input of its tests:
 //! `cargo run -p quell-remedy --example scene -- TRACE >crates/remedy/tests/accounts/NAME.json`
 
 use std::io::Write as _;

@@ -134,7 +134,7 @@ mod tests {
         assert!(old.is_some_and(|f| f.is_below(2, 32, 0) && f.at_least(2, 31, 0)));
     }
 
-    /// Check that functions tell what is inside a file.
+    /// Check that functions' names reveal the software inside a file.
     #[test]
     fn symbols() {
         let kind = |s: &str| of_symbol(s, Path::new("/lib/x.so")).map(|f| f.kind);

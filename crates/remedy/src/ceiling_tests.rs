@@ -1,4 +1,4 @@
-//! Tests of ceilings: whose calls and which faults are time that a change can touch, and that what can't win is not offered.
+//! Tests of ceilings: which calls and which faults a change can touch, and that a change that can't win is not offered.
 
 use std::collections::BTreeMap;
 
@@ -113,8 +113,8 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 0.0015
 }
 
-/// Check that what a timer gives back is for both settings of gperftools, and what the program has it release for the one that
-/// reaches this.
+/// Check that memory released by a timer counts for both settings of gperftools, and memory released at the program's request for
+/// the one that reaches this.
 #[test]
 fn releases_that_the_program_asks_for() {
     let mut found = FoundSoftware::new(
@@ -163,7 +163,7 @@ fn releases_that_the_program_asks_for() {
     );
 }
 
-/// Check that malloc_trim(3) is not the policy of glibc's malloc, and is said by its name; what free(3) trims is.
+/// Check that malloc_trim(3) is not the policy of glibc's malloc, and is named; trims by free(3) are.
 #[test]
 fn trimming_that_the_program_asks_for() {
     let of_caller = |symbol: &str, called: &str| {
@@ -308,7 +308,8 @@ fn regions_that_the_library_keeps() {
     );
 }
 
-/// Check that what wins less than 1 % at most is not offered and said, and is where a figure of the program's own decides.
+/// Check that a change that wins less than 1 % at most is noted and not offered, except where a metric of the program's own
+/// decides.
 #[test]
 fn too_little_to_win() {
     let region = "anonymous memory of glibc malloc (libc.so.6)";
@@ -380,7 +381,8 @@ fn locks_and_hits() {
     assert!(low < ceiling.cpu_ns && ceiling.cpu_ns < high);
 }
 
-/// Check that huge pages touch the faults of small ones, not the zeroing, and that every change says what it touches and why.
+/// Check that huge pages touch the faults of small ones, not the zeroing, and that every change says which mechanisms it touches
+/// and why.
 #[test]
 fn what_changes_say() {
     let rows = [

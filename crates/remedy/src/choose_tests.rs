@@ -1,4 +1,4 @@
-//! Tests of choosing: the library, the budget, the kernel's own work, and what is refused.
+//! Tests of choosing: the library, the budget, the kernel's own work, and refusals.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ fn own_calls() {
     );
 }
 
-/// Check that a small program gets the library too, and that a budget that was asked for is kept.
+/// Check that a small program gets the library too, and that a budget that the user set is kept.
 #[test]
 fn small_programs() {
     let mut evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
@@ -136,8 +136,7 @@ fn own_calls_of_a_static_program() {
     assert_eq!(ids(&malloc), ["glibc.keep"]);
 }
 
-/// Check that both remedies of the library are one preload with all settings, and that each says what it
-/// stops.
+/// Check that both remedies of the library are one preload with all settings, and that each names its own share.
 #[test]
 fn library_once() {
     let evidence = seen(&[
@@ -151,13 +150,13 @@ fn library_once() {
     assert_eq!(environment["LD_PRELOAD"], "a.so:libquell.so");
     assert_eq!(environment["QUELL_SHIM"], "cache=480M,rss=480M,zero=64M");
     assert!(plan.remedies[0].evidence.contains("other.so"), "{plan:?}");
-    // Of what is zeroed no more than there is room for.
+    // No more is zeroed than there is room for.
     assert!((plan.remedies[0].predicted_stop - 0.54).abs() < 0.01);
     assert!((plan.remedies[1].predicted_stop - 0.092).abs() < 0.01);
 }
 
-/// Check that of two remedies of the library's neither takes from the other what it asks for, and that both are
-/// known as set where they are in force together.
+/// Check that two remedies of the library don't take each other's needs away, and that both are known as set where they are in
+/// force together.
 #[test]
 fn library_for_two() {
     let mut python = libc();
@@ -251,8 +250,8 @@ fn library_in_force() {
     assert!(!notes.contains("no setting"), "{notes}");
 }
 
-/// Check that what zeroing is said to stop depends on the size of what is given back, on the room there is, and on who
-/// gives it back: a program's own calls may use other memory next.
+/// Check that the predicted effect of zeroing depends on the size of the released blocks, on the room there is, and on the
+/// origin: a program's own calls may use other memory next.
 #[test]
 fn zeroing_by_size_and_room() {
     let file = "/opt/libmimalloc.so";
@@ -285,7 +284,7 @@ fn zeroing_by_size_and_room() {
     assert!((stops(&own, 2.0) - 0.99).abs() < 0.001);
 }
 
-/// Check that nothing is zeroed in place where the program forks as it works: not by what is for other calls either.
+/// Check that nothing is zeroed in place where the program forks as it works, also by remedies for other calls.
 #[test]
 fn zeroing_and_forks() {
     let sources = |forks| {
@@ -322,8 +321,8 @@ fn zeroing_and_forks() {
     assert_eq!(ids(&once), ["shim.cache", "shim.zero"]);
 }
 
-/// Check that google/tcmalloc gets what is predicted where it was measured, 78 to 98 % with small blocks; and that of
-/// large ones less is zeroed, which takes less memory and stops less.
+/// Check that google/tcmalloc's prediction agrees with its measurement, 78 to 98 % with small blocks; and that of large ones less
+/// is zeroed, which takes less memory and stops less.
 #[test]
 fn google_tcmalloc() {
     let file = "/opt/libtcmalloc_google.so";
@@ -435,7 +434,7 @@ fn by_names() {
     guessed(&[musl], &silent, "app");
 }
 
-/// Check that what is tuned well is not preloaded too, and what a setting leaves is.
+/// Check that calls that a setting stops well are not preloaded too, and that the rest is.
 #[test]
 fn tuned_first() {
     let mimalloc = |version| {
@@ -462,7 +461,7 @@ fn tuned_first() {
     let sets = &second.remedies[0].sets;
     assert_eq!(sets["MIMALLOC_PURGE_DELAY"], "-1");
     assert_eq!(sets["QUELL_SHIM"], "cache=0,rss=480M,zero=off");
-    // What it unmaps is kept: 3 takes what it gets, and of 1 nobody knows what it wants.
+    // Its unmapped memory is kept: version 3 takes any address, and of version 1 nobody knows which it wants.
     let gone = seen(&[of(Cause::Munmap)]);
     let third = chosen(&[libc(), mimalloc(Version::exact(3, 1, 5))], &gone, 0.25);
     assert_eq!(ids(&third), ["shim.mimalloc"]);
@@ -478,8 +477,8 @@ fn tuned_first() {
     assert!(why.contains("addresses of its own choice"), "{why}");
 }
 
-/// Check that what is copied after mimalloc's MADV_FREE split huge pages is counted to it; and not where the
-/// program forks, where it makes no MADV_FREE, or where a file's page is copied.
+/// Check that copies after mimalloc's MADV_FREE split huge pages are counted to it; and not where the program forks, where it
+/// makes no MADV_FREE, or where a file's page is copied.
 #[test]
 fn copies_after_a_split() {
     let version = Version::exact(2, 3, 2);
@@ -537,8 +536,8 @@ fn purging_of_large_blocks() {
     assert_eq!(ids(&chosen(&found, &small, 0.25)), ["mimalloc.purge"]);
 }
 
-/// Check that what lies in the heap is the allocator's that took malloc's place, which extends it by sbrk(3), where no
-/// stack says so: seen of gperftools 2.8.1 with 50 shootdowns, for which glibc's malloc was tuned.
+/// Check that the heap belongs to the allocator that took malloc's place, which extends it by sbrk(3), where no stack proves an
+/// owner: seen of gperftools 2.8.1 with 50 shootdowns, for which glibc's malloc was tuned.
 #[test]
 fn the_heap_of_another_allocator() {
     let tcmalloc = replacing(
@@ -581,8 +580,8 @@ fn copied(region: &str, file: &str) -> ShootdownSource {
     }
 }
 
-/// Check that what a program copies because it reads before it writes goes with what it gives back, each copy once, and
-/// no more than it gives back.
+/// Check that copies which a program causes by reading before it writes count with the memory that it gives back, each copy once,
+/// and no more than it gives back.
 #[test]
 fn copies_of_what_is_read_first() {
     let stops = |sources: &[ShootdownSource]| promised(&with_pages(sources, 16));
@@ -600,8 +599,8 @@ fn copies_of_what_is_read_first() {
     assert!(stops(&[copies, own(Cause::Mprotect, 1000)]) < 0.01);
 }
 
-/// Check that copies are no program's own where it forks or may have forked before, of a file's pages, where another file
-/// writes, and where it never calls for what is given back.
+/// Check that copies are no program's own where it forks or may have forked before, of a file's pages, where another file writes,
+/// and where it never calls for the memory that is given back.
 #[test]
 fn copies_of_something_else() {
     let own = source(Cause::Munmap, APP, 1000);
@@ -628,7 +627,7 @@ fn copies_of_something_else() {
     assert!(!notes.contains("own calls"), "{notes}");
 }
 
-/// Check that a promise is of all shootdowns that the program's CPUs suffer, as what is measured later.
+/// Check that a promise is a share of all shootdowns that the program's CPUs suffer, because those are measured later.
 #[test]
 fn promises_are_of_all() {
     let evidence = seen(&[source(Cause::Munmap, APP, 1000)]);
@@ -640,7 +639,7 @@ fn promises_are_of_all() {
     assert!((beside - alone / 2.0).abs() < 0.001, "{alone} {beside}");
 }
 
-/// Check that the budget decides between the variants of a remedy, and that what is over it is said.
+/// Check that the budget decides between the variants of a remedy, and that a variant over it is noted.
 #[test]
 fn budget() {
     let malloc = |cause| ShootdownSource {
@@ -707,8 +706,8 @@ fn batches() {
     assert!((plan.predicted_stop() - 0.5).abs() < 1e-9);
 }
 
-/// Check that a jemalloc that was told to give back at once is known to take more memory when it keeps, without huge pages a
-/// quarter: then the library does it within the budget.
+/// Check that a jemalloc which gives back at once by the user's setting is known to take more memory when it keeps, without huge
+/// pages a quarter: then the library does it within the budget.
 #[test]
 fn decay_0() {
     let jemalloc = |patch| {
@@ -740,8 +739,8 @@ fn decay_0() {
     }
 }
 
-/// Check that the kernel's own work is stopped by a setting of the process where it is much, and that huge
-/// pages are then asked for by nobody.
+/// Check that the kernel's own work is stopped by a setting of the process where it is much, and that no remedy asks for huge
+/// pages then.
 #[test]
 fn kernel() {
     let jemalloc = found(
@@ -764,7 +763,7 @@ fn kernel() {
     assert_eq!(Plan::from_toml(&toml).unwrap(), plan, "{toml}");
 }
 
-/// Check that the stacks of threads are kept where their munmap is what shoots, by the glibc that can.
+/// Check that the stacks of threads are kept where their munmap makes the shootdowns, by a glibc that can.
 #[test]
 fn stacks() {
     let thread = |cause| ShootdownSource {
@@ -800,7 +799,7 @@ fn advice() {
     );
 }
 
-/// Check that Python's arenas get the library, and that its own setting is refused with what it cost.
+/// Check that Python's arenas get the library, and that its own setting is refused with its measured cost.
 #[test]
 fn python() {
     let version = Version::exact(3, 11, 2);
@@ -844,7 +843,7 @@ fn collectors() {
         &env,
     );
     assert!(big.remedies.is_empty() && big.notes.join("").contains("budget leaves 25 %"));
-    // the command line says it too; and what the user allows may be tried, by itself and without the touching
+    // The command line counts too; and a cost that the user allows may be tried, by itself and without the touching
     let mut stated = evidence.clone();
     stated.command = ["java", "-Xmx4g", "Main"].map(str::to_owned).to_vec();
     let proposal = choose_remedies(
@@ -875,8 +874,8 @@ fn collectors() {
 #[path = "choose/properties.rs"]
 mod properties;
 
-/// Check that what can be tried is each change by itself: every offer of an allocator's remedy, the library's, none twice, none
-/// that the user has set, and none that takes more memory than the budget.
+/// Check that each change can be tried by itself: every offer of an allocator's remedy, the library's, none twice, none that the
+/// user has set, and none that takes more memory than the budget.
 #[test]
 fn candidates_are_single_changes() {
     let module = "/usr/lib/libjemalloc.so.2";
@@ -906,7 +905,7 @@ fn candidates_are_single_changes() {
             .iter()
             .any(|o| o.sets == one.sets && o.starts == one.starts);
         assert!(!again, "{one:?} is there twice");
-        // what huge pages alone stop nobody knows
+        // Nobody knows the share that huge pages alone stop.
         let is_known = one.remedy != "jemalloc.huge-pages";
         assert_eq!(one.predicted_stop > 0.0, is_known, "{one:?}");
         assert!(!one.evidence.is_empty());

@@ -261,8 +261,8 @@ mod tests {
         assert!(replaced.is_empty());
     }
 
-    /// Check that the user's own settings of the preload library stay where they ask for as much, that what they
-    /// lose is said, that the bound is the plan's, and that what the library doesn't know is said.
+    /// Check that the user's own settings of the preload library stay where their need is as large, that settings they lose are
+    /// named, that the bound is the plan's, and that unknown settings are named.
     #[test]
     fn shim_settings() {
         let shim = "QUELL_SHIM";
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Check that what is set already, or set otherwise, or set badly, is noticed.
+    /// Check that settings which are there already, differ, or are malformed, are noticed.
     #[test]
     fn notices() {
         assert!(is_set_already(

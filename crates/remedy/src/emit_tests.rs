@@ -126,7 +126,7 @@ fn kubernetes() {
     "#);
 }
 
-/// Check that each form has its name, that an empty plan says so, and that what no form holds stays a comment.
+/// Check that each form has its name, that an empty plan says so, and that parts which a form can't hold stay comments.
 #[test]
 fn edges() {
     for form in PlanForm::ALL {
@@ -140,7 +140,7 @@ fn edges() {
     assert!("sysctl".parse::<PlanForm>().is_err());
 }
 
-/// Check that a shell finds the library wherever it is put at the time, and what else is preloaded.
+/// Check that a shell finds the library wherever it lies at that time, and keeps other preloaded libraries.
 #[test]
 fn shell_finds_the_library() {
     for library in ["libquell.so", "/run/quell/0123/libquell.so"] {

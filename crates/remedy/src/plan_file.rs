@@ -209,7 +209,7 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
         assert_eq!(sample().to_toml(), format!("{PLAN_HEAD}\n{body}"));
     }
 
-    /// Check that what is done at the start is a table of its own, and that a remedy may have only that.
+    /// Check that starts are a table of their own, and that a remedy may have only that.
     #[test]
     fn starts() {
         let mut plan = sample();
@@ -264,7 +264,7 @@ _RJEM_MALLOC_CONF = \"dirty_decay_ms:-1\"
     }
 
     proptest! {
-        /// Check that any plan comes back as it was written, and what it says in words is plain.
+        /// Check that any plan comes back as it was written, and that its texts are plain.
         #[test]
         fn round_trip(
             ids in proptest::collection::vec(("[a-z.]{1,9}", ".*", 0u32..=1000, "(?s).{0,40}"), 0..4),

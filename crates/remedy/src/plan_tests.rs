@@ -253,7 +253,7 @@ fn read_before_written() {
     assert!((0.9..0.93).contains(&stops), "{stops}");
 }
 
-/// Check that what the user set is kept, replaced aloud, or found to be the remedy already.
+/// Check that the user's settings are kept, replaced with a note, or found to be the remedy already.
 #[test]
 fn users_environment() {
     let found = [jemalloc(Version::exact(5, 0, 1))];
@@ -291,7 +291,7 @@ fn users_environment() {
     assert_eq!(ids(&malformed), ["jemalloc.decay"]);
 }
 
-/// Check that what cannot be helped is said: own calls, thread stacks, the kernel's own causes.
+/// Check that shootdowns without a remedy are noted: own calls, thread stacks, the kernel's own causes.
 #[test]
 fn the_rest() {
     let seen = evidence(
@@ -355,7 +355,7 @@ fn go() {
     assert!(off.remedies.is_empty() && off.notes[0].contains("GOGC is off"));
 }
 
-/// Check that every remedy states its name, source and what makes it worse, and names are unique.
+/// Check that every remedy states its name, its source and when it makes things worse, and that names are unique.
 #[test]
 fn remedies_are_documented() {
     let mut seen = std::collections::HashSet::new();

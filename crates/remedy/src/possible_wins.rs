@@ -101,8 +101,8 @@ mod tests {
     use crate::ceiling::tests::spent;
     use crate::{SoftwareKind, by_name};
 
-    /// Check that a remedy has the time of whose calls it touches, with all faults on what these give back, that what is not
-    /// called has none, and that own calls are of the file that made them.
+    /// Check that a remedy has the time of the calls that it touches, with all faults on memory that these give back, that an
+    /// allocator that is not called has none, and that own calls belong to the file that made them.
     #[test]
     fn by_the_account_alone() {
         let spent = spent(&[

@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Check for any value that each reader gets back what was meant.
+        /// Check for any value that each reader gets back exactly the value.
         #[test]
         fn comes_back(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
             prop_assert_eq!(systemd_reads(&systemd_line("A", &value)), format!("A={value}"));
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Check for any value that a real shell gets back what was meant.
+        /// Check for any value that a real shell gets back exactly the value.
         #[test]
         fn shell_reads(value in "(?s)([^\0]|[\\\\\"'$%()`]){0,20}") {
             let out = std::process::Command::new("sh")

@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Check that what is none is refused in one line that says what to write.
+    /// Check that an unknown key or value is refused in one line that says how to write it.
     #[test]
     fn refuses() {
         let bad = [
@@ -256,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// Check that what is shown is read back, and that no text panics.
+        /// Check that each start is read back from its text, and that no text panics.
         #[test]
         fn round_trip(key in "(thp|ksm|timer_slack_ns|cpus|numa|.{0,8})", value in "(([a-z]{0,10}:)?[0-9,-]{0,12}|never|merge|local|.{0,12})") {
             if let Ok(start) = Start::parse(&key, &value) {

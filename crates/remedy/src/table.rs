@@ -159,8 +159,8 @@ mod tests {
         row.map(|r| (r.remedy, r.permille))
     }
 
-    /// Check that the table agrees with plans: settings of allocators, the library for a program's own calls, what is
-    /// asked of the kernel, and nothing for what no remedy stops.
+    /// Check that the table agrees with plans: settings of allocators, the library for a program's own calls, settings of the
+    /// process for the kernel's work, and nothing where no remedy helps.
     #[test]
     fn as_plans_say() {
         let row = |remedy: &str, permille| Some((remedy.to_owned(), permille));

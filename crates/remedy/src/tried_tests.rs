@@ -1,4 +1,4 @@
-//! Tests of what is offered to be tried: malloc_trim(3) of the program's own, and settings of runtimes.
+//! Tests of changes that are offered to be tried: malloc_trim(3) of the program's own, and settings of runtimes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn heap_trim() {
     assert!((plan.predicted_stop() - 0.99).abs() < 0.001, "{plan:?}");
 }
 
-/// Check that glibc's tunables are told not to reach what malloc_trim(3) gives back, and that both are taken where both count.
+/// Check that glibc's tunables are known not to reach malloc_trim(3), and that both are taken where both count.
 #[test]
 fn heap_trim_beside_tunables() {
     let plan = chosen(&[libc()], &trims(500, 500), 0.8);
@@ -134,7 +134,7 @@ fn young_generation_of_node() {
     assert!(sets(&candidates(&all, &command), "node.semi-space").is_empty());
 }
 
-/// Check that carriers of Erlang's are tried, but for what the user has set.
+/// Check that Erlang's carriers are tried, except for settings that the user has made.
 #[test]
 fn carriers_of_erlang() {
     let beam = found(
@@ -221,7 +221,7 @@ fn options_of_java() {
     assert_eq!(sets(&tried, "jvm.huge-pages"), huge);
 }
 
-/// Check that a Go of 1.21.0 to 1.21.3 which asks for huge pages is told to be built anew, and no other is.
+/// Check that a Go of 1.21.0 to 1.21.3 which asks for huge pages gets the advice to build anew, and no other does.
 #[test]
 fn go_that_collapses() {
     let notes = |version, cause| {
@@ -239,7 +239,8 @@ fn go_that_collapses() {
     assert!(!notes(Version::exact(1, 21, 3), Cause::MadviseDontneed).contains("1.21.4"));
 }
 
-/// Check that what a runtime keeps by its mimalloc is not promised to fit a budget, and that the price of others is said.
+/// Check that memory which a runtime keeps by its mimalloc is not promised to fit a budget, and that the price of others is
+/// noted.
 #[test]
 fn mimalloc_inside_a_runtime() {
     let bun = found(

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Check that versions are read, compared and shown; ranges are only what is certain.
+    /// Check that versions are read, compared and shown; a range decides only where it is certain.
     #[test]
     fn versions() {
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// Check that no bytes make it panic, and that what is shown is read back.
+        /// Check that no bytes make it panic, and that each shown version is read back.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..30), a: u32, b: u32, c: u32) {
             let _ = Version::parse_leading(&bytes);

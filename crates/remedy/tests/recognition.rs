@@ -63,7 +63,7 @@ fn google_tcmalloc() {
     check(SoftwareKind::GoogleTcmalloc);
 }
 
-/// Check that what people install is named right: a Python extension and a Node addon from their registries.
+/// Check that software from registries is named right: a Python extension and a Node addon.
 #[test]
 fn packages() {
     let packages = subjects::packages();

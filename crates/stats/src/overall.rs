@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(judge_overall(&[]).verdict, NoEvidence);
     }
 
-    /// Check that the line names what got better and the price.
+    /// Check that the line names the metrics that got better, and the cost.
     #[test]
     fn line() {
         use Verdict::{Better, NoEvidence, Worse};

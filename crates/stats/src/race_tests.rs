@@ -58,8 +58,8 @@ impl Machine {
     }
 }
 
-/// Check that a planted gain of 10 % in noise of 2 % wins nearly always, that the largest of several is first, and that what
-/// loses or does nothing hardly ever wins.
+/// Check that a planted gain of 10 % in noise of 2 % wins nearly always, that the largest of several is first, and that a
+/// candidate that loses or changes nothing hardly ever wins.
 #[test]
 fn gains_win() {
     let gains = [0.0, -0.1, 0.05, -0.2, 0.0, 0.0];
@@ -189,8 +189,8 @@ fn nobody_races() {
 }
 
 proptest! {
-    /// Check that every race ends within the runs that it said at its start, that each group has the baseline once and nobody
-    /// twice, and that what values come out makes none fail.
+    /// Check that every race ends within the runs that it said at its start, that each group has the baseline once and no runner
+    /// twice, and that no result makes it fail.
     #[test]
     fn races_end(
         candidates in 1_usize..12,

@@ -50,8 +50,8 @@ mod tests {
     use super::*;
     use crate::Rng;
 
-    /// Check what two runs a side can claim: a change far beyond their scatter, never one run, never sides that overlap,
-    /// and less where more questions are judged together.
+    /// Check the claims of two runs a side: a change far beyond their scatter, never one run, never sides that overlap, and less
+    /// where more questions are judged together.
     #[test]
     fn few_runs() {
         assert_eq!(runs_apart(&[1.0], &[2.0, 2.0], 1), None);

@@ -1,5 +1,5 @@
-//! How often `compare` is wrong, and how often it finds what is there, over thousands of runs of
-//! `prove` that never happened. `examples/calibrate.rs` prints the whole tables.
+//! How often `compare_pairs` is wrong, and how often it finds a real change, over thousands of runs of `prove` that never
+//! happened. `examples/calibrate.rs` prints the whole tables.
 
 #[allow(unreachable_pub, dead_code)]
 mod sim;

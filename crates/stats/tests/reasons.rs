@@ -111,7 +111,7 @@ fn noise_is_not_the_same_as_no_change() {
     assert!(matches!(small, Reason::TooSmall { .. }), "{small}");
 }
 
-/// Check that what an interval alone would claim is refused where chance brings it too often.
+/// Check that a claim by the interval alone is refused where chance brings it too often.
 #[test]
 fn guarded() {
     let got = reason(

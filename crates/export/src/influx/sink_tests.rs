@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 
-/// Check every way to write an address, and that what is none is refused in one line.
+/// Check every way to write an address, and that other texts are refused in one line.
 #[test]
 fn addresses() {
     let http = |server: &str, path: &str| {
@@ -56,7 +56,7 @@ fn addresses() {
     assert_eq!(shown, "http://h:1");
 }
 
-/// A server that takes one request and gives this answer; what it was sent.
+/// A server that takes one request and gives this answer; returns the request.
 fn server(answer: &'static str) -> (SinkTarget, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -98,7 +98,7 @@ fn http_takes_lines() {
     assert!(sent.ends_with("\r\n\r\na n=1i 1\nb n=2i 2\n"), "{sent}");
 }
 
-/// Check that what the server refuses is counted, with its words said once and without control characters.
+/// Check that refused lines are counted, with the server's words said once and without control characters.
 #[test]
 fn refusals_are_counted() {
     let (target, taken) = server("HTTP/1.1 404 Not Found\r\n\r\n{\"error\":\"no \x1b[31mdb\"}\n");
@@ -106,7 +106,7 @@ fn refusals_are_counted() {
     let why = sink.send_lines("a n=1i 1\nb n=2i 2\n").unwrap();
     assert_eq!(why, "the server answers 404: {\"error\":\"no  [31mdb\"}");
     taken.join().unwrap();
-    // nobody is asked again for a while
+    // Nothing is sent for a while.
     assert_eq!(sink.send_lines("c n=1i 3\n"), None);
     assert_eq!(sink.lost_lines(), 3);
 }
@@ -147,7 +147,7 @@ fn nobody_listens() {
     let at = udp.local_addr().unwrap();
     drop(udp);
     let mut sink = Sink::open(&SinkTarget::Udp(at.to_string()), None).unwrap();
-    // the kernel tells of the first when the second is sent
+    // The kernel reports the first failure when the second datagram is sent.
     let said: Vec<_> = (0..10)
         .filter_map(|_| sink.send_lines("a n=1i 1\n"))
         .collect();

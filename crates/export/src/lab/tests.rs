@@ -1,4 +1,4 @@
-//! Any result, in each format: it is read back, and holds what was given.
+//! Any result, in each format: it is read back, and holds its input.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Gap, Timeline, Turns, hist, perfetto};
 use crate::perfetto::proto::{self, ArgValue, Packet, PacketData};
 use crate::tests::{Broken, base64_of};
 
-/// Names with what the formats separate by.
+/// Names that hold the formats' separators.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![Just("dontneed".to_owned()), "[a-z, =\n\\\\é]{0,8}"]
 }

@@ -73,7 +73,7 @@ fn shootdowns() -> impl Strategy<Value = Vec<Shootdown>> {
     prop::collection::vec(shootdown(), 0..60)
 }
 
-/// Stacks 0 to 3; 4 and 5 are asked for and missing.
+/// Stacks 0 to 3; rows name 4 and 5 too, which are missing.
 fn some_stacks() -> Stacks {
     let frame = |symbol: &str, addr| Frame {
         addr,

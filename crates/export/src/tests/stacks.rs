@@ -83,8 +83,7 @@ proptest! {
         }
     }
 
-    /// Check that a pprof profile has no number that stands for nothing, none twice, all totals, and the
-    /// weight that was asked for as its default.
+    /// Check that a pprof profile has no number without meaning, none twice, all totals, and the chosen weight as its default.
     #[test]
     fn pprof_any_trace(all in shootdowns()) {
         let stacks = some_stacks();

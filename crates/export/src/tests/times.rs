@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// Check that CSV has a header, and every row with what it is about, however a name is quoted.
+    /// Check that CSV has a header, and that every row has its values, however a name is quoted.
     #[test]
     fn csv_any_trace(all in shootdowns(), name in comm()) {
         let mut all = all;

@@ -1,4 +1,4 @@
-//! The page of the lab: what is packed comes back, and nothing in it can run.
+//! The page of the lab: packed timelines come back, and nothing in it can run.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -131,7 +131,7 @@ proptest! {
         prop_assert_eq!(b.unseen, rows.len() as u64 - hits);
     }
 
-    /// Check that each step has the rows of its time, so that a brush shows what happened then.
+    /// Check that each step has the rows of its time, so that a brush shows its own rows.
     #[test]
     fn steps_are_times(rows in rows(), at in any::<prop::sample::Index>()) {
         prop_assume!(!rows.is_empty());
@@ -149,7 +149,7 @@ proptest! {
         prop_assert!(b.step_log2 >= b.bin_log2);
     }
 
-    /// Check that bounds hold for any rows: bins, things told apart, bytes of amounts and of names.
+    /// Check that bounds hold for any rows: bins, entries, bytes of amounts and of names.
     #[test]
     fn bounds_hold(rows in rows()) {
         let mut b = binned(&rows, TIGHT);
@@ -159,7 +159,7 @@ proptest! {
         let causes = Cause::ALL.len();
         prop_assert!(b.sites.live_count() <= 2 * TIGHT.entries.max(causes));
         let (packed, named) = b.fit_limits(&AnyNames);
-        // no less than the causes can be told apart, nor fewer steps than one
+        // Entries can't be fewer than the causes, nor steps fewer than one.
         prop_assert!(b.sites.live_count() <= TIGHT.entries.max(causes));
         prop_assert!(packed.len() <= TIGHT.cell_bytes || b.step_count() <= 2);
         prop_assert!(named.len() <= TIGHT.name_bytes || b.sites.live_entries().all(|e| e.key.region.is_none()));

@@ -53,7 +53,7 @@ fn hostile_names_stay_text() {
     assert_eq!(page.matches("</script").count(), 2);
     assert!(!page.contains("<img"));
     assert!(!page.contains("<!--"));
-    // the data are what was given, all the same
+    // The data are the input all the same.
     let data = page.split_once("id=\"data\">").unwrap().1;
     let data = data.split_once("</script>").unwrap().0;
     let data: serde_json::Value = serde_json::from_str(data).unwrap();

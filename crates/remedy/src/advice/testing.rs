@@ -96,7 +96,7 @@ fn found(entry: &AdviceEntry, scene: &Scene) -> Option<Advised> {
     advise(scene).into_iter().find(|a| a.id == entry.id)
 }
 
-/// Checks that an entry fires on what it is for.
+/// Checks that an entry fires on its own scene.
 #[track_caller]
 pub(super) fn fires(entry: &AdviceEntry, scene: &Scene) -> Advised {
     let found = found(entry, scene);

@@ -24,7 +24,7 @@ fn ordinary_programs_are_told_nothing() {
     assert!(with_costs >= 10, "{with_costs} have any costs");
 }
 
-/// Check that the public cases are told their switch first, and that one for which nothing is known is told nothing.
+/// Check that the public cases get the advice of their switch first, and that a case without a known cure gets none.
 #[test]
 fn cases_are_told_their_switch() {
     for (case, expected) in [
@@ -46,7 +46,7 @@ fn cases_are_told_their_switch() {
     assert_eq!(advise(&recorded("17-advice-24")), []);
 }
 
-/// Check that a stack on which two programs' functions lie is told once for each entry, the dearest first.
+/// Check that a stack on which two programs' functions lie gives one piece of advice for each entry, the dearest first.
 #[test]
 fn the_dearest_comes_first() {
     let mut scene = scene(&[
@@ -86,7 +86,7 @@ fn one_in_a_hundred_is_worth_a_word() {
     assert_eq!(advise(&waiting), []);
 }
 
-/// Check that every entry says all that it has to, that names are unique, and that there are as many as were asked for.
+/// Check that every entry has all of its texts, that names are unique, and that the catalogue has its full number of entries.
 #[test]
 fn entries_are_whole() {
     let names: BTreeSet<&str> = all().iter().map(|e| e.id).collect();

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Check that the fit says what was measured.
+    /// Check that the fit agrees with the measurements.
     #[test]
     fn as_measured() {
         let mean = Some(1_300_000);

@@ -1,4 +1,4 @@
-//! The allocators that are there: what they are is known from elsewhere, not from their files.
+//! The allocators that are there: their identity is known from elsewhere, not from their files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use quell_remedy::{SoftwareKind, Version};
 
 pub(crate) type Triple = (u32, u32, u32);
 
-/// Who built what came with the machine's own packages.
+/// The builders of the machine's own packages.
 const MACHINE: &str = "Debian";
 pub(crate) const MULTIARCH: &str = "/usr/lib/x86_64-linux-gnu";
 pub(crate) const MUSL: &str = "/usr/lib/x86_64-linux-musl";
@@ -118,7 +118,7 @@ pub(crate) fn all(kind: SoftwareKind) -> Vec<ShootdownOrigin> {
     found
 }
 
-/// Debian's own, whose version dpkg tells.
+/// Debian's own, whose version dpkg knows.
 fn of_machine(kind: SoftwareKind) -> Option<ShootdownOrigin> {
     let (_, _, packages, _, archives) = names(kind);
     let folder = if kind == SoftwareKind::Musl {
@@ -177,7 +177,7 @@ fn of_bench(kind: SoftwareKind, folder: &Path) -> Option<ShootdownOrigin> {
     })
 }
 
-/// Files of packages that bench/remedies/allocators has fetched, and what each holds: a name and a version.
+/// Files of packages that bench/remedies/allocators has fetched, and the software in each: a name and a version.
 pub(crate) fn packages() -> Vec<(PathBuf, String, String)> {
     let folders = std::fs::read_dir(built().join("packages"));
     let folders = folders.into_iter().flatten().flatten().map(|e| e.path());

@@ -1,8 +1,8 @@
 //! Runs of `prove` that never happened: seven metrics that hang together, on machines that each
 //! misbehave in their own way.
 //!
-//! Every run of a program gets a time, and what the machine does depends on the time alone, so the
-//! order of the runs in a pair matters here as it does on a real machine.
+//! Every run of a program gets a time, and the machine's state depends on the time alone, so the order of the runs in a pair
+//! matters here as it does on a real machine.
 
 use quell_stats::{MetricKind, PairOrder, Rng, Rules, RunPair, draw_orders};
 
