@@ -327,7 +327,7 @@ fn too_little_to_win() {
         "{notes}"
     );
     let options = PlanOptions {
-        whatever: true,
+        without_gain: true,
         ..PlanOptions::default()
     };
     let metric = choose_remedies(&[libc()], &evidence, &options, &|_: &str| None);

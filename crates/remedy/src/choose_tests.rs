@@ -65,7 +65,7 @@ pub(super) fn chosen(found: &[FoundSoftware], evidence: &Evidence, budget: f64) 
         budget,
         at_least: 0,
         preload: true,
-        whatever: false,
+        without_gain: false,
     };
     choose_plan(found, evidence, &options, &|_: &str| None)
 }
@@ -182,7 +182,7 @@ fn library_for_two() {
         budget: 0.25,
         at_least: 0,
         preload: true,
-        whatever: false,
+        without_gain: false,
     };
     let again = choose_plan(&found, &evidence, &options, &|name: &str| {
         environment.get(name).cloned()
@@ -239,7 +239,7 @@ fn library_in_force() {
         budget: 0.25,
         at_least: 0,
         preload: true,
-        whatever: false,
+        without_gain: false,
     };
     let again = choose_plan(&[libc()], &evidence, &options, &|name: &str| {
         environment.get(name).cloned()
@@ -699,7 +699,7 @@ fn batches() {
         budget: 0.02,
         at_least: 0,
         preload: false,
-        whatever: false,
+        without_gain: false,
     };
     let plan = choose_plan(&[libc(), jemalloc], &evidence, &options, &|_: &str| None);
     assert_eq!(ids(&plan), ["jemalloc.batch"]);
@@ -721,7 +721,7 @@ fn decay_0() {
             budget,
             at_least: 0,
             preload: true,
-            whatever: false,
+            without_gain: false,
         };
         let plan = choose_plan(&[libc(), jemalloc(patch)], &evidence, &options, &env);
         let huge = plan.remedies[0].sets["MALLOC_CONF"].contains("thp:always");

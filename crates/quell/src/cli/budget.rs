@@ -21,7 +21,7 @@ impl Budget {
                 default.at_least
             },
             preload: true,
-            whatever: default.whatever,
+            without_gain: default.without_gain,
         }
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn choose(
     // A figure of the program may be of a stall that is no part of its time.
     let is_time = !metrics.iter().any(Metric::is_from_output);
     let options = quell_remedy::PlanOptions {
-        whatever: !is_time,
+        without_gain: !is_time,
         ..args.budget.unwrap_or_default().options()
     };
     let Proposal { plan, candidates } =

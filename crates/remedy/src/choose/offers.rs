@@ -82,7 +82,7 @@ impl Choosing<'_> {
         let Some(ceiling) = WeighedChange::of_origin(case, remedy, offer).ceiling else {
             return true;
         };
-        if ceiling.is_below_notice() && !self.options.whatever {
+        if ceiling.is_below_notice() && !self.options.without_gain {
             let said = too_little(remedy, &ceiling);
             self.dropped.push((remedy.id(), said));
             return false;
